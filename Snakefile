@@ -1,0 +1,27 @@
+"""Where the time of a Transformer goes on a GPU: from the grid in config.yaml to the documents that answer it.
+
+config.yaml -> timing, capture (one GPU, one after another) -> tables per run -> merged tables -> answers, figures, page
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: workflow.basedir + "/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/measure.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/documents.smk"
+
+
+rule all:
+    default_target: True
+    message:
+        "everything is made"
+    input:
+        "results/complete.json",
+        DOCUMENTS,
+    localrule: True

@@ -1,0 +1,60 @@
+"""(e) Attention in the forward pass: the GPU time of its parts beside their floating-point operations."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.summary import FORWARD, RUN_KEYS, per_pass
+
+WHOLE = "scaled dot product attention"
+SCORES, MASK, SOFTMAX, VALUES = "computing attention scores", "mask and scale", "computing softmax", "final matmul"
+PARTS = (SCORES, MASK, SOFTMAX, VALUES)
+FORMULAS = {  # of one layer, every entry of the S x S scores computed: (operations per score with d_head, without)
+    SCORES: ("2·B·H·S²·d_head", 2, 0),
+    MASK: ("B·H·S² (the scale)", 0, 1),
+    SOFTMAX: ("5·B·H·S²", 0, 5),
+    VALUES: ("2·B·H·S²·d_head", 2, 0),
+    WHOLE: ("4·B·H·S²·d_head + 6·B·H·S²", 4, 6),
+}
+
+
+def attention(runs: pd.DataFrame, kernels: pd.DataFrame, ranges: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
+    """One row per run and part of attention that the capture has a range for.
+
+    `gpu_time_ms` is per pass, `gpu_time_per_layer_us` per instance of the range, FLOPs are of one layer, and the two
+    ratios compare a part with both matrix multiplies together.
+    """
+    table = pd.concat([_time_of(part, kernels, ranges, steps) for part in (*PARTS, WHOLE)], ignore_index=True)
+    shape = runs.set_index("run")
+    column = {name: table["run"].map(shape[name]) for name in ("batch_size", "num_heads", "d_model", "num_layers")}
+    scores = column["batch_size"] * column["num_heads"] * table["context_length"] ** 2
+    with_head, without = (table["part"].map({part: FORMULAS[part][i] for part in FORMULAS}) for i in (1, 2))
+    table["layers"] = column["num_layers"]
+    table["flops_per_layer"] = scores * (with_head * (column["d_model"] // column["num_heads"]) + without)
+    table["flops_formula"] = table["part"].map({part: FORMULAS[part][0] for part in FORMULAS})
+    table["flop_per_s"] = table["flops_per_layer"] / (table["gpu_time_per_layer_us"] * 1e-6)
+    for name, source in (("runtime_to_matmuls", "gpu_time_ms"), ("flops_to_matmuls", "flops_per_layer")):
+        table[name] = table[source] / table["run"].map(_of_both_matmuls(table, source))
+    order = {run: i for i, run in enumerate(runs["run"])}
+    return table.iloc[table["run"].map(order).argsort(kind="stable")].reset_index(drop=True)
+
+
+def _time_of(part: str, kernels: pd.DataFrame, ranges: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
+    """GPU time and instances per forward pass of one range, whatever is nested in it included, wherever it stands."""
+    inside = kernels[(kernels["phase"] == FORWARD) & _holds(kernels["range"], part)]
+    table = per_pass(inside.assign(part=part), ["part"], steps).drop(columns="total_ns")
+    own = ranges[(ranges["phase"] == FORWARD) & (ranges["range"].fillna("").str.split(" > ").str[-1] == part)]
+    instances = own.groupby("run")["instances"].sum() / steps
+    table["instances_per_pass"] = table["run"].map(instances).astype("float64")
+    table["gpu_time_per_layer_us"] = table["gpu_time_ms"] * 1e3 / table["instances_per_pass"]
+    return table[[*RUN_KEYS, "part", "instances_per_pass", "gpu_time_ms", "gpu_time_std_ms", "gpu_time_per_layer_us"]]
+
+
+def _holds(paths: pd.Series, part: str) -> pd.Series:
+    return pd.Series([part in path.split(" > ") for path in paths.fillna("")], index=paths.index, dtype="bool")
+
+
+def _of_both_matmuls(table: pd.DataFrame, column: str) -> pd.Series:
+    """The column summed over the two matrix multiplies, only for runs that have a range for each."""
+    matmuls = table[table["part"].isin((SCORES, VALUES))].groupby("run")[column]
+    return matmuls.sum().where(matmuls.count() == 2)

@@ -1,0 +1,23 @@
+"""Which commit of this project is running."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def git_state() -> dict:
+    """The commit of this checkout and whether it was clean; None for both outside a git repository."""
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return {"git_commit": commit, "git_clean": _git("status", "--porcelain", "--untracked-files=no") == ""}
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return {"git_commit": None, "git_clean": None}
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
+    ).stdout.strip()

@@ -1,0 +1,40 @@
+"""Files written whole or not at all: beside their place, then renamed into it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write to, in the same folder; it takes the place of `path` when the block ends well, else it is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield beside
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a UTF-8 text file, whole or not at all."""
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Writes JSON, indented, with keys in their own order; NaN is an error, since JSON has none."""
+    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def write_table(path: Path, table) -> None:
+    """Writes a DataFrame as CSV for people and as Parquet, with the same stem, for programs."""
+    with replacing(path.with_suffix(".csv")) as beside:
+        table.to_csv(beside, index=False)
+    with replacing(path.with_suffix(".parquet")) as beside:
+        table.to_parquet(beside, index=False)

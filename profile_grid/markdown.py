@@ -1,0 +1,65 @@
+"""Markdown made of text that nobody can trust: names of kernels and models, and the tables they stand in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+ALWAYS_SPECIAL = r"[\\`*\[\]<>|$~&@]"
+UNDERSCORE_AT_A_WORD_EDGE = r"(?<![A-Za-z0-9_])_+|_+(?![A-Za-z0-9_])"
+COLON_OF_A_LINK_OR_EMOJI = r":(?=//|[\w+-]+:)"
+START_OF_A_BLOCK = r"^[#+=-]"
+NUMBER_OF_A_LIST = re.compile(r"^(\d+)([.)])(?=\s|$)")
+SPECIAL = re.compile("|".join((ALWAYS_SPECIAL, UNDERSCORE_AT_A_WORD_EDGE, COLON_OF_A_LINK_OR_EMOJI, START_OF_A_BLOCK)))
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+WIDEST_COLUMN = 60
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose cells are Markdown already; columns from `first_right` on hold numbers and stand to the right."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    first_right: int = 2
+
+
+def escaped(text: str) -> str:
+    """The text as Markdown that renders as the text itself, in a table or out of it."""
+    line = SPECIAL.sub(lambda match: "".join("\\" + character for character in match[0]), _one_line(text))
+    return NUMBER_OF_A_LIST.sub(r"\1\\\2", line)
+
+
+def code(text: str, in_table: bool = False) -> str:
+    """The text as a code span, for names of which every character counts; inside a table a pipe needs its backslash."""
+    line = _one_line(text)
+    if not line.strip():
+        return "(no name)"
+    longest = max((len(run) for run in re.findall(r"`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    padding = " " if line[0] in "` " or line[-1] in "` " else ""
+    span = f"{fence}{padding}{line}{padding}{fence}"
+    return span.replace("|", "\\|") if in_table else span
+
+
+def pipe_table(table: Table) -> str:
+    """The table as a Markdown pipe table whose source lines up; dashes tell a converter how wide the columns are."""
+    widths = [max(3, *(len(row[i]) for row in (table.headings, *table.rows))) for i in range(len(table.headings))]
+    rule = [_rule(min(width, WIDEST_COLUMN), i >= table.first_right) for i, width in enumerate(widths)]
+    return "\n".join(_line(row, widths, table.first_right) for row in (table.headings, tuple(rule), *table.rows))
+
+
+def _rule(width: int, right: bool) -> str:
+    return "-" * (width - 1) + ":" if right else ":" + "-" * (width - 1)
+
+
+def _line(cells: tuple[str, ...], widths: list[int], first_right: int) -> str:
+    padded = [
+        cell.rjust(width) if i >= first_right else cell.ljust(width)
+        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "| " + " | ".join(padded) + " |"
+
+
+def _one_line(text: str) -> str:
+    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", re.sub(r"[\r\n\t]+", " ", str(text)))

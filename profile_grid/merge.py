@@ -1,0 +1,181 @@
+"""The runs of a grid brought together: one table of each kind, what ran where, and what each run cost.
+
+A run whose JSON was made from another specification than the plan's is an error, never a figure.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+LEADING = ["run", "model", "context_length", "mode"]
+PHASES = ("step", "forward", "loss", "backward", "optimizer")
+LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
+
+
+class StaleRun(ValueError):
+    """A run's files were made from another specification than config.yaml now holds."""
+
+
+def read_runs(plan: list[dict], folder: Path) -> list[dict]:
+    """Per run of the plan: its entry, and the contents of timing.json, capture.json and status.json.
+
+    `plan` holds run, model, context_length, mode and the two specifications. Raises StaleRun naming the run.
+    """
+    return [_read_run(entry, folder / entry["run"]) for entry in plan]
+
+
+def _read_run(entry: dict, folder: Path) -> dict:
+    found = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("timing", "capture", "status")}
+    for stage in ("timing", "capture"):
+        if found[stage]["specification"] != entry[f"{stage}_specification"]:
+            raise StaleRun(
+                f"{folder}/{stage}.json was measured with other settings than config.yaml now holds;"
+                f" run it again: snakemake --cores 1 all --forcerun {folder}/{stage}.json"
+            )
+    return {"entry": entry, **found}
+
+
+def leading(run: dict) -> dict:
+    """The four columns with which every table begins."""
+    return {name: run["entry"][name] for name in LEADING}
+
+
+def runs_table(runs: list[dict]) -> pd.DataFrame:
+    """One row per run: its shape, how its two processes ended, and the machine that ran it."""
+    return pd.DataFrame([_run_row(run) for run in runs]).convert_dtypes(convert_string=False)
+
+
+def _run_row(run: dict) -> dict:
+    timing, capture, program = run["timing"], run["capture"], run["timing"]["program"]
+    spec, machine = program["spec"], program["machine"]
+    shape, memory = spec["constructor_args"], program["memory"]
+    oom = program["out_of_memory"] or (capture["program"] or {}).get("out_of_memory") or {}
+    return leading(run) | {
+        "precision": spec["precision"],
+        "batch_size": spec["batch_size"],
+        **{name: shape[name] for name in ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size")},
+        "parameters": program["parameters"],
+        "timing_status": timing["status"],
+        "capture_status": run["status"]["status"],
+        "reason": run["status"]["reason"] or oom.get("message"),
+        "oom_during": oom.get("during"),
+        "oom_requested_bytes": oom.get("requested_bytes"),
+        "oom_free_bytes": oom.get("free_bytes"),
+        "oom_total_bytes": oom.get("total_bytes"),
+        "backend": capture["backend"],
+        "device": machine["device"],
+        "device_name": machine["device_name"],
+        "gpu_uuid_sha256": machine["gpu_uuid_sha256"],
+        "driver": machine["driver"],
+        "cuda": machine["cuda"],
+        "torch": machine["torch"],
+        "python": machine["python"],
+        "nsys": capture["nsys"],
+        "steps_timed": len(program["step_seconds"]),
+        "steps_captured": spec_steps(capture) if run["status"]["status"] == "complete" else 0,
+        "peak_allocated_bytes": memory["peak_allocated_bytes"],
+        "peak_reserved_bytes": memory["peak_reserved_bytes"],
+        "device_total_bytes": memory["device_total_bytes"],
+        "forward_flops": (program["flops"] or {}).get("forward"),
+        "loss": program["losses"][-1] if program["losses"] else None,
+        "sm_clock_mhz": machine["sm_clock_mhz"],
+        "note": "; ".join([*_machine_notes(machine), *_loss_notes(run), *run["status"]["warnings"]]) or None,
+        "timing_started_utc": timing["started_utc"],
+        "capture_started_utc": capture["started_utc"],
+    }  # fmt: skip
+
+
+def spec_steps(capture: dict) -> int:
+    """The steps that the capture was configured to hold."""
+    return capture["specification"]["program"]["measured_steps"]
+
+
+def _machine_notes(machine: dict) -> list[str]:
+    notes = []
+    if machine.get("other_processes"):
+        notes.append(f"{machine['other_processes']} other process(es) on the GPU while it was timed")
+    if machine.get("throttle_reasons"):
+        notes.append(f"clocks held back: {machine['throttle_reasons']}")
+    return notes
+
+
+def _loss_notes(run: dict) -> list[str]:
+    """A note where timing and capture did not compute the same losses, so did not measure the same work."""
+    timed = run["timing"]["program"]["losses"]
+    seen = (run["capture"]["program"] or {}).get("losses") or []
+    common = min(len(timed), len(seen))
+    if common and not np.allclose(timed[:common], seen[:common], rtol=LOSS_TOLERANCE):
+        return [f"losses differ between timing {timed[:common]} and capture {seen[:common]}"]
+    return []
+
+
+def timings_table(runs: list[dict]) -> pd.DataFrame:
+    """One row per run and phase: count, mean, standard deviation (n-1), min and max in ms; NaN where not measured."""
+    rows = []
+    for run in runs:
+        program, status = run["timing"]["program"], run["timing"]["status"]
+        times = {"step": program["step_seconds"], **program["phase_seconds"]} if status == "complete" else {"step": []}
+        rows += [
+            leading(run) | {"phase": phase, **_statistics(seconds), "status": status}
+            for phase, seconds in times.items()
+        ]
+    return pd.DataFrame(rows)
+
+
+def _statistics(seconds: list[float]) -> dict:
+    ms = np.asarray(seconds, dtype="float64") * 1e3
+    if not len(ms):
+        return {"n": 0} | dict.fromkeys(("mean_ms", "std_ms", "min_ms", "max_ms"), np.nan)
+    std = ms.std(ddof=1) if len(ms) > 1 else np.nan
+    return {"n": len(ms), "mean_ms": ms.mean(), "std_ms": std, "min_ms": ms.min(), "max_ms": ms.max()}
+
+
+def steps_table(runs: list[dict]) -> pd.DataFrame:
+    """One row per run, phase and timed step: every single time, in ms."""
+    rows = []
+    for run in runs:
+        program = run["timing"]["program"]
+        for phase, seconds in {"step": program["step_seconds"], **program["phase_seconds"]}.items():
+            rows += [leading(run) | {"phase": phase, "step": step, "ms": s * 1e3} for step, s in enumerate(seconds)]
+    return pd.DataFrame(rows, columns=[*LEADING, "phase", "step", "ms"])
+
+
+def cost_table(runs: list[dict]) -> pd.DataFrame:
+    """One row per run and process: where its seconds went; `overhead_s` is all that is not a warm-up or measured step."""
+    return pd.DataFrame([_cost_row(run, stage) for run in runs for stage in ("timing", "capture")])
+
+
+def _cost_row(run: dict, stage: str) -> dict:
+    seconds = run[stage]["seconds"]
+    inside = (run[stage]["program"] or {}).get("cost_seconds") or {}
+    named = {
+        f"{name}_s": inside.get(name, np.nan)
+        for name in ("import", "context", "initialise", "warmup", "measured", "profiler")
+    }
+    steps = np.nansum([named["warmup_s"], named["measured_s"]])
+    export = seconds.get("export", 0.0)
+    accounted = np.nansum(list(named.values())) + export
+    return leading(run) | {
+        "stage": stage,
+        **named,
+        "export_s": export,
+        "other_s": seconds["all"] - accounted,
+        "total_s": seconds["all"],
+        "overhead_s": seconds["all"] - steps,
+    }
+
+
+def joined_tables(runs: list[dict], folder: Path, name: str) -> pd.DataFrame:
+    """The table `name` of every run below one another, each row led by its run."""
+    tables = []
+    for run in runs:
+        table = pd.read_parquet(folder / run["entry"]["run"] / f"{name}.parquet")
+        for position, (column, value) in enumerate(leading(run).items()):
+            table.insert(position, column, value)
+        tables.append(table)
+    filled = [table for table in tables if len(table)] or tables[:1]
+    return pd.concat(filled, ignore_index=True)

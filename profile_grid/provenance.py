@@ -1,0 +1,34 @@
+"""Where the figures of a grid come from: machine, software, commit, dates and configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib import metadata
+
+import pandas as pd
+
+from profile_grid.checkout import git_state
+
+OF_MACHINE = ("device_name", "gpu_uuid_sha256", "driver", "cuda", "torch", "nsys", "python", "backend")
+
+
+def provenance(runs: pd.DataFrame, plan: dict) -> dict:
+    """What every document ends with; a value is a list where the runs do not agree, and None where nobody knows it."""
+    started = pd.concat([runs["timing_started_utc"], runs["capture_started_utc"]])
+    statuses = runs[["timing_status", "capture_status"]].agg(" / ".join, axis=1).value_counts()
+    return {
+        "runs": len(runs),
+        "statuses": {name: int(count) for name, count in statuses.items()},
+        **{name: _agreed(runs[name]) for name in OF_MACHINE},
+        "snakemake": metadata.version("snakemake"),
+        **git_state(),
+        "first_run_utc": started.min(),
+        "last_run_utc": started.max(),
+        "config_sha256": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
+    }
+
+
+def _agreed(values: pd.Series):
+    distinct = sorted(str(value) for value in values.dropna().unique())
+    return distinct[0] if len(distinct) == 1 else (distinct or None)

@@ -1,0 +1,97 @@
+"""Numbers as text: with their unit, and with as many digits as their spread allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+ABSENT = "–"
+GIBIBYTE = 2**30
+PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+
+def known(value) -> bool:
+    """Whether there is a number: neither None nor NaN nor pandas' NA."""
+    return value is not None and value == value and str(value) != "<NA>"
+
+
+def with_spread(mean, std=None, unit: str = "") -> str:
+    """A mean and its standard deviation: with_spread(12.345, 0.42, "ms") is "12.3 ± 0.4 ms".
+
+    The spread keeps one digit, two where the first is 1; without a spread the mean has three significant digits.
+    """
+    if not known(mean):
+        return ABSENT
+    suffix = f" {unit}" if unit else ""
+    if not known(std) or std <= 0:
+        return significant(mean) + suffix
+    decimals = _decimals_of(std)
+    return f"{mean:.{decimals}f} ± {std:.{decimals}f}{suffix}"
+
+
+def significant(value, digits: int = 3) -> str:
+    """A number with so many significant digits and no exponent: 1234 stays 1234, 0.012345 is 0.0123."""
+    if not known(value):
+        return ABSENT
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{digits - 1}e}")
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{value:.{decimals}f}"
+
+
+def count(value) -> str:
+    """A number of things: whole when it is whole, else with one decimal."""
+    if not known(value):
+        return ABSENT
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def percent(share) -> str:
+    """A share in percent: 0.3821 is "38.2 %"; what is there but below a twentieth of a percent is "< 0.1 %"."""
+    if not known(share):
+        return ABSENT
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
+
+
+def points(difference) -> str:
+    """A difference of two shares in percentage points, with its sign: -0.123 is "−12.3"."""
+    if not known(difference):
+        return ABSENT
+    text = f"{100 * abs(difference):.1f}"
+    if float(text) == 0:
+        return "±0.0"
+    return ("+" if difference > 0 else "−") + text
+
+
+def ratio(value, std=None) -> str:
+    """A ratio as a factor: ratio(1.0423, 0.012) is "× 1.042 ± 0.012"."""
+    return "× " + with_spread(value, std) if known(value) else ABSENT
+
+
+def gibibytes(size_bytes) -> str:
+    """A size in GiB with one decimal."""
+    return f"{size_bytes / GIBIBYTE:.1f} GiB" if known(size_bytes) else "an unknown size"
+
+
+def rate(flop_per_s) -> str:
+    """A rate with its prefix: 2.41e13 is "24.1 TFLOP/s"."""
+    if not known(flop_per_s):
+        return ABSENT
+    size, prefix = next((pair for pair in PREFIXES if abs(flop_per_s) >= pair[0]), PREFIXES[-1])
+    return f"{significant(flop_per_s / size)} {prefix}FLOP/s"
+
+
+def interval(values: Iterable, text: Callable[[float], str]) -> str:
+    """The smallest to the largest value, or the one where both read the same: "3.1 ms to 27 ms"."""
+    present = [value for value in values if known(value)]
+    if not present:
+        return ABSENT
+    low, high = text(min(present)), text(max(present))
+    return low if low == high else f"{low} to {high}"
+
+
+def _decimals_of(std: float) -> int:
+    exponent = math.floor(math.log10(std))
+    leading = f"{std:.1e}"[0]
+    return min(6, max(0, -exponent + (leading == "1")))

@@ -1,0 +1,230 @@
+"""The tables of one run, from its capture: kernels, phases and ranges by measured step.
+
+The measured program opens `measure` > `step` > a phase (forward, loss, backward, optimizer, synchronize) > the parts of
+the model. A kernel is counted in the step and phase that were open when it was launched. All times are integer
+nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from kernel_tables import Trace
+from kernel_tables.categories import classify
+from kernel_tables.errors import TraceError
+
+MEASURE, STEP = "measure", "step"
+WHOLE_STEP = "step"
+OUTSIDE = "(outside)"
+SEPARATOR = " > "
+KERNEL_COLUMNS = [
+    "step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns",
+]  # fmt: skip
+PHASE_COLUMNS = [
+    "step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels", "memop_ns", "memops",
+]  # fmt: skip
+RANGE_COLUMNS = [
+    "step", "phase", "range", "instances", "wall_ns", "gpu_time_ns", "kernels", "memop_time_ns", "memops",
+]  # fmt: skip
+
+
+class NotConserved(AssertionError):
+    """Time or launches were lost or invented between the capture and a table; a defect, never a result."""
+
+
+def measured_activities(trace: Trace, extra_rules: Sequence[dict] = ()) -> pd.DataFrame:
+    """One row per kernel and memory operation of the measured window, with `step` (-1: in none), `phase`, `range`, `class`."""
+    activities = trace.activities()
+    instance = np.asarray(trace.enclosing(STEP))
+    inside = np.asarray(trace.enclosing(MEASURE)) >= 0
+    activities, instance = activities[inside], instance[inside]
+    phase, below = _phase_and_part(trace.paths)
+    names, codes = np.unique(activities["name"].to_numpy(dtype=object).astype(str), return_inverse=True)
+    classes = np.asarray(classify(names.tolist(), extra_rules), dtype=object)
+    return activities.assign(
+        step=pd.Series(instance, index=activities.index).map(_step_numbers(trace)).fillna(-1).astype("int64"),
+        phase=phase[activities["path_id"]],
+        range=below[activities["path_id"]],
+        **{"class": classes[codes]},
+    ).reset_index(drop=True)
+
+
+def measured_ranges(trace: Trace) -> pd.DataFrame:
+    """One row per range instance inside a measured step, the step's own first, with `step`, `phase` and `range`."""
+    instances = trace.range_instances()
+    in_step = np.array([MEASURE in path and STEP in path for path in trace.paths], dtype=bool)
+    instances = instances[in_step[instances["path_id"]]].sort_values(["start_ns", "instance"])
+    starts = instances.loc[instances["name"] == STEP, "start_ns"].to_numpy()
+    phase, below = _phase_and_part(trace.paths)
+    return instances.assign(
+        step=np.searchsorted(starts, instances["start_ns"].to_numpy(), side="right") - 1,
+        phase=phase[instances["path_id"]],
+        range=below[instances["path_id"]],
+    ).reset_index(drop=True)
+
+
+def kernel_table(activities: pd.DataFrame) -> pd.DataFrame:
+    """One row per step x phase x range x kernel; raises NotConserved if a launch or a nanosecond is lost."""
+    keys = ["step", "phase", "range", "name", "class"]
+    grouped = activities.groupby(keys, sort=True)["duration_ns"]
+    table = grouped.agg(["count", "sum", "mean", "min", "max"]).reset_index()
+    table.columns = KERNEL_COLUMNS
+    _conserve("launches", table["launches"].sum(), len(activities))
+    _conserve("nanoseconds", table["total_ns"].sum(), activities["duration_ns"].sum())
+    return table
+
+
+def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
+    """One row per step x phase, and one per whole step: wall time of the range, span, busy and summed GPU time."""
+    in_steps = activities[activities["step"] >= 0]
+    rows = []
+    for step in sorted(set(ranges["step"]) | set(in_steps["step"])):
+        of_step, walls = in_steps[in_steps["step"] == step], ranges[ranges["step"] == step]
+        rows.append(_phase_row(step, WHOLE_STEP, of_step, walls[walls["phase"] == OUTSIDE]))
+        walls = walls[walls["phase"] != OUTSIDE]
+        for phase in _in_order(walls, of_step):
+            own = walls[(walls["phase"] == phase) & (walls["range"] == "")]
+            rows.append(_phase_row(step, phase, of_step[of_step["phase"] == phase], own))
+    table = pd.DataFrame(rows, columns=PHASE_COLUMNS)
+    by_phase = table[table["phase"] != WHOLE_STEP]
+    for column in ("kernel_ns", "kernels", "memop_ns", "memops"):
+        _conserve(column, by_phase[column].sum(), table.loc[table["phase"] == WHOLE_STEP, column].sum())
+    return table
+
+
+def range_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
+    """One row per step x phase x range: instances, wall time, and what it and its nested ranges launched."""
+    inside = ranges[ranges["phase"] != OUTSIDE]
+    keys = ["step", "phase", "range"]
+    walls = inside.assign(wall_ns=inside["end_ns"] - inside["start_ns"]).groupby(keys)["wall_ns"].agg(["count", "sum"])
+    launched = _inclusive(activities[activities["step"] >= 0])
+    table = walls.rename(columns={"count": "instances", "sum": "wall_ns"}).join(launched, how="outer")
+    return table.fillna(0).astype("int64").reset_index()[RANGE_COLUMNS]
+
+
+def _inclusive(activities: pd.DataFrame) -> pd.DataFrame:
+    """GPU time and counts by step, phase and range, where a range also counts what the ranges below it launched."""
+    is_kernel = ~activities["kind"].isin(["memcpy", "memset"])
+    duration = activities["duration_ns"]
+    own = (
+        activities.assign(
+            gpu_time_ns=duration.where(is_kernel, 0),
+            kernels=is_kernel.astype("int64"),
+            memop_time_ns=duration.where(~is_kernel, 0),
+            memops=(~is_kernel).astype("int64"),
+        )
+        .groupby(["step", "phase", "range"])[["gpu_time_ns", "kernels", "memop_time_ns", "memops"]]
+        .sum()
+    )
+    own = own.reset_index()
+    own["range"] = [_prefixes(name) for name in own["range"]]
+    return own.explode("range").groupby(["step", "phase", "range"]).sum()
+
+
+def _prefixes(path: str) -> list[str]:
+    parts = path.split(SEPARATOR) if path else []
+    return [SEPARATOR.join(parts[:length]) for length in range(len(parts) + 1)]
+
+
+def _phase_row(step: int, phase: str, activities: pd.DataFrame, walls: pd.DataFrame) -> tuple:
+    is_kernel = ~activities["kind"].isin(["memcpy", "memset"]).to_numpy(dtype=bool)
+    start, end = activities["start_ns"].to_numpy("int64"), activities["end_ns"].to_numpy("int64")
+    duration = end - start
+    wall_ns = int((walls["end_ns"] - walls["start_ns"]).sum())
+    span_ns = int(end.max() - start.min()) if len(end) else 0
+    kernel_ns, memop_ns = int(duration[is_kernel].sum()), int(duration[~is_kernel].sum())
+    kernels = int(is_kernel.sum())
+    return (
+        step, phase, wall_ns, span_ns, busy_ns(start, end), kernel_ns, kernels, memop_ns, len(duration) - kernels,
+    )  # fmt: skip
+
+
+def busy_ns(start: np.ndarray, end: np.ndarray) -> int:
+    """Nanoseconds covered by at least one of the intervals [start, end)."""
+    if not len(start):
+        return 0
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    reached = np.maximum.accumulate(end)
+    uncovered = np.maximum(start[1:] - reached[:-1], 0).sum()
+    return int(reached[-1] - start[0] - uncovered)
+
+
+def _in_order(walls: pd.DataFrame, activities: pd.DataFrame) -> list[str]:
+    """The phases of a step in the order in which they open, then those that only kernels name."""
+    opened = walls.loc[walls["range"] == "", "phase"]
+    return list(dict.fromkeys([*opened, *sorted(set(activities["phase"]))]))
+
+
+def _phase_and_part(paths: Iterable[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    """Per path: the name after `step` (OUTSIDE where only the step is open), the names below."""
+    phases, below = [], []
+    for path in paths:
+        inner = path[path.index(STEP) + 1 :] if STEP in path else ()
+        phases.append(inner[0] if inner else OUTSIDE)
+        below.append(SEPARATOR.join(inner[1:]))
+    return np.array(phases, dtype=object), np.array(below, dtype=object)
+
+
+def _step_numbers(trace: Trace) -> dict[int, int]:
+    """Instance id of a measured step -> 0, 1, 2 ... in the order in which the steps began."""
+    instances = trace.range_instances()
+    measured = np.array([MEASURE in path for path in trace.paths], dtype=bool)
+    steps = instances[(instances["name"] == STEP) & measured[instances["path_id"]]].sort_values("start_ns")
+    return {int(instance): number for number, instance in enumerate(steps["instance"])}
+
+
+def _conserve(what: str, got: int, expected: int) -> None:
+    if int(got) != int(expected):
+        raise NotConserved(f"{what}: {int(got)} in the table, {int(expected)} in the capture")
+
+
+def tables_of_capture(
+    capture: dict, sqlite: Path, extra_rules: Sequence[dict] = ()
+) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """The status of a run's capture and its three tables, which are empty unless the capture is whole."""
+    if capture["status"] != "complete":
+        return _status(capture["status"], capture["reason"], []), _empty_tables()
+    steps = capture["program"]["spec"]["measured_steps"]
+    on_cpu_under_nsys = capture["backend"] == "nsys" and capture["program"]["machine"]["device"] == "cpu"
+    try:
+        with Trace(sqlite) as trace:
+            findings = trace.check(expected_steps=steps)
+            if on_cpu_under_nsys:  # nsys records the ranges of a CPU program, and there is no kernel to record
+                findings = [finding for finding in findings if finding.code != "no-kernels"]
+            errors = [finding.message for finding in findings if finding.severity == "error"]
+            warnings = [finding.message for finding in findings if finding.severity == "warning"]
+            if errors:
+                return _status("incomplete", "; ".join(errors), warnings), _empty_tables()
+            activities, ranges = measured_activities(trace, extra_rules), measured_ranges(trace)
+    except TraceError as error:
+        return _status("incomplete", str(error), []), _empty_tables()
+    tables = {
+        "kernels": kernel_table(activities),
+        "phases": phase_table(activities, ranges),
+        "ranges": range_table(activities, ranges),
+    }
+    _conserve("measured steps", tables["phases"]["step"].nunique(), steps)
+    if on_cpu_under_nsys:
+        warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
+        tables["phases"] = _without_gpu_figures(tables["phases"])
+    return _status("complete", None, warnings), tables
+
+
+def _without_gpu_figures(phases: pd.DataFrame) -> pd.DataFrame:
+    """The phase table with its GPU columns missing instead of zero."""
+    missing = dict.fromkeys(PHASE_COLUMNS[3:], pd.array([pd.NA] * len(phases), dtype="Int64"))
+    return phases.assign(**missing)
+
+
+def _status(status: str, reason: str | None, warnings: list[str]) -> dict:
+    return {"status": status, "reason": reason, "warnings": warnings}
+
+
+def _empty_tables() -> dict[str, pd.DataFrame]:
+    columns = {"kernels": KERNEL_COLUMNS, "phases": PHASE_COLUMNS, "ranges": RANGE_COLUMNS}
+    return {name: pd.DataFrame(columns=names) for name, names in columns.items()}

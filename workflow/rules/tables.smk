@@ -1,0 +1,87 @@
+"""From captures to tables; nothing here needs a GPU.
+
+run_tables  capture.sqlite -> results/runs/RUN/{kernels,phases,ranges}.csv, status.json
+reports     capture.sqlite -> results/runs/RUN/reports/*.csv: nsys's own summaries
+plan        the grid -> results/grid.json
+merge       every run -> results/tables/*.csv, provenance.json
+summaries   merged tables -> the table behind each answer
+"""
+
+MERGED = ["runs", "timings", "steps", "cost", "kernels", "phases", "ranges"]
+SUMMARIES = ["forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "attention"]
+
+
+rule run_tables:
+    message:
+        "tables of {wildcards.run}"
+    input:
+        sources=KERNEL_TABLES + sources("profile_grid/run_tables.py", "workflow/scripts/run_tables.py"),
+        capture="results/runs/{run}/capture.json",
+        sqlite="results/runs/{run}/capture.sqlite",
+    output:
+        multiext("results/runs/{run}/kernels", ".csv", ".parquet"),
+        multiext("results/runs/{run}/phases", ".csv", ".parquet"),
+        multiext("results/runs/{run}/ranges", ".csv", ".parquet"),
+        status="results/runs/{run}/status.json",
+    log:
+        "logs/{run}/tables.log",
+    params:
+        kernel_classes=json.dumps(config.get("kernel_classes", [])),
+    conda:
+        "../../envs/analysis.yaml"
+    shell:
+        "{PYTHON}.run_tables --capture {input.capture:q} --kernel-classes {params.kernel_classes:q}"
+        " --output $(dirname {output.status:q}) 2> >(tee {log:q} >&2)"
+
+
+rule reports:
+    message:
+        "nsys's reports of {wildcards.run}"
+    input:
+        sources("kernel_tables/nsys.py", "workflow/scripts/reports.py"),
+        capture="results/runs/{run}/capture.json",
+        sqlite="results/runs/{run}/capture.sqlite",
+    output:
+        multiext("results/runs/{run}/reports/", "kernel_summary.csv", "nvtx_summary.csv", "api_summary.csv"),
+    log:
+        "logs/{run}/reports.log",
+    conda:
+        "../../envs/analysis.yaml"
+    shell:
+        "{PYTHON}.reports --capture {input.capture:q} --output $(dirname {output[0]:q}) 2> >(tee {log:q} >&2)"
+
+
+rule plan:
+    message:
+        "plan of the grid"
+    input:
+        sources("profile_grid/runs.py", "workflow/scripts/plan.py"),
+    output:
+        "results/grid.json",
+    log:
+        "logs/plan.log",
+    params:
+        config=grid_part(config),
+    conda:
+        "../../envs/analysis.yaml"
+    shell:
+        "{PYTHON}.plan --config {params.config:q} --output {output:q} 2> >(tee {log:q} >&2)"
+
+
+rule merge:
+    message:
+        "merging the runs"
+    input:
+        of_every_run("timing.json", "capture.json", "status.json", "kernels.parquet", "phases.parquet", "ranges.parquet"),
+        sources=sources("profile_grid/merge.py", "profile_grid/provenance.py", "workflow/scripts/merge.py"),
+        plan="results/grid.json",
+    output:
+        expand("results/tables/{table}.{suffix}", table=MERGED, suffix=["csv", "parquet"]),
+        provenance="results/tables/provenance.json",
+    log:
+        "logs/merge.log",
+    conda:
+        "../../envs/analysis.yaml"
+    shell:
+        "{PYTHON}.merge --plan {input.plan:q} --runs results/runs --output $(dirname {output.provenance:q})"
+        " 2> >(tee {log:q} >&2)"

@@ -1,0 +1,39 @@
+"""Brings the runs of the grid together: `python -m workflow.scripts.merge --plan grid.json --runs results/runs ...`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from profile_grid import merge
+from profile_grid.files import write_json, write_table
+from profile_grid.provenance import provenance
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plan", type=Path, required=True, help="grid.json: the runs and their specifications")
+    parser.add_argument("--runs", type=Path, required=True, help="folder with one folder per run")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the merged tables and provenance.json")
+    arguments = parser.parse_args()
+    plan = json.loads(arguments.plan.read_text())
+    try:
+        runs = merge.read_runs(plan["runs"], arguments.runs)
+    except merge.StaleRun as error:
+        sys.exit(str(error))
+    tables = {
+        "runs": merge.runs_table(runs),
+        "timings": merge.timings_table(runs),
+        "steps": merge.steps_table(runs),
+        "cost": merge.cost_table(runs),
+        **{name: merge.joined_tables(runs, arguments.runs, name) for name in ("kernels", "phases", "ranges")},
+    }
+    for name, table in tables.items():
+        write_table(arguments.output / f"{name}.csv", table)
+    write_json(arguments.output / "provenance.json", provenance(tables["runs"], plan))
+
+
+if __name__ == "__main__":
+    main()

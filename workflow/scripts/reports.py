@@ -1,0 +1,43 @@
+"""Writes nsys's own reports of one run as CSV: kernel, NVTX and CUDA API summaries, from the published SQLite.
+
+A run without an nsys capture gets files of one line that say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from kernel_tables import nsys
+from kernel_tables.errors import TraceError
+from profile_grid.files import write_text
+
+REPORTS = ("kernel_summary", "nvtx_summary", "api_summary")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--capture", type=Path, required=True, help="capture.json; capture.sqlite lies beside it")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the CSV files")
+    arguments = parser.parse_args()
+    for name, text in _texts(arguments.capture).items():
+        write_text(arguments.output / f"{name}.csv", text)
+
+
+def _texts(path_to_capture: Path) -> dict[str, str]:
+    capture = json.loads(path_to_capture.read_text())
+    if capture["backend"] != "nsys":
+        return dict.fromkeys(REPORTS, "# no nsys report: captured by PyTorch's profiler\n")
+    if capture["status"] != "complete":
+        return dict.fromkeys(REPORTS, f"# no nsys report: {capture['status']}\n")
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            return nsys.reports(path_to_capture.parent / "capture.sqlite", Path(scratch), REPORTS)
+        except TraceError as error:
+            return dict.fromkeys(REPORTS, f"# no nsys report: {error}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Times one run without a profiler: `python -m workflow.scripts.timing --specification JSON --output timing.json`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from profile_grid.capture import program_command, run_to_result
+from profile_grid.checkout import git_state
+from profile_grid.files import write_json
+from profile_grid.processes import ProgramFailed
+from profile_grid.progress import announced
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--specification", type=json.loads, required=True, help="canonical JSON made by profile_grid.runs"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="timing.json of the run")
+    parser.add_argument("--log", type=Path, required=True, help="everything the program prints is appended here")
+    parser.add_argument("--time-limit-s", type=float, required=True)
+    arguments = parser.parse_args()
+    program, started = arguments.specification["program"], time.time()
+    with announced("timing", program, arguments.output), tempfile.TemporaryDirectory() as scratch:
+        result = Path(scratch) / "timing.json"
+        try:
+            written, outcome = run_to_result(
+                program_command(program, result), f"timing of {program['run']}", result,
+                environment=arguments.specification["environment"], log=arguments.log,
+                time_limit_s=arguments.time_limit_s,
+            )  # fmt: skip
+        except ProgramFailed as error:
+            sys.exit(str(error))
+    write_json(
+        arguments.output,
+        {
+            "format": 1,
+            "status": written["status"],
+            "specification": arguments.specification,
+            "program": written,
+            "seconds": {"program": outcome.seconds, "all": round(time.time() - started, 3)},
+            "git": git_state(),
+            "started_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
