@@ -1,0 +1,144 @@
+"""Times the steps of one model, or runs them under a profiler, and writes what came out as JSON.
+
+    python -m cs336_model.benchmark --spec '{...}' --output result.json
+    python -m cs336_model.benchmark --spec '{...}' --output result.json --profiler torch --capture capture.sqlite
+    nsys profile --capture-range=cudaProfilerApi ... python -m cs336_model.benchmark ... --profiler nsys
+
+Exits 0 with a result whose status is `complete` or, on a real torch.OutOfMemoryError, `out_of_memory`. Every other
+failure is a traceback, an exit status other than 0, and no result.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cs336_model import ranges
+from cs336_model.device import machine_facts, memory_facts, open_context, resolve_device
+from cs336_model.out_of_memory import OutOfMemoryError, out_of_memory_record
+from cs336_model.process_cost import Stopwatch, process_age_seconds
+from cs336_model.spec import RunSpec, read_spec
+from cs336_model.steps import PhaseClock, Progress, finite_losses, loss_of_forward, make_subject, run_steps
+from cs336_model.windows import EMITTER_OF_PROFILER, profiled_window
+from cs336_model.work import count_parameters, counted_flops, planned_flops, planned_parameters
+
+SCHEMA = 1
+STAGES = ("import", "context", "initialise", "warmup", "measured", "profiler")
+
+Result = dict[str, Any]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs one specification and writes its result."""
+    options = _parser().parse_args(arguments)
+    if (options.profiler == "torch") != (options.capture is not None):
+        raise SystemExit("--capture names the file that --profiler torch writes: give both or neither")
+    cost = Stopwatch(STAGES)
+    cost.seconds["import"] = process_age_seconds()
+    result = run(read_spec(options.spec), options.profiler, options.capture, cost)
+    write_result(result, options.output)
+
+
+def run(spec: RunSpec, profiler: str, path_to_capture: Path | None, cost: Stopwatch) -> Result:
+    """The result of one run: complete, or out of memory with what it asked for."""
+    ranges.emit_ranges(EMITTER_OF_PROFILER[profiler])
+    device = resolve_device(spec.device)
+    progress = Progress()
+    result = empty_result(spec, profiler)
+    try:
+        result |= measure(spec, device, profiler, path_to_capture, cost, progress)
+    except OutOfMemoryError as error:
+        record = out_of_memory_record(error, progress.during)
+        result |= {"status": "out_of_memory", "out_of_memory": record, "machine": machine_facts(device)}
+        _say(spec, f"out of memory during {progress.during}")
+    result["memory"] = memory_facts(device)
+    result["cost_seconds"] = cost.seconds | {"total": process_age_seconds()}
+    return result
+
+
+def measure(
+    spec: RunSpec,
+    device: torch.device,
+    profiler: str,
+    path_to_capture: Path | None,
+    cost: Stopwatch,
+    progress: Progress,
+) -> Result:
+    """The entries of a complete result. Warm-up, then the measured steps, which alone the profiler sees."""
+    with cost.measure("context"):
+        open_context(device)
+    progress.during = "initialise"
+    with cost.measure("initialise"):
+        subject = make_subject(spec, device)
+    _say(spec, f"initialised on {device.type} in {cost.seconds['initialise']:.1f} s")
+    with cost.measure("warmup"):
+        run_steps(subject, spec.warmup_steps, PhaseClock(device, ranges.WARMUP, progress))
+    _say(spec, f"{spec.warmup_steps} warm-up steps in {cost.seconds['warmup']:.1f} s")
+    clock = PhaseClock(device, ranges.MEASURE, progress)
+    with cost.measure("profiler"), profiled_window(profiler, device, path_to_capture), cost.measure("measured"):
+        step_seconds = run_steps(subject, spec.measured_steps, clock)
+    cost.seconds["profiler"] -= cost.seconds["measured"]
+    machine = machine_facts(device)
+    _say(spec, f"{spec.measured_steps} measured steps in {cost.seconds['measured']:.1f} s")
+    progress.during = "after the window"
+    if not subject.losses:
+        subject.losses.append(loss_of_forward(subject))
+    own_flops = planned_flops(spec)
+    return {
+        "status": "complete",
+        "step_seconds": step_seconds,
+        "phase_seconds": clock.seconds(),
+        "phase_clock": clock.name,
+        "losses": finite_losses(subject),
+        "parameters": count_parameters(subject.model),
+        "flops": own_flops if own_flops["forward"] is not None else counted_flops(subject.model, subject.inputs),
+        "machine": machine,
+    }
+
+
+def empty_result(spec: RunSpec, profiler: str) -> Result:
+    """A result with every key and no measurement."""
+    return {
+        "schema": SCHEMA,
+        "status": None,
+        "spec": vars(spec),
+        "profiler": profiler,
+        "out_of_memory": None,
+        "step_seconds": [],
+        "phase_seconds": {phase: [] for phase in ranges.PHASES},
+        "phase_clock": None,
+        "losses": [],
+        "memory": None,
+        "parameters": planned_parameters(spec),
+        "flops": planned_flops(spec),
+        "machine": None,
+        "cost_seconds": None,
+    }
+
+
+def write_result(result: Result, path: Path) -> None:
+    """Writes the JSON beside its place and renames it, so that a result is whole or absent."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
+    os.replace(partial, path)
+
+
+def _say(spec: RunSpec, what: str) -> None:
+    print(f"{spec.run}: {what}", file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m cs336_model.benchmark", description=__doc__.partition("\n")[0])
+    parser.add_argument("--spec", required=True, help="the run, as JSON (see cs336_model/spec.py)")
+    parser.add_argument("--output", required=True, type=Path, help="where the result is written, as JSON")
+    parser.add_argument("--profiler", choices=tuple(EMITTER_OF_PROFILER), default="none")
+    parser.add_argument("--capture", type=Path, help="with --profiler torch: where the capture is written, as SQLite")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

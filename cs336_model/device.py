@@ -1,0 +1,87 @@
+"""The device of a run: which one, how to wait for it, its memory, and what is known about the machine."""
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cs336_model.gpu_state import gpu_state
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device for "auto", "cuda" or "cpu". RuntimeError when "cuda" is asked for and torch sees no GPU."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError(
+            f"device 'cuda' is asked for, but torch {torch.__version__} sees no GPU: "
+            "check the driver (nvidia-smi) and CUDA_VISIBLE_DEVICES, or use device 'auto' or 'cpu'"
+        )
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device("cuda", 0) if name == "cuda" else torch.device("cpu")
+
+
+def open_context(device: torch.device) -> None:
+    """Creates the CUDA context, so that its cost is not taken for the model's; nothing on a CPU."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.empty(1, device=device)
+        torch.cuda.synchronize(device)
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits until the device has done what it was given; a CPU always has."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def memory_facts(device: torch.device) -> dict[str, int | None]:
+    """Most bytes that tensors held, and that the allocator held, since the program began; bytes the device has."""
+    if device.type != "cuda":
+        return {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "device_total_bytes": None}
+    return {
+        "peak_allocated_bytes": torch.cuda.max_memory_allocated(device),
+        "peak_reserved_bytes": torch.cuda.max_memory_reserved(device),
+        "device_total_bytes": torch.cuda.get_device_properties(device).total_memory,
+    }
+
+
+def machine_facts(device: torch.device) -> dict[str, Any]:
+    """What ran: device, driver, versions, and the GPU's clocks at this moment; None for what cannot be known here."""
+    uuid = _gpu_uuid(device)
+    state = gpu_state(uuid)
+    return {
+        "device": device.type,
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
+        "gpu_uuid_sha256": hashlib.sha256(uuid.encode()).hexdigest() if uuid else None,
+        "driver": state.driver,
+        "cuda": torch.version.cuda if device.type == "cuda" else None,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "sm_clock_mhz": state.sm_clock_mhz,
+        "memory_clock_mhz": state.memory_clock_mhz,
+        "temperature_c": state.temperature_c,
+        "throttle_reasons": state.throttle_reasons,
+        "other_processes": state.other_processes,
+        "cores": len(os.sched_getaffinity(0)),
+        "threads": torch.get_num_threads(),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+    }
+
+
+def cpu_name() -> str:
+    """The processor's model name as Linux reports it, else what the platform calls it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _gpu_uuid(device: torch.device) -> str | None:
+    """ "GPU-..." as the driver spells it; None on a CPU and with a torch before 2.5, which does not tell."""
+    if device.type != "cuda":
+        return None
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return None if uuid is None else f"GPU-{uuid}"

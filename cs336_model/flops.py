@@ -1,0 +1,90 @@
+"""FLOPs and least memory traffic of one forward pass, from the shapes alone. Imports no torch.
+
+A matrix product of (m, k) by (k, n) counts 2 m k n FLOPs. The parts are named like the ranges of the model, summed
+over all layers. Elementwise work (norm, rope, residual, activation, mask and scale) is not counted as FLOPs.
+"""
+
+from dataclasses import dataclass
+
+from cs336_model import ranges
+
+SOFTMAX_FLOPS_PER_SCORE = 5  # max, subtract, exp, sum, divide
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The numbers that fix the work of a forward pass: B, S, V, d, L, H and d_ff."""
+
+    batch_size: int
+    context_length: int
+    vocab_size: int
+    d_model: int
+    num_layers: int
+    num_heads: int
+    d_ff: int
+
+    @property
+    def d_head(self) -> int:
+        return self.d_model // self.num_heads
+
+    @property
+    def tokens(self) -> int:
+        return self.batch_size * self.context_length
+
+    @property
+    def scores(self) -> int:
+        """Entries of one layer's attention matrices: B H S^2."""
+        return self.batch_size * self.num_heads * self.context_length**2
+
+
+def parameter_count(shape: ModelShape) -> int:
+    """Parameters of the model: 2 V d + L (4 d^2 + 3 d d_ff + 2 d) + d."""
+    d = shape.d_model
+    return 2 * shape.vocab_size * d + shape.num_layers * (4 * d * d + 3 * d * shape.d_ff + 2 * d) + d
+
+
+def matmul_flops(shape: ModelShape) -> dict[str, int]:
+    """FLOPs of the matrix products of one forward pass, by part. Scores and values are 2 B H S^2 d_head per layer;
+    the causal half that the mask throws away is counted, because it is computed."""
+    d, layers, tokens = shape.d_model, shape.num_layers, shape.tokens
+    return {
+        ranges.QKV_PROJECTION: layers * 3 * 2 * tokens * d * d,
+        ranges.ATTENTION_SCORES: layers * 2 * shape.scores * shape.d_head,
+        ranges.FINAL_MATMUL: layers * 2 * shape.scores * shape.d_head,
+        ranges.OUTPUT_PROJECTION: layers * 2 * tokens * d * d,
+        ranges.FEED_FORWARD: layers * 3 * 2 * tokens * d * shape.d_ff,
+        ranges.HEAD: 2 * tokens * d * shape.vocab_size,
+    }
+
+
+def softmax_flops(shape: ModelShape) -> int:
+    """FLOPs of the softmax of all layers, 5 B H S^2 each: a convention of the course, exp counted as one."""
+    return shape.num_layers * SOFTMAX_FLOPS_PER_SCORE * shape.scores
+
+
+def forward_flops(shape: ModelShape) -> dict[str, int]:
+    """{"forward": matrix products only, as torch's own counter counts; then every part, softmax among them}."""
+    matmuls = matmul_flops(shape)
+    return {ranges.FORWARD: sum(matmuls.values()), **matmuls, ranges.SOFTMAX: softmax_flops(shape)}
+
+
+def forward_bytes(shape: ModelShape, element_bytes: int = 4) -> dict[str, int]:
+    """Least bytes that each part of one forward pass moves, all layers: every operand read once (weights included),
+    every result written once, nothing kept in a cache between parts. A part of several kernels moves more."""
+    d, d_ff, layers, tokens, scores = shape.d_model, shape.d_ff, shape.num_layers, shape.tokens, shape.scores
+    elements = {
+        ranges.EMBEDDING: 2 * tokens * d,
+        ranges.NORM: (2 * layers + 1) * (2 * tokens * d + d),
+        ranges.QKV_PROJECTION: layers * (3 * d * d + 4 * tokens * d),
+        ranges.ROPE: layers * 2 * (2 * tokens * d + shape.context_length * shape.d_head),
+        ranges.ATTENTION_SCORES: layers * (2 * tokens * d + scores),
+        ranges.MASK_AND_SCALE: layers * 2 * scores,
+        ranges.SOFTMAX: layers * 2 * scores,
+        ranges.FINAL_MATMUL: layers * (scores + 2 * tokens * d),
+        ranges.OUTPUT_PROJECTION: layers * (d * d + 2 * tokens * d),
+        ranges.RESIDUAL: 2 * layers * 3 * tokens * d,
+        ranges.FEED_FORWARD: layers * (3 * d * d_ff + 2 * tokens * d + 6 * tokens * d_ff),
+        ranges.ACTIVATION: layers * 3 * tokens * d_ff,
+        ranges.HEAD: d * shape.vocab_size + tokens * (d + shape.vocab_size),
+    }
+    return {part: element_bytes * count for part, count in elements.items()}

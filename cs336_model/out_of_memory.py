@@ -1,0 +1,30 @@
+"""What is known about a real torch.OutOfMemoryError: a result of the grid, not a failure."""
+
+import re
+
+import torch
+
+# torch.OutOfMemoryError since 2.5; before, the CUDA module had the only name of it.
+OutOfMemoryError = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
+
+_REQUEST = re.compile(r"Tried to allocate ([0-9.]+) (bytes|KiB|MiB|GiB)")
+_UNIT_BYTES = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def requested_bytes(message: str) -> int | None:
+    """Bytes that the allocator was asked for, exact to the two digits of torch's message; None if it has none."""
+    found = _REQUEST.search(message)
+    return round(float(found[1]) * _UNIT_BYTES[found[2]]) if found else None
+
+
+def out_of_memory_record(error: BaseException, during: str) -> dict[str, str | int | None]:
+    """The `out_of_memory` entry of a result: when, the message, what was asked for, what the device had and has."""
+    free_bytes, total_bytes = torch.cuda.mem_get_info() if torch.cuda.is_available() else (None, None)
+    message = str(error)
+    return {
+        "during": during,
+        "message": message,
+        "requested_bytes": requested_bytes(message),
+        "free_bytes": free_bytes,
+        "total_bytes": total_bytes,
+    }

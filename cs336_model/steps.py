@@ -1,0 +1,144 @@
+"""The loop of warm-up and measured steps, and the clocks of a step and its phases."""
+
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from timeit import default_timer
+
+import torch
+from torch import Tensor, nn
+
+from cs336_model import ranges
+from cs336_model.device import synchronize
+from cs336_model.functional import cross_entropy
+from cs336_model.optimizer import AdamW
+from cs336_model.ranges import span
+from cs336_model.spec import RunSpec
+from cs336_model.subject import build_model, make_batch
+
+
+@dataclass
+class Progress:
+    """What the program is doing, for the record of a run that does not get to its end."""
+
+    during: str = "context"
+
+
+@dataclass
+class Subject:
+    """What a step works on. The losses stay on the device until all steps are done: reading one would wait for it."""
+
+    spec: RunSpec
+    device: torch.device
+    model: nn.Module
+    optimizer: AdamW | None
+    inputs: Tensor
+    targets: Tensor
+    losses: list[Tensor] = field(default_factory=list)
+
+    def autocast(self) -> AbstractContextManager:
+        """bf16 for the operations that autocast deems safe, weights staying fp32; nothing at all in fp32."""
+        if self.spec.precision == "bf16":
+            return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return nullcontext()
+
+
+def make_subject(spec: RunSpec, device: torch.device) -> Subject:
+    """The model, its batch, and the optimizer's state where the mode has an optimizer, all made on the device."""
+    model = build_model(spec, device)
+    optimizer = AdamW(model.parameters()) if ranges.OPTIMIZER in spec.phases else None
+    subject = Subject(spec, device, model, optimizer, *make_batch(spec, device))
+    synchronize(device)
+    return subject
+
+
+class PhaseClock:
+    """Times of the phases of a window's steps. On a GPU they are CUDA events on the stream, recorded at the boundaries
+    and read after the window, so that no phase waits for the device; on a CPU they are readings of default_timer."""
+
+    def __init__(self, device: torch.device, window: str, progress: Progress) -> None:
+        self.on_gpu = device.type == "cuda"
+        self.window, self.progress = window, progress
+        self.step = 0
+        self._bounds: list[tuple[str, object, object]] = []
+
+    @property
+    def name(self) -> str:
+        return "cuda_event" if self.on_gpu else "default_timer"
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self.progress.during = f"{self.window} step {self.step}: {name}"
+        started = self._now()
+        with span(name):
+            yield
+        self._bounds.append((name, started, self._now()))
+
+    def seconds(self) -> dict[str, list[float]]:
+        """Seconds of each phase, in the order of the steps; phases that never ran have an empty list. The device must
+        have been waited for."""
+        seconds: dict[str, list[float]] = {phase: [] for phase in ranges.PHASES}
+        for name, started, ended in self._bounds:
+            seconds[name].append(started.elapsed_time(ended) / 1000 if self.on_gpu else ended - started)
+        return seconds
+
+    def _now(self) -> object:
+        if not self.on_gpu:
+            return default_timer()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+
+def run_steps(subject: Subject, count: int, clock: PhaseClock) -> list[float]:
+    """Seconds of each of `count` steps inside the clock's window, the device waited for at the end of each. The device
+    must be idle when this is called."""
+    seconds = []
+    with span(clock.window):
+        for clock.step in range(count):
+            started = default_timer()
+            with span(ranges.STEP):
+                run_step(subject, clock)
+                with span(ranges.SYNCHRONIZE):
+                    synchronize(subject.device)
+            seconds.append(default_timer() - started)
+    return seconds
+
+
+def run_step(subject: Subject, clock: PhaseClock) -> None:
+    """One step of the spec's mode. The gradients of the step before are dropped first (set to None, in no phase): that
+    launches nothing, and the backward pass then writes gradients instead of adding to zeros."""
+    phases = subject.spec.phases
+    for parameter in subject.model.parameters():
+        parameter.grad = None
+    with torch.set_grad_enabled(ranges.BACKWARD in phases), clock.phase(ranges.FORWARD), subject.autocast():
+        logits = subject.model(subject.inputs)
+    if ranges.LOSS not in phases:
+        return
+    with clock.phase(ranges.LOSS), subject.autocast():
+        loss = cross_entropy(logits, subject.targets)
+    subject.losses.append(loss.detach())
+    with clock.phase(ranges.BACKWARD):
+        loss.backward()
+    if subject.optimizer is not None:
+        with clock.phase(ranges.OPTIMIZER):
+            subject.optimizer.step()
+
+
+def loss_of_forward(subject: Subject) -> Tensor:
+    """The loss of one more forward pass, for mode `forward`, whose steps compute none."""
+    with torch.no_grad(), subject.autocast():
+        return cross_entropy(subject.model(subject.inputs), subject.targets)
+
+
+def finite_losses(subject: Subject) -> list[float]:
+    """The losses on the host, in the order of the steps. FloatingPointError names the first that is NaN or infinite."""
+    losses = torch.stack(subject.losses).tolist()
+    for index, loss in enumerate(losses):
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"the loss of step {index} (counted from the first warm-up step) of {subject.spec.run} is {loss}: "
+                "no time of such a run means anything; check the model's initialisation, or use precision fp32"
+            )
+    return losses

@@ -1,0 +1,44 @@
+"""Parameters and forward FLOPs of a run: from the shapes for the model of this package, else counted by torch."""
+
+import torch
+from torch import nn
+
+from cs336_model.flops import ModelShape, forward_flops, parameter_count
+from cs336_model.spec import RunSpec
+
+OWN_CONSTRUCTOR = "cs336_model.model:TransformerLM"
+
+
+def shape_of(spec: RunSpec) -> ModelShape | None:
+    """The shape of a run of this package's model; None for other people's, whose layers are not known."""
+    if spec.constructor != OWN_CONSTRUCTOR:
+        return None
+    names = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
+    sizes = {name: spec.constructor_args[name] for name in names}
+    return ModelShape(batch_size=spec.batch_size, context_length=spec.context_length, **sizes)
+
+
+def planned_parameters(spec: RunSpec) -> int | None:
+    """Parameters before the model exists; None for other people's."""
+    shape = shape_of(spec)
+    return parameter_count(shape) if shape else None
+
+
+def planned_flops(spec: RunSpec) -> dict[str, int | None]:
+    """{"forward": FLOPs of the matrix products, and each part}; {"forward": None} for other people's models."""
+    shape = shape_of(spec)
+    return forward_flops(shape) if shape else {"forward": None}
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Elements of all parameters, a shared one counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def counted_flops(model: nn.Module, inputs: torch.Tensor) -> dict[str, int | None]:
+    """{"forward": FLOPs of the matrix products of one forward pass, by torch's own counter}."""
+    from torch.utils.flop_counter import FlopCounterMode  # slow to import, and only other people's models need it
+
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(inputs)
+    return {"forward": counter.get_total_flops()}
