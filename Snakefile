@@ -8,7 +8,7 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
-configfile: workflow.basedir + "/config.yaml"
+configfile: f"{workflow.basedir}/config.yaml"
 
 
 include: "workflow/rules/common.smk"
@@ -19,9 +19,9 @@ include: "workflow/rules/documents.smk"
 
 rule all:
     default_target: True
-    message:
-        "everything is made"
     input:
         "results/complete.json",
         DOCUMENTS,
     localrule: True
+    message:
+        "everything is made"

@@ -1,7 +1,8 @@
 """One run under a profiler: Nsight Systems, or PyTorch's own where there is no nsys or no GPU.
 
 What a job leaves behind is one JSON that says how it ended and, where it ended well, the SQLite of the capture without
-anything private (kernel_tables.publishable). A capture that is not whole is tried once more; then its reason is the result.
+anything private (kernel_tables.publishable). A capture that is not whole is tried once more; then its reason is the
+result.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, in the same folder; it takes the place of `path` when the block ends well, else it is removed."""
+    """A path to write to, in the same folder; it replaces `path` when the block ends well, else it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -145,7 +145,7 @@ def steps_table(runs: list[dict]) -> pd.DataFrame:
 
 
 def cost_table(runs: list[dict]) -> pd.DataFrame:
-    """One row per run and process: where its seconds went; `overhead_s` is all that is not a warm-up or measured step."""
+    """One row per run and process: where its seconds went; `overhead_s` is all that is no warm-up or measured step."""
     return pd.DataFrame([_cost_row(run, stage) for run in runs for stage in ("timing", "capture")])
 
 

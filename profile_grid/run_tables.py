@@ -37,7 +37,7 @@ class NotConserved(AssertionError):
 
 
 def measured_activities(trace: Trace, extra_rules: Sequence[dict] = ()) -> pd.DataFrame:
-    """One row per kernel and memory operation of the measured window, with `step` (-1: in none), `phase`, `range`, `class`."""
+    """One row per kernel and memory operation of the measured window: step (-1: in none), phase, range and class."""
     activities = trace.activities()
     instance = np.asarray(trace.enclosing(STEP))
     inside = np.asarray(trace.enclosing(MEASURE)) >= 0

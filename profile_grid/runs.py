@@ -59,9 +59,8 @@ def grid_runs(config: dict) -> dict[str, Run]:
     for product in config["grids"][config["grid"]]:
         for model in product["models"]:
             if model not in config["models"]:
-                raise ConfigError(
-                    f"grids.{config['grid']}: model {model!r} is not declared under models: {', '.join(config['models'])}"
-                )
+                declared = ", ".join(config["models"])
+                raise ConfigError(f"grids.{config['grid']}: model {model!r} is not declared under models: {declared}")
             for context_length in product["context_lengths"]:
                 for mode in product["modes"]:
                     run = Run(model, context_length, mode)

@@ -1,4 +1,4 @@
-"""What every rule needs: the runs of the grid, and the source files on which each stage depends.
+"""Shared by all: the runs of the grid, and the source files on which each stage depends.
 
 Snakemake sees neither imported modules nor templates, so every stage lists its sources as inputs. The lists differ on
 purpose: a measurement depends only on what can change it, or a typing mistake in the analysis would cost hours of GPU.
@@ -6,11 +6,11 @@ purpose: a measurement depends only on what can change it, or a typing mistake i
 
 import json
 import os
-import time
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from profile_grid.job_environment import prepare_job_environment
 from profile_grid.runs import (
     ConfigError,
     capture_specification,
@@ -21,7 +21,6 @@ from profile_grid.runs import (
 )
 
 ROOT = Path(workflow.basedir)
-PYTHON = "PYTHONPATH={root}${{PYTHONPATH:+:$PYTHONPATH}} python -m workflow.scripts".format(root=ROOT)
 
 try:
     RUNS = grid_runs(checked_config(config))
@@ -30,9 +29,7 @@ except ConfigError as error:
 
 TIMINGS = {name: timing_specification(config, run) for name, run in RUNS.items()}
 CAPTURES = {name: capture_specification(config, run) for name, run in RUNS.items()}
-# the progress lines of the measurements count against these
-os.environ["PROFILE_GRID_MEASUREMENTS"] = str(2 * len(RUNS))
-os.environ["PROFILE_GRID_STARTED"] = str(time.time())
+prepare_job_environment(ROOT, measurements=2 * len(RUNS))
 
 
 wildcard_constraints:
@@ -40,12 +37,12 @@ wildcard_constraints:
 
 
 def sources(*patterns):
-    """The files of this checkout that match, in a fixed order."""
-    return sorted(str(path) for pattern in patterns for path in ROOT.glob(pattern))
+    """The files of this checkout that match, in a fixed order, relative to the working folder: no path of this machine."""
+    return [os.path.relpath(path) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
 
 
-PROGRAM = sources("cs336_model/*.py") + [str(ROOT / path) for path in config["program"].get("sources", [])]
-KERNEL_TABLES = sources("kernel_tables/*.py")
+PROGRAM = sources("cs336_model/*.py", *config["program"].get("sources", []))
+KERNEL_TABLES = sources("kernel_tables/*.py", "kernel_tables/*.toml")
 
 
 def of_every_run(*names):

@@ -7,8 +7,6 @@ DOCUMENTS = []
 
 
 rule complete:
-    message:
-        "looking for runs that are not whole"
     input:
         sources=sources("workflow/scripts/complete.py"),
         runs="results/tables/runs.parquet",
@@ -19,5 +17,7 @@ rule complete:
         "logs/complete.log",
     conda:
         "../../envs/analysis.yaml"
+    message:
+        "looking for runs that are not whole"
     shell:
-        "{PYTHON}.complete --runs {input.runs:q} --output {output:q} 2> >(tee {log:q} >&2)"
+        "python -m workflow.scripts.complete --runs {input.runs:q} --output {output:q} 2> >(tee {log:q} >&2)"

@@ -6,8 +6,6 @@ capture  the specification -> results/runs/RUN/capture.json, capture.sqlite: the
 
 
 rule timing:
-    message:
-        "timing {wildcards.run}"
     input:
         PROGRAM,
         sources("profile_grid/processes.py", "workflow/scripts/timing.py"),
@@ -15,36 +13,42 @@ rule timing:
         "results/runs/{run}/timing.json",
     log:
         "logs/{run}/timing.log",
-    params:
-        specification=lambda wildcards: TIMINGS[wildcards.run],
+    conda:
+        "../../envs/measure.yaml"
     resources:
         gpu=1,
         time_limit_s=config["time_limit_s"],
-    conda:
-        "../../envs/measure.yaml"
+    params:
+        specification=lambda wildcards: TIMINGS[wildcards.run],
+    message:
+        "timing {wildcards.run}"
     shell:
-        "{PYTHON}.timing --specification {params.specification:q} --output {output:q} --log {log:q}"
+        "python -m workflow.scripts.timing --specification {params.specification:q} --output {output:q} --log {log:q}"
         " --time-limit-s {resources.time_limit_s}"
 
 
 rule capture:
-    message:
-        "capture {wildcards.run}"
     input:
         PROGRAM,
-        sources("profile_grid/processes.py", "profile_grid/capture.py", "workflow/scripts/capture.py"),
+        sources(
+            "profile_grid/processes.py",
+            "profile_grid/capture.py",
+            "workflow/scripts/capture.py",
+        ),
     output:
         json="results/runs/{run}/capture.json",
         sqlite="results/runs/{run}/capture.sqlite",
     log:
         "logs/{run}/capture.log",
-    params:
-        specification=lambda wildcards: CAPTURES[wildcards.run],
+    conda:
+        "../../envs/measure.yaml"
     resources:
         gpu=1,
         time_limit_s=config["time_limit_s"],
-    conda:
-        "../../envs/measure.yaml"
+    params:
+        specification=lambda wildcards: CAPTURES[wildcards.run],
+    message:
+        "capture {wildcards.run}"
     shell:
-        "{PYTHON}.capture --specification {params.specification:q} --output {output.json:q} --log {log:q}"
+        "python -m workflow.scripts.capture --specification {params.specification:q} --output {output.json:q} --log {log:q}"
         " --time-limit-s {resources.time_limit_s}"

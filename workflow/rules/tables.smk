@@ -8,12 +8,17 @@ summaries   merged tables -> the table behind each answer
 """
 
 MERGED = ["runs", "timings", "steps", "cost", "kernels", "phases", "ranges"]
-SUMMARIES = ["forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "attention"]
+SUMMARIES = [
+    "forward_time",
+    "top_kernels",
+    "forward_classes",
+    "forward_parts",
+    "class_shares",
+    "attention",
+]
 
 
 rule run_tables:
-    message:
-        "tables of {wildcards.run}"
     input:
         sources=KERNEL_TABLES + sources("profile_grid/run_tables.py", "workflow/scripts/run_tables.py"),
         capture="results/runs/{run}/capture.json",
@@ -25,55 +30,71 @@ rule run_tables:
         status="results/runs/{run}/status.json",
     log:
         "logs/{run}/tables.log",
-    params:
-        kernel_classes=json.dumps(config.get("kernel_classes", [])),
     conda:
         "../../envs/analysis.yaml"
+    params:
+        kernel_classes=json.dumps(config.get("kernel_classes", [])),
+    message:
+        "tables of {wildcards.run}"
     shell:
-        "{PYTHON}.run_tables --capture {input.capture:q} --kernel-classes {params.kernel_classes:q}"
+        "python -m workflow.scripts.run_tables --capture {input.capture:q} --kernel-classes {params.kernel_classes:q}"
         " --output $(dirname {output.status:q}) 2> >(tee {log:q} >&2)"
 
 
 rule reports:
-    message:
-        "nsys's reports of {wildcards.run}"
     input:
         sources("kernel_tables/nsys.py", "workflow/scripts/reports.py"),
         capture="results/runs/{run}/capture.json",
         sqlite="results/runs/{run}/capture.sqlite",
     output:
-        multiext("results/runs/{run}/reports/", "kernel_summary.csv", "nvtx_summary.csv", "api_summary.csv"),
+        multiext(
+            "results/runs/{run}/reports/",
+            "kernel_summary.csv",
+            "nvtx_summary.csv",
+            "api_summary.csv",
+        ),
     log:
         "logs/{run}/reports.log",
     conda:
         "../../envs/analysis.yaml"
+    message:
+        "nsys's reports of {wildcards.run}"
     shell:
-        "{PYTHON}.reports --capture {input.capture:q} --output $(dirname {output[0]:q}) 2> >(tee {log:q} >&2)"
+        "python -m workflow.scripts.reports --capture {input.capture:q} --output $(dirname {output.kernels:q}) 2> >(tee {log:q} >&2)"
 
 
 rule plan:
-    message:
-        "plan of the grid"
     input:
         sources("profile_grid/runs.py", "workflow/scripts/plan.py"),
     output:
         "results/grid.json",
     log:
         "logs/plan.log",
-    params:
-        config=grid_part(config),
     conda:
         "../../envs/analysis.yaml"
+    params:
+        config=grid_part(config),
+    message:
+        "plan of the grid"
     shell:
-        "{PYTHON}.plan --config {params.config:q} --output {output:q} 2> >(tee {log:q} >&2)"
+        "python -m workflow.scripts.plan --config {params.config:q} --output {output:q} 2> >(tee {log:q} >&2)"
 
 
 rule merge:
-    message:
-        "merging the runs"
     input:
-        of_every_run("timing.json", "capture.json", "status.json", "kernels.parquet", "phases.parquet", "ranges.parquet"),
-        sources=sources("profile_grid/merge.py", "profile_grid/provenance.py", "workflow/scripts/merge.py"),
+        of_every_run(
+            "timing.json",
+            "capture.json",
+            "status.json",
+            "kernels.parquet",
+            "phases.parquet",
+            "ranges.parquet",
+        ),
+        sources=sources(
+            "profile_grid/merge.py",
+            "profile_grid/provenance.py",
+            "workflow/scripts/merge.py",
+        ),
         plan="results/grid.json",
     output:
         expand("results/tables/{table}.{suffix}", table=MERGED, suffix=["csv", "parquet"]),
@@ -82,6 +103,8 @@ rule merge:
         "logs/merge.log",
     conda:
         "../../envs/analysis.yaml"
+    message:
+        "merging the runs"
     shell:
-        "{PYTHON}.merge --plan {input.plan:q} --runs results/runs --output $(dirname {output.provenance:q})"
+        "python -m workflow.scripts.merge --plan {input.plan:q} --runs results/runs --output $(dirname {output.provenance:q})"
         " 2> >(tee {log:q} >&2)"
