@@ -67,8 +67,8 @@ class RotaryEmbedding(nn.Module):
 
     def __init__(self, theta: float, d_head: int, context_length: int) -> None:
         super().__init__()
-        frequencies = theta ** (-torch.arange(0, d_head, 2, dtype=torch.float32) / d_head)
-        angles = torch.outer(torch.arange(context_length, dtype=torch.float32), frequencies)
+        frequencies = theta ** (-torch.arange(0, d_head, 2) / d_head)
+        angles = torch.outer(torch.arange(context_length).to(frequencies), frequencies)
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
 
