@@ -17,10 +17,18 @@ from pathlib import Path
 
 from kernel_tables import nsys
 from kernel_tables.errors import TraceError
+from profile_grid.nsys_profile import profile_command
 from profile_grid.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
 
 ATTEMPTS = 2
 CAPTURE_FORMAT = 1
+# Statuses with which nsys itself ends a program that has not failed: none, or the end of the capture range.
+ENDED_BY_NSYS = (0, 143)
+NSYS_MISSING = (
+    "capture.backend is nsys and there is no nsys on PATH; install Nsight Systems"
+    " (https://developer.nvidia.com/nsight-systems, or the CUDA toolkit's nsight-systems package),"
+    " or set capture.backend to torch"
+)
 
 
 @dataclass(frozen=True)
@@ -104,38 +112,49 @@ def _torch_attempt(specification: dict, trial: Path, log: Path, time_limit_s: fl
 
 def _nsys_attempt(specification: dict, trial: Path, log: Path, time_limit_s: float) -> Attempt:
     program, result = specification["program"], trial / "program.json"
-    command = nsys.profile_command(
+    if nsys.find() is None:
+        return Attempt(None, problem=NSYS_MISSING)
+    command = profile_command(
         program_command(program, result, "nsys"),
         trial / "capture",
         options=specification["nsys_options"],
         window=program["device"] != "cpu" and gpu_is_visible(),
     )
-    environment = allowed_environment(specification["environment"])
-    outcome = run_program(command, environment=environment, log=log, time_limit_s=time_limit_s)
+    outcome = run_program(
+        command, environment=allowed_environment(specification["environment"]), log=log, time_limit_s=time_limit_s
+    )
     seconds = {"program": outcome.seconds}
     if not result.exists():
-        raise ProgramFailed(failure_message(f"capture of {program['run']} (nsys)", outcome, log, time_limit_s))
+        if outcome.timed_out or outcome.returncode not in ENDED_BY_NSYS:
+            raise ProgramFailed(failure_message(f"capture of {program['run']} (nsys)", outcome, log, time_limit_s))
+        problem = f"nsys ended with status {outcome.returncode} before the program had written its result; see {log}"
+        return Attempt(None, seconds, problem)
     written = json.loads(result.read_text())
     if written["status"] != "complete":
         return Attempt(written, seconds)
     started = time.monotonic()
-    try:
-        problem = _exported(trial, nsys_status=outcome)
-    except TraceError as error:
-        problem = str(error)
+    problem = _problem_of_report(trial, written, outcome, log)
     return Attempt(written, seconds | {"export": round(time.monotonic() - started, 3)}, problem)
 
 
-def _exported(trial: Path, nsys_status: Outcome) -> str | None:
+def _problem_of_report(trial: Path, written: dict, outcome: Outcome, log: Path) -> str | None:
     """Why the report is not a whole capture, or None; on the way it becomes trial/capture.sqlite."""
+    from kernel_tables import Trace
     from kernel_tables.publishable import write_publishable
 
     report = trial / "capture.nsys-rep"
     if not report.exists() or report.stat().st_size == 0:
-        return f"nsys ended with status {nsys_status.returncode} and wrote no report; see the run's log"
-    nsys.export(report, trial / "export.sqlite")
-    write_publishable(trial / "export.sqlite", trial / "capture.sqlite")
-    return None
+        return f"nsys ended with status {outcome.returncode} and wrote no report; see {log}"
+    try:
+        nsys.export(report, trial / "export.sqlite")
+        write_publishable(trial / "export.sqlite", trial / "capture.sqlite")
+        if written["machine"]["device"] == "cpu":  # nsys records no operators: nothing to look for
+            return None
+        with Trace(trial / "capture.sqlite") as trace:
+            findings = trace.check(expected_steps=written["spec"]["measured_steps"])
+    except TraceError as error:
+        return str(error)
+    return "; ".join(finding.message for finding in findings if finding.severity == "error") or None
 
 
 def _publish(trial: Path, folder: Path) -> None:

@@ -99,7 +99,7 @@ def _machine_notes(machine: dict) -> list[str]:
     if machine.get("other_processes"):
         notes.append(f"{machine['other_processes']} other process(es) on the GPU while it was timed")
     if machine.get("throttle_reasons"):
-        notes.append(f"clocks held back: {machine['throttle_reasons']}")
+        notes.append(f"clocks held back: {', '.join(machine['throttle_reasons'])}")
     return notes
 
 

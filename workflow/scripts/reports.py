@@ -11,10 +11,8 @@ import tempfile
 from pathlib import Path
 
 from kernel_tables import nsys
-from kernel_tables.errors import TraceError
 from profile_grid.files import write_text
-
-REPORTS = ("kernel_summary", "nvtx_summary", "api_summary")
+from profile_grid.nsys_profile import REPORTS, reports
 
 
 def main() -> None:
@@ -32,11 +30,10 @@ def _texts(path_to_capture: Path) -> dict[str, str]:
         return dict.fromkeys(REPORTS, "# no nsys report: captured by PyTorch's profiler\n")
     if capture["status"] != "complete":
         return dict.fromkeys(REPORTS, f"# no nsys report: {capture['status']}\n")
+    if nsys.find() is None:
+        return dict.fromkeys(REPORTS, "# no nsys report: there is no nsys on the machine that made these tables\n")
     with tempfile.TemporaryDirectory() as scratch:
-        try:
-            return nsys.reports(path_to_capture.parent / "capture.sqlite", Path(scratch), REPORTS)
-        except TraceError as error:
-            return dict.fromkeys(REPORTS, f"# no nsys report: {error}\n")
+        return reports(path_to_capture.parent / "capture.sqlite", Path(scratch), nsys.version())
 
 
 if __name__ == "__main__":
