@@ -1,0 +1,148 @@
+"""Classes of kernels by their full names: gemm, attention, elementwise/copy, ...; the rules are in class_rules.toml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from kernel_tables.errors import TraceError
+
+UNKNOWN = "unknown"
+PATH_TO_RULES = Path(__file__).with_name("class_rules.toml")
+
+
+class Parts(NamedTuple):
+    """What rules look at in one name; a part that the name does not have is empty."""
+
+    operators: str  # of an ATen operator: its name without aten::
+    own_name: str  # of a kernel: up to its template arguments or parameters, in lower case
+    arguments: str  # of a kernel: the rest, in lower case
+    full_name: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Names in which every one of `patterns` is found, each in its part, are of class `kernel_class`."""
+
+    kernel_class: str
+    patterns: tuple[tuple[str, str], ...]  # (one of Parts' fields, regular expression)
+    reason: str
+    example: str = ""
+
+    def fits(self, parts: Parts) -> bool:
+        for part, pattern in self.patterns:
+            text = getattr(parts, part)
+            if not text or not _expression(part, pattern).search(text):
+                return False
+        return True
+
+
+def classify(names: Iterable[str], extra_rules: Sequence[Mapping[str, str]] = ()) -> list[str]:
+    """The class of each name, in order; each distinct name is looked at once.
+
+    `extra_rules` are {"class": ..., "pattern": ...}, searched in the full name before the built-in rules.
+    Raises TraceError for one that has no class, no pattern, or a pattern that is no regular expression.
+    """
+    names = list(names)
+    rules = (*users_rules(extra_rules), *built_in_rules())
+    class_of = {name: _class(_first_fit(name, rules)) for name in dict.fromkeys(names)}
+    return [class_of[name] for name in names]
+
+
+def rule_for(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> Rule | None:
+    """The rule that gives `name` its class; None where the class is unknown."""
+    return _first_fit(name, (*users_rules(extra_rules), *built_in_rules()))
+
+
+def family(kernel_class: str) -> str:
+    """What stands before the slash: elementwise for elementwise/copy."""
+    return kernel_class.partition("/")[0]
+
+
+def as_markdown() -> str:
+    """The built-in rules in their order, as a Markdown table: class, what a name must hold, reason, example."""
+    head = "| | class | what a name must hold | reason | example |\n|---:|---|---|---|---|\n"
+    return head + "".join(
+        f"| {number} | {_code(rule.kernel_class)} | {_in_words(rule)} | {rule.reason} | {_code(rule.example)} |\n"
+        for number, rule in enumerate(built_in_rules(), start=1)
+    )
+
+
+@cache
+def built_in_rules() -> tuple[Rule, ...]:
+    """The rules of class_rules.toml in their order; read on first use, so that importing this module costs nothing."""
+    import tomllib
+
+    return tuple(_built_in_rule(written) for written in tomllib.loads(PATH_TO_RULES.read_text("utf-8"))["rule"])
+
+
+def users_rules(written_rules: Sequence[Mapping[str, str]]) -> tuple[Rule, ...]:
+    """The rules of config.yaml; TraceError names the first that cannot be used, and why."""
+    return tuple(_users_rule(written, number) for number, written in enumerate(written_rules, start=1))
+
+
+def _built_in_rule(written: Mapping[str, str]) -> Rule:
+    patterns = tuple((part, " ".join(written[part].split())) for part in Parts._fields if part in written)
+    return Rule(written["class"], patterns, written["reason"], written["example"])
+
+
+def _users_rule(written: Mapping[str, str], number: int) -> Rule:
+    where = f"kernel_classes, rule {number}"
+    if not isinstance(written, Mapping) or not all(_is_text(written.get(key)) for key in ("class", "pattern")):
+        raise TraceError(
+            f"{where}: {written!r} lacks a class or a pattern; write {{class: gemm, pattern: 'my_kernel.*'}}"
+        )
+    try:
+        re.compile(written["pattern"])
+    except re.error as error:
+        raise TraceError(
+            f"{where}: the pattern {written['pattern']!r} is no regular expression ({error}); "
+            "put a backslash before a bracket, star or plus that is part of the name"
+        ) from None
+    return Rule(written["class"], (("full_name", written["pattern"]),), "a rule of config.yaml")
+
+
+# A kernel's own name ends at its template arguments or parameters. Unnamed namespaces have brackets of their own, and
+# a few names begin with a return type, std::enable_if<...>::type, that holds anything.
+_OWN_NAME = re.compile(r"(?:std::enable_if<.*?>::type )?(?:[^<(]|<unnamed>|\(anonymous namespace\))*")
+
+
+def _parts(name: str) -> Parts:
+    if name.startswith("aten::"):
+        return Parts(name.removeprefix("aten::"), "", "", name)
+    own_name = _OWN_NAME.match(name).group()
+    return Parts("", own_name.lower(), name[len(own_name) :].lower(), name)
+
+
+@cache
+def _expression(part: str, pattern: str) -> re.Pattern[str]:
+    """Compiled when first needed: a capture of a GPU never needs the operators' long ones."""
+    if part == "operators":
+        return re.compile(rf"^_?(?:{'|'.join(pattern.split())})(?:_backward(?:_data)?)?_?$")
+    return re.compile(pattern)
+
+
+def _first_fit(name: str, rules: Iterable[Rule]) -> Rule | None:
+    parts = _parts(name)
+    return next((rule for rule in rules if rule.fits(parts)), None)
+
+
+def _class(rule: Rule | None) -> str:
+    return rule.kernel_class if rule else UNKNOWN
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _in_words(rule: Rule) -> str:
+    return ", ".join(f"{part.replace('_', ' ')} {_code(pattern)}" for part, pattern in rule.patterns)
+
+
+def _code(text: str) -> str:
+    """Text as code in a cell of a Markdown table, where a bar would end the cell."""
+    return f"`{text.replace('|', chr(92) + '|')}`"
