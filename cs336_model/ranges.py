@@ -27,7 +27,6 @@ This module imports neither torch nor nvtx until an emitter that needs them is c
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 
 WARMUP = "warmup"
 MEASURE = "measure"
@@ -81,7 +80,7 @@ def emit_ranges(emitter: str) -> None:
     if emitter not in EMITTERS:
         raise ValueError(f"range emitter {emitter!r} is not known; one of {', '.join(EMITTERS)} is")
     if emitter == "nvtx":
-        _open_span = _NvtxSpan
+        _open_span = _nvtx_span_class()
     elif emitter == "record_function":
         from torch.profiler import record_function
 
@@ -90,20 +89,24 @@ def emit_ranges(emitter: str) -> None:
         _open_span = lambda name: _NO_SPAN  # noqa: E731
 
 
-class _NvtxSpan:
-    """One push/pop range. Lighter than nvtx.annotate, whose attributes and domain are made anew for every range."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __enter__(self) -> None:
+def _nvtx_span_class() -> Span:
+    """Push/pop ranges, lighter than nvtx.annotate, which makes attributes anew for every range."""
+    try:
         import nvtx
+    except ModuleNotFoundError as error:
+        message = "ranges for nsys need the nvtx package, which is not installed: pip install nvtx"
+        raise ModuleNotFoundError(message, name="nvtx") from error
 
-        nvtx.push_range(self.name)
+    class NvtxSpan:
+        __slots__ = ("name",)
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        import nvtx
+        def __init__(self, name: str) -> None:
+            self.name = name
 
-        nvtx.pop_range()
+        def __enter__(self) -> None:
+            nvtx.push_range(self.name)
+
+        def __exit__(self, *error: object) -> None:
+            nvtx.pop_range()
+
+    return NvtxSpan

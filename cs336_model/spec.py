@@ -51,7 +51,7 @@ def read_spec(text: str) -> RunSpec:
     _check_choice("device", spec.device, DEVICES)
     for name, least in (("batch_size", 1), ("context_length", 1), ("measured_steps", 1), ("warmup_steps", 0)):
         value = getattr(spec, name)
-        if not isinstance(value, int) or value < least:
+        if type(value) is not int or value < least:
             raise ValueError(f"run specification: {name} is {value!r}, which is no integer of at least {least}")
     return spec
 

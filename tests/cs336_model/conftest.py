@@ -2,6 +2,8 @@
 
 import json
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -9,9 +11,6 @@ from jaxtyping import install_import_hook
 
 with install_import_hook(["cs336_model.model", "cs336_model.functional"], "beartype.beartype"):
     import cs336_model.model  # noqa: F401
-
-import torch
-from torch import nn
 
 from cs336_model import ranges
 
@@ -47,6 +46,11 @@ def spec_values() -> dict:
 
 
 @pytest.fixture
+def spec_text(spec_values) -> str:
+    return json.dumps(spec_values)
+
+
+@pytest.fixture
 def run_benchmark(tmp_path, spec_values):
     """A function that runs the benchmark in this process with changed spec values and gives back its result."""
     from cs336_model import benchmark
@@ -61,49 +65,9 @@ def run_benchmark(tmp_path, spec_values):
 
 @pytest.fixture
 def their_module(monkeypatch) -> ModuleType:
-    """A module of the shape of other people's: a model that calls a function of its own module."""
-    module = ModuleType("their_module")
-    exec(THEIR_SOURCE, module.__dict__)
+    """A fresh copy of other people's module, importable as `their_module`: a test may change it."""
+    spec = spec_from_file_location("their_module", Path(__file__).with_name("other_models.py"))
+    module = module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "their_module", module)
+    spec.loader.exec_module(module)
     return module
-
-
-THEIR_SOURCE = '''
-import torch
-from torch import nn
-
-
-def scaled_dot_product_attention(Q, K, V, mask=None):
-    scores = Q @ K.transpose(-2, -1) / Q.shape[-1] ** 0.5
-    return torch.softmax(torch.where(mask, scores, float("-inf")), dim=-1) @ V
-
-
-class BasicsTransformerLM(nn.Module):
-    def __init__(self, vocab_size, context_length, d_model, num_layers, num_heads, d_ff, rope_theta):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, d_model)
-        self.projections = nn.ModuleList(nn.Linear(d_model, 3 * d_model) for _ in range(num_layers))
-        self.head = nn.Linear(d_model, vocab_size, bias=False)
-        self.register_buffer("mask", torch.ones(context_length, context_length, dtype=torch.bool).tril())
-
-    def forward(self, tokens):
-        x = self.embedding(tokens)
-        for project in self.projections:
-            x = x + scaled_dot_product_attention(*project(x).chunk(3, dim=-1), mask=self.mask)
-        return self.head(x)
-'''
-
-
-class RaisingModel(nn.Module):
-    """A model whose forward raises `error` from its call number `at` (0-based) on."""
-
-    def __init__(self, error: BaseException, at: int, vocab_size: int = 50) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(vocab_size))
-        self.error, self.at, self.calls = error, at, 0
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
-        if self.calls > self.at:
-            raise self.error
-        return self.weight.expand(*tokens.shape, -1)

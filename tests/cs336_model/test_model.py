@@ -176,4 +176,6 @@ def test_a_width_that_the_heads_do_not_divide_is_refused():
 
 def test_the_shapes_in_the_signatures_are_checked_in_these_tests():
     with pytest.raises(TypeCheckError):
-        scaled_dot_product_attention(torch.randn(1, 1, 3, 4), torch.randn(1, 1, 3, 5), torch.randn(1, 1, 3, 4), future(3))
+        scaled_dot_product_attention(
+            torch.randn(1, 1, 3, 4), torch.randn(1, 1, 3, 5), torch.randn(1, 1, 3, 4), future(3)
+        )
