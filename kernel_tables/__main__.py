@@ -1,0 +1,130 @@
+"""The command: python -m kernel_tables ranges|kernels|classes|check|trace CAPTURE.
+
+Only what parses the arguments is imported here, so that --help and a wrong argument are answered at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from kernel_tables.errors import TraceError
+from kernel_tables.output import FORMATS, format_of, written_whole
+
+INCOMPLETE, BAD_INPUT = 1, 2
+CAPTURE_HELP = "an nsys SQLite export, a .nsys-rep (exported on the way by the nsys on PATH), or either gzipped"
+COMMANDS = {
+    "ranges": "one row per range name: instances, kernels, their GPU time, memory operations, their time; inclusive",
+    "kernels": "one row per range path and kernel: class, launches, total, mean, min, max and std of its time",
+    "classes": "one row per class of kernels: launches, GPU time and its share; the names that no rule knows",
+    "check": "is this capture complete? one row per finding; exit status 1 when one makes the figures wrong",
+    "trace": "a Chrome/Perfetto trace of the ranges, launches and kernels, each kernel with its range path",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit status: 0, 1 for an incomplete capture, 2 for bad input."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except TraceError as error:
+        return _refuse(" ".join(str(error).split()))
+    except BrokenPipeError:  # the reader of standard output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _refuse(f"{error.filename}: {error.strerror}; check the path and the space on its disk")
+
+
+def _refuse(message: str) -> int:
+    print(f"kernel_tables: {message}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m kernel_tables",
+        description="What each NVTX range of a program launched on the GPU, from a capture of Nsight Systems.",
+        epilog="Times are nanoseconds. Bad input: one line on standard error and exit status 2.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary)
+        command.add_argument("capture", type=Path, metavar="CAPTURE", help=CAPTURE_HELP)
+        _add_options(command, name)
+    return parser
+
+
+def _add_options(command: argparse.ArgumentParser, name: str) -> None:
+    formats = ("json",) if name == "trace" else FORMATS
+    command.add_argument("--format", choices=formats, help="default: by FILE's suffix, else csv")
+    required = name == "trace"
+    command.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", required=required, help="default: standard output"
+    )
+    if name == "check":
+        command.add_argument("--steps", type=int, metavar="N", help="how many measured steps there should be")
+        command.add_argument(
+            "--step-name", default="step", metavar="NAME", help="the range of one step (default: step)"
+        )
+        return
+    default = "measure, where there is such a range" if name == "trace" else "everything"
+    command.add_argument("--under", metavar="NAME", help=f"only inside ranges of this name (default: {default})")
+    if name != "ranges":
+        command.add_argument(
+            "--class",
+            action="append",
+            default=[],
+            dest="rules",
+            metavar="CLASS=REGEX",
+            help="a class of your own for kernels whose full name matches; tried before the built-in rules",
+        )
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command != "trace" and options.output is None and options.format == "parquet" and sys.stdout.isatty():
+        raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE.parquet")
+    from kernel_tables.trace import Trace
+
+    with Trace(options.capture, [_rule(text) for text in getattr(options, "rules", [])]) as trace:
+        if options.command == "trace":
+            return _write_timeline(trace, options)
+        if options.command == "check":
+            return _write_findings(trace, options)
+        _write(getattr(trace, options.command)(options.under), options)
+    return 0
+
+
+def _rule(text: str) -> dict[str, str]:
+    name, separator, pattern = text.partition("=")
+    if not (name and separator and pattern):
+        raise TraceError(f"--class {text!r}: expected CLASS=REGEX, such as gemm=my_matmul.*")
+    return {"class": name, "pattern": pattern}
+
+
+def _write(table, options: argparse.Namespace) -> None:
+    from kernel_tables.output import write_table
+
+    write_table(table, options.output, options.format or format_of(options.output))
+
+
+def _write_findings(trace, options: argparse.Namespace) -> int:
+    from kernel_tables.completeness import as_table
+
+    findings = trace.check(options.steps, options.step_name)
+    _write(as_table(findings), options)
+    return INCOMPLETE if any(finding.severity == "error" for finding in findings) else 0
+
+
+def _write_timeline(trace, options: argparse.Namespace) -> int:
+    from kernel_tables.perfetto import write_timeline
+
+    with written_whole(options.output) as partial:
+        write_timeline(trace, partial, options.under, compressed=options.output.suffix == ".gz")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

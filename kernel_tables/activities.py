@@ -1,0 +1,117 @@
+"""What ran on the GPU, of all kinds in one set of columns, each with the API call that launched it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_tables.capture import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING, Capture, Columns, process_of
+from kernel_tables.errors import TraceError
+from kernel_tables.launches import NO_LAUNCH, launch_rows
+
+KINDS = ("kernel", "memcpy", "memset", "graph")
+TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)  # in the order of KINDS
+COUNTS_AS_KERNEL = np.array([True, False, False, True])  # a replayed graph stands for its kernels
+COPY_KINDS = {
+    0: "Unknown",
+    1: "Host-to-Device",
+    2: "Device-to-Host",
+    3: "Host-to-Array",
+    4: "Array-to-Host",
+    5: "Array-to-Array",
+    6: "Array-to-Device",
+    7: "Device-to-Array",
+    8: "Device-to-Device",
+    9: "Host-to-Host",
+    10: "Peer-to-Peer",
+}
+
+
+@dataclass(frozen=True)
+class Activities:
+    """One entry per kernel, memory copy, memory set and replayed graph, in the order of the tables; ns throughout."""
+
+    kind: np.ndarray  # index into KINDS
+    name: np.ndarray  # index into names
+    names: list[str]
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+    device: np.ndarray
+    stream: np.ndarray
+    process: np.ndarray  # global process id
+    thread: np.ndarray  # global id of the launching thread, MISSING without a launch
+    launch_row: np.ndarray  # row of the API call, NO_LAUNCH without one
+    launch_ns: np.ndarray  # start of the API call, 0 without one
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def duration_ns(self) -> np.ndarray:
+        return self.end_ns - self.start_ns
+
+    @property
+    def launched(self) -> np.ndarray:
+        """Whether the API call of each activity is in the capture."""
+        return self.launch_row != NO_LAUNCH
+
+
+def read_activities(capture: Capture, tables: list[Columns], calls: Columns) -> Activities:
+    """The activities of TABLES (columns of TABLES' tables, in that order), launched by the API CALLS."""
+    counts = [len(table["start"]) for table in tables]
+    kind = np.repeat(np.arange(len(KINDS), dtype=np.int8), counts)
+    name, names = _names(capture, tables)
+    column = {key: _joined([table[key] for table in tables]) for key in tables[0] if key != "label"}
+    call_process = process_of(calls["thread"])
+    process = _known_process(capture, column["process"], call_process)
+    row = launch_rows(process, column["correlation"], call_process, calls["correlation"], calls["start"])
+    return Activities(
+        kind, name, names, column["start"], column["end"], column["device"], column["stream"], process,
+        thread=np.append(calls["thread"], MISSING)[row],
+        launch_row=row,
+        launch_ns=np.append(calls["start"], 0)[row],
+    )  # fmt: skip
+
+
+def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[str]]:
+    """The index of each activity's name, and the names: a kernel's full one, others in nsys's own wording."""
+    copies = COPY_KINDS | capture.labels("ENUM_CUDA_MEMCPY_OPER")
+    namers = (
+        lambda ids: _kernel_names(capture, ids),
+        lambda ids: [f"[CUDA memcpy {copies.get(number, f'kind {number}')}]" for number in ids.tolist()],
+        lambda ids: ["[CUDA memset]" for _ in ids],
+        lambda ids: [f"[CUDA graph {number}]" for number in ids.tolist()],
+    )
+    code, names = [], []
+    for table, namer in zip(tables, namers, strict=True):
+        label = table.get("label", np.zeros(len(table["start"]), np.int64))
+        distinct, index = np.unique(label, return_inverse=True)
+        code.append(index.reshape(-1).astype(np.int32) + len(names))
+        names.extend(namer(distinct))
+    return _joined(code), names
+
+
+def _kernel_names(capture: Capture, ids: np.ndarray) -> list[str]:
+    strings = capture.strings(ids)
+    return [strings.get(number, f"(kernel without a name, id {number})") for number in ids.tolist()]
+
+
+def _known_process(capture: Capture, process: np.ndarray, call_process: np.ndarray) -> np.ndarray:
+    """The process of each activity; where it is not recorded, the only process there is."""
+    lacking = process == MISSING
+    if not lacking.any():
+        return process
+    known = np.unique(call_process)
+    if len(known) > 1:
+        raise TraceError(
+            f"{capture.path}: {int(lacking.sum())} activities name no process (globalPid) and {len(known)} processes"
+            " made API calls, so correlation ids are ambiguous; export again, or profile one process at a time"
+        )
+    return np.where(lacking, known[0] if len(known) else MISSING, process)
+
+
+def _joined(arrays: list[np.ndarray]) -> np.ndarray:
+    """The arrays one after the other; no copy where only one of them has entries."""
+    filled = [array for array in arrays if len(array)]
+    return filled[0] if len(filled) == 1 else np.concatenate(arrays)

@@ -1,0 +1,217 @@
+"""The columns of a capture as numpy arrays: the only home of SQL.
+
+Tables are in no promised order and exist only when they have rows; columns come and go with nsys's versions. What is
+read here is named once, with what stands in for a column that a version lacks.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import quote
+
+import adbc_driver_manager
+import adbc_driver_sqlite.dbapi
+import numpy as np
+import pyarrow as pa
+
+from kernel_tables.errors import TraceError
+from kernel_tables.source import sqlite_file
+
+KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
+MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
+GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+NVTX = "NVTX_EVENTS"
+STRINGS = "StringIds"
+METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
+MISSING = -1  # what a NULL or a lacking column is read as
+ROWS_PER_BATCH = 65536
+
+# table: {name here: columns that may hold it, the first present wins}; a name in OPTIONAL may be lacking
+ACTIVITY = {
+    "start": ("start",),
+    "end": ("end",),
+    "device": ("deviceId",),
+    "stream": ("streamId",),
+    "correlation": ("correlationId",),
+    "process": ("globalPid",),
+}
+WANTED = {
+    KERNEL: ACTIVITY | {"label": ("demangledName", "shortName", "mangledName", "nameId")},
+    MEMCPY: ACTIVITY | {"label": ("copyKind",)},
+    MEMSET: ACTIVITY,
+    GRAPH: ACTIVITY | {"label": ("graphId", "graphExecId")},
+    RUNTIME: {"start": ("start",), "thread": ("globalTid",), "correlation": ("correlationId",)},
+    NVTX: {
+        "start": ("start",),
+        "end": ("end",),
+        "type": ("eventType",),
+        "thread": ("globalTid",),
+        "domain": ("domainId",),
+        "text_id": ("textId",),
+    },
+}
+OPTIONAL = {"device", "stream", "process", "label", "domain", "text_id"}
+
+Columns = dict  # of name to numpy array; `text` is a pyarrow array
+
+
+class Capture:
+    """An open capture. Use as a context manager; the file is opened read-only and is left as it was."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path)
+        self._stack = ExitStack()
+        self._file = self._stack.enter_context(sqlite_file(path))
+        try:
+            self.tables = self._schema()
+            self._require_nsys()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Capture:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """None; what was unpacked is removed."""
+        self._stack.close()
+
+    @cached_property
+    def metadata(self) -> dict[str, str]:
+        """The export's own metadata by name: EXPORT_PRODUCT_VERSION, EXPORT_SCHEMA_VERSION, CAPTURE_BACKEND, ..."""
+        for table in METADATA:
+            if table in self.tables:
+                rows = self.query(f"SELECT name, ifnull(value, '') AS value FROM {table}")
+                return dict(zip(rows["name"].to_pylist(), rows["value"].to_pylist(), strict=True))
+        return {}
+
+    def columns(self, *tables: str) -> list[Columns]:
+        """The wanted columns of each table, one integer array per name; empty arrays for a table that is not there.
+
+        Times are nanoseconds; MISSING stands for NULL. NVTX_EVENTS yields its ranges only, and `text` besides: their
+        names as a dictionary array. Two tables are read at a time, each on a connection of its own.
+        """
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(self._columns, tables))
+
+    def strings(self, ids: np.ndarray) -> dict[int, str]:
+        """The strings of the distinct ids that are used; an id without a string is left out."""
+        used = np.unique(ids[ids != MISSING]).tolist()
+        if STRINGS not in self.tables or not used:
+            return {}
+        found: dict[int, str] = {}
+        for first in range(0, len(used), 5000):
+            wanted = ",".join(map(str, used[first : first + 5000]))
+            rows = self.query(f"SELECT id, value FROM {STRINGS} WHERE id IN ({wanted})")
+            found.update(zip(rows["id"].to_pylist(), rows["value"].to_pylist(), strict=True))
+        return found
+
+    def domains(self) -> dict[tuple[int, int], str]:
+        """The names of NVTX domains by (process, domain id); the default domain has no name."""
+        if NVTX not in self.tables:
+            return {}
+        events = self._columns(NVTX, f"eventType = {DOMAIN_CREATE}")
+        names = self.strings(events["text_id"])
+        inline = events["text"].to_pylist()
+        process = process_of(events["thread"])
+        rows = zip(process.tolist(), events["domain"].tolist(), inline, events["text_id"].tolist(), strict=True)
+        return {(p, domain): text or names.get(text_id, "") for p, domain, text, text_id in rows}
+
+    def labels(self, table: str) -> dict[int, str]:
+        """The `label` column of one of nsys's ENUM tables by id; empty where the table is not there."""
+        if table not in self.tables:
+            return {}
+        rows = self.query(f"SELECT id, ifnull(label, name) AS label FROM {table}")
+        return dict(zip(rows["id"].to_pylist(), rows["label"].to_pylist(), strict=True))
+
+    def last_time_ns(self) -> int:
+        """The end of the capture: the latest end of any event that is read here."""
+        latest = [
+            self.query(f'SELECT ifnull(max(ifnull("end", start)), 0) AS t FROM {table}')["t"][0].as_py()
+            for table in WANTED
+            if table in self.tables and self.tables[table] >= {"start", "end"}
+        ]
+        return max(latest, default=0)
+
+    def query(self, sql: str) -> pa.Table:
+        """The rows of one SELECT. Raises TraceError where SQLite cannot read the file."""
+        uri = f"file:{quote(str(self._file.resolve()))}?mode=ro&immutable=1"
+        try:
+            with adbc_driver_sqlite.dbapi.connect(uri) as connection, connection.cursor() as cursor:
+                cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(ROWS_PER_BATCH)})
+                cursor.execute(sql)
+                return cursor.fetch_arrow_table()
+        except (adbc_driver_manager.Error, pa.ArrowException, OSError) as error:
+            reason = " ".join(str(error).split())
+            raise TraceError(
+                f"{self.path}: SQLite cannot read it ({reason}); the file is damaged: export it again"
+            ) from error
+
+    def _schema(self) -> dict[str, set[str]]:
+        """The columns of every table by table name."""
+        rows = self.query(
+            "SELECT m.name AS t, c.name AS c FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c"
+            " WHERE m.type IN ('table', 'view')"
+        )
+        tables: dict[str, set[str]] = {}
+        for table, column in zip(rows["t"].to_pylist(), rows["c"].to_pylist(), strict=True):
+            tables.setdefault(table, set()).add(column)
+        return tables
+
+    def _require_nsys(self) -> None:
+        if not any(table in self.tables for table in (*METADATA, *WANTED)):
+            raise TraceError(
+                f"{self.path}: SQLite, but not of nsys: none of its tables is there (found: "
+                f"{', '.join(sorted(self.tables)[:5]) or 'no table'});"
+                " give an export made by `nsys export --type sqlite`"
+            )
+
+    def _columns(self, table: str, where: str = f"eventType IN ({PUSH_POP}, {START_END})") -> Columns:
+        wanted = WANTED[table]
+        if table not in self.tables:
+            empty: Columns = {name: np.empty(0, np.int64) for name in wanted}
+            return empty | {"text": pa.array([], pa.string())} if table == NVTX else empty
+        terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
+        if table == NVTX:
+            terms.append("ifnull(text, '') AS text" if "text" in self.tables[NVTX] else "'' AS text")
+        rows = self.query(f"SELECT {', '.join(terms)} FROM {table}" + (f" WHERE {where}" if table == NVTX else ""))
+        columns = {name: self._int64(rows[name], table, name) for name in wanted}
+        if table == NVTX:
+            columns["text"] = rows["text"].cast(pa.string())
+        return columns
+
+    def _int64(self, column: pa.ChunkedArray, table: str, name: str) -> np.ndarray:
+        if not pa.types.is_integer(column.type):
+            raise TraceError(
+                f"{self.path}: {name} of {table} holds {column.type}, not integers; the file is not nsys's, or damaged:"
+                " export the report again"
+            )
+        return column.to_numpy().astype(np.int64, copy=False)
+
+    def _term(self, table: str, name: str, holders: tuple[str, ...]) -> str:
+        """The SQL expression that yields the column NAME: a column that is there, or the sign for a missing one."""
+        present = [column for column in holders if column in self.tables[table]]
+        if present:
+            return f'ifnull("{present[0]}", {MISSING})'
+        if name in OPTIONAL:
+            return str(MISSING)
+        version = self.metadata.get("EXPORT_SCHEMA_VERSION", "unknown")
+        raise TraceError(
+            f"{self.path}: table {table} has no column {holders[0]} (schema {version}), which is needed to know what"
+            " launched what; export the report with an nsys of 2022.4 or later"
+        )
+
+
+def process_of(global_thread: np.ndarray) -> np.ndarray:
+    """The global process id of global thread ids: bits 0-23 are the thread, 24-47 the process, the rest the host."""
+    return global_thread & ~np.int64(0xFFFFFF)

@@ -1,0 +1,84 @@
+"""Tables as CSV, Markdown, JSON or Parquet, to a file that is whole or not there, or to standard output."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMATS = ("csv", "md", "json", "parquet")
+MARKDOWN_SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")  # intraword _ is literal
+
+
+def format_of(path: Path | None) -> str:
+    """The format that a file name asks for by its suffix; CSV where it asks for none."""
+    suffix = path.suffix.removeprefix(".").lower() if path else ""
+    return suffix if suffix in FORMATS else "csv"
+
+
+def write_table(table: pd.DataFrame, path: Path | None, table_format: str) -> None:
+    """None; the table stands at PATH, or went to standard output where PATH is None."""
+    content = rendered(table, table_format)
+    if path is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    with written_whole(path) as partial:
+        partial.write_bytes(content)
+
+
+def rendered(table: pd.DataFrame, table_format: str) -> bytes:
+    """The table in one of FORMATS; a missing number is an empty cell, in JSON null."""
+    if table_format == "parquet":
+        buffer = io.BytesIO()
+        table.to_parquet(buffer, index=False)
+        return buffer.getvalue()
+    if table_format == "json":
+        return (table.to_json(orient="records", indent=1, double_precision=15, force_ascii=False) + "\n").encode()
+    text = markdown(table) if table_format == "md" else table.to_csv(index=False, lineterminator="\n")
+    return text.encode()
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """The table in Markdown, with names escaped so that they read as written; numbers are right-aligned."""
+    numeric = [table[column].dtype.kind in "iuf" for column in table.columns]
+    lines = [
+        list(map(_escaped, table.columns)),
+        ["---:" if is_number else "---" for is_number in numeric],
+        *([_cell(value) for value in row] for row in table.itertuples(index=False)),
+    ]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A path beside PATH to write to; it becomes PATH when the block ends well, and is removed when it does not."""
+    if path.exists() and not path.is_file():  # /dev/stdout, a pipe: there is nothing to rename onto
+        yield path
+        return
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.3f}"
+    return _escaped(str(value))
+
+
+def _escaped(text: str) -> str:
+    """The text with what Markdown or HTML would take for markup made literal, on one line."""
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return MARKDOWN_SPECIAL.sub(r"\\\g<0>", text)

@@ -1,0 +1,71 @@
+"""Paths of range names: the chains of the attribution, told apart by names only, as small integers."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from kernel_tables.attribution import Attribution, compact
+from kernel_tables.threads import NONE
+
+NO_RANGE = 0  # the path of what was launched in no range
+BEFORE_CAPTURE = 1  # the path of activities whose launch is not in the capture
+BEFORE_CAPTURE_NAME = "(launched before the capture)"
+
+
+class Paths:
+    """Every path that occurs, numbered; a path is its parent's path and one name more."""
+
+    def __init__(self, attribution: Attribution, range_name: np.ndarray, names: list[str]):
+        """RANGE_NAME is the code of each range's name, NAMES the names by code."""
+        self.names = [*names, BEFORE_CAPTURE_NAME]
+        node_name = range_name[attribution.range]
+        node_path = np.zeros(len(node_name) + 1, np.int64)  # the last entry serves nodes without a parent
+        parents, codes, count = [[NO_RANGE, NO_RANGE]], [[NONE, len(names)]], 2
+        for nodes in attribution.levels():
+            key = node_path[attribution.parent[nodes]] * len(self.names) + node_name[nodes]
+            distinct, inverse = compact(key)
+            node_path[nodes] = count + inverse
+            parents.append(distinct // len(self.names))
+            codes.append(distinct % len(self.names))
+            count += len(distinct)
+        self.of_node = node_path[:-1]
+        self.parent = np.concatenate(parents).astype(np.int64)
+        self.name = np.concatenate(codes).astype(np.int64)  # code of each path's last name, NONE for no range
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    @cached_property
+    def tuples(self) -> list[tuple[str, ...]]:
+        """The names of each path, outermost first."""
+        tuples: list[tuple[str, ...]] = [()]
+        for parent, name in zip(self.parent[1:].tolist(), self.name[1:].tolist(), strict=True):
+            tuples.append((*tuples[parent], self.names[name]))
+        return tuples
+
+    def code(self, name: str) -> int:
+        """The code of a range's name, NONE where no range has it."""
+        return self.names.index(name) if name in self.names else NONE
+
+    def inside(self, name: str) -> np.ndarray:
+        """Whether each path has NAME among its names."""
+        inside = self.name == self.code(name) if self.code(name) != NONE else np.zeros(len(self), bool)
+        current = self.parent
+        while current.any():
+            inside = inside | inside[current]
+            current = self.parent[current]
+        return inside
+
+    def names_in(self, paths: np.ndarray, under: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(position in PATHS, code of name) for each distinct name of each path, from the first UNDER on if given."""
+        inside = self.inside(under) if under is not None else np.ones(len(self), bool)
+        position, current, keys = np.arange(len(paths)), paths, []
+        while len(position):
+            keep = (current != NO_RANGE) & inside[current]
+            position, current = position[keep], current[keep]
+            keys.append(position * len(self.names) + self.name[current])
+            current = self.parent[current]
+        keys = np.unique(np.concatenate([*keys, np.empty(0, np.int64)]))
+        return keys // len(self.names), keys % len(self.names)

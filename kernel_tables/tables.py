@@ -1,0 +1,174 @@
+"""The tables of a trace as pandas DataFrames; what their columns mean stands at the methods of Trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from kernel_tables.activities import COUNTS_AS_KERNEL, KINDS
+from kernel_tables.attribution import compact
+from kernel_tables.capture import NVTX
+
+if TYPE_CHECKING:
+    from kernel_tables.trace import Trace
+
+PATH_SEPARATOR = " > "
+UNKNOWN = "unknown"
+
+
+def activities(trace: Trace) -> pd.DataFrame:
+    found = trace.gpu_activities
+    class_names, class_of_name = np.unique(np.array(trace.activity_classes, object), return_inverse=True)
+    launch_ns = pd.arrays.IntegerArray(found.launch_ns, mask=~found.launched)
+    return pd.DataFrame(
+        {
+            "kind": pd.Categorical.from_codes(found.kind, KINDS),
+            "name": _categorical(found.name, found.names),
+            "class": pd.Categorical.from_codes(class_of_name.reshape(-1)[found.name], class_names.astype(str)),
+            "start_ns": found.start_ns,
+            "end_ns": found.end_ns,
+            "duration_ns": found.duration_ns,
+            "process": found.process,
+            "thread": found.thread,
+            "device": found.device,
+            "stream": found.stream,
+            "launch_ns": launch_ns,
+            "path_id": trace.activity_path,
+        }
+    )
+
+
+def range_instances(trace: Trace) -> pd.DataFrame:
+    found, (_, names) = trace.range_arrays, trace.range_names
+    return pd.DataFrame(
+        {
+            "instance": np.arange(len(found)),
+            "name": _categorical(found.name, names),
+            "domain": _domains(trace),
+            "process": found.process,
+            "thread": found.thread,
+            "start_ns": found.start_ns,
+            "end_ns": found.end_ns,
+            "path_id": trace.range_paths.of_node[: len(found)],
+        }
+    )
+
+
+def ranges(trace: Trace, under: str | None) -> pd.DataFrame:
+    found, paths = trace.gpu_activities, trace.range_paths
+    is_kernel = COUNTS_AS_KERNEL[found.kind]
+    used, path = compact(trace.activity_path)
+    place, code = paths.names_in(used, under)
+    table = pd.DataFrame({"range": paths.names, "instances": _instances(trace, under)})
+    for mask, count_column, time_column in (
+        (is_kernel, "kernels", "gpu_time_ns"),
+        (~is_kernel, "memops", "memop_time_ns"),
+    ):
+        counts, times_ns = _counts_and_sums(path[mask], found.duration_ns[mask], len(used))
+        table[count_column] = _sums(code, counts[place], len(paths.names))
+        table[time_column] = _sums(code, times_ns[place], len(paths.names))
+    table = table[(table["instances"] > 0) | (table["kernels"] > 0) | (table["memops"] > 0)]
+    return _sorted(table, "gpu_time_ns", "range")
+
+
+def kernels(trace: Trace, under: str | None) -> pd.DataFrame:
+    found, paths = trace.gpu_activities, trace.range_paths
+    kept = _kept(trace, under)
+    group, key_of = compact(trace.activity_path[kept] * len(found.names) + found.name[kept])
+    stats = _statistics(key_of, found.duration_ns[kept], len(group))
+    path_id, name = group // max(len(found.names), 1), group % max(len(found.names), 1)
+    used = np.unique(path_id)
+    label = dict(zip(used.tolist(), [PATH_SEPARATOR.join(paths.tuples[path]) for path in used.tolist()], strict=True))
+    head = {
+        "range": [label[path] for path in path_id.tolist()],
+        "kernel": [found.names[code] for code in name.tolist()],
+        "class": [trace.activity_classes[code] for code in name.tolist()],
+    }
+    return _sorted(pd.DataFrame(head | stats), "total_ns", "range", "kernel")
+
+
+def classes(trace: Trace, under: str | None) -> pd.DataFrame:
+    found = trace.gpu_activities
+    kept = _kept(trace, under)
+    launches, total_ns = _counts_and_sums(found.name[kept], found.duration_ns[kept], len(found.names))
+    by_name = pd.DataFrame(
+        {"class": trace.activity_classes, "kernel": found.names, "launches": launches, "total_ns": total_ns}
+    )
+    by_name = _sorted(by_name[by_name["launches"] > 0], "total_ns", "kernel")
+    rows = [_class_row(name, of_class, by_name["total_ns"].sum()) for name, of_class in by_name.groupby("class")]
+    columns = ["class", "kernels", "launches", "total_ns", "share_of_gpu_time", "largest_kernel", "unknown_names"]
+    return _sorted(pd.DataFrame(rows, columns=columns), "total_ns", "class")
+
+
+def _class_row(name: str, of_class: pd.DataFrame, all_ns: int) -> tuple:
+    """One row of the classes table, from the class's kernels by falling time."""
+    names = of_class["kernel"].tolist()
+    launches, total_ns = int(of_class["launches"].sum()), int(of_class["total_ns"].sum())
+    share = total_ns / all_ns if all_ns else 0.0
+    return name, len(names), launches, total_ns, share, names[0], "; ".join(names) if name == UNKNOWN else ""
+
+
+def _kept(trace: Trace, under: str | None) -> np.ndarray | slice:
+    """Which activities lie in an instance of UNDER; all of them without it."""
+    return slice(None) if under is None else trace.range_paths.inside(under)[trace.activity_path]
+
+
+def _instances(trace: Trace, under: str | None) -> np.ndarray:
+    """The number of instances by code of name; only those inside an instance of UNDER when given."""
+    found, paths = trace.range_arrays, trace.range_paths
+    name = found.name if under is None else found.name[paths.inside(under)[paths.of_node[: len(found)]]]
+    return np.bincount(name, minlength=len(paths.names))
+
+
+def _statistics(group: np.ndarray, duration_ns: np.ndarray, groups: int) -> dict[str, np.ndarray]:
+    """Launches, total, mean, min, max and sample standard deviation (NaN for one launch) of each group."""
+    order = np.argsort(group, kind="stable")
+    sorted_ns = duration_ns[order]
+    launches = np.bincount(group, minlength=groups)
+    first = np.cumsum(launches) - launches
+    total_ns = np.add.reduceat(sorted_ns, first) if groups else launches
+    mean_ns = total_ns / launches
+    squares = np.bincount(group, (duration_ns - mean_ns[group]) ** 2, minlength=groups)
+    return {
+        "launches": launches,
+        "total_ns": total_ns,
+        "mean_ns": mean_ns,
+        "min_ns": np.minimum.reduceat(sorted_ns, first) if groups else launches,
+        "max_ns": np.maximum.reduceat(sorted_ns, first) if groups else launches,
+        "std_ns": np.sqrt(np.where(launches > 1, squares, np.nan) / np.maximum(launches - 1, 1)),
+    }
+
+
+def _counts_and_sums(group: np.ndarray, values: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.bincount(group, minlength=groups), _sums(group, values, groups)
+
+
+def _sums(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
+    """The exact integer sum of each group: in halves of 32 bits, since bincount adds as float64."""
+    low, high = values & 0xFFFFFFFF, values >> 32
+    sums = [np.bincount(group, part, minlength=groups).astype(np.int64) for part in (high, low)]
+    return (sums[0] << 32) + sums[1]
+
+
+def _domains(trace: Trace) -> pd.Categorical:
+    """The domain's name of each range instance, '' for the default domain."""
+    found = trace.range_arrays
+    domain = trace.columns[NVTX]["domain"][found.row]
+    names = trace.capture.domains()
+    pairs, code = np.unique(np.stack([found.process, domain]), axis=1, return_inverse=True)
+    labels = [names.get((process, number), "") for process, number in pairs.T.tolist()]
+    return _categorical(code.reshape(-1), labels)
+
+
+def _categorical(code: np.ndarray, labels: list[str]) -> pd.Categorical:
+    """The labels by code; labels may repeat."""
+    distinct = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    renumbered = np.array([distinct[label] for label in labels], np.int32)
+    return pd.Categorical.from_codes(renumbered[code] if len(code) else np.empty(0, np.int32), list(distinct))
+
+
+def _sorted(table: pd.DataFrame, time_column: str, *names: str) -> pd.DataFrame:
+    """The rows by falling time, then by name."""
+    return table.sort_values([time_column, *names], ascending=[False, *[True] * len(names)], ignore_index=True)
