@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables import Trace
-from kernel_tables.categories import classify
 from kernel_tables.errors import TraceError
 
 MEASURE, STEP = "measure", "step"
@@ -36,20 +35,17 @@ class NotConserved(AssertionError):
     """Time or launches were lost or invented between the capture and a table; a defect, never a result."""
 
 
-def measured_activities(trace: Trace, extra_rules: Sequence[dict] = ()) -> pd.DataFrame:
-    """One row per kernel and memory operation of the measured window: step (-1: in none), phase, range and class."""
+def measured_activities(trace: Trace) -> pd.DataFrame:
+    """One row per kernel and memory operation of the measured window, with `step` (-1: in none), `phase` and `range`."""
     activities = trace.activities()
-    instance = np.asarray(trace.enclosing(STEP))
-    inside = np.asarray(trace.enclosing(MEASURE)) >= 0
+    instance = trace.enclosing(STEP)
+    inside = trace.enclosing(MEASURE) >= 0
     activities, instance = activities[inside], instance[inside]
     phase, below = _phase_and_part(trace.paths)
-    names, codes = np.unique(activities["name"].to_numpy(dtype=object).astype(str), return_inverse=True)
-    classes = np.asarray(classify(names.tolist(), extra_rules), dtype=object)
     return activities.assign(
         step=pd.Series(instance, index=activities.index).map(_step_numbers(trace)).fillna(-1).astype("int64"),
         phase=phase[activities["path_id"]],
         range=below[activities["path_id"]],
-        **{"class": classes[codes]},
     ).reset_index(drop=True)
 
 
@@ -70,7 +66,7 @@ def measured_ranges(trace: Trace) -> pd.DataFrame:
 def kernel_table(activities: pd.DataFrame) -> pd.DataFrame:
     """One row per step x phase x range x kernel; raises NotConserved if a launch or a nanosecond is lost."""
     keys = ["step", "phase", "range", "name", "class"]
-    grouped = activities.groupby(keys, sort=True)["duration_ns"]
+    grouped = activities.groupby(keys, sort=True, observed=True)["duration_ns"]
     table = grouped.agg(["count", "sum", "mean", "min", "max"]).reset_index()
     table.columns = KERNEL_COLUMNS
     _conserve("launches", table["launches"].sum(), len(activities))
@@ -192,7 +188,7 @@ def tables_of_capture(
     steps = capture["program"]["spec"]["measured_steps"]
     on_cpu_under_nsys = capture["backend"] == "nsys" and capture["program"]["machine"]["device"] == "cpu"
     try:
-        with Trace(sqlite) as trace:
+        with Trace(sqlite, extra_rules) as trace:
             findings = trace.check(expected_steps=steps)
             if on_cpu_under_nsys:  # nsys records the ranges of a CPU program, and there is no kernel to record
                 findings = [finding for finding in findings if finding.code != "no-kernels"]
@@ -200,7 +196,7 @@ def tables_of_capture(
             warnings = [finding.message for finding in findings if finding.severity == "warning"]
             if errors:
                 return _status("incomplete", "; ".join(errors), warnings), _empty_tables()
-            activities, ranges = measured_activities(trace, extra_rules), measured_ranges(trace)
+            activities, ranges = measured_activities(trace), measured_ranges(trace)
     except TraceError as error:
         return _status("incomplete", str(error), []), _empty_tables()
     tables = {

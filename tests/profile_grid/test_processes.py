@@ -1,0 +1,99 @@
+"""Programs run to their end, or to the time limit."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from profile_grid.processes import allowed_environment, failure_message, run_program
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_shell(script, tmp_path, time_limit_s=20.0, environment=None):
+    environment = allowed_environment() if environment is None else environment
+    log = tmp_path / "run.log"
+    return run_program(["sh", "-c", script], environment=environment, log=log, time_limit_s=time_limit_s), log
+
+
+def is_alive(pid):
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_a_program_that_ends_well_succeeds_and_its_output_is_in_the_log(tmp_path):
+    outcome, log = run_shell("echo out; echo err >&2", tmp_path)
+    assert outcome.succeeded
+    assert log.read_text() == "out\nerr\n"
+
+
+def test_a_program_that_hangs_is_ended_at_the_limit_with_its_children(tmp_path):
+    outcome, log = run_shell("sleep 60 & echo $!; sleep 60", tmp_path, time_limit_s=0.5)
+    assert outcome.timed_out
+    assert not outcome.succeeded
+    child = int(log.read_text())
+    assert wait_until(lambda: not is_alive(child))
+
+
+def test_children_that_outlive_a_program_are_ended_with_it(tmp_path):
+    outcome, log = run_shell("sleep 60 & echo $!", tmp_path)
+    assert outcome.succeeded
+    assert wait_until(lambda: not is_alive(int(log.read_text())))
+
+
+def test_a_program_dies_with_the_job_even_when_the_job_is_killed(tmp_path):
+    log = tmp_path / "run.log"
+    job = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from pathlib import Path; from profile_grid.processes import run_program, allowed_environment;"
+            f"run_program(['sh', '-c', 'echo $$; sleep 60 & echo $!; wait'], environment=allowed_environment(),"
+            f" log=Path({str(log)!r}), time_limit_s=60)",
+        ],
+        cwd=ROOT,
+    )
+    assert wait_until(lambda: log.exists() and len(log.read_text().split()) == 2)
+    pids = [int(word) for word in log.read_text().split()]
+    assert all(is_alive(pid) for pid in pids)
+    os.kill(job.pid, signal.SIGKILL)
+    job.wait()
+    assert wait_until(lambda: not any(is_alive(pid) for pid in pids))
+
+
+def test_a_failure_message_names_the_status_the_end_of_the_log_and_its_path(tmp_path):
+    outcome, log = run_shell("seq 1 40; exit 3", tmp_path)
+    message = failure_message("timing of small", outcome, log, 20.0)
+    assert message.startswith("timing of small ended with exit status 3; the end of its log:\n  | 26\n")
+    assert message.endswith(f"  | 40\nwhole log: {log}")
+
+
+def test_a_program_ended_by_a_signal_is_said_to_be(tmp_path):
+    outcome, log = run_shell("kill -SEGV $$", tmp_path)
+    assert "was ended by SIGSEGV" in failure_message("capture", outcome, log, 20.0)
+
+
+@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "HOME", "SSH_AUTH_SOCK", "HF_TOKEN"])
+def test_a_program_sees_no_variable_that_is_not_listed(tmp_path, name):
+    source = {"PATH": os.environ["PATH"], name: "canary"}
+    _, log = run_shell("env", tmp_path, environment=allowed_environment(source=source))
+    assert "canary" not in log.read_text()
+
+
+def test_a_name_that_config_adds_is_passed_on(tmp_path):
+    source = {"PATH": os.environ["PATH"], "MY_SETTING": "seven"}
+    _, log = run_shell("env", tmp_path, environment=allowed_environment(["MY_SETTING"], source))
+    assert "MY_SETTING=seven" in log.read_text().splitlines()

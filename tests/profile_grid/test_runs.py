@@ -1,0 +1,128 @@
+"""config.yaml -> runs."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from profile_grid.runs import (
+    ConfigError,
+    capture_specification,
+    checked_config,
+    grid_part,
+    grid_plan,
+    grid_runs,
+    timing_specification,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def config():
+    return yaml.safe_load((ROOT / "config.yaml").read_text())
+
+
+def test_the_configuration_as_shipped_is_valid_and_holds_the_sixty_runs_of_2025(config):
+    runs = grid_runs(checked_config(config))
+    assert len(runs) == 5 * 4 * 3
+    assert {run.model for run in runs.values()} == {"small", "medium", "large", "xl", "2.7B"}
+    assert (config["batch_size"], config["vocab_size"], config["precision"]) == (4, 10000, "fp32")
+
+
+@pytest.mark.parametrize("grid", ["cs336-2025", "cs336-2026", "h200-example", "cpu"])
+def test_every_grid_as_shipped_is_one_word_away(config, grid):
+    assert grid_runs(checked_config(config | {"grid": grid}))
+
+
+def test_a_run_declared_by_two_products_is_one_run(config):
+    product = {"models": ["small"], "context_lengths": [128], "modes": ["forward"]}
+    config["grids"]["twice"] = [product, product]
+    assert list(grid_runs(config | {"grid": "twice"})) == ["small_ctx128_forward"]
+
+
+def change(config, path, value):
+    *parents, last = path
+    for key in parents:
+        config = config[key]
+    config[last] = value
+
+
+FIRST_PRODUCT = ("grids", "cs336-2025", 0)
+MODEL = {"d_model": 64, "d_ff": 256, "num_layers": 2, "num_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("gird",), "cpu", "unknown key 'gird'"),
+        (("models", "small", "d_modle"), 768, "unknown key 'd_modle'"),
+        (("models", "small", "d_model"), 100, "d_model 100 is not divisible by num_heads 12"),
+        (("models", "small", "num_heads"), 256, "needs an even number of dimensions"),
+        (("models", "../outside"), MODEL, "'../outside' is not allowed here"),
+        (("models", "a/b"), MODEL, "'a/b' is not allowed here"),
+        (("models", ".hidden"), MODEL, "'.hidden' is not allowed here"),
+        (("models", 'a"; rm -rf x'), MODEL, "is not allowed here"),
+        (("program", "constructor"), "../evil:run", "is not allowed here"),
+        (("program", "constructor"), "os.system", "is not allowed here"),
+        (("program", "sources"), ["../../etc/passwd"], "is not allowed here"),
+        (("program", "sources"), ["/etc/passwd"], "is not allowed here"),
+        (("capture", "nsys_options"), ["--output=/tmp/x"], "is not allowed here"),
+        (("capture", "nsys_options"), ["-o"], "is not allowed here"),
+        (("capture", "nsys_options"), ["--cuda-graph-trace=node; rm x"], "is not allowed here"),
+        (("environment",), ["A=B"], "is not allowed here"),
+        ((*FIRST_PRODUCT, "models"), ["smal"], "model 'smal' is not declared under models"),
+        ((*FIRST_PRODUCT, "modes"), ["backward"], "'backward' is not one of"),
+        ((*FIRST_PRODUCT, "context_lengths"), [0], "0 is less than the minimum"),
+        (("grid",), "cs336-2027", "'cs336-2027' is not one of the grids: cs336-2025"),
+        (("precision",), "fp16", "'fp16' is not one of"),
+        (("timing", "measured_steps"), 0, "0 is less than the minimum"),
+        (("formats",), ["latex"], "formats"),
+    ],
+)
+def test_a_configuration_that_cannot_run_gets_one_clear_line(config, path, value, said):
+    change(config, path, value)
+    with pytest.raises(ConfigError) as raised:
+        grid_runs(checked_config(config))
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_specification_is_the_same_text_whatever_the_order_of_keys(config):
+    shuffled = json.loads(json.dumps(config, sort_keys=True))
+    run = next(iter(grid_runs(config).values()))
+    assert timing_specification(config, run) == timing_specification(shuffled, run)
+    assert capture_specification(config, run) == capture_specification(shuffled, run)
+
+
+def test_a_capture_setting_changes_captures_and_no_timing(config):
+    changed = copy.deepcopy(config)
+    changed["capture"]["measured_steps"] += 1
+    run = next(iter(grid_runs(config).values()))
+    assert timing_specification(config, run) == timing_specification(changed, run)
+    assert capture_specification(config, run) != capture_specification(changed, run)
+
+
+def test_one_models_shape_changes_only_the_specifications_of_its_runs(config):
+    changed = copy.deepcopy(config)
+    changed["models"]["small"]["d_ff"] += 64
+    differ = {
+        run.model
+        for run in grid_runs(config).values()
+        if timing_specification(config, run) != timing_specification(changed, run)
+    }
+    assert differ == {"small"}
+
+
+def test_what_the_grid_does_not_use_is_not_part_of_its_plan(config):
+    changed = copy.deepcopy(config)
+    changed["models"]["tiny"]["d_ff"] += 64
+    changed["time_limit_s"] += 1
+    changed["formats"] = ["markdown", "latex"]
+    assert grid_part(config) == grid_part(changed)
+
+
+def test_the_plan_made_from_the_used_part_is_the_plan_of_the_whole(config):
+    assert grid_plan(json.loads(grid_part(config))) == grid_plan(config)
