@@ -9,7 +9,7 @@ import pandas as pd
 from profile_grid.quantities import known
 
 IDENTITY = ("device", "device_name", "driver", "cuda", "torch", "backend", "nsys")
-MEASURED_FILES = ("timing.json", "capture.sqlite")
+MEASURED_FILES = ("timing.json", "capture.json")
 
 
 @dataclass(frozen=True)

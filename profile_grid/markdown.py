@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 ALWAYS_SPECIAL = r"[\\`*\[\]<>|$~&@]"
 UNDERSCORE_AT_A_WORD_EDGE = r"(?<![A-Za-z0-9_])_+|_+(?![A-Za-z0-9_])"
-COLON_OF_A_LINK_OR_EMOJI = r":(?=//|[\w+-]+:)"
+COLON_OF_A_LINK_OR_EMOJI = r":(?=//)|(?<!\d):(?=[\w+-]+:)|:(?=[a-z+_-][\w+-]*:)"
 START_OF_A_BLOCK = r"^[#+=-]"
 NUMBER_OF_A_LIST = re.compile(r"^(\d+)([.)])(?=\s|$)")
 SPECIAL = re.compile("|".join((ALWAYS_SPECIAL, UNDERSCORE_AT_A_WORD_EDGE, COLON_OF_A_LINK_OR_EMOJI, START_OF_A_BLOCK)))

@@ -92,6 +92,5 @@ def interval(values: Iterable, text: Callable[[float], str]) -> str:
 
 
 def _decimals_of(std: float) -> int:
-    exponent = math.floor(math.log10(std))
-    leading = f"{std:.1e}"[0]
-    return min(6, max(0, -exponent + (leading == "1")))
+    leading, exponent = f"{std:.0e}".split("e")
+    return min(6, max(0, -int(exponent) + (leading == "1")))

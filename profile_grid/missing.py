@@ -1,0 +1,57 @@
+"""What was not measured, in words: out-of-memory, incomplete and missing runs, and notes that figures carry."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.markdown import escaped
+from profile_grid.measured import COMPLETE, MODES, OUT_OF_MEMORY, where
+from profile_grid.quantities import gibibytes, known
+
+STAGES = {"timing_status": "timing", "capture_status": "capture"}
+
+
+def not_measured(runs: pd.DataFrame) -> list[str]:
+    """Why runs lack figures, each reason once with its runs; for memory what was asked for and what there was."""
+    reasons: dict[str, list[str]] = {}
+    for row in runs.to_dict("records"):
+        if reason := _reason(row):
+            reasons.setdefault(reason, []).append(_name(row))
+    return [f"{_some(names)}: {reason}" for reason, names in reasons.items()]
+
+
+def noted(runs: pd.DataFrame) -> list[str]:
+    """The notes that runs with figures carry, each once, with the runs that it concerns."""
+    lines = []
+    for note, rows in runs[runs["note"].notna()].groupby("note", sort=False):
+        names = [_name(row) for row in rows.to_dict("records")]
+        lines.append(f"{'every run' if len(names) == len(runs) else _some(names)}: {escaped(note)}")
+    return lines
+
+
+def _reason(row: dict) -> str | None:
+    failed = {name: row[name] for name in STAGES if row[name] != COMPLETE}
+    if not failed:
+        return None
+    if OUT_OF_MEMORY in failed.values():
+        return _memory(row)
+    status = next(iter(failed.values()))
+    stages = " and ".join(STAGES[name] for name in failed)
+    reason = escaped(row["reason"]) if known(row.get("reason")) else "no reason was recorded"
+    return f"{stages} {escaped(status)}: {reason}"
+
+
+def _memory(row: dict) -> str:
+    during = f" during {escaped(row['oom_during'])}" if known(row.get("oom_during")) else ""
+    asked = gibibytes(row.get("oom_requested_bytes"))
+    free, total = gibibytes(row.get("oom_free_bytes")), gibibytes(row.get("oom_total_bytes"))
+    return f"OOM, out of memory{during}: asked for {asked}, {free} free of {total}"
+
+
+def _name(row: dict) -> str:
+    run = pd.Series(row)
+    return f"{where(run)}, {MODES.get(row['mode'], row['mode'])}"
+
+
+def _some(names: list[str], most: int = 4) -> str:
+    return "; ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,33 @@
+"""The answers: `python -m workflow.scripts.answers --tables results/tables --output results/answers`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from profile_grid.answers import documents
+from profile_grid.files import write_text
+from profile_grid.formats import SUFFIXES, document_in
+
+SUMMARIES = ("forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "attention")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", type=Path, required=True, help="folder of runs, summaries and provenance.json")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the documents")
+    parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="beside Markdown")
+    arguments = parser.parse_args()
+    summaries = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in SUMMARIES}
+    runs = pd.read_parquet(arguments.tables / "runs.parquet")
+    provenance = json.loads((arguments.tables / "provenance.json").read_text())
+    for name, markdown in documents(summaries, runs, provenance).items():
+        for style in dict.fromkeys(["markdown", *arguments.formats]):
+            write_text(arguments.output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
+
+
+if __name__ == "__main__":
+    main()

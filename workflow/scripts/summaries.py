@@ -1,0 +1,32 @@
+"""The table behind each answer: `python -m workflow.scripts.summaries --tables results/tables`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from profile_grid.files import write_table
+from profile_grid.summary import ConservationError, summary_tables
+
+MERGED = ("runs", "timings", "kernels", "phases", "ranges")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", type=Path, required=True, help="folder of the merged tables")
+    parser.add_argument("--output", type=Path, help="folder of the summary tables; by default that of the merged ones")
+    arguments = parser.parse_args()
+    merged = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in MERGED}
+    try:
+        summaries = summary_tables(merged)
+    except ConservationError as error:
+        sys.exit(str(error))
+    for name, table in summaries.items():
+        write_table((arguments.output or arguments.tables) / f"{name}.csv", table)
+
+
+if __name__ == "__main__":
+    main()
