@@ -53,9 +53,9 @@ def run(spec: RunSpec, profiler: str, path_to_capture: Path | None, cost: Stopwa
         result |= measure(spec, device, profiler, path_to_capture, cost, progress)
     except OutOfMemoryError as error:
         record = out_of_memory_record(error, progress.during)
-        result |= {"status": "out_of_memory", "out_of_memory": record, "machine": machine_facts(device)}
+        result |= {"status": "out_of_memory", "out_of_memory": record}
+        result |= {"memory": memory_facts(device), "machine": machine_facts(device)}
         _say(spec, f"out of memory during {progress.during}")
-    result["memory"] = memory_facts(device)
     result["cost_seconds"] = cost.seconds | {"total": process_age_seconds()}
     return result
 
@@ -82,13 +82,14 @@ def measure(
     with cost.measure("profiler"), profiled_window(profiler, device, path_to_capture), cost.measure("measured"):
         step_seconds = run_steps(subject, spec.measured_steps, clock)
     cost.seconds["profiler"] -= cost.seconds["measured"]
-    machine = machine_facts(device)
+    # Read before anything else runs: the clocks as they were under load, the memory of the steps alone.
+    facts = {"machine": machine_facts(device), "memory": memory_facts(device)}
     _say(spec, f"{spec.measured_steps} measured steps in {cost.seconds['measured']:.1f} s")
     progress.during = "after the window"
     if not subject.losses:
         subject.losses.append(loss_of_forward(subject))
     own_flops = planned_flops(spec)
-    return {
+    return facts | {
         "status": "complete",
         "step_seconds": step_seconds,
         "phase_seconds": clock.seconds(),
@@ -96,7 +97,6 @@ def measure(
         "losses": finite_losses(subject),
         "parameters": count_parameters(subject.model),
         "flops": own_flops if own_flops["forward"] is not None else counted_flops(subject.model, subject.inputs),
-        "machine": machine,
     }
 
 

@@ -37,6 +37,9 @@ class Subject:
     targets: Tensor
     losses: list[Tensor] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.parameters = list(self.model.parameters())  # walking the modules in every step would take host time
+
     def autocast(self) -> AbstractContextManager:
         """bf16 for the operations that autocast deems safe, weights staying fp32; nothing at all in fp32."""
         if self.spec.precision == "bf16":
@@ -110,7 +113,7 @@ def run_step(subject: Subject, clock: PhaseClock) -> None:
     """One step of the spec's mode. The gradients of the step before are dropped first (set to None, in no phase): that
     launches nothing, and the backward pass then writes gradients instead of adding to zeros."""
     phases = subject.spec.phases
-    for parameter in subject.model.parameters():
+    for parameter in subject.parameters:
         parameter.grad = None
     with torch.set_grad_enabled(ranges.BACKWARD in phases), clock.phase(ranges.FORWARD), subject.autocast():
         logits = subject.model(subject.inputs)
