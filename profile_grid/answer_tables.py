@@ -8,8 +8,8 @@ from profile_grid.attention import PARTS, SOFTMAX
 from profile_grid.markdown import Table, escaped
 from profile_grid.measured import COMPLETE, MODES, OUT_OF_MEMORY, Measured
 from profile_grid.quantities import ABSENT, count, known, percent, points, rate, ratio, significant, with_spread
-from profile_grid.shares import CONFIGURATION, family_shares, phase_shares, training_change
-from profile_grid.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS
+from profile_grid.shares import CONFIGURATION, NON_TRIVIAL_SHARE, family_shares, phase_shares, training_change
+from profile_grid.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS, RUN_KEYS
 
 STATUS_WORDS = {OUT_OF_MEMORY: "OOM", "incomplete": "incomplete", "missing": "missing"}
 NOT_IN_GRID = "not run"
@@ -118,7 +118,7 @@ def parts_table(of: Measured) -> tuple[int, Table] | None:
 
 def change_table(of: Measured) -> Table:
     """(d) Every class's share in inference and in training; the first columns are the matrix multiplies."""
-    change = training_change(of)
+    change = _small_ones_together(training_change(of), ["inference", "training"])
     wide = change.pivot_table(index=CONFIGURATION, columns="family", values=["inference", "training"], sort=False)
     families = _by_size(change.assign(share=change[["inference", "training"]].max(axis=1)))
     cells = {}
@@ -126,8 +126,8 @@ def change_table(of: Measured) -> Table:
         at = (row.model, row.context_length)
         if at in wide.index:
             pairs = [(wide.loc[at, ("inference", name)], wide.loc[at, ("training", name)]) for name in families]
-            cells[row.run] = tuple(f"{percent(a)} → {percent(b)} ({points(b - a)})" for a, b in pairs)
-    return _table(of, tuple(escaped(name) for name in families), cells, of.training_mode)
+            cells[row.run] = tuple(f"{100 * a:.1f} → {100 * b:.1f} ({points(b - a)})" for a, b in pairs)
+    return _table(of, tuple(f"{escaped(name)}, %" for name in families), cells, of.training_mode)
 
 
 def phase_table(of: Measured) -> Table:
@@ -207,7 +207,20 @@ def _by_size(shares: pd.DataFrame) -> list[str]:
     return ["gemm", *rest] if "gemm" in mean.index else rest
 
 
+def _small_ones_together(shares: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """The shares with all families that are trivial everywhere, two or more, as one family that names them."""
+    largest = shares.groupby("family")[columns].max().max(axis=1)
+    small = [name for name in largest[largest < NON_TRIVIAL_SHARE].index if name != "gemm"]
+    present = [name for name in small if largest[name] > 0]
+    if len(present) < 2:
+        return shares
+    named = shares.assign(family=shares["family"].where(~shares["family"].isin(small), ", ".join(present)))
+    keys = [name for name in (*RUN_KEYS, "family") if name in named.columns]
+    return named.groupby(keys, sort=False)[columns].sum().reset_index()
+
+
 def _family_table(of: Measured, shares: pd.DataFrame) -> Table:
+    shares = _small_ones_together(shares, ["share"])
     families = _by_size(shares)
     wide = shares.pivot_table(index="run", columns="family", values="share", sort=False)
     cells = {run: tuple(percent(wide.loc[run, name]) for name in families) for run in wide.index}

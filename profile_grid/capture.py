@@ -139,14 +139,14 @@ def _nsys_attempt(specification: dict, trial: Path, log: Path, time_limit_s: flo
 
 def _problem_of_report(trial: Path, written: dict, outcome: Outcome, log: Path) -> str | None:
     """Why the report is not a whole capture, or None; on the way it becomes trial/capture.sqlite."""
-    from kernel_tables import Trace
+    from kernel_tables.trace import Trace
     from kernel_tables.publishable import write_publishable
 
     report = trial / "capture.nsys-rep"
     if not report.exists() or report.stat().st_size == 0:
         return f"nsys ended with status {outcome.returncode} and wrote no report; see {log}"
     try:
-        nsys.export(report, trial / "export.sqlite")
+        nsys.export_report(report, trial / "export.sqlite")
         write_publishable(trial / "export.sqlite", trial / "capture.sqlite")
         if written["machine"]["device"] == "cpu":  # nsys records no operators: nothing to look for
             return None

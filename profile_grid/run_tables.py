@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kernel_tables import Trace
+from kernel_tables.trace import Trace
 from kernel_tables.errors import TraceError
 
 MEASURE, STEP = "measure", "step"
@@ -191,7 +191,7 @@ def tables_of_capture(
         with Trace(sqlite, extra_rules) as trace:
             findings = trace.check(expected_steps=steps)
             if on_cpu_under_nsys:  # nsys records the ranges of a CPU program, and there is no kernel to record
-                findings = [finding for finding in findings if finding.code != "no-kernels"]
+                findings = [finding for finding in findings if finding.code != "no_kernels"]
             errors = [finding.message for finding in findings if finding.severity == "error"]
             warnings = [finding.message for finding in findings if finding.severity == "warning"]
             if errors:

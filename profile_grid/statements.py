@@ -8,7 +8,7 @@ import pandas as pd
 
 from profile_grid.attention import MASK, PARTS, SCORES, SOFTMAX, VALUES
 from profile_grid.markdown import code, escaped
-from profile_grid.measured import MODES, Measured, extremes, listed, of_all, places, stand_in, where
+from profile_grid.measured import Measured, extremes, listed, of_all, places, stand_in, where
 from profile_grid.quantities import count, interval, percent, points, ratio, significant, with_spread
 from profile_grid.shares import (
     NON_TRIVIAL_SHARE,
@@ -21,6 +21,7 @@ from profile_grid.shares import (
 from profile_grid.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS, NO_RANGE
 
 SAME_SHARE = 0.005
+TRAINING = {"forward_backward": "forward + backward", "train_step": "the training step"}
 
 
 def top_kernel_sentences(of: Measured) -> list[str]:
@@ -33,7 +34,7 @@ def top_kernel_sentences(of: Measured) -> list[str]:
     for mode in ("forward_backward", "train_step"):
         rows = _top(of.mode("top_kernels", mode), ALL_PHASES).dropna(subset="same_as_forward")
         if not rows.empty:
-            sentences.append(_same_sentence(rows, MODES[mode], of))
+            sentences.append(_same_sentence(rows, TRAINING[mode], of))
     return sentences
 
 
@@ -128,12 +129,20 @@ def _same_sentence(rows: pd.DataFrame, training: str, of: Measured) -> str:
     """Whether the top kernel of the forward pass is also the top kernel of this mode."""
     other = rows[~rows["same_as_forward"].astype(bool)]
     if other.empty:
-        return f"The same {of.words.kernel} leads the {training} in {of_all(len(rows), len(rows))}."
+        return f"The same {of.words.kernel} leads in {training}{_in_all(rows)}."
     leads = _leaders([of.label(kernel) for kernel in other["kernel"]])
     if len(other) == len(rows):
-        return f"In the {training} another {of.words.kernel} leads in {of_all(len(rows), len(rows))}: {leads}."
+        return f"In {training} another {of.words.kernel} leads{_in_all(rows)}: {leads}."
     same = of_all(len(rows) - len(other), len(rows))
-    return f"The same {of.words.kernel} leads the {training} in {same}; elsewhere it is {leads}."
+    return f"The same {of.words.kernel} leads in {training} in {same}; elsewhere it is {leads}."
+
+
+def _in_all(rows: pd.DataFrame) -> str:
+    return f" in {of_all(len(rows), len(rows))}" if len(rows) > 1 else ""
+
+
+def _in_some(some: pd.DataFrame, every: pd.DataFrame) -> str:
+    return f" in {of_all(len(some), len(every))}" if len(every) > 1 else ""
 
 
 def _kinds(rows: pd.DataFrame, noun: str) -> list[str]:
@@ -187,18 +196,18 @@ def _part_sentences(of: Measured) -> list[str]:
 
 def _change_sentence(change: pd.DataFrame, of: Measured) -> str:
     """How the share of matrix multiplies changes from inference to training."""
-    training = MODES[of.training_mode]
+    training = TRAINING[of.training_mode]
     falls, rises = change[change["change"] <= -SAME_SHARE], change[change["change"] >= SAME_SHARE]
     still = len(change) - len(falls) - len(rises)
     before, after = interval(change["inference"], percent), interval(change["training"], percent)
     told = [
-        f"{verb} in {of_all(len(rows), len(change))} (by {interval(rows['change'].abs(), points_of)} percentage points)"
+        f"{verb}{_in_some(rows, change)} by {interval(rows['change'].abs(), points_of)} percentage points"
         for verb, rows in (("falls", falls), ("rises", rises))
         if not rows.empty
     ]
     if still:
-        told.append(f"stays within half a point in {of_all(still, len(change))}")
-    return f"From inference ({before}) to the {training} ({after}) the share of matrix multiplies {listed(told)}."
+        told.append("stays within half a point" + (f" in {of_all(still, len(change))}" if len(change) > 1 else ""))
+    return f"From inference ({before}) to {training} ({after}) the share of matrix multiplies {listed(told)}."
 
 
 def points_of(difference: float) -> str:
@@ -230,7 +239,7 @@ def _phase_sentences(of: Measured) -> list[str]:
         for phase, rows in phases.groupby("phase", sort=False)
         if rows["of_step"].max() >= NON_TRIVIAL_SHARE
     ]
-    time = f"{of.words.time} of the {MODES[of.training_mode]} by phase (in brackets: matrix multiplies, of the phase)"
+    time = f"{of.words.time} of {TRAINING[of.training_mode]} by phase (in brackets: matrix multiplies, of the phase)"
     return [f"{time[0].upper()}{time[1:]}: {listed(told)}."] if told else []
 
 

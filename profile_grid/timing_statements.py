@@ -37,6 +37,12 @@ def _match_sentences(both: pd.DataFrame, of: Measured) -> list[str]:
     """Whether the profiled step matches Python's timing within the tolerance, else by how much not, and why."""
     ratios = interval(both["overhead_ratio"], ratio)
     off = both[~both["matches_python"].astype(bool)]
+    if len(both) == 1:
+        row = both.iloc[0]
+        took = f"Under the profiler it takes {with_spread(row['step_wall_ms'], row['step_wall_std_ms'], 'ms')}"
+        verdict = "matches" if off.empty else "does not match"
+        told = f"{took}, {ratio(row['overhead_ratio'], row['overhead_ratio_std'])} of that: it {verdict} within {TOLERANCE}."
+        return [told, *_reasons(off, of)]
     if off.empty:
         return [f"The profiled one matches that within {TOLERANCE} in {of_all(len(both), len(both))} ({ratios})."]
     if len(off) == len(both):
@@ -95,6 +101,10 @@ def _asynchronous_sentence(profiled: pd.DataFrame, of: Measured) -> list[str]:
     if early.empty or of.machine.on_cpu:
         return []
     return [
-        f"The NVTX range `forward` is shorter than the GPU's work in {of_all(len(early), len(profiled))}, since kernels"
-        " are launched ahead of their execution: Python's timer compares with the step, which waits for the GPU."
+        f"The NVTX range `forward` is shorter than the GPU's work{_everywhere(early, profiled)}, since kernels are"
+        " launched ahead of their execution: Python's timer compares with the step, which waits for the GPU."
     ]
+
+
+def _everywhere(some: pd.DataFrame, every: pd.DataFrame) -> str:
+    return f" in {of_all(len(some), len(every))}" if len(every) > 1 else ""

@@ -43,16 +43,13 @@ rule run_tables:
 
 rule reports:
     input:
-        sources("kernel_tables/nsys.py", "workflow/scripts/reports.py"),
+        sources("kernel_tables/nsys.py", "profile_grid/nsys_profile.py", "workflow/scripts/reports.py"),
         capture="results/runs/{run}/capture.json",
         sqlite="results/runs/{run}/capture.sqlite",
     output:
-        multiext(
-            "results/runs/{run}/reports/",
-            "kernel_summary.csv",
-            "nvtx_summary.csv",
-            "api_summary.csv",
-        ),
+        kernels="results/runs/{run}/reports/kernel_summary.csv",
+        ranges="results/runs/{run}/reports/nvtx_summary.csv",
+        api="results/runs/{run}/reports/api_summary.csv",
     log:
         "logs/{run}/reports.log",
     conda:

@@ -33,7 +33,7 @@ def _texts(path_to_capture: Path) -> dict[str, str]:
     if nsys.find() is None:
         return dict.fromkeys(REPORTS, "# no nsys report: there is no nsys on the machine that made these tables\n")
     with tempfile.TemporaryDirectory() as scratch:
-        return reports(path_to_capture.parent / "capture.sqlite", Path(scratch), nsys.version())
+        return reports(path_to_capture.parent / "capture.sqlite", Path(scratch), nsys.version_numbers())
 
 
 if __name__ == "__main__":

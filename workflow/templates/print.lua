@@ -9,7 +9,7 @@ for _, code in utf8.codes("±×÷·²µ–−→≥≤Σ") do PRINTABLE[code] = 
 local function of_latex(text)
   local out = {}
   for _, code in utf8.codes(text) do
-    local plain = code < 0x7f or (code >= 0xa1 and code <= 0xff) or PRINTABLE[code]
+    local plain = code < 0x7f or (code >= 0xa0 and code <= 0xff) or PRINTABLE[code]
     out[#out + 1] = plain and utf8.char(code) or string.format("U+%04X", code)
   end
   return table.concat(out)
@@ -50,6 +50,7 @@ function Str(str)
   return out
 end
 
+-- the length of what must stay together, at most 24 characters of it, and of the whole cell
 local function words_and_length(cell, unbroken)
   local text = pandoc.utils.stringify(cell.contents)
   local longest = 0
@@ -62,7 +63,8 @@ local function words_and_length(cell, unbroken)
 end
 
 local function rows_of(tbl)
-  local rows = pandoc.List(tbl.head.rows)
+  local rows = pandoc.List({})
+  rows:extend(tbl.head.rows)
   for _, body in ipairs(tbl.bodies) do rows:extend(body.body) end
   return rows
 end

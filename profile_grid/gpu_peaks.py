@@ -1,0 +1,76 @@
+"""What GPUs can do at most: the makers' figures, each with its source. A GPU that is not here has no known peak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HOPPER = "NVIDIA H100 Tensor Core GPU datasheet, nvidia.com/en-us/data-center/h100"
+H200 = "NVIDIA H200 Tensor Core GPU datasheet, nvidia.com/en-us/data-center/h200"
+A100 = "NVIDIA A100 Tensor Core GPU datasheet, nvidia.com/en-us/data-center/a100"
+B200 = "NVIDIA Blackwell Architecture Technical Brief (HGX B200)"
+L40S = "NVIDIA L40S datasheet, nvidia.com/en-us/data-center/l40s"
+L4 = "NVIDIA L4 datasheet, nvidia.com/en-us/data-center/l4"
+A10 = "NVIDIA A10 datasheet, nvidia.com/en-us/data-center/products/a10-gpu"
+ADA = "NVIDIA Ada GPU Architecture white paper, GeForce RTX 4090"
+GA102 = "NVIDIA Ampere GA102 GPU Architecture white paper"
+VOLTA = "NVIDIA V100 Tensor Core GPU datasheet"
+TURING = "NVIDIA T4 datasheet"
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Largest rates of one GPU at its boost clock: dense, without sparsity. None where the GPU has no such unit."""
+
+    fp32_flop_per_s: float
+    tf32_flop_per_s: float | None
+    bf16_flop_per_s: float | None
+    memory_bytes_per_s: float
+    source: str
+
+    def flop_per_s(self, precision: str) -> float | None:
+        """Peak of matrix multiplies in `precision`: fp32 without tensor cores (PyTorch's default), bf16 with them."""
+        return {"fp32": self.fp32_flop_per_s, "tf32": self.tf32_flop_per_s, "bf16": self.bf16_flop_per_s}.get(precision)
+
+
+def _peaks(fp32_tera: float, tf32_tera: float | None, bf16_tera: float | None, giga_bytes: float, source: str) -> Peaks:
+    tera = [None if value is None else value * 1e12 for value in (fp32_tera, tf32_tera, bf16_tera)]
+    return Peaks(*tera, memory_bytes_per_s=giga_bytes * 1e9, source=source)
+
+
+# by the name that the driver reports: TFLOP/s in fp32 (no tensor cores), tf32 and bf16 (tensor cores, dense), GB/s
+PEAKS = {
+    "NVIDIA B200": _peaks(80, 1100, 2250, 8000, B200),
+    "NVIDIA H200": _peaks(67, 494.7, 989.4, 4800, H200),
+    "NVIDIA H200 NVL": _peaks(60, 417.5, 835.5, 4800, H200),
+    "NVIDIA H100 80GB HBM3": _peaks(67, 494.7, 989.4, 3350, HOPPER),
+    "NVIDIA H100 PCIe": _peaks(51, 378, 756, 2000, HOPPER),
+    "NVIDIA H100 NVL": _peaks(60, 417.5, 835.5, 3900, HOPPER),
+    "NVIDIA A100-SXM4-80GB": _peaks(19.5, 156, 312, 2039, A100),
+    "NVIDIA A100-SXM4-40GB": _peaks(19.5, 156, 312, 1555, A100),
+    "NVIDIA A100 80GB PCIe": _peaks(19.5, 156, 312, 1935, A100),
+    "NVIDIA A100-PCIE-40GB": _peaks(19.5, 156, 312, 1555, A100),
+    "NVIDIA L40S": _peaks(91.6, 183, 362, 864, L40S),
+    "NVIDIA L4": _peaks(30.3, 60, 121, 300, L4),
+    "NVIDIA A10": _peaks(31.2, 62.5, 125, 600, A10),
+    "NVIDIA GeForce RTX 4090": _peaks(82.6, 82.6, 165.2, 1008, ADA),
+    "NVIDIA GeForce RTX 3090": _peaks(35.6, 35.6, 71, 936, GA102),
+    "NVIDIA RTX A6000": _peaks(38.7, 77.4, 154.8, 768, GA102),
+    "Tesla V100-SXM2-32GB": _peaks(15.7, None, None, 900, VOLTA),
+    "Tesla V100-SXM2-16GB": _peaks(15.7, None, None, 900, VOLTA),
+    "Tesla T4": _peaks(8.1, None, None, 320, TURING),
+}
+
+
+def peaks_of(device_name: str | None) -> Peaks | None:
+    """The peaks of the GPU that calls itself so, exactly; None for one that is not in the table, or a CPU."""
+    return PEAKS.get(device_name or "")
+
+
+def peaks_in_words(device_name: str | None, precision: str) -> str:
+    """A sentence on the peaks that a figure was drawn against, with their source, or that none are known."""
+    peaks = peaks_of(device_name)
+    if peaks is None:
+        return f"The peaks of {device_name or 'this device'} are not known to this project, so none are drawn."
+    rate = peaks.flop_per_s(precision)
+    compute = f"{rate / 1e12:g} TFLOP/s in {precision}" if rate else f"no peak given in {precision}"
+    return f"Peaks of {device_name}: {compute}, {peaks.memory_bytes_per_s / 1e12:g} TB/s ({peaks.source})."

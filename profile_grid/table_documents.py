@@ -1,0 +1,52 @@
+"""Tables as people print them: any DataFrame as Markdown, and so in every format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from profile_grid.columns import LEADING, TABLES
+from profile_grid.markdown import Table, code, escaped, pipe_table
+from profile_grid.quantities import ABSENT, known, significant
+
+LONGEST = 1000  # rows; a longer table comes as one document per run
+NAMES = ("kernel",)
+DIGITS = 4
+
+
+def table_documents(name: str, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """Path without suffix and Markdown of the documents of one table: NAME, or NAME/RUN for each run of a long one."""
+    if len(table) <= LONGEST:
+        yield name, table_document(name, table)
+        return
+    for run, rows in table.groupby("run", sort=False):
+        yield f"{name}/{run}", table_document(name, rows)
+
+
+def table_document(name: str, table: pd.DataFrame) -> str:
+    """One table in Markdown: what a row is, then the rows, whole numbers in full and others with four digits."""
+    units = {column.name: column.unit for column in (*LEADING, *TABLES[name].columns)}
+    text = [column for column in table.columns if not pd.api.types.is_numeric_dtype(table[column])]
+    numbers = [column for column in table.columns if column not in text]
+    rows = tuple(
+        tuple(_cell(column, value) for column, value in zip((*text, *numbers), row, strict=True))
+        for row in table[[*text, *numbers]].itertuples(index=False, name=None)
+    )
+    headings = tuple(_heading(column, units.get(column, "")) for column in (*text, *numbers))
+    return f"{escaped(TABLES[name].rows)}.\n\n{pipe_table(Table(headings, rows, first_right=len(text)))}\n"
+
+
+def _heading(column: str, unit: str) -> str:
+    named = escaped(column)
+    return named if not unit or column.endswith(f"_{unit}") else f"{named}, {escaped(unit)}"
+
+
+def _cell(column: str, value) -> str:
+    if not known(value):
+        return ABSENT
+    if isinstance(value, float) and not value.is_integer():
+        return significant(value, DIGITS)
+    if isinstance(value, float):
+        return f"{value:.0f}"
+    return code(value, in_table=True) if column in NAMES else escaped(value)

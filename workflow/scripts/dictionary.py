@@ -1,0 +1,30 @@
+"""The data dictionary: `python -m workflow.scripts.dictionary --tables results/tables --output results/tables/README.md`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from profile_grid.columns import TABLES, UndocumentedColumn, check_documented, dictionary
+from profile_grid.files import write_text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", type=Path, help="folder of tables that must agree with the dictionary")
+    parser.add_argument("--output", type=Path, required=True, help="Markdown file")
+    arguments = parser.parse_args()
+    if arguments.tables:
+        try:
+            for name in TABLES:
+                check_documented(name, pd.read_parquet(arguments.tables / f"{name}.parquet"))
+        except UndocumentedColumn as error:
+            sys.exit(str(error))
+    write_text(arguments.output, dictionary())
+
+
+if __name__ == "__main__":
+    main()
