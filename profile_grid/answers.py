@@ -19,9 +19,10 @@ from profile_grid.machines import Machine, by_machine, command_to_measure_again
 from profile_grid.markdown import code, escaped, pipe_table
 from profile_grid.measured import Measured, measured
 from profile_grid.missing import not_measured, noted
+from profile_grid.quantities import count, interval
 from profile_grid.shares import NON_TRIVIAL_SHARE
 from profile_grid.summary import MATCH_TOLERANCE
-from profile_grid.timing_statements import LAUNCH_BOUND_IDLE_SHARE, forward_time_sentences
+from profile_grid.timing_statements import LAUNCH_BOUND_IDLE_SHARE, SHORT_KERNEL_US, forward_time_sentences
 
 TEMPLATES = Path(__file__).parent.parent / "workflow" / "templates"
 QUESTIONS = {
@@ -45,10 +46,16 @@ class Part:
     notes: list[str]
     command_to_measure_again: str
 
+    @property
+    def steps(self) -> tuple[str, str]:
+        """How many steps were timed, and how many captured."""
+        times = self.of.tables["forward_time"]
+        return interval(times["steps_timed"].replace(0, None), count), interval(times["steps_captured"], count)
+
     def legend(self, markdown: str) -> list[tuple[str, str]]:
         """Label and full name of every kernel that this text mentions, in the order of the labels."""
-        labels = self.of.labels.items()
-        return [(self.of.label(name), name) for name, label in labels if f"**{escaped(label)}**" in markdown]
+        labels = [(self.of.label(name), name) for name in self.of.labels]
+        return [(label, name) for label, name in labels if label in markdown and label.startswith("**")]
 
 
 def documents(summaries: dict[str, pd.DataFrame], runs: pd.DataFrame, provenance: dict) -> dict[str, str]:
@@ -83,6 +90,7 @@ def template_environment() -> jinja2.Environment:
         "tables": tables,
         "tolerance": MATCH_TOLERANCE,
         "launch_bound_idle": LAUNCH_BOUND_IDLE_SHARE,
+        "short_kernel_us": SHORT_KERNEL_US,
         "non_trivial": NON_TRIVIAL_SHARE,
     }
     return environment

@@ -32,7 +32,7 @@ class Described:
 
 
 def _columns(text: str) -> tuple[Column, ...]:
-    return tuple(Column(*(part.strip() for part in line.split("|"))) for line in text.strip().splitlines())
+    return tuple(Column(*(part.strip() for part in line.split("|"))) for line in text.splitlines() if line.strip())
 
 
 LEADING = _columns("""
@@ -201,8 +201,8 @@ TABLES: Mapping[str, Described] = {
     rank | | 1 is the kernel with the most GPU time in the scope
     kernel | | full name
     class | | kind of work
-    {PER_PASS.strip()}
-    {SAME.strip()}
+    {PER_PASS}
+    {SAME}
     share | of 1 | of the GPU time of the forward pass or of all phases
     same_as_forward | | rank 1 of all phases: whether it is also the top kernel of the model's inference run
 """),
@@ -211,8 +211,8 @@ TABLES: Mapping[str, Described] = {
         "(c) One row per run and kernel class of the forward pass",
         _columns(f"""
     class | | kind of work
-    {PER_PASS.strip()}
-    {SAME.strip()}
+    {PER_PASS}
+    {SAME}
     share | of 1 | of the forward pass's GPU time; sums to one
 """),
     ),
@@ -220,7 +220,7 @@ TABLES: Mapping[str, Described] = {
         "(c) One row per run and part of the model in the forward pass",
         _columns(f"""
     part | | innermost range that was open at the launch
-    {PER_PASS.strip()}
+    {PER_PASS}
     share | of 1 | of the forward pass's GPU time; sums to one
     other_time_ms | ms | the part of gpu_time_ms that is no matrix multiply
     other_share | of 1 | other_time_ms, of the forward pass's GPU time
@@ -232,7 +232,7 @@ TABLES: Mapping[str, Described] = {
         _columns(f"""
     phase | | a phase, or all phases
     class | | kind of work
-    {PER_PASS.strip()}
+    {PER_PASS}
     share | of 1 | of the phase's GPU time; sums to one
     share_of_step | of 1 | of the GPU time of all phases
 """),
@@ -271,9 +271,9 @@ def check_documented(name: str, table: pd.DataFrame) -> None:
 def dictionary() -> str:
     """The data dictionary of all tables, in Markdown."""
     parts = [
-        "# Data dictionary\n\nEvery table is there twice: as CSV for people, as Parquet for programs. GPU time is the sum"
-        " of the durations of kernels and memory operations (on a CPU: of outermost ATen operators). What was not"
-        " measured is empty, never zero. Every table begins with the same columns:",
+        "# Data dictionary\n\nEvery table is there twice: as CSV for people, as Parquet for programs. GPU time is"
+        " the sum of the durations of kernels and memory operations (on a CPU: of outermost ATen operators). What was"
+        " not measured is empty, never zero. Every table begins with the same columns:",
         _described(LEADING),
     ]
     for name, table in TABLES.items():

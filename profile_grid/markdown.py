@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-ALWAYS_SPECIAL = r"[\\`*\[\]<>|$~&@]"
-UNDERSCORE_AT_A_WORD_EDGE = r"(?<![A-Za-z0-9_])_+|_+(?![A-Za-z0-9_])"
+ALWAYS_SPECIAL = r"[\\`*\[\]<>|$~&]"
+MENTION = r"@(?=\w)"
+UNDERSCORE_AT_AN_EDGE = r"(?<![A-Za-z0-9_])_+|_+(?![A-Za-z0-9_])"
 COLON_OF_A_LINK_OR_EMOJI = r":(?=//)|(?<!\d):(?=[\w+-]+:)|:(?=[a-z+_-][\w+-]*:)"
 START_OF_A_BLOCK = r"^[#+=-]"
 NUMBER_OF_A_LIST = re.compile(r"^(\d+)([.)])(?=\s|$)")
-SPECIAL = re.compile("|".join((ALWAYS_SPECIAL, UNDERSCORE_AT_A_WORD_EDGE, COLON_OF_A_LINK_OR_EMOJI, START_OF_A_BLOCK)))
+SPECIAL = re.compile(
+    "|".join((ALWAYS_SPECIAL, MENTION, UNDERSCORE_AT_AN_EDGE, COLON_OF_A_LINK_OR_EMOJI, START_OF_A_BLOCK))
+)
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-WIDEST_COLUMN = 60
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,9 @@ def code(text: str, in_table: bool = False) -> str:
 
 
 def pipe_table(table: Table) -> str:
-    """The table as a Markdown pipe table whose source lines up; dashes tell a converter how wide the columns are."""
+    """The table as a Markdown pipe table whose source lines up too."""
     widths = [max(3, *(len(row[i]) for row in (table.headings, *table.rows))) for i in range(len(table.headings))]
-    rule = [_rule(min(width, WIDEST_COLUMN), i >= table.first_right) for i, width in enumerate(widths)]
+    rule = [_rule(width, i >= table.first_right) for i, width in enumerate(widths)]
     return "\n".join(_line(row, widths, table.first_right) for row in (table.headings, tuple(rule), *table.rows))
 
 

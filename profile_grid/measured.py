@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from profile_grid.quantities import known
 
 MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "train_step": "training step"}
 MAIN_PHASES = ("forward", "loss", "backward", "optimizer")
+SHORT_NAME = re.compile(r"[\w:.]{1,30}", re.ASCII)  # needs neither a label nor a legend
 COMPLETE, OUT_OF_MEMORY = "complete", "out_of_memory"
 
 
@@ -68,8 +70,8 @@ class Measured:
         return table[table["mode"] == mode]
 
     def label(self, kernel: str) -> str:
-        """The short label that stands for a kernel in tables and sentences, in Markdown."""
-        return f"**{escaped(self.labels[kernel])}**"
+        """What stands for a kernel in tables and sentences, in Markdown: its name if that is short, else its label."""
+        return f"`{kernel}`" if SHORT_NAME.fullmatch(kernel) else f"**{escaped(self.labels[kernel])}**"
 
 
 def measured(machine: Machine, names: list[str], runs: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Measured:

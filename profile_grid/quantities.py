@@ -12,7 +12,7 @@ PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, 
 
 def known(value) -> bool:
     """Whether there is a number: neither None nor NaN nor pandas' NA."""
-    return value is not None and value == value and str(value) != "<NA>"
+    return value is not None and str(value) != "<NA>" and value == value
 
 
 def with_spread(mean, std=None, unit: str = "") -> str:

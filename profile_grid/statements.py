@@ -130,7 +130,8 @@ def _same_sentence(rows: pd.DataFrame, training: str, of: Measured) -> str:
     other = rows[~rows["same_as_forward"].astype(bool)]
     if other.empty:
         return f"The same {of.words.kernel} leads in {training}{_in_all(rows)}."
-    leads = _leaders([of.label(kernel) for kernel in other["kernel"]])
+    labels = [of.label(kernel) for kernel in other["kernel"]]
+    leads = labels[0] if len(set(labels)) == 1 else _leaders(labels)
     if len(other) == len(rows):
         return f"In {training} another {of.words.kernel} leads{_in_all(rows)}: {leads}."
     same = of_all(len(rows) - len(other), len(rows))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.measured import MODES, Measured, extremes, of_all, places, stand_in
-from profile_grid.quantities import interval, percent, ratio, significant, with_spread
+from profile_grid.quantities import count, interval, percent, ratio, significant, with_spread
 from profile_grid.summary import FORWARD, MATCH_TOLERANCE
 
 LAUNCH_BOUND_IDLE_SHARE = 0.2
+SPREADS = 2
+SHORT_KERNEL_US = 20.0  # launching one under a profiler takes the CPU about as long
 TOLERANCE = f"{100 * MATCH_TOLERANCE:.0f} %"
 
 
@@ -41,8 +43,8 @@ def _match_sentences(both: pd.DataFrame, of: Measured) -> list[str]:
         row = both.iloc[0]
         took = f"Under the profiler it takes {with_spread(row['step_wall_ms'], row['step_wall_std_ms'], 'ms')}"
         verdict = "matches" if off.empty else "does not match"
-        told = f"{took}, {ratio(row['overhead_ratio'], row['overhead_ratio_std'])} of that: it {verdict} within {TOLERANCE}."
-        return [told, *_reasons(off, of)]
+        factor = ratio(row["overhead_ratio"], row["overhead_ratio_std"])
+        return [f"{took}, {factor} of that: it {verdict} within {TOLERANCE}.", *_reasons(off, of)]
     if off.empty:
         return [f"The profiled one matches that within {TOLERANCE} in {of_all(len(both), len(both))} ({ratios})."]
     if len(off) == len(both):
@@ -60,22 +62,32 @@ def _match_sentences(both: pd.DataFrame, of: Measured) -> list[str]:
 def _reasons(off: pd.DataFrame, of: Measured) -> list[str]:
     """Why profiled and unprofiled differ, as far as the idle share and the length of the kernels show it."""
     words, sentences = of.words, []
-    unseen = off[off["idle_share"].isna()]
-    shorter = off[off["idle_share"].notna() & (off["overhead_ratio"] < 1)]
-    longer = off[off["idle_share"].notna() & (off["overhead_ratio"] >= 1)]
-    bound = longer[longer["idle_share"] >= LAUNCH_BOUND_IDLE_SHARE]
+    noisy = off[(off["overhead_ratio"] - 1).abs() <= SPREADS * off["overhead_ratio_std"]]
+    clear = off[~off["run"].isin(noisy["run"])]
+    unseen = clear[clear["idle_share"].isna()]
+    shorter = clear[clear["idle_share"].notna() & (clear["overhead_ratio"] < 1)]
+    longer = clear[clear["idle_share"].notna() & (clear["overhead_ratio"] >= 1)]
+    idle = longer[longer["idle_share"] >= LAUNCH_BOUND_IDLE_SHARE]
+    bound = idle[idle["mean_kernel_us"] <= SHORT_KERNEL_US]
+    waiting = idle[idle["mean_kernel_us"] > SHORT_KERNEL_US]
     busy = longer[longer["idle_share"] < LAUNCH_BOUND_IDLE_SHARE]
-    if not bound.empty:
-        idle, each = interval(bound["idle_share"], percent), interval(bound["mean_kernel_us"], _microseconds)
-        kind = "launch-bound" if not of.machine.on_cpu else "bound by Python and the profiler between operators"
+    if not noisy.empty:
         sentences.append(
-            f"{_there(bound, off)} the {words.device} idles for {idle} of the profiled step and {words.kernels} take"
-            f" {each} on average: {kind}, so what the profiler adds to every {words.kernel} shows."
+            f"{_there(noisy, off)} the difference is no larger than {SPREADS} standard deviations of the ratio:"
+            " the steps scatter too much to say more."
+        )
+    if not bound.empty:
+        kind = "launch-bound" if not of.machine.on_cpu else "the time passes between them"
+        sentences.append(f"{_idling(bound, off, of)}: {kind}, so what the profiler adds to every {words.kernel} shows.")
+    if not waiting.empty:
+        sentences.append(
+            f"{_idling(waiting, off, of)}: too long to be launch-bound; the tables do not show the reason."
         )
     if not busy.empty:
+        share = interval(1 - busy["idle_share"], percent)
         sentences.append(
-            f"{_there(busy, off)} the {words.device} is busy for {interval(1 - busy['idle_share'], percent)} of the"
-            f" profiled step: not launch-bound, so what the profiler adds to launches does not explain it."
+            f"{_there(busy, off)} {words.kernels} run during {share} of the profiled step: not launch-bound, so what"
+            f" the profiler adds between {words.kernels} does not explain it."
         )
     if not shorter.empty:
         sentences.append(
@@ -85,6 +97,15 @@ def _reasons(off: pd.DataFrame, of: Measured) -> list[str]:
     if not unseen.empty:
         sentences.append(f"{_there(unseen, off)} no {words.kernels} were captured, so the reason cannot be seen.")
     return sentences
+
+
+def _idling(rows: pd.DataFrame, off: pd.DataFrame, of: Measured) -> str:
+    """Where, for how much of the step no kernel runs, how many there are in a pass and how long one takes."""
+    kernels, each = interval(rows["forward_kernels"], count), interval(rows["mean_kernel_us"], _microseconds)
+    return (
+        f"{_there(rows, off)} no {of.words.kernel} runs during {interval(rows['idle_share'], percent)} of the profiled"
+        f" step, and the {kernels} {of.words.kernels} of a forward pass take {each} each on average"
+    )
 
 
 def _there(some: pd.DataFrame, every: pd.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""The data dictionary: `python -m workflow.scripts.dictionary --tables results/tables --output results/tables/README.md`."""
+"""The data dictionary: `python -m workflow.scripts.dictionary --tables results/tables --output .../README.md`."""
 
 from __future__ import annotations
 

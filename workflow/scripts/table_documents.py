@@ -1,15 +1,16 @@
-"""Every table in the formats of the write-up: `python -m workflow.scripts.table_documents --tables results/tables ...`."""
+"""Every table for the write-up: `python -m workflow.scripts.table_documents --tables results/tables --output ...`."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import pandas as pd
 
 from profile_grid.columns import TABLES
 from profile_grid.files import write_text
-from profile_grid.formats import SUFFIXES, fragment_in
+from profile_grid.formats import SUFFIXES, FormatError, fragment_in
 from profile_grid.table_documents import table_documents
 
 
@@ -19,11 +20,18 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder; one folder per format is made in it")
     parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="beside Markdown")
     arguments = parser.parse_args()
-    for name in TABLES:
-        table = pd.read_parquet(arguments.tables / f"{name}.parquet")
-        for stem, markdown in table_documents(name, table):
-            for style in dict.fromkeys(["markdown", *arguments.formats]):
-                write_text(arguments.output / style / f"{stem}{SUFFIXES[style]}", fragment_in(style, markdown))
+    try:
+        for name in TABLES:
+            write_table_documents(name, arguments.tables, arguments.output, ["markdown", *arguments.formats])
+    except FormatError as error:
+        sys.exit(str(error))
+
+
+def write_table_documents(name: str, tables: Path, output: Path, styles: list[str]) -> None:
+    """Writes one table in every style, below a folder for each style."""
+    for stem, markdown in table_documents(name, pd.read_parquet(tables / f"{name}.parquet")):
+        for style in dict.fromkeys(styles):
+            write_text(output / style / f"{stem}{SUFFIXES[style]}", fragment_in(style, markdown))
 
 
 if __name__ == "__main__":
