@@ -100,7 +100,7 @@ def outermost_operators(events: Iterable[Event]) -> list[Event]:
 
 def short_name(kernel: str) -> str:
     """The function's name without return type, namespaces, template and call arguments: what nsys calls shortName."""
-    bare = kernel.replace("(anonymous namespace)::", "").partition("<")[0].partition("(")[0]
+    bare = kernel.replace("(anonymous namespace)::", "").replace("<unnamed>::", "").partition("<")[0].partition("(")[0]
     return bare.split("::")[-1].split(" ")[-1] or kernel
 
 

@@ -153,6 +153,7 @@ def test_a_copys_direction_is_read_from_its_name(name, kind):
         (FILL, "vectorized_elementwise_kernel"),
         ("void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::X<4u>, 64>(float*)", "CatArrayBatchedCopy"),
         ("void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(Params)", "Kernel2"),
+        ("void <unnamed>::softmax_warp_forward<float, (int)6>(T2 *)", "softmax_warp_forward"),
         ("sm80_xmma_gemm_f32f32_tn", "sm80_xmma_gemm_f32f32_tn"),
     ],
 )
