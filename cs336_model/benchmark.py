@@ -20,14 +20,13 @@ import torch
 from cs336_model import ranges
 from cs336_model.device import machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.out_of_memory import OutOfMemoryError, out_of_memory_record
-from cs336_model.process_cost import Stopwatch, process_age_seconds
+from cs336_model.process_cost import Progress, process_age_seconds
 from cs336_model.spec import RunSpec, read_spec
-from cs336_model.steps import PhaseClock, Progress, finite_losses, loss_of_forward, make_subject, run_steps
-from cs336_model.windows import EMITTER_OF_PROFILER, profiled_window
+from cs336_model.steps import PhaseClock, Subject, finite_losses, loss_of_forward, make_subject, run_steps
+from cs336_model.windows import EMITTER_OF_PROFILER, profiled_window, save_capture
 from cs336_model.work import count_parameters, counted_flops, planned_flops, planned_parameters
 
 SCHEMA = 1
-STAGES = ("import", "context", "initialise", "warmup", "measured", "profiler")
 
 Result = dict[str, Any]
 
@@ -37,66 +36,63 @@ def main(arguments: list[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     if (options.profiler == "torch") != (options.capture is not None):
         raise SystemExit("--capture names the file that --profiler torch writes: give both or neither")
-    cost = Stopwatch(STAGES)
-    cost.seconds["import"] = process_age_seconds()
-    result = run(read_spec(options.spec), options.profiler, options.capture, cost)
+    progress = Progress()
+    progress.seconds["import"] = process_age_seconds()
+    result = run(read_spec(options.spec), options.profiler, options.capture, progress)
     write_result(result, options.output)
 
 
-def run(spec: RunSpec, profiler: str, path_to_capture: Path | None, cost: Stopwatch) -> Result:
+def run(spec: RunSpec, profiler: str, path_to_capture: Path | None, progress: Progress) -> Result:
     """The result of one run: complete, or out of memory with what it asked for."""
     ranges.emit_ranges(EMITTER_OF_PROFILER[profiler])
     device = resolve_device(spec.device)
-    progress = Progress()
     result = empty_result(spec, profiler)
     try:
-        result |= measure(spec, device, profiler, path_to_capture, cost, progress)
+        result |= measure(spec, device, profiler, path_to_capture, progress)
     except OutOfMemoryError as error:
         record = out_of_memory_record(error, progress.during)
         result |= {"status": "out_of_memory", "out_of_memory": record}
         result |= {"memory": memory_facts(device), "machine": machine_facts(device)}
         _say(spec, f"out of memory during {progress.during}")
-    result["cost_seconds"] = cost.seconds | {"total": process_age_seconds()}
+    result["cost_seconds"] = progress.seconds | {"total": process_age_seconds()}
     return result
 
 
 def measure(
-    spec: RunSpec,
-    device: torch.device,
-    profiler: str,
-    path_to_capture: Path | None,
-    cost: Stopwatch,
-    progress: Progress,
+    spec: RunSpec, device: torch.device, profiler: str, path_to_capture: Path | None, progress: Progress
 ) -> Result:
     """The entries of a complete result. Warm-up, then the measured steps, which alone the profiler sees."""
-    with cost.measure("context"):
+    with progress.stage("context"):
         open_context(device)
-    progress.during = "initialise"
-    with cost.measure("initialise"):
+    with progress.stage("initialise"):
         subject = make_subject(spec, device)
-    _say(spec, f"initialised on {device.type} in {cost.seconds['initialise']:.1f} s")
-    with cost.measure("warmup"):
+    _say(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
+    with progress.stage("warmup"):
         run_steps(subject, spec.warmup_steps, PhaseClock(device, ranges.WARMUP, progress))
-    _say(spec, f"{spec.warmup_steps} warm-up steps in {cost.seconds['warmup']:.1f} s")
+    _say(spec, f"{spec.warmup_steps} warm-up steps in {progress.seconds['warmup']:.1f} s")
     clock = PhaseClock(device, ranges.MEASURE, progress)
-    with cost.measure("profiler"), profiled_window(profiler, device, path_to_capture), cost.measure("measured"):
+    with progress.stage("profiler"), profiled_window(profiler, device) as recording, progress.stage("measured"):
         step_seconds = run_steps(subject, spec.measured_steps, clock)
-    cost.seconds["profiler"] -= cost.seconds["measured"]
-    # Read before anything else runs: the clocks as they were under load, the memory of the steps alone.
+    # Read before anything else runs: the clocks are still those of the load, the memory is that of the steps alone.
     facts = {"machine": machine_facts(device), "memory": memory_facts(device)}
-    _say(spec, f"{spec.measured_steps} measured steps in {cost.seconds['measured']:.1f} s")
+    _say(spec, f"{spec.measured_steps} measured steps in {progress.seconds['measured']:.1f} s")
+    times = {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
+    checks = integrity(subject, progress)
+    with progress.stage("profiler"):
+        save_capture(recording, path_to_capture, device)
+    return {"status": "complete"} | facts | times | checks
+
+
+def integrity(subject: Subject, progress: Progress) -> Result:
+    """What shows that two runs did the same work: losses, parameters and FLOPs. Raises when a loss is not finite."""
     progress.during = "after the window"
     if not subject.losses:
         subject.losses.append(loss_of_forward(subject))
-    own_flops = planned_flops(spec)
-    return facts | {
-        "status": "complete",
-        "step_seconds": step_seconds,
-        "phase_seconds": clock.seconds(),
-        "phase_clock": clock.name,
+    flops = planned_flops(subject.spec)
+    return {
         "losses": finite_losses(subject),
         "parameters": count_parameters(subject.model),
-        "flops": own_flops if own_flops["forward"] is not None else counted_flops(subject.model, subject.inputs),
+        "flops": counted_flops(subject.model, subject.inputs) if flops["forward"] is None else flops,
     }
 
 

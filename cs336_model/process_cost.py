@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+STAGES = ("import", "context", "initialise", "warmup", "measured", "profiler")
 _IMPORTED_S = time.perf_counter()
 
 
@@ -20,16 +21,20 @@ def process_age_seconds() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / os.sysconf("SC_CLK_TCK")
 
 
-class Stopwatch:
-    """Seconds by stage. A stage that fails is counted until its failure."""
+class Progress:
+    """What the process is doing (`during`, for the record of a run that does not get to its end), and the seconds that
+    each stage took, one that failed included."""
 
-    def __init__(self, stages: tuple[str, ...]) -> None:
-        self.seconds = dict.fromkeys(stages, 0.0)
+    def __init__(self) -> None:
+        self.during = "import"
+        self.seconds = dict.fromkeys(STAGES, 0.0)
 
     @contextmanager
-    def measure(self, stage: str) -> Iterator[None]:
-        started = time.perf_counter()
+    def stage(self, name: str) -> Iterator[None]:
+        """Time spent inside belongs to the stage `name`; stages may nest, and the outer one then loses that time."""
+        self.during, started, inner = name, time.perf_counter(), sum(self.seconds.values())
         try:
             yield
         finally:
-            self.seconds[stage] += time.perf_counter() - started
+            inner = sum(self.seconds.values()) - inner
+            self.seconds[name] += time.perf_counter() - started - inner

@@ -13,16 +13,10 @@ from cs336_model import ranges
 from cs336_model.device import synchronize
 from cs336_model.functional import cross_entropy
 from cs336_model.optimizer import AdamW
+from cs336_model.process_cost import Progress
 from cs336_model.ranges import span
 from cs336_model.spec import RunSpec
 from cs336_model.subject import build_model, make_batch
-
-
-@dataclass
-class Progress:
-    """What the program is doing, for the record of a run that does not get to its end."""
-
-    during: str = "context"
 
 
 @dataclass

@@ -12,14 +12,23 @@ from cs336_model.kineto_capture import export_capture
 EMITTER_OF_PROFILER = {"none": "none", "nsys": "nvtx", "torch": "record_function"}
 
 
-def profiled_window(profiler: str, device: torch.device, path_to_capture: Path | None) -> AbstractContextManager:
-    """What the capture holds happens inside; the device must be idle at both ends."""
+def profiled_window(profiler: str, device: torch.device) -> AbstractContextManager[profile | None]:
+    """What the profiler sees happens inside; the device must be idle at both ends. Gives the recording that
+    `save_capture` writes, or None where the profiler is another program."""
+    if profiler == "torch":
+        # The class below torch.profiler.profile: that one imports the compiler at its start (three seconds, to ask
+        # whether CUDA graphs are on), and adds schedules and views that nobody needs here.
+        return profile(use_device="cuda" if device.type == "cuda" else None, use_kineto=True)
     if profiler == "nsys" and device.type == "cuda":
         return _nsys_window()
-    if profiler == "torch":
-        return _torch_window(device, path_to_capture)
     # nsys without a GPU has no call to begin at: it records the whole program, whose range `measure` is the window.
     return nullcontext()
+
+
+def save_capture(recording: profile | None, path: Path | None, device: torch.device) -> None:
+    """Writes what PyTorch's profiler recorded as SQLite; nothing for the other profilers."""
+    if recording is not None:
+        export_capture(recording, path, device.type == "cuda", torch.__version__)
 
 
 @contextmanager
@@ -28,13 +37,3 @@ def _nsys_window() -> Iterator[None]:
     torch.cuda.profiler.start()
     yield
     torch.cuda.profiler.stop()
-
-
-@contextmanager
-def _torch_window(device: torch.device, path_to_capture: Path) -> Iterator[None]:
-    """Kineto through the class below torch.profiler.profile: that one imports the compiler at its start (three
-    seconds, to ask whether CUDA graphs are on), and adds schedules and views that nobody needs here."""
-    on_gpu = device.type == "cuda"
-    with profile(use_device="cuda" if on_gpu else None, use_kineto=True) as recording:
-        yield
-    export_capture(recording, path_to_capture, on_gpu, torch.__version__)

@@ -88,7 +88,7 @@ def test_flops_and_parameters_of_our_model_are_known_from_the_shapes(run_benchma
     assert result["flops"]["computing attention scores"] == 2 * 2 * (2 * 2 * 8 * 8) * 8
 
 
-def test_a_loss_that_is_not_finite_leaves_no_result(run_benchmark, their_module, tmp_path):
+def test_a_loss_that_is_not_finite_leaves_neither_result_nor_capture(run_benchmark, their_module, tmp_path):
     class NotFinite(nn.Module):
         def __init__(self, **sizes) -> None:
             super().__init__()
@@ -99,7 +99,9 @@ def test_a_loss_that_is_not_finite_leaves_no_result(run_benchmark, their_module,
 
     their_module.NotFinite = NotFinite
     with pytest.raises(FloatingPointError, match=r"loss of step 0 .* is nan"):
-        run_benchmark(constructor="their_module:NotFinite")
+        run_benchmark(
+            "--profiler", "torch", "--capture", str(tmp_path / "capture.sqlite"), constructor="their_module:NotFinite"
+        )
     assert list(tmp_path.iterdir()) == []
 
 

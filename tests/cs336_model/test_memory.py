@@ -13,8 +13,9 @@ from cs336_model.functional import cross_entropy
 from cs336_model.memory import estimated_peak_bytes, saved_activation_bytes
 from cs336_model.model import TransformerLM
 from cs336_model.optimizer import AdamW
+from cs336_model.process_cost import Progress
 from cs336_model.spec import read_spec
-from cs336_model.steps import PhaseClock, Progress, Subject, run_step
+from cs336_model.steps import PhaseClock, Subject, run_step
 
 
 class LiveBytes(TorchDispatchMode):

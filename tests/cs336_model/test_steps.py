@@ -7,8 +7,9 @@ import torch
 
 from cs336_model import device as device_module
 from cs336_model import steps
+from cs336_model.process_cost import Progress
 from cs336_model.spec import read_spec
-from cs336_model.steps import PhaseClock, Progress, finite_losses, make_subject, run_steps
+from cs336_model.steps import PhaseClock, finite_losses, make_subject, run_steps
 from tests.cs336_model.other_models import RaisingModel
 
 CPU = torch.device("cpu")

@@ -1,0 +1,52 @@
+"""Where the seconds of a process are booked."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cs336_model import process_cost
+from cs336_model.process_cost import Progress, process_age_seconds
+
+
+@pytest.fixture
+def clock(monkeypatch) -> list[float]:
+    """A clock that shows clock[0] seconds."""
+    now = [100.0]
+    monkeypatch.setattr(process_cost.time, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_time_of_an_inner_stage_is_booked_once(clock):
+    progress = Progress()
+    with progress.stage("profiler"):
+        clock[0] += 2
+        with progress.stage("measured"):
+            clock[0] += 30
+        clock[0] += 3
+    assert (progress.seconds["profiler"], progress.seconds["measured"]) == (5, 30)
+
+
+def test_a_stage_that_comes_twice_adds_up_and_one_that_fails_counts(clock):
+    progress = Progress()
+    with progress.stage("profiler"):
+        clock[0] += 1
+    with pytest.raises(RuntimeError), progress.stage("profiler"):
+        clock[0] += 4
+        raise RuntimeError
+    assert progress.seconds["profiler"] == 5
+    assert progress.during == "profiler"
+
+
+def test_the_age_of_a_process_begins_before_its_first_line():
+    code = "import time; time.sleep(0.2); from cs336_model.process_cost import *; print(process_age_seconds())"
+    started = time.perf_counter()
+    age = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert 0.2 <= age <= time.perf_counter() - started + 0.02  # starts are known to 10 ms
+
+
+def test_without_proc_the_age_is_counted_from_the_import(monkeypatch, clock):
+    monkeypatch.setattr(process_cost.Path, "exists", lambda path: False)
+    monkeypatch.setattr(process_cost, "_IMPORTED_S", 40.0)
+    assert process_age_seconds() == 60.0
