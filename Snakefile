@@ -21,7 +21,6 @@ rule all:
     default_target: True
     input:
         "results/complete.json",
-        DOCUMENTS,
     localrule: True
     message:
         "everything is made"

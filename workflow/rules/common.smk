@@ -43,6 +43,9 @@ def sources(*patterns):
 
 PROGRAM = sources("cs336_model/*.py", *config["program"].get("sources", []))
 KERNEL_TABLES = sources("kernel_tables/*.py", "kernel_tables/*.toml")
+SUMMARY_SOURCES = sources("profile_grid/*.py")
+ANSWER_SOURCES = sources("profile_grid/*.py")
+FIGURE_SOURCES = sources("profile_grid/*.py", "profile_grid/figures/*.py")
 
 
 def of_every_run(*names):

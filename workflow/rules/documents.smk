@@ -1,16 +1,140 @@
-"""From tables to what people read.
+"""From merged tables to what people read; nothing here needs a GPU, or the captures.
 
-complete  fails, with the reasons, while a run of the grid is incomplete; every document is made before it
+summaries        merged tables -> the table behind each answer
+answers          tables -> results/answers/DOCUMENT.md, and .tex and .typ where config.yaml asks for them
+figures          tables -> results/figures/FIGURE.svg and .png
+dictionary       -> results/tables/README.md: every column of every table, with its unit and meaning
+table_documents  tables -> results/tables/FORMAT/*: every table for a write-up
+complete         fails, with the reasons, while a run of the grid is incomplete; every document is made before it
 """
 
-DOCUMENTS = []
+SUMMARIES = ["forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "attention"]
+QUESTIONS = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
+FIGURES = ["phase_times", "launch_bound", "top_kernels", "class_shares", "attention", "scaling", "roofline"]
+FORMATS = config.get("formats", ["markdown"])
+SUFFIX = {"markdown": "md", "latex": "tex", "typst": "typ"}
+
+DOCUMENTS = [
+    expand("results/answers/{name}.{suffix}", name=["answers", *QUESTIONS], suffix=[SUFFIX[name] for name in FORMATS]),
+    expand("results/figures/{name}.{suffix}", name=FIGURES, suffix=["svg", "png"]),
+    "results/tables/README.md",
+    expand("results/tables/{format}", format=FORMATS),
+]
+
+
+rule summaries:
+    input:
+        expand("results/tables/{table}.parquet", table=MERGED),
+        sources=SUMMARY_SOURCES + sources("workflow/scripts/summaries.py"),
+    output:
+        expand("results/tables/{table}.{suffix}", table=SUMMARIES, suffix=["csv", "parquet"]),
+    log:
+        "logs/summaries.log",
+    conda:
+        "../../envs/analysis.yaml"
+    message:
+        "the tables behind the answers"
+    shell:
+        "python -m workflow.scripts.summaries --tables results/tables 2> >(tee {log:q} >&2)"
+
+
+rule answer:
+    input:
+        expand("results/tables/{table}.parquet", table=["runs", *SUMMARIES]),
+        sources=ANSWER_SOURCES + sources("workflow/scripts/answers.py"),
+        shared=sources(
+            "workflow/templates/document.*", "workflow/templates/macros.md.j2", "workflow/templates/print.lua"
+        ),
+        templates=lambda wildcards: sources(
+            "workflow/templates/?_*.md.j2"
+            if wildcards.document == "answers"
+            else f"workflow/templates/{wildcards.document}.md.j2"
+        ),
+        provenance="results/tables/provenance.json",
+    output:
+        expand("results/answers/{{document}}.{suffix}", suffix=[SUFFIX[name] for name in FORMATS]),
+    log:
+        "logs/answers/{document}.log",
+    wildcard_constraints:
+        document="|".join(["answers", *QUESTIONS]),
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        formats=FORMATS,
+    message:
+        "document {wildcards.document}"
+    shell:
+        "python -m workflow.scripts.answers --tables results/tables --output results/answers"
+        " --documents {wildcards.document} --formats {params.formats} 2> >(tee {log:q} >&2)"
+
+
+rule figure:
+    input:
+        expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
+        sources=FIGURE_SOURCES + sources("workflow/scripts/figures.py"),
+    output:
+        multiext("results/figures/{figure}", ".svg", ".png"),
+    log:
+        "logs/figures/{figure}.log",
+    wildcard_constraints:
+        figure="|".join(FIGURES),
+    conda:
+        "../../envs/analysis.yaml"
+    message:
+        "figure {wildcards.figure}"
+    shell:
+        "python -m workflow.scripts.figures --tables results/tables --output results/figures"
+        " --figures {wildcards.figure} 2> >(tee {log:q} >&2)"
+
+
+rule dictionary:
+    input:
+        expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
+        sources=sources("profile_grid/columns.py", "workflow/scripts/dictionary.py"),
+    output:
+        "results/tables/README.md",
+    log:
+        "logs/dictionary.log",
+    conda:
+        "../../envs/analysis.yaml"
+    message:
+        "the data dictionary"
+    shell:
+        "python -m workflow.scripts.dictionary --tables results/tables --output {output:q} 2> >(tee {log:q} >&2)"
+
+
+rule table_documents:
+    input:
+        expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
+        sources=sources(
+            "profile_grid/columns.py",
+            "profile_grid/formats.py",
+            "profile_grid/markdown.py",
+            "profile_grid/table_documents.py",
+            "workflow/scripts/table_documents.py",
+            "workflow/templates/print.lua",
+        ),
+    output:
+        [directory(f"results/tables/{name}") for name in FORMATS],
+    log:
+        "logs/table_documents.log",
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        formats=FORMATS,
+    message:
+        "the tables for a write-up"
+    shell:
+        "python -m workflow.scripts.table_documents --tables results/tables --output results/tables"
+        " --formats {params.formats} 2> >(tee {log:q} >&2)"
 
 
 rule complete:
     input:
+        DOCUMENTS,
+        of_every_run("reports/kernel_summary.csv"),
         sources=sources("workflow/scripts/complete.py"),
         runs="results/tables/runs.parquet",
-        reports=of_every_run("reports/kernel_summary.csv"),
     output:
         "results/complete.json",
     log:

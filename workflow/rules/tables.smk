@@ -4,18 +4,9 @@ run_tables  capture.sqlite -> results/runs/RUN/{kernels,phases,ranges}.csv, stat
 reports     capture.sqlite -> results/runs/RUN/reports/*.csv: nsys's own summaries
 plan        the grid -> results/grid.json
 merge       every run -> results/tables/*.csv, provenance.json
-summaries   merged tables -> the table behind each answer
 """
 
 MERGED = ["runs", "timings", "steps", "cost", "kernels", "phases", "ranges"]
-SUMMARIES = [
-    "forward_time",
-    "top_kernels",
-    "forward_classes",
-    "forward_parts",
-    "class_shares",
-    "attention",
-]
 
 
 rule run_tables:

@@ -20,6 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder of runs, summaries and provenance.json")
     parser.add_argument("--output", type=Path, required=True, help="folder of the documents")
+    parser.add_argument("--documents", nargs="+", metavar="NAME", help="only these, by name without suffix")
     parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="beside Markdown")
     arguments = parser.parse_args()
     summaries = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in SUMMARIES}
@@ -27,6 +28,8 @@ def main() -> None:
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
     try:
         for name, markdown in documents(summaries, runs, provenance).items():
+            if arguments.documents and name not in arguments.documents:
+                continue
             for style in dict.fromkeys(["markdown", *arguments.formats]):
                 write_text(arguments.output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
     except FormatError as error:
