@@ -115,7 +115,7 @@ def run_step(subject: Subject, clock: PhaseClock) -> None:
         return
     with clock.phase(ranges.LOSS), subject.autocast():
         loss = cross_entropy(logits, subject.targets)
-    subject.losses.append(loss.detach())
+        subject.losses.append(loss.detach())
     with clock.phase(ranges.BACKWARD):
         loss.backward()
     if subject.optimizer is not None:
