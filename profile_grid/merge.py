@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 LEADING = ["run", "model", "context_length", "mode"]
-PHASES = ("step", "forward", "loss", "backward", "optimizer")
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
 
 
@@ -118,12 +117,19 @@ def timings_table(runs: list[dict]) -> pd.DataFrame:
     rows = []
     for run in runs:
         program, status = run["timing"]["program"], run["timing"]["status"]
-        times = {"step": program["step_seconds"], **program["phase_seconds"]} if status == "complete" else {"step": []}
+        times = _times(program) if status == "complete" else {"step": []}
         rows += [
             leading(run) | {"phase": phase, **_statistics(seconds), "status": status}
             for phase, seconds in times.items()
         ]
     return pd.DataFrame(rows)
+
+
+def _times(program: dict) -> dict[str, list[float]]:
+    """Seconds of the steps, then of each phase that the run's mode has."""
+    return {"step": program["step_seconds"]} | {
+        phase: times for phase, times in program["phase_seconds"].items() if times
+    }
 
 
 def _statistics(seconds: list[float]) -> dict:
@@ -139,7 +145,7 @@ def steps_table(runs: list[dict]) -> pd.DataFrame:
     rows = []
     for run in runs:
         program = run["timing"]["program"]
-        for phase, seconds in {"step": program["step_seconds"], **program["phase_seconds"]}.items():
+        for phase, seconds in _times(program).items():
             rows += [leading(run) | {"phase": phase, "step": step, "ms": s * 1e3} for step, s in enumerate(seconds)]
     return pd.DataFrame(rows, columns=[*LEADING, "phase", "step", "ms"])
 
