@@ -9,7 +9,7 @@ from profile_grid.markdown import Table, escaped
 from profile_grid.measured import COMPLETE, MODES, OUT_OF_MEMORY, Measured
 from profile_grid.quantities import ABSENT, count, known, percent, points, rate, ratio, significant, with_spread
 from profile_grid.shares import CONFIGURATION, NON_TRIVIAL_SHARE, family_shares, phase_shares, training_change
-from profile_grid.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS, RUN_KEYS
+from profile_grid.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS, MATMUL, RUN_KEYS
 
 STATUS_WORDS = {OUT_OF_MEMORY: "OOM", "incomplete": "incomplete", "missing": "missing"}
 NOT_IN_GRID = "not run"
@@ -203,14 +203,14 @@ def _share_and_others(share: float, others: float) -> str:
 def _by_size(shares: pd.DataFrame) -> list[str]:
     """The families with matrix multiplies first, then by their mean share, without those that are nowhere."""
     mean = shares.groupby("family")["share"].mean().sort_values(ascending=False)
-    rest = [name for name in mean[mean > 0].index if name != "gemm"]
-    return ["gemm", *rest] if "gemm" in mean.index else rest
+    rest = [name for name in mean[mean > 0].index if name != MATMUL]
+    return [MATMUL, *rest] if MATMUL in mean.index else rest
 
 
 def _small_ones_together(shares: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """The shares with all families that are trivial everywhere, two or more, as one family that names them."""
     largest = shares.groupby("family")[columns].max().max(axis=1)
-    small = [name for name in largest[largest < NON_TRIVIAL_SHARE].index if name != "gemm"]
+    small = [name for name in largest[largest < NON_TRIVIAL_SHARE].index if name != MATMUL]
     present = [name for name in small if largest[name] > 0]
     if len(present) < 2:
         return shares

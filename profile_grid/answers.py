@@ -18,7 +18,7 @@ from profile_grid import statements
 from profile_grid.machines import Machine, by_machine, command_to_measure_again
 from profile_grid.markdown import code, escaped, pipe_table
 from profile_grid.measured import Measured, measured
-from profile_grid.missing import not_measured, noted
+from profile_grid.missing import lacking_sentence, not_measured, noted
 from profile_grid.quantities import count, interval
 from profile_grid.shares import NON_TRIVIAL_SHARE
 from profile_grid.summary import MATCH_TOLERANCE
@@ -71,7 +71,8 @@ def documents(summaries: dict[str, pd.DataFrame], runs: pd.DataFrame, provenance
 def part(machine: Machine, names: list[str], runs: pd.DataFrame, summaries: dict[str, pd.DataFrame]) -> Part:
     """One machine's part of every document."""
     of = measured(machine, names, runs, summaries)
-    sentences = {question: sentences_of(of) for question, sentences_of in QUESTIONS.items()}
+    lacking = lacking_sentence(of.runs)
+    sentences = {question: [*sentences_of(of), *lacking] for question, sentences_of in QUESTIONS.items()}
     return Part(machine, of, sentences, not_measured(of.runs), noted(of.runs), command_to_measure_again(names))
 
 

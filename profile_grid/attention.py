@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.summary import FORWARD, RUN_KEYS, per_pass
+from profile_grid.summary import FORWARD, RUN_KEYS, numbers, per_pass
 
 WHOLE = "scaled dot product attention"
 SCORES, MASK, SOFTMAX, VALUES = "computing attention scores", "mask and scale", "computing softmax", "final matmul"
@@ -26,15 +26,16 @@ def attention(runs: pd.DataFrame, kernels: pd.DataFrame, ranges: pd.DataFrame, s
     """
     table = pd.concat([_time_of(part, kernels, ranges, steps) for part in (*PARTS, WHOLE)], ignore_index=True)
     shape = runs.set_index("run")
-    column = {name: table["run"].map(shape[name]) for name in ("batch_size", "num_heads", "d_model", "num_layers")}
-    scores = column["batch_size"] * column["num_heads"] * table["context_length"] ** 2
-    with_head, without = (table["part"].map({part: FORMULAS[part][i] for part in FORMULAS}) for i in (1, 2))
+    names = ("batch_size", "num_heads", "d_model", "num_layers", "context_length")
+    column = {name: numbers(table["run"].map(shape[name])) for name in names}
+    scores = column["batch_size"] * column["num_heads"] * column["context_length"] ** 2
+    with_head, without = (numbers(table["part"].map({part: FORMULAS[part][i] for part in FORMULAS})) for i in (1, 2))
     table["layers"] = column["num_layers"]
     table["flops_per_layer"] = scores * (with_head * (column["d_model"] // column["num_heads"]) + without)
     table["flops_formula"] = table["part"].map({part: FORMULAS[part][0] for part in FORMULAS})
     table["flop_per_s"] = table["flops_per_layer"] / (table["gpu_time_per_layer_us"] * 1e-6)
     for name, source in (("runtime_to_matmuls", "gpu_time_ms"), ("flops_to_matmuls", "flops_per_layer")):
-        table[name] = table[source] / table["run"].map(_of_both_matmuls(table, source))
+        table[name] = table[source] / numbers(table["run"].map(_of_both_matmuls(table, source)))
     order = {run: i for i, run in enumerate(runs["run"])}
     return table.iloc[table["run"].map(order).argsort(kind="stable")].reset_index(drop=True)
 
@@ -45,7 +46,7 @@ def _time_of(part: str, kernels: pd.DataFrame, ranges: pd.DataFrame, steps: pd.S
     table = per_pass(inside.assign(part=part), ["part"], steps).drop(columns="total_ns")
     own = ranges[(ranges["phase"] == FORWARD) & (ranges["range"].fillna("").str.split(" > ").str[-1] == part)]
     instances = own.groupby("run")["instances"].sum() / steps
-    table["instances_per_pass"] = table["run"].map(instances).astype("float64")
+    table["instances_per_pass"] = numbers(table["run"].map(instances))
     table["gpu_time_per_layer_us"] = table["gpu_time_ms"] * 1e3 / table["instances_per_pass"]
     return table[[*RUN_KEYS, "part", "instances_per_pass", "gpu_time_ms", "gpu_time_std_ms", "gpu_time_per_layer_us"]]
 

@@ -107,9 +107,11 @@ def listed(words: list[str]) -> str:
 
 
 def of_all(some: int, every: int, noun: str = "configuration") -> str:
-    """How many of how many: "all 20 configurations", "3 of 20 configurations", "the one configuration"."""
+    """How many of how many: "all 20 configurations", "both configurations", "3 of 20 configurations"."""
     if every == 1:
         return f"the one {noun}" if some else f"not the one {noun}"
+    if every == some == 2:
+        return f"both {noun}s"
     return f"all {every} {noun}s" if some == every else f"{some} of {every} {noun}s"
 
 
@@ -119,6 +121,8 @@ def extremes(rows: pd.DataFrame, column: str, text: Callable[[object], str]) -> 
     low, high = present.loc[present[column].astype(float).idxmin()], present.loc[present[column].astype(float).idxmax()]
     if len(present) == 1:
         return f"{text(low)} ({where(low)})"
+    if text(low) == text(high):
+        return text(low)
     return f"{text(low)} ({where(low)}) to {text(high)} ({where(high)})"
 
 

@@ -20,6 +20,15 @@ def not_measured(runs: pd.DataFrame) -> list[str]:
     return [f"{_some(names)}: {reason}" for reason, names in reasons.items()]
 
 
+def lacking_sentence(runs: pd.DataFrame) -> list[str]:
+    """How many runs lack figures, where any does: no sentence about "all" is about them."""
+    lacking = runs[(runs["timing_status"] != COMPLETE) | (runs["capture_status"] != COMPLETE)]
+    if lacking.empty:
+        return []
+    verb = "lacks" if len(lacking) == 1 else "lack"
+    return [f"Of {len(runs)} runs {len(lacking)} {verb} figures (see *Not measured*)."]
+
+
 def noted(runs: pd.DataFrame) -> list[str]:
     """The notes that runs with figures carry, each once, with the runs that it concerns."""
     lines = []

@@ -18,10 +18,12 @@ from profile_grid.shares import (
     phase_shares,
     training_change,
 )
-from profile_grid.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS, NO_RANGE
+from profile_grid.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS, MATMUL, NO_RANGE
 
 SAME_SHARE = 0.005
+NO_FORWARD_PASS = "Not answered: no capture of a forward pass is whole."
 TRAINING = {"forward_backward": "forward + backward", "train_step": "the training step"}
+PASSES = {FORWARD: "the forward pass", **TRAINING}
 
 
 def top_kernel_sentences(of: Measured) -> list[str]:
@@ -29,8 +31,9 @@ def top_kernel_sentences(of: Measured) -> list[str]:
     if not of.has_kernels:
         return [no_kernels_sentence(of)]
     top = _top(of.inference("top_kernels"), FORWARD)
-    sentences = [*stand_in(of), _top_sentence(top, of)] if not top.empty else ["No capture of a forward pass is whole."]
-    sentences += _invocations_sentence(top, of)
+    if top.empty:
+        return [NO_FORWARD_PASS]
+    sentences = [*stand_in(of), _top_sentence(top, of), _invocations_sentence(top, of)]
     for mode in ("forward_backward", "train_step"):
         rows = _top(of.mode("top_kernels", mode), ALL_PHASES).dropna(subset="same_as_forward")
         if not rows.empty:
@@ -44,11 +47,11 @@ def other_kernel_sentences(of: Measured) -> list[str]:
         return [no_kernels_sentence(of)]
     others = others_share(of)
     if others.empty:
-        return ["No capture of a forward pass is whole."]
+        return [NO_FORWARD_PASS]
     spends = extremes(others, "share", lambda row: percent(row["share"]))
     sentences = [f"Outside matrix multiplies the forward pass spends {spends} of its {of.words.time}."]
-    families = family_shares(of.inference("forward_classes")).query("family != 'gemm'")
-    sentences += [*stand_in(of), *_family_sentences(families), *_part_sentences(of)]
+    families = family_shares(of.inference("forward_classes")).query("family != @MATMUL")
+    sentences += [*stand_in(of), *_family_sentences(families), *_fused_sentence(of), *_part_sentences(of)]
     top = _top(of.inference("top_kernels"), FORWARD_OTHERS)
     leaders = _leaders([of.label(kernel) for kernel in top["kernel"]])
     return [*sentences, f"The longest of these {of.words.kernels} by name is {leaders}."] if leaders else sentences
@@ -60,10 +63,7 @@ def class_share_sentences(of: Measured) -> list[str]:
         return [no_kernels_sentence(of)]
     change = matmul_change(of)
     if change.empty:
-        return [
-            "Inference and training cannot be compared: no model has a whole capture of both.",
-            *_phase_sentences(of),
-        ]
+        return [*_matmul_alone(of), *_phase_sentences(of)]
     return [_change_sentence(change, of), *_gain_sentences(of), *_phase_sentences(of)]
 
 
@@ -71,23 +71,38 @@ def attention_sentences(of: Measured) -> list[str]:
     """(e) Softmax against the matrix multiplies of attention: runtime beside FLOPs."""
     if not of.has_kernels:
         return [no_kernels_sentence(of)]
-    rows = of.inference("attention")
+    rows, fused = of.inference("attention"), _fused_sentence(of)
+    if of.inference("forward_classes").empty:
+        return [NO_FORWARD_PASS]
     missing = [part for part in (SCORES, SOFTMAX, VALUES) if part not in set(rows["part"])]
     if missing:
         names = listed([f"`{part}`" for part in missing])
         return [
             f"Softmax and matrix multiplies inside attention cannot be told apart: the captures have no range {names}."
-            " Name the functions under `program.annotate` in `config.yaml`."
+            " Name the functions under `program.annotate` in `config.yaml`.",
+            *fused,
         ]
     softmax = rows[(rows["part"] == SOFTMAX) & rows["runtime_to_matmuls"].notna()]
-    return [*stand_in(of), *_ratio_sentences(softmax), *_longest_part(rows), *_layers_sentence(rows)]
+    return [*stand_in(of), *_ratio_sentences(softmax), *_longest_part(rows), *_layers_sentence(rows), *fused]
 
 
 def no_kernels_sentence(of: Measured) -> str:
     """That no kernels were captured on this machine, and why, as far as the runs say."""
     reasons = [*of.runs["reason"].dropna(), *of.runs["note"].dropna()]
     why = "; ".join(dict.fromkeys(str(reason) for reason in reasons)) or "the runs give no reason"
-    return f"Not answered: no {of.words.kernels} were captured by {of.machine.profiler} ({escaped(why)})."
+    by = f" by {of.machine.profiler}" if of.machine.backend else ""
+    return f"Not answered: no {of.words.kernels} were captured{by} ({escaped(why)})."
+
+
+def _fused_sentence(of: Measured) -> list[str]:
+    """That fused attention kernels hold matrix multiplies which no share of those counts, where there are any."""
+    shares = family_shares(of.inference("forward_classes")).query("family == 'attention' and share > 0")
+    if shares.empty:
+        return []
+    return [
+        f"Fused attention {of.words.kernels} ({interval(shares['share'], percent)} of the forward pass) hold matrix"
+        " multiplies and softmax in one; they count as attention, not as matrix multiplies."
+    ]
 
 
 def _top(table: pd.DataFrame, scope: str) -> pd.DataFrame:
@@ -113,16 +128,15 @@ def _top_sentence(top: pd.DataFrame, of: Measured) -> str:
     )
 
 
-def _invocations_sentence(top: pd.DataFrame, of: Measured) -> list[str]:
+def _invocations_sentence(top: pd.DataFrame, of: Measured) -> str:
+    """Whether every measured step has as many invocations of the top kernel."""
     captured = of.tables["forward_time"].set_index("run")["steps_captured"]
-    if top.empty:
-        return []
     if (top["run"].map(captured) == 1).all():
-        return ["One step was captured, so whether every step has as many cannot be said."]
+        return "One step was captured, so whether every step has as many cannot be said."
     uneven = top[~top["same_in_every_step"].astype(bool)]
     if uneven.empty:
-        return ["Every measured step has the same number of them."]
-    return [f"The number differs between the measured steps of {places(uneven)}: what stands there is the mean."]
+        return "Every measured step has the same number of them."
+    return f"The number differs between the measured steps of {places(uneven)}: what stands there is the mean."
 
 
 def _same_sentence(rows: pd.DataFrame, training: str, of: Measured) -> str:
@@ -195,6 +209,18 @@ def _part_sentences(of: Measured) -> list[str]:
     return [f"The part of the model with the most of it is {leaders} ({shares} of the time outside matrix multiplies)."]
 
 
+def _matmul_alone(of: Measured) -> list[str]:
+    """The share of matrix multiplies in each mode, where no model was captured both in inference and in training."""
+    shares = family_shares(of.tables["class_shares"].query("phase == @ALL_PHASES"))
+    matmul = shares[shares["family"] == MATMUL]
+    told = [
+        f"{interval(rows['share'], percent)} of the {of.words.time} of {PASSES[mode]}"
+        for mode, rows in matmul.groupby("mode", sort=False)
+    ]
+    sentences = [f"Matrix multiplies take {listed(told)}."] if told else []
+    return [*sentences, "Inference and training cannot be compared: no model has a whole capture of both."]
+
+
 def _change_sentence(change: pd.DataFrame, of: Measured) -> str:
     """How the share of matrix multiplies changes from inference to training."""
     training = TRAINING[of.training_mode]
@@ -219,7 +245,7 @@ def points_of(difference: float) -> str:
 def _gain_sentences(of: Measured) -> list[str]:
     """Which class gains and which loses the most, on average over the configurations."""
     change = training_change(of)
-    mean = change[change["family"] != "gemm"].groupby("family")["change"].mean()
+    mean = change[change["family"] != MATMUL].groupby("family")["change"].mean()
     if mean.empty:
         return []
     told = []

@@ -61,13 +61,13 @@ def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFram
         total_ns=("total_ns", "sum"), launches=("launches", "sum"), steps=("step", "size"),
         fewest=("launches", "min"), most=("launches", "max"),
     ).reset_index()  # fmt: skip
-    captured = table["run"].map(steps)
-    mean_ns = table["total_ns"] / captured
+    captured = numbers(table["run"].map(steps))
+    mean_ns = numbers(table["total_ns"]) / captured
     deviation = per_step["total_ns"] - mean_ns.to_numpy()[groups.ngroup()]
     squares = (deviation**2).groupby(groups.ngroup()).sum().to_numpy() + (captured - table["steps"]) * mean_ns**2
     table["gpu_time_ms"] = mean_ns / 1e6
     table["gpu_time_std_ms"] = (squares / (captured - 1).where(captured > 1)) ** 0.5 / 1e6
-    table["invocations"] = table["launches"] / captured
+    table["invocations"] = numbers(table["launches"]) / captured
     table["same_in_every_step"] = (table["fewest"] == table["most"]) & (table["steps"] == captured)
     return table.drop(columns=["launches", "steps", "fewest", "most"])
 
@@ -79,7 +79,7 @@ def forward_time(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame
     table = runs[[*RUN_KEYS, "timing_status", "capture_status", "backend"]].copy()
 
     def column(source: pd.DataFrame, name: str) -> pd.Series:
-        return pd.to_numeric(table["run"].map(source[name]), errors="coerce")
+        return numbers(table["run"].map(source[name]))
 
     for name in ("wall", "gpu_span", "gpu_busy"):
         table[f"forward_{name}_ms"] = column(forward, f"{name}_ms")
@@ -105,7 +105,7 @@ def top_kernels(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
     for scope, rows in scopes.items():
         table = per_pass(rows, ["kernel", "class"], steps)
         table.insert(4, "scope", scope)
-        table["share"] = table["total_ns"] / table["run"].map(whole[scope])
+        table["share"] = table["total_ns"] / numbers(table["run"].map(whole[scope]))
         tables.append(table)
     table = pd.concat(tables, ignore_index=True)
     table = table.sort_values(["total_ns", "kernel"], ascending=[False, True], kind="stable")
@@ -130,10 +130,10 @@ def forward_parts(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
     table = _with_share(per_pass(forward, ["part"], steps), ["run"], "share")
     others = forward.groupby(["run", "part"])["other_ns"].sum()
     other_ns = pd.MultiIndex.from_frame(table[["run", "part"]]).map(others).to_numpy(dtype="float64")
-    table["other_time_ms"] = other_ns / table["run"].map(steps) / 1e6
-    table["other_share"] = other_ns / table["run"].map(_total(forward))
-    table["share_of_others"] = other_ns / table["run"].map(forward.groupby("run")["other_ns"].sum()).replace(0, pd.NA)
-    table["share_of_others"] = table["share_of_others"].astype("float64")
+    table["other_time_ms"] = other_ns / numbers(table["run"].map(steps)) / 1e6
+    table["other_share"] = other_ns / numbers(table["run"].map(_total(forward)))
+    all_others = numbers(table["run"].map(forward.groupby("run")["other_ns"].sum()))
+    table["share_of_others"] = other_ns / all_others.where(all_others > 0)
     return _in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
 
 
@@ -143,7 +143,7 @@ def class_shares(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
     whole.insert(4, "phase", ALL_PHASES)
     table = pd.concat([whole, per_pass(kernels, ["phase", "class"], steps)], ignore_index=True)
     table = _with_share(table, ["run", "phase"], "share")
-    table["share_of_step"] = table["total_ns"] / table["run"].map(_total(kernels))
+    table["share_of_step"] = table["total_ns"] / numbers(table["run"].map(_total(kernels)))
     sums = table.groupby(["run", "phase"])["share"].sum()
     if not sums.empty and (sums - 1).abs().max() > 1e-9:
         run, phase = (sums - 1).abs().idxmax()
@@ -160,6 +160,11 @@ def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
         _require_equal(rows.groupby(keys)["total_ns"].sum(), listed[column], f"{column} of the phase")
         whole = phases[phases["phase"] == WHOLE_STEP].set_index(["run", "step"])[column]
         _require_equal(listed[column].groupby(["run", "step"]).sum(), whole, f"{column} of the step")
+
+
+def numbers(column: pd.Series) -> pd.Series:
+    """The column as floating-point numbers; a table without rows does not know that it would hold numbers."""
+    return pd.to_numeric(column, errors="coerce").astype("float64")
 
 
 def is_matmul(classes: pd.Series) -> pd.Series:
@@ -179,10 +184,10 @@ def _phase_statistics(phases: pd.DataFrame, phase: str) -> pd.DataFrame:
     columns = {"wall_ns": "wall", "gpu_span_ns": "gpu_span", "gpu_busy_ns": "gpu_busy", "kernel_ns": "kernel"}
     statistics = {}
     for source, name in columns.items():
-        values = pd.to_numeric(rows[source], errors="coerce").astype("float64") / 1e6
+        values = numbers(rows[source]) / 1e6
         grouped = (values if source == "wall_ns" else values.mask(silent)).groupby(rows["run"])
         statistics |= {f"{name}_ms": grouped.mean(), f"{name}_std_ms": grouped.std()}
-    kernels = pd.to_numeric(rows["kernels"]).astype("float64").mask(silent).groupby(rows["run"]).mean()
+    kernels = numbers(rows["kernels"]).mask(silent).groupby(rows["run"]).mean()
     return pd.DataFrame({**statistics, "kernels": kernels, "steps": rows.groupby("run")["step"].nunique()})
 
 

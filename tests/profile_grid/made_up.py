@@ -113,7 +113,7 @@ def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
     columns = {"kernels": KERNEL, "phases": PHASE, "ranges": RANGE}
     columns["timings"] = ["phase", "n", "mean_ms", "std_ms", "min_ms", "max_ms", "status"]
     tables = {name: pd.DataFrame(rows[name], columns=[*LEADING, *columns[name]]) for name in columns}
-    return {"runs": pd.DataFrame(rows["runs"]).convert_dtypes(convert_string=False), **tables}
+    return {"runs": pd.DataFrame(rows["runs"]).convert_dtypes(), **tables}
 
 
 def _run_row(run: Made) -> dict:
