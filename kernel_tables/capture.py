@@ -7,6 +7,7 @@ read here is named once, with what stands in for a column that a version lacks.
 from __future__ import annotations
 
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cached_property
@@ -27,6 +28,7 @@ MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 NVTX = "NVTX_EVENTS"
+DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 STRINGS = "StringIds"
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
@@ -57,7 +59,8 @@ WANTED = {
         "text_id": ("textId",),
     },
 }
-OPTIONAL = {"device", "stream", "process", "label", "domain", "text_id"}
+CALLS = WANTED[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
+OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id"}
 
 Columns = dict  # of name to numpy array; `text` is a pyarrow array
 
@@ -127,6 +130,32 @@ class Capture:
         rows = zip(process.tolist(), events["domain"].tolist(), inline, events["text_id"].tolist(), strict=True)
         return {(p, domain): text or names.get(text_id, "") for p, domain, text, text_id in rows}
 
+    def calls(self, pattern: str) -> Columns:
+        """The API calls whose name begins with the regular expression: start, end, thread, correlation, returned."""
+        if RUNTIME not in self.tables or "nameId" not in self.tables[RUNTIME]:
+            return {name: np.empty(0, np.int64) for name in CALLS}
+        ids = self.query(f"SELECT DISTINCT nameId AS id FROM {RUNTIME}")["id"].to_numpy()
+        named = [str(i) for i, name in self.strings(ids).items() if re.match(pattern, name)]
+        terms = [f'{self._term(RUNTIME, name, holders)} AS "{name}"' for name, holders in CALLS.items()]
+        rows = self.query(f"SELECT {', '.join(terms)} FROM {RUNTIME} WHERE nameId IN ({','.join(named)})")
+        return {name: self._int64(rows[name], RUNTIME, name) for name in CALLS}
+
+    def call_ends_and_names(self) -> tuple[np.ndarray, list[str]]:
+        """The end and the name of every API call, in the order of columns(RUNTIME); the name without its version."""
+        if RUNTIME not in self.tables or not self.tables[RUNTIME] >= {"end", "nameId"}:
+            return np.empty(0, np.int64), []
+        rows = self.query(f'SELECT ifnull("end", start) AS "end", nameId AS id FROM {RUNTIME}')
+        ids = rows["id"].to_numpy()
+        names = {number: re.sub(r"_v\d+$", "", name) for number, name in self.strings(ids).items()}
+        return self._int64(rows["end"], RUNTIME, "end"), [names.get(number, "launch") for number in ids.tolist()]
+
+    def diagnostics(self) -> list[tuple[int, str]]:
+        """(severity, text) of what nsys has to say about its own capture; 2 is a warning, 3 an error."""
+        if not self.tables.get(DIAGNOSTICS, set()) >= {"severity", "text"}:
+            return []
+        rows = self.query(f"SELECT ifnull(severity, 0) AS severity, ifnull(text, '') AS text FROM {DIAGNOSTICS}")
+        return list(zip(rows["severity"].to_pylist(), rows["text"].to_pylist(), strict=True))
+
     def labels(self, table: str) -> dict[int, str]:
         """The `label` column of one of nsys's ENUM tables by id; empty where the table is not there."""
         if table not in self.tables:
@@ -180,7 +209,7 @@ class Capture:
         wanted = WANTED[table]
         if table not in self.tables:
             empty: Columns = {name: np.empty(0, np.int64) for name in wanted}
-            return empty | {"text": pa.array([], pa.string())} if table == NVTX else empty
+            return empty | {"text": pa.chunked_array([], pa.string())} if table == NVTX else empty
         terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
         if table == NVTX:
             terms.append("ifnull(text, '') AS text" if "text" in self.tables[NVTX] else "'' AS text")

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from kernel_tables.activities import COUNTS_AS_KERNEL
+from kernel_tables.capture import MISSING, NVTX, RUNTIME, process_of
+from kernel_tables.lost_launches import kernels_without_calls, launches_without_kernels
+from kernel_tables.source import report_beside
+from kernel_tables.threads import NONE
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pandas as pd
 
     from kernel_tables.trace import Trace
+
+WINDOW = "measure"
+ERROR, WARNING = "error", "warning"
+SHORT_OF_VARYING_TWINS = 0.9  # steps that differ anyway are short below this share of their median
+NSYS_WARNING, NSYS_ERROR = 2, 3
+LOSSES = re.compile(
+    r"\bdropped\b|\blost\b|not all .* have been collected|incomplete .*events"
+    r"|buffer.*(overflow|full|exceeded)|out of (disk space|memory)|no space left",
+    re.IGNORECASE,
+)
+NO_LOSS = re.compile(r"\b0 .*\bdropped\b|\bdropped:?\s*0\b", re.IGNORECASE)
+OF_CPU_SAMPLING = re.compile(r"sampling|perf_event|paranoid|context switch|backtrace", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -17,13 +41,22 @@ class Finding:
 
     severity: str  # error: figures are wrong or lacking; warning: odd, but nothing is lost
     code: str
-    message: str
+    message: str  # one line
 
 
-def findings(trace: Trace, expected_steps: int | None, step_name: str) -> list[Finding]:
-    """The findings, errors first."""
-    found = [finding for check in CHECKS for finding in check(trace)]
-    return sorted(found, key=lambda finding: finding.severity != "error")
+def findings(trace: Trace, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
+    """The findings, errors first. EXPECTED_STEPS is how many ranges STEP_NAME the measured window should hold."""
+    found = [
+        *_older_than_report(trace),
+        *_no_kernels(trace),
+        *_no_ranges(trace),
+        *_steps(trace, expected_steps, step_name),
+        *_launches(trace),
+        *_diagnostics(trace),
+        *_left_open(trace),
+        *_several_threads(trace),
+    ]
+    return sorted(found, key=lambda finding: finding.severity != ERROR)
 
 
 def as_table(found: list[Finding]) -> pd.DataFrame:
@@ -33,8 +66,172 @@ def as_table(found: list[Finding]) -> pd.DataFrame:
     return pd.DataFrame([vars(finding) for finding in found], columns=["severity", "code", "message"])
 
 
-def _no_kernels(trace: Trace) -> list[Finding]:
-    return [] if len(trace.gpu_activities) else [Finding("error", "no_kernels", "no kernel was recorded")]
+def _older_than_report(trace: Trace) -> Iterator[Finding]:
+    report = report_beside(trace.capture.path)
+    if report and report.stat().st_mtime_ns > trace.capture.path.stat().st_mtime_ns:
+        yield Finding(
+            ERROR,
+            "older_than_report",
+            f"{trace.capture.path.name} is older than {report.name} beside it: the figures are those of an earlier"
+            " capture; export the report again",
+        )
 
 
-CHECKS = (_no_kernels,)
+def _no_kernels(trace: Trace) -> Iterator[Finding]:
+    if not _is_kernel(trace).any():
+        yield Finding(
+            ERROR,
+            "no_kernels",
+            "no kernel was recorded: GPU times are missing, not zero; trace CUDA (`nsys profile -t cuda,nvtx`), with an"
+            " nsys that knows the driver, of a program that launches kernels within the capture",
+        )
+
+
+def _no_ranges(trace: Trace) -> Iterator[Finding]:
+    if not len(trace.range_arrays):
+        yield Finding(
+            ERROR,
+            "no_ranges",
+            "no NVTX range was recorded: no kernel can be given to a part of the program; trace NVTX (`-t cuda,nvtx`),"
+            " and note that nvtx 0.2.12 or newer records nothing under nsys 2024.2 or older",
+        )
+
+
+def _steps(trace: Trace, expected: int | None, step_name: str) -> Iterator[Finding]:
+    kernels = _kernels_by_step(trace, step_name)
+    if expected is not None and len(kernels) != expected:
+        yield Finding(
+            ERROR,
+            "step_count",
+            f"{len(kernels)} ranges {step_name!r} where {expected} were to be measured: means over steps are of other"
+            " steps than meant; capture again, to the end of the program",
+        )
+    if not _is_kernel(trace).any():
+        return
+    short, usual, varies = _short_steps(kernels)
+    if short:
+        listed = ", ".join(f"{step}: {kernels[step]}" for step in short[:5])
+        yield Finding(
+            ERROR,
+            "short_steps",
+            f"{len(short)} of {len(kernels)} ranges {step_name!r} hold fewer kernels than the usual {usual} (number of"
+            f" the step: kernels = {listed}): the CUDA trace stopped early or lost kernels, so times are too small;"
+            " capture fewer steps, or flush the trace at cudaProfilerStop",
+        )
+    elif varies:
+        yield Finding(
+            WARNING,
+            "steps_vary",
+            f"ranges {step_name!r} hold between {min(kernels)} and {max(kernels)} kernels: a mean over them mixes"
+            " different work; look at the steps one by one",
+        )
+
+
+def _short_steps(kernels: list[int]) -> tuple[list[int], int, bool]:
+    """(the steps that hold too few kernels, how many they should, whether steps differ), from each step's KERNELS."""
+    if not kernels:
+        return [], 0, False
+    usual, twins = Counter(kernels).most_common(1)[0]
+    if usual == 0:
+        return list(range(len(kernels))) if not any(kernels) else [s for s, n in enumerate(kernels) if not n], 1, True
+    if 2 * twins > len(kernels):
+        return [step for step, count in enumerate(kernels) if count < usual], usual, min(kernels) < max(kernels)
+    usual = int(np.median(kernels))
+    return [s for s, n in enumerate(kernels) if n < SHORT_OF_VARYING_TWINS * usual or n == 0], usual, True
+
+
+def _kernels_by_step(trace: Trace, step_name: str) -> list[int]:
+    """The number of kernels in each measured step; those inside `measure` where there is such a range."""
+    ranges, paths = trace.range_arrays, trace.range_paths
+    is_step = ranges.name == paths.code(step_name)
+    if paths.code(WINDOW) != NONE:
+        is_step &= paths.inside(WINDOW)[paths.of_node[: len(ranges)]]
+    step = trace.enclosing(step_name)[_is_kernel(trace)]
+    return np.bincount(step[step != NONE], minlength=len(ranges))[np.flatnonzero(is_step)].tolist()
+
+
+def _launches(trace: Trace) -> Iterator[Finding]:
+    found = trace.gpu_activities
+    missing = launches_without_kernels(trace.capture, found) if _is_kernel(trace).any() else 0
+    if missing:
+        yield Finding(
+            ERROR,
+            "launches_without_kernels",
+            f"{missing} launches have no kernel: their time is missing from every table; wait for the GPU"
+            " (torch.cuda.synchronize) before the capture ends, or capture less at a time",
+        )
+    if not len(trace.columns[RUNTIME]["start"]) and len(found):
+        yield Finding(
+            ERROR,
+            "no_api_calls",
+            "no CUDA API call was recorded: no kernel can be given to a range; trace CUDA (`-t cuda,nvtx`) and export"
+            " the whole report",
+        )
+        return
+    before, lost = kernels_without_calls(found, trace.columns[RUNTIME], process_of(trace.columns[RUNTIME]["thread"]))
+    if lost:
+        yield Finding(
+            ERROR,
+            "lost_launches",
+            f"{lost} activities were launched within the capture by calls that were not recorded: their ranges are not"
+            " known, so ranges lack their time; capture less at a time",
+        )
+    if before:
+        yield Finding(
+            WARNING,
+            "launched_before",
+            f"{before} activities were launched before the capture began: they stand in '(launched before the capture)'"
+            " and in no range; synchronise before the capture starts to have none",
+        )
+
+
+def _diagnostics(trace: Trace) -> Iterator[Finding]:
+    for severity, text in trace.capture.diagnostics():
+        text = " ".join(text.split())
+        if LOSSES.search(text) and not NO_LOSS.search(text):
+            yield Finding(
+                ERROR, "nsys_lost_events", f"nsys: {text}: times and counts may be too small; capture less at a time"
+            )
+        elif severity >= NSYS_ERROR and not OF_CPU_SAMPLING.search(text):
+            yield Finding(ERROR, "nsys_error", f"nsys: {text}: what it failed to record is missing; capture again")
+        elif severity >= NSYS_WARNING:
+            yield Finding(WARNING, "nsys_warning", f"nsys: {text}: nothing is known to be lost; nothing has to be done")
+
+
+def _left_open(trace: Trace) -> Iterator[Finding]:
+    left_open = int((trace.columns[NVTX]["end"] == MISSING).sum())
+    if left_open:
+        yield Finding(
+            WARNING,
+            "ranges_left_open",
+            f"{left_open} ranges were never closed: they last to the end of the capture here; close them, or end the"
+            " capture after they close",
+        )
+
+
+def _several_threads(trace: Trace) -> Iterator[Finding]:
+    launches = _launches_inheriting_from_several(trace)
+    if launches:
+        yield Finding(
+            WARNING,
+            "several_threads",
+            f"{launches} launches inherit ranges from more than one other thread: all of them count, ordered by start,"
+            " then longest, then thread; name a range in one thread only to tell them apart",
+        )
+
+
+def _launches_inheriting_from_several(trace: Trace) -> int:
+    """The number of launches whose inherited ranges are of two or more threads."""
+    forest, ranges = trace.attribution, trace.range_arrays
+    if not len(ranges):
+        return 0
+    thread = ranges.thread[forest.range]
+    changes = forest.totals(((forest.parent != NONE) & (thread != thread[forest.parent])).astype(np.int64))
+    node = forest.launch_node
+    launched = trace.gpu_activities.launched
+    has_own = thread[node] == trace.gpu_activities.thread[launched]
+    return int(((node != NONE) & (changes[node] > has_own)).sum())
+
+
+def _is_kernel(trace: Trace) -> np.ndarray:
+    return COUNTS_AS_KERNEL[trace.gpu_activities.kind]

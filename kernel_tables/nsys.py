@@ -1,4 +1,4 @@
-"""The nsys on PATH: where it is, which version it is, and what it exports."""
+"""The nsys on this machine: where it is, which version, and the export of its reports."""
 
 from __future__ import annotations
 
@@ -6,51 +6,88 @@ import os
 import re
 import shutil
 import subprocess
-from functools import cache
 from pathlib import Path
 
 from kernel_tables.errors import TraceError
 
-HOW_TO_GET_IT = "install Nsight Systems (https://developer.nvidia.com/nsight-systems) and put its nsys on PATH"
+VERSION = re.compile(r"version\s+(\d[\w.]*)")
 
 
-def find() -> str | None:
-    """The path of nsys; None where there is none on PATH."""
-    return shutil.which("nsys")
+def find() -> Path | None:
+    """The path of the nsys on PATH, None where there is none."""
+    found = shutil.which("nsys")
+    return Path(found) if found else None
 
 
-@cache
-def version() -> str | None:
-    """The version that nsys prints, such as "2025.3.1.90-253135822126v0"; None without an nsys that answers."""
-    if find() is None:
-        return None
-    printed = subprocess.run(["nsys", "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"version (\S+)", printed)
-    return found.group(1) if found else None
+def version(nsys: Path | None = None) -> str | None:
+    """What the nsys on PATH says its version is, such as 2025.3.1.90; None where there is none.
 
-
-def version_numbers() -> tuple[int, ...]:
-    """The version as numbers to compare with, such as (2025, 3, 1); empty where it is not known."""
-    return tuple(int(part) for part in re.findall(r"\d+", (version() or "").partition("-")[0]))
-
-
-def export_report(report: Path, target: Path) -> Path:
-    """`target`: the SQLite export of an .nsys-rep, which appears under its name only when nsys has written it whole.
-
-    Raises TraceError where nsys is missing, or fails, or ends well without a file.
+    Raises TraceError where it cannot run.
     """
-    if find() is None:
-        raise TraceError(f"{report}: reading a report needs nsys, and none is on PATH; {HOW_TO_GET_IT}")
-    partial = target.with_name(f".{target.name}.partial")
-    command = ["nsys", "export", "--type=sqlite", "--force-overwrite=true", f"--output={partial}", str(report)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode or not partial.exists() or not partial.stat().st_size:
-        partial.unlink(missing_ok=True)
-        lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-        said = lines[-1] if lines else "it printed nothing"
+    nsys = nsys or find()
+    if nsys is None:
+        return None
+    said = _run([str(nsys), "--version"]).stdout
+    found = VERSION.search(said)
+    if not found:
+        raise TraceError(f"{nsys}: `--version` said {said.strip()[:80]!r}, not a version; is this NVIDIA's nsys?")
+    return found[1]
+
+
+def version_numbers(nsys: Path | None = None) -> tuple[int, ...]:
+    """The version as numbers to compare, (2025, 3, 1, 90); empty where there is no nsys."""
+    return tuple(int(number) for number in re.findall(r"\d+", (version(nsys) or "").partition("-")[0]))
+
+
+def export_report(report: Path, target: Path, nsys: Path | None = None) -> Path:
+    """TARGET, the SQLite export of REPORT, whole or not there.
+
+    A failed export leaves a partial file that is newer than its report, so nsys writes to another name, and what it
+    wrote is looked at before it is renamed. Raises TraceError with nsys's own reason.
+    """
+    nsys = nsys or find()
+    if nsys is None:
         raise TraceError(
-            f"{report}: nsys {version()} ended with status {done.returncode} and exported nothing ({said});"
-            " the report may be cut off, or written by a newer nsys than this one"
+            f"{report}: a report has to be exported by nsys and none is on PATH; export it where it was made"
+            f" (`nsys export --type sqlite {report.name}`) and give the .sqlite"
         )
-    os.replace(partial, target)
+    partial = target.with_name(f".{target.stem}.{os.getpid()}.partial.sqlite")
+    options = ["--type", "sqlite", "--force-overwrite", "true", "--output", str(partial)]
+    try:
+        done = _run([str(nsys), "export", *options, str(report)])
+        if done.returncode or not partial.exists():
+            raise TraceError(
+                f"{report}: `nsys export` of {nsys} failed (status {done.returncode}: {_last_line(done)}); the"
+                " report is damaged, or newer than this nsys: copy it again, or use the nsys that made it"
+            )
+        _require_readable(partial, report)
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
     return target
+
+
+def _require_readable(exported: Path, report: Path) -> None:
+    """Raises TraceError unless the export opens as a capture."""
+    from kernel_tables.capture import Capture
+
+    try:
+        Capture(exported).close()
+    except TraceError as error:
+        raise TraceError(
+            f"{report}: `nsys export` succeeded but left no usable SQLite ({error}); check the disk's free space"
+        ) from error
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise TraceError(
+            f"{command[0]}: cannot be started ({error.strerror}); check the installation of nsys"
+        ) from error
+
+
+def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line.strip() for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "it said nothing"

@@ -80,5 +80,5 @@ def _cell(value: object) -> str:
 
 def _escaped(text: str) -> str:
     """The text with what Markdown or HTML would take for markup made literal, on one line."""
-    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
     return MARKDOWN_SPECIAL.sub(r"\\\g<0>", text)

@@ -13,30 +13,27 @@ UNNAMED = "(unnamed)"
 CALL_NUMBERS = r", (?:seq|op_id) = -?\d+|, input_op_ids = \[.*\]"
 
 
-def coded_names(text: pa.Array, text_id: np.ndarray, registered: Mapping[int, str]) -> tuple[np.ndarray, list[str]]:
-    """The code of each range's name, and the names by code.
+def coded_names(text: pa.ChunkedArray, text_id: np.ndarray, registered: Mapping[int, str]) -> tuple[np.ndarray, list]:
+    """The code of each range's name, and the names by code (a list of str; all of them are some range's).
 
     A range is named by its inline TEXT or, where that is empty, by the registered string of its TEXT_ID.
     """
-    inline = pc.dictionary_encode(text)
-    inline = inline.combine_chunks() if isinstance(inline, pa.ChunkedArray) else inline
-    if isinstance(inline, pa.ChunkedArray):  # no chunk at all
-        inline = pa.array([], pa.string()).dictionary_encode()
-    values = [*registered.values(), ""]
-    plain = pa.concat_arrays([inline.dictionary, pa.array(values, pa.string())])
-    plain = pc.replace_substring_regex(plain, CALL_NUMBERS, "").dictionary_encode()
-    code_of_value = plain.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    inline_count = len(inline.dictionary)
-    code = (
-        code_of_value[:inline_count][inline.indices.to_numpy(zero_copy_only=False)] if len(text) else np.empty(0, int)
+    inline_code, inline = _encoded(text)
+    id_code, ids = np.unique(text_id, return_inverse=True)[1].reshape(-1), np.unique(text_id).tolist()
+    values = [*inline, *(registered.get(number, "") for number in ids)]
+    plain = pc.replace_substring_regex(pa.array(values, pa.string()), CALL_NUMBERS, "")
+    use_registered = (
+        np.array([not name for name in inline], bool)[inline_code] if len(inline_code) else np.empty(0, bool)
     )
-    names = [name or UNNAMED for name in plain.dictionary.to_pylist()]
-    empty = np.array([not name for name in plain.dictionary.to_pylist()])
-    nameless = empty[code] if len(code) else np.empty(0, bool)
-    ids = np.fromiter(registered, np.int64, len(registered))
-    order = np.argsort(ids)
-    where = np.searchsorted(ids, text_id[nameless], sorter=order)
-    slot = np.append(order, len(values) - 1)[where]
-    found = np.append(ids, -1)[slot] == text_id[nameless]
-    code[nameless] = code_of_value[inline_count:][np.where(found, slot, len(values) - 1)]
-    return code, names
+    value_code = np.where(use_registered, len(inline) + id_code, inline_code)
+    code_of_value, names = _encoded(pa.chunked_array([plain]))
+    used, code = np.unique(code_of_value[value_code], return_inverse=True)
+    return code.reshape(-1), [names[number] or UNNAMED for number in used.tolist()]
+
+
+def _encoded(text: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
+    """The code of each string, and the distinct strings by code."""
+    if not len(text):
+        return np.empty(0, np.int64), []
+    array = pa.concat_arrays(text.chunks).dictionary_encode()
+    return array.indices.to_numpy(zero_copy_only=False).astype(np.int64), array.dictionary.to_pylist()

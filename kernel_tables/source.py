@@ -36,6 +36,13 @@ def sqlite_file(path: str | os.PathLike) -> Iterator[Path]:
         yield plain
 
 
+def report_beside(path: Path) -> Path | None:
+    """The nsys report that an SQLite file was exported from, where one of the same name lies beside it."""
+    stem = path.name.removesuffix(".gz").removesuffix(".sqlite")
+    found = (path.with_name(stem + suffix) for suffix in REPORT_SUFFIXES)
+    return next((report for report in found if report != path and report.exists()), None)
+
+
 def require_whole_sqlite(path: Path, named: Path | None = None) -> None:
     """Raises TraceError unless the file is SQLite, closed by its writer, and as long as its header says."""
     named = named or path

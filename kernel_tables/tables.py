@@ -57,6 +57,8 @@ def range_instances(trace: Trace) -> pd.DataFrame:
 
 
 def ranges(trace: Trace, under: str | None) -> pd.DataFrame:
+    if under is not None:
+        trace.require_range(under)
     found, paths = trace.gpu_activities, trace.range_paths
     is_kernel = COUNTS_AS_KERNEL[found.kind]
     used, path = compact(trace.activity_path)
@@ -112,7 +114,10 @@ def _class_row(name: str, of_class: pd.DataFrame, all_ns: int) -> tuple:
 
 def _kept(trace: Trace, under: str | None) -> np.ndarray | slice:
     """Which activities lie in an instance of UNDER; all of them without it."""
-    return slice(None) if under is None else trace.range_paths.inside(under)[trace.activity_path]
+    if under is None:
+        return slice(None)
+    trace.require_range(under)
+    return trace.range_paths.inside(under)[trace.activity_path]
 
 
 def _instances(trace: Trace, under: str | None) -> np.ndarray:

@@ -16,6 +16,7 @@ from kernel_tables import tables
 from kernel_tables.activities import KINDS, TABLES, Activities, read_activities
 from kernel_tables.attribution import Attribution, Ranges, attribute, in_opening_order
 from kernel_tables.capture import MISSING, NVTX, RUNTIME, Capture, process_of
+from kernel_tables.errors import TraceError
 from kernel_tables.paths import BEFORE_CAPTURE, NO_RANGE, Paths
 from kernel_tables.range_names import coded_names
 from kernel_tables.threads import NONE
@@ -103,6 +104,12 @@ class Trace:
         from kernel_tables.completeness import findings
 
         return findings(self, expected_steps, step_name)
+
+    def require_range(self, name: str) -> None:
+        """Raises TraceError where no range has this name."""
+        if self.range_paths.code(name) == NONE:
+            there = ", ".join(repr(name) for name in dict.fromkeys(self.range_names[1][:8])) or "none at all"
+            raise TraceError(f"{self.capture.path}: no range is named {name!r}; there are {there}: name one of them")
 
     @cached_property
     def columns(self) -> dict:

@@ -1,0 +1,140 @@
+"""Tiny captures with nsys's tables, in a few lines: `Synthetic().range("step", 0, 100).kernel("gemm", at=10)`."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+PUSH_POP, START_END = 59, 60
+HOST = 1 << 48
+
+COLUMNS = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId streamId correlationId globalPid demangledName graphNodeId",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId streamId correlationId globalPid bytes copyKind",
+    "CUPTI_ACTIVITY_KIND_MEMSET": "start end deviceId streamId correlationId globalPid bytes",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start end deviceId streamId correlationId globalPid graphId",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "start end globalTid correlationId nameId returnValue",
+    "NVTX_EVENTS": "start end eventType text globalTid endGlobalTid textId domainId",
+    "DIAGNOSTIC_EVENT": "timestamp severity text",
+    "StringIds": "id value",
+    "META_DATA_EXPORT": "name value",
+}
+TEXT_COLUMNS = {"text", "value", "name"}
+
+
+def process_id(process: int) -> int:
+    """nsys's global id of a process."""
+    return HOST | process << 24
+
+
+def thread_id(thread: int, process: int = 1) -> int:
+    """nsys's global id of a thread."""
+    return process_id(process) | thread
+
+
+class Synthetic:
+    """A capture under construction; times are ns, threads and processes small numbers."""
+
+    def __init__(self):
+        self.rows: dict[str, list[dict]] = {table: [] for table in COLUMNS}
+        self._strings: dict[str, int] = {}
+        self._next_correlation = 1
+        self.metadata("EXPORT_SCHEMA_VERSION", "3.20.3")
+
+    def metadata(self, name: str, value: str) -> Synthetic:
+        self.rows["META_DATA_EXPORT"].append({"name": name, "value": value})
+        return self
+
+    def range(self, name, start, end, thread=1, process=1, kind=PUSH_POP, domain=0, registered=False, end_thread=None):
+        """A range; END is None where it was never closed, END_THREAD another thread that ended it."""
+        self.rows["NVTX_EVENTS"].append(
+            {
+                "start": start,
+                "end": end,
+                "eventType": kind,
+                "text": None if registered else name,
+                "textId": self.string(name) if registered else None,
+                "globalTid": thread_id(thread, process),
+                "endGlobalTid": None if end_thread is None else thread_id(end_thread, process),
+                "domainId": domain,
+            }
+        )
+        return self
+
+    def domain(self, number: int, name: str, process: int = 1) -> Synthetic:
+        self.rows["NVTX_EVENTS"].append(
+            {"start": 0, "eventType": 75, "text": name, "globalTid": thread_id(1, process), "domainId": number}
+        )
+        return self
+
+    def call(self, at, correlation, thread=1, process=1, api="cudaLaunchKernel_v7000", duration=1, returned=0):
+        """An API call."""
+        self.rows["CUPTI_ACTIVITY_KIND_RUNTIME"].append(
+            {
+                "start": at,
+                "end": at + duration,
+                "globalTid": thread_id(thread, process),
+                "correlationId": correlation,
+                "nameId": self.string(api),
+                "returnValue": returned,
+            }
+        )
+        return self
+
+    def kernel(self, name, at, start=None, duration=10, **where) -> Synthetic:
+        """A kernel launched AT a time (None: before the capture), that ran from START (default: 5 ns later)."""
+        return self._activity("CUPTI_ACTIVITY_KIND_KERNEL", at, start, duration, {"demangledName": name}, **where)
+
+    def memcpy(self, at, start=None, duration=10, copy_kind=1, **where) -> Synthetic:
+        return self._activity("CUPTI_ACTIVITY_KIND_MEMCPY", at, start, duration, {"copyKind": copy_kind}, **where)
+
+    def memset(self, at, start=None, duration=10, **where) -> Synthetic:
+        return self._activity("CUPTI_ACTIVITY_KIND_MEMSET", at, start, duration, {}, **where)
+
+    def graph(self, number, at, start=None, duration=10, **where) -> Synthetic:
+        """One replay of a CUDA graph, recorded as a whole."""
+        return self._activity("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", at, start, duration, {"graphId": number}, **where)
+
+    def diagnostic(self, severity: int, text: str) -> Synthetic:
+        self.rows["DIAGNOSTIC_EVENT"].append({"timestamp": 0, "severity": severity, "text": text})
+        return self
+
+    def string(self, value: str) -> int:
+        if value not in self._strings:
+            self._strings[value] = len(self._strings) + 1
+            self.rows["StringIds"].append({"id": self._strings[value], "value": value})
+        return self._strings[value]
+
+    def write(self, path: Path, lacking: tuple[str, ...] = (), keep_empty: bool = False) -> Path:
+        """PATH, written; tables without rows are left out as nsys does, and so are the tables and columns LACKING."""
+        with sqlite3.connect(path) as connection:
+            for table, columns in COLUMNS.items():
+                rows = self.rows[table]
+                if table in lacking or not (rows or keep_empty):
+                    continue
+                names = [column for column in columns.split() if f"{table}.{column}" not in lacking]
+                types = [f'"{name}" {"TEXT" if name in TEXT_COLUMNS else "INTEGER"}' for name in names]
+                connection.execute(f"CREATE TABLE {table} ({', '.join(types)})")
+                marks = ", ".join("?" * len(names))
+                values = [[row.get(name) for name in names] for row in rows]
+                connection.executemany(f"INSERT INTO {table} VALUES ({marks})", values)
+        connection.close()
+        return path
+
+    def _activity(self, table, at, start, duration, more, thread=1, process=1, device=0, stream=7, correlation=None):
+        if correlation is None:
+            correlation, self._next_correlation = self._next_correlation, self._next_correlation + 1
+        if at is not None and not self._called(correlation, process):
+            self.call(at, correlation, thread, process)
+        start = (at or 0) + 5 if start is None else start
+        if "demangledName" in more:
+            more = {"demangledName": self.string(more["demangledName"])}
+        row = {"start": start, "end": start + duration, "deviceId": device, "streamId": stream}
+        self.rows[table].append(row | {"correlationId": correlation, "globalPid": process_id(process)} | more)
+        return self
+
+    def _called(self, correlation: int, process: int) -> bool:
+        calls = self.rows["CUPTI_ACTIVITY_KIND_RUNTIME"]
+        return any(
+            c["correlationId"] == correlation and c["globalTid"] >> 24 << 24 == process_id(process) for c in calls
+        )
