@@ -1,0 +1,29 @@
+"""One step of one run for the page: `python -m workflow.scripts.timeline --run NAME --folder results/runs/NAME ...`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from kernel_tables.trace import Trace
+from profile_grid.files import write_table
+from profile_grid.timeline import empty_timeline, timeline
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", required=True, help="the run's name")
+    parser.add_argument("--folder", type=Path, required=True, help="folder of its capture.sqlite and status.json")
+    parser.add_argument("--output", type=Path, required=True, help="timeline.parquet; a CSV file is written beside it")
+    arguments = parser.parse_args()
+    status = json.loads((arguments.folder / "status.json").read_text())["status"]
+    if status != "complete":
+        write_table(arguments.output, empty_timeline())
+        return
+    with Trace(arguments.folder / "capture.sqlite") as trace:
+        write_table(arguments.output, timeline(trace, arguments.run))
+
+
+if __name__ == "__main__":
+    main()
