@@ -1,7 +1,8 @@
 """Shared by all: the runs of the grid, and the source files on which each stage depends.
 
-Snakemake sees neither imported modules nor templates, so every stage lists its sources as inputs. The lists differ on
-purpose: a measurement depends only on what can change it, or a typing mistake in the analysis would cost hours of GPU.
+Snakemake sees neither imported modules nor templates, so every job has its sources as inputs. A job of the analysis
+depends on all that its program imports; a measurement only on what can change it, or a typing mistake in the analysis
+would cost hours of GPU.
 """
 
 import json
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from profile_grid.imported_files import files_of_module, imported_files
 from profile_grid.job_environment import prepare_job_environment
 from profile_grid.runs import (
     ConfigError,
@@ -41,11 +43,19 @@ def sources(*patterns):
     return [os.path.relpath(path) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
 
 
-PROGRAM = sources("cs336_model/*.py", *config["program"].get("sources", []))
-KERNEL_TABLES = sources("kernel_tables/*.py", "kernel_tables/*.toml")
-SUMMARY_SOURCES = sources("profile_grid/*.py")
-ANSWER_SOURCES = sources("profile_grid/*.py")
-FIGURE_SOURCES = sources("profile_grid/*.py", "profile_grid/figures/*.py")
+def program_sources(*programs):
+    """The files of these programs and all of this checkout that they import."""
+    return sources(*imported_files(ROOT, *programs))
+
+
+def measured_program_sources(program):
+    """What changes a measurement: the benchmark, the model and functions that config.yaml names, and its own list."""
+    named = [program["constructor"], *program.get("annotate", {}).values()]
+    modules = [path for name in named for path in files_of_module(ROOT, name.partition(":")[0])]
+    return program_sources("cs336_model/benchmark.py", *modules) + sources(*program.get("sources", []))
+
+
+MEASURED_PROGRAM = measured_program_sources(config["program"])
 
 
 def of_every_run(*names):

@@ -25,7 +25,7 @@ DOCUMENTS = [
 rule summaries:
     input:
         expand("results/tables/{table}.parquet", table=MERGED),
-        sources=SUMMARY_SOURCES + sources("workflow/scripts/summaries.py"),
+        sources=program_sources("workflow/scripts/summaries.py"),
     output:
         expand("results/tables/{table}.{suffix}", table=SUMMARIES, suffix=["csv", "parquet"]),
     log:
@@ -41,7 +41,7 @@ rule summaries:
 rule answer:
     input:
         expand("results/tables/{table}.parquet", table=["runs", *SUMMARIES]),
-        sources=ANSWER_SOURCES + sources("workflow/scripts/answers.py"),
+        sources=program_sources("workflow/scripts/answers.py"),
         shared=sources(
             "workflow/templates/document.*", "workflow/templates/macros.md.j2", "workflow/templates/print.lua"
         ),
@@ -71,7 +71,7 @@ rule answer:
 rule figure:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        sources=FIGURE_SOURCES + sources("workflow/scripts/figures.py"),
+        sources=program_sources("workflow/scripts/figures.py"),
     output:
         multiext("results/figures/{figure}", ".svg", ".png"),
     log:
@@ -90,7 +90,7 @@ rule figure:
 rule dictionary:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        sources=sources("profile_grid/columns.py", "workflow/scripts/dictionary.py"),
+        sources=program_sources("workflow/scripts/dictionary.py"),
     output:
         "results/tables/README.md",
     log:
@@ -106,14 +106,8 @@ rule dictionary:
 rule table_documents:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        sources=sources(
-            "profile_grid/columns.py",
-            "profile_grid/formats.py",
-            "profile_grid/markdown.py",
-            "profile_grid/table_documents.py",
-            "workflow/scripts/table_documents.py",
-            "workflow/templates/print.lua",
-        ),
+        sources=program_sources("workflow/scripts/table_documents.py"),
+        printing=sources("workflow/templates/print.lua"),
     output:
         [directory(f"results/tables/{name}") for name in FORMATS],
     log:
@@ -132,8 +126,8 @@ rule table_documents:
 rule complete:
     input:
         DOCUMENTS,
-        of_every_run("reports/kernel_summary.csv"),
-        sources=sources("workflow/scripts/complete.py"),
+        of_every_run("capture.sqlite", "reports/kernel_summary.csv"),
+        sources=program_sources("workflow/scripts/complete.py"),
         runs="results/tables/runs.parquet",
     output:
         "results/complete.json",

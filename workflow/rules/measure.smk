@@ -7,7 +7,7 @@ capture  the specification -> results/runs/RUN/capture.json, capture.sqlite: the
 
 rule timing:
     input:
-        PROGRAM,
+        MEASURED_PROGRAM,
         sources("profile_grid/processes.py", "workflow/scripts/timing.py"),
     output:
         "results/runs/{run}/timing.json",
@@ -29,10 +29,11 @@ rule timing:
 
 rule capture:
     input:
-        PROGRAM,
+        MEASURED_PROGRAM,
         sources(
             "profile_grid/processes.py",
             "profile_grid/capture.py",
+            "profile_grid/nsys_profile.py",
             "workflow/scripts/capture.py",
         ),
     output:

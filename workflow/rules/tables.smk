@@ -11,7 +11,7 @@ MERGED = ["runs", "timings", "steps", "cost", "kernels", "phases", "ranges"]
 
 rule run_tables:
     input:
-        sources=KERNEL_TABLES + sources("profile_grid/run_tables.py", "workflow/scripts/run_tables.py"),
+        sources=program_sources("workflow/scripts/run_tables.py") + sources("kernel_tables/*.toml"),
         capture="results/runs/{run}/capture.json",
         sqlite="results/runs/{run}/capture.sqlite",
     output:
@@ -34,7 +34,7 @@ rule run_tables:
 
 rule reports:
     input:
-        sources("kernel_tables/nsys.py", "profile_grid/nsys_profile.py", "workflow/scripts/reports.py"),
+        program_sources("workflow/scripts/reports.py"),
         capture="results/runs/{run}/capture.json",
         sqlite="results/runs/{run}/capture.sqlite",
     output:
@@ -53,7 +53,7 @@ rule reports:
 
 rule plan:
     input:
-        sources("profile_grid/runs.py", "workflow/scripts/plan.py"),
+        program_sources("workflow/scripts/plan.py"),
     output:
         "results/grid.json",
     log:
@@ -78,11 +78,7 @@ rule merge:
             "phases.parquet",
             "ranges.parquet",
         ),
-        sources=sources(
-            "profile_grid/merge.py",
-            "profile_grid/provenance.py",
-            "workflow/scripts/merge.py",
-        ),
+        sources=program_sources("workflow/scripts/merge.py"),
         plan="results/grid.json",
     output:
         expand("results/tables/{table}.{suffix}", table=MERGED, suffix=["csv", "parquet"]),
