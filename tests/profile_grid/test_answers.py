@@ -1,0 +1,166 @@
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import jinja2
+import pytest
+
+from profile_grid.answers import documents, facts, template_environment
+from profile_grid.files import write_table
+from profile_grid.summary import summary_tables
+from tests.profile_grid.made_up import ADAM, CPU, GEMM, H200, SOFTMAX, Kernel, Made, forward_kernels, grid, merged
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = r"<script>alert(1)</script>|$\input{x}$"
+PROVENANCE = {
+    "runs": 12, "statuses": {"complete / complete": 11, "out_of_memory / out_of_memory": 1},
+    "device_name": "NVIDIA H200", "gpu_uuid_sha256": "5f2a", "driver": ["570.1", "580.82"], "cuda": "13.0",
+    "torch": "2.11.0", "nsys": "2025.3.1", "backend": "nsys", "python": "3.12.3", "snakemake": "9.27.1",
+    "git_commit": "52a513d", "git_clean": False, "first_run_utc": "2026-01-01T00:00:00Z",
+    "last_run_utc": "2026-01-01T00:20:00Z", "config_sha256": "99aa",
+}  # fmt: skip
+OOM = {
+    "oom_during": "warmup step 0: backward", "oom_requested_bytes": 18 * 2**30,
+    "oom_free_bytes": int(3.1 * 2**30), "oom_total_bytes": int(139.7 * 2**30), "reason": "CUDA out of memory",
+}  # fmt: skip
+
+
+def rendered(runs: list[Made]) -> dict[str, str]:
+    tables = merged(runs)
+    return documents(summary_tables(tables), tables["runs"], PROVENANCE)
+
+
+def line_of(document: str, *cells: str) -> str:
+    """The first line of a table that begins with these cells."""
+    start = [cell.strip() for cell in cells]
+    lines = [line for line in document.splitlines() if line.startswith("|")]
+    return next(line for line in lines if [cell.strip() for cell in line.split("|")[1 : 1 + len(start)]] == start)
+
+
+def test_there_is_one_document_per_question_and_one_that_holds_them_all():
+    answers = rendered(grid())
+    letters = ("a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention")
+    assert list(answers) == [*letters, "answers"]
+    for letter in "abcde":
+        assert f"## ({letter}) " in answers["answers"]
+    for text in answers.values():
+        assert "\n\n\n" not in text
+        assert text.endswith("- configuration SHA-256 99aa\n")
+
+
+def test_an_answer_leads_with_sentences_and_then_the_table():
+    first, second, *_, last = rendered(grid())["b_top_kernels"].split("\n\n")
+    assert first == "# (b) Which kernel takes the most time, and is it the same in training?"
+    assert second.startswith("**gemm 1** takes the most GPU time")
+    assert last.startswith("- runs: 12")
+
+
+def test_a_table_has_a_label_and_the_legend_the_full_name():
+    text = rendered(grid())["b_top_kernels"]
+    assert line_of(text, "small", "512").split("|")[3].strip() == "**gemm 1**: 6.40 ms, 60 ×, 65.3 %"
+    assert f"- **gemm 1**: `{GEMM}`" in text
+    assert text.count(GEMM) == 1
+
+
+def test_the_legend_holds_only_what_the_document_mentions():
+    answers = rendered(grid())
+    assert SOFTMAX not in answers["b_top_kernels"]
+    assert SOFTMAX in answers["c_other_kernels"]
+    assert ADAM not in answers["answers"]
+
+
+def test_an_out_of_memory_run_is_a_cell_and_a_reason_and_never_a_zero():
+    status = {"timing_status": "out_of_memory", "capture_status": "out_of_memory", "kernels": (), "others": OOM}
+    runs = [replace(run, **status) if (run.model, run.context_length) == ("large", 512) else run for run in grid()]
+    text = rendered(runs)["answers"]
+    assert line_of(text, "large", "5.51 ± 0.10") == "| large | 5.51 ± 0.10 |          OOM |"
+    for table in ("NVTX", "elementwise", "loss", "runtime ratio"):
+        below = text[text.index(table) :]
+        cells = [cell.strip() for cell in line_of(below, "large", "512").split("|")[3:-1]]
+        assert cells[0] == "OOM"
+        assert set(cells[1:]) <= {"–", "OOM"}
+    assert (
+        "- large at context 512, forward pass; large at context 512, forward + backward; large at context 512, training"
+        " step: OOM, out of memory during warmup step 0: backward: asked for 18.0 GiB, 3.1 GiB free of 139.7 GiB"
+        in text
+    )
+
+
+def test_an_incomplete_capture_keeps_its_timing_and_says_why():
+    runs = [Made(kernels=(), capture_status="incomplete", others={"reason": "cut short"}), *grid(models=("large",))]
+    text = rendered(runs)["a_forward_time"]
+    cells = [cell.strip() for cell in line_of(text, "small", "512").split("|")[3:-1]]
+    assert cells[:3] == ["11.80 ± 0.10", "incomplete", "–"]
+    assert "- small at context 512, forward pass: capture incomplete: cut short" in text
+
+
+def test_a_configuration_outside_the_grid_is_not_called_missing():
+    runs = [run for run in grid() if (run.model, run.mode) != ("large", "train_step")]
+    assert line_of(rendered(runs)["b_top_kernels"], "large", "128").split("|")[-2].strip() == "not run"
+
+
+def test_two_machines_never_share_a_table_and_each_has_its_command():
+    runs = [replace(run, machine={**H200, "driver": "570.1"}) if run.model == "large" else run for run in grid()]
+    for name, text in rendered(runs).items():
+        assert "Results of 2 machines" in text
+        tables = [part for part in text.split("\n\n") if part.startswith("| model")]
+        assert all(not ("| small" in table and "| large" in table) for table in tables), name
+        assert "# NVIDIA H200, driver 580.82, CUDA 13.0, PyTorch 2.11.0, Nsight Systems 2025.3.1" in text
+        assert "# NVIDIA H200, driver 570.1, CUDA 13.0, PyTorch 2.11.0, Nsight Systems 2025.3.1" in text
+        small, large = text.split("```sh\n")[1:]
+        assert small.startswith(
+            "snakemake --cores 1 all --forcerun \\\n    results/runs/small_ctx128_forward/timing.json"
+        )
+        assert "small" not in large.split("```")[0]
+
+
+def test_one_machine_needs_no_command():
+    assert "forcerun" not in rendered(grid())["answers"]
+
+
+def test_a_cpu_document_says_what_made_its_numbers():
+    kernels = (
+        Kernel("forward", "", "aten::mm", "gemm", 5, 900.0),
+        Kernel("forward", "", "aten::mul", "elementwise", 9, 90.0),
+    )
+    for text in rendered([Made(kernels=kernels, machine=CPU)]).values():
+        assert "Measured on a CPU (AMD EPYC 9754, PyTorch 2.13.0+cpu, PyTorch's own profiler)." in text
+        assert "There are no CUDA kernels: the profiler recorded ATen operators" in text
+
+
+def test_provenance_names_every_version_where_runs_disagree():
+    text = rendered(grid())["e_attention"]
+    assert "- driver 570.1; 580.82, CUDA 13.0, PyTorch 2.11.0, Python 3.12.3, Snakemake 9.27.1" in text
+    assert "- runs: 12 (11 complete / complete, 1 out_of_memory / out_of_memory; timing / capture)" in text
+    assert "- git commit 52a513d, working tree changed" in text
+    assert facts(None) == "not recorded"
+
+
+def test_a_hostile_kernel_and_model_name_render_as_their_names():
+    pypandoc = pytest.importorskip("pypandoc", reason="pypandoc_binary is not installed")
+    kernels = (Kernel("forward", HOSTILE, HOSTILE, "gemm", 5, 900.0), *forward_kernels(9.0))
+    answers = rendered([Made(model=HOSTILE, kernels=kernels)])
+    del answers["d_training_vs_inference"]  # has no table of one forward run
+    for text in answers.values():
+        html = pypandoc.convert_text(text, "html", format="gfm")
+        assert "<script" not in html
+        assert "math" not in html
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;|$\\input{x}$" in html
+
+
+def test_an_unknown_name_in_a_template_is_an_error():
+    with pytest.raises(jinja2.UndefinedError):
+        template_environment().from_string("{{ no_such_figure }}").render()
+
+
+def test_the_scripts_go_from_merged_tables_to_documents(tmp_path):
+    for name, table in merged(grid()).items():
+        write_table(tmp_path / f"{name}.csv", table)
+    (tmp_path / "provenance.json").write_text(json.dumps(PROVENANCE))
+    for script, *options in (("summaries",), ("answers", "--output", str(tmp_path / "answers"))):
+        command = [sys.executable, "-m", f"workflow.scripts.{script}", "--tables", str(tmp_path), *options]
+        subprocess.run(command, cwd=ROOT, check=True)
+    assert (tmp_path / "answers" / "answers.md").read_text() == rendered(grid())["answers"]
+    assert (tmp_path / "top_kernels.csv").read_text().startswith("run,model,context_length,mode,scope,rank,kernel,")
