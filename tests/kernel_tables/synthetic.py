@@ -107,6 +107,7 @@ class Synthetic:
 
     def write(self, path: Path, lacking: tuple[str, ...] = (), keep_empty: bool = False) -> Path:
         """PATH, written; tables without rows are left out as nsys does, and so are the tables and columns LACKING."""
+        path.unlink(missing_ok=True)
         with sqlite3.connect(path) as connection:
             for table, columns in COLUMNS.items():
                 rows = self.rows[table]

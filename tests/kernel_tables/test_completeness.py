@@ -1,0 +1,164 @@
+"""What `check` finds in captures that lost something, and in those that are only odd."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kernel_tables.trace import Trace
+from tests.kernel_tables.synthetic import Synthetic
+
+CAPTURES = Path(__file__).parent.parent / "captures"
+
+
+@pytest.fixture
+def codes(tmp_path):
+    """A function: (errors, warnings) by code that `check` finds in a capture."""
+
+    def codes_of(capture: Synthetic, lacking: tuple[str, ...] = (), **options) -> tuple[list[str], list[str]]:
+        with Trace(capture.write(tmp_path / "capture.sqlite", lacking=lacking)) as trace:
+            found = trace.check(**options)
+        assert all("\n" not in finding.message for finding in found)
+        by_severity = [[f.code for f in found if f.severity == severity] for severity in ("error", "warning")]
+        assert sum(map(len, by_severity)) == len(found)
+        return tuple(by_severity)
+
+    return codes_of
+
+
+def steps(*kernels_per_step: int) -> Synthetic:
+    """Steps of 100 ns inside `measure`, each with so many kernels."""
+    capture = Synthetic().range("measure", 0, 100 * len(kernels_per_step))
+    for step, kernels in enumerate(kernels_per_step):
+        capture.range("step", 100 * step, 100 * step + 90)
+        for kernel in range(kernels):
+            capture.kernel("gemm", at=100 * step + kernel)
+    return capture
+
+
+@pytest.mark.parametrize("name", ["tiny_2025.3.1", "tiny_2024.2.3"])
+def test_complete_real_captures_have_no_error(name):
+    with Trace(CAPTURES / f"{name}.sqlite.gz") as trace:
+        assert [finding for finding in trace.check(expected_steps=3) if finding.severity == "error"] == []
+
+
+def test_a_driver_newer_than_nsys_is_a_warning():
+    with Trace(CAPTURES / "tiny_2024.2.3.sqlite.gz") as trace:
+        (finding,) = trace.check()
+    assert (finding.severity, finding.code) == ("warning", "nsys_warning")
+    assert "Installed CUDA driver version (13.0) is not supported" in finding.message
+
+
+def test_a_capture_without_kernels_is_incomplete():
+    with Trace(CAPTURES / "tiny_2022.4.2.sqlite.gz") as trace:
+        assert [finding.code for finding in trace.check()] == ["no_kernels"]
+
+
+def test_equal_steps_have_no_finding(codes):
+    assert codes(steps(5, 5, 5), expected_steps=3) == ([], [])
+
+
+@pytest.mark.parametrize("kernels", [(5, 5, 0), (5, 5, 4), (5, 2), (5, 0, 0), (9, 8, 1)])
+def test_steps_with_fewer_kernels_than_their_twins_are_an_error(codes, kernels):
+    assert codes(steps(*kernels))[0] == ["short_steps"]
+
+
+def test_steps_without_any_kernel_are_an_error_where_kernels_ran_before(codes):
+    assert codes(steps(0, 0).kernel("gemm", at=500))[0] == ["short_steps"]
+
+
+def test_a_step_with_more_kernels_than_its_twins_is_a_warning_at_most(codes):
+    assert codes(steps(7, 5, 5, 5)) == ([], ["steps_vary"])
+
+
+def test_steps_of_the_warm_up_are_not_measured_steps(codes):
+    capture = steps(5, 5)
+    capture.range("warmup", 1000, 1100).range("step", 1000, 1090)
+    assert codes(capture, expected_steps=2) == ([], [])
+
+
+def test_fewer_steps_than_configured_are_an_error(codes):
+    assert codes(steps(5, 5), expected_steps=3)[0] == ["step_count"]
+
+
+def test_a_capture_without_ranges_is_incomplete(codes):
+    assert codes(Synthetic().kernel("gemm", at=1)) == (["no_ranges"], [])
+
+
+def test_launches_whose_kernels_are_missing_are_an_error(codes):
+    assert codes(steps(5, 5).call(20, 900)) == (["launches_without_kernels"], [])
+
+
+def test_calls_that_launch_nothing_are_not_missed(codes):
+    capture = steps(5, 5).call(20, 900, api="cudaMalloc_v3020").call(21, 901, api="cudaLaunchHostFunc_v10000")
+    assert codes(capture.call(22, 902, returned=2)) == ([], [])
+
+
+def test_launches_into_a_graph_being_captured_are_not_missed(codes):
+    capture = steps(5, 5).call(20, 900, api="cudaStreamBeginCapture_v10000").call(30, 901)
+    assert codes(capture.call(40, 902, api="cudaStreamEndCapture_v10000")) == ([], [])
+
+
+def test_a_driver_call_inside_the_runtime_call_that_launched_is_not_missed(codes):
+    capture = steps(5, 5).call(50, 900, duration=10).call(52, 901, api="cuLaunchKernel", duration=5)
+    assert codes(capture.kernel("gemm", at=50, correlation=900).kernel("gemm", at=150)) == ([], [])
+
+
+def test_kernels_launched_before_the_capture_are_a_warning(codes):
+    assert codes(steps(5, 5).kernel("gemm", at=None, start=0, correlation=0)) == ([], ["launched_before"])
+
+
+def test_kernels_whose_launch_within_the_capture_is_lost_are_an_error(codes):
+    assert codes(steps(5, 5).kernel("gemm", at=None, start=150)) == (["lost_launches"], [])
+
+
+def test_a_capture_without_api_calls_is_incomplete(codes):
+    errors, _ = codes(steps(5, 5), lacking=("CUPTI_ACTIVITY_KIND_RUNTIME",))
+    assert "no_api_calls" in errors
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUPTI dropped 1242 records.",
+        "12 incomplete CUPTI events dropped",
+    ],
+)
+def test_events_that_nsys_says_it_lost_are_an_error(codes, text):
+    assert codes(steps(5, 5).diagnostic(2, text)) == (["nsys_lost_events"], [])
+
+
+def test_nsys_hedging_that_events_might_be_lost_is_a_warning_since_whole_captures_have_it(codes):
+    text = "Not all CUDA events might have been collected."
+    assert codes(steps(5, 5).diagnostic(2, text)) == ([], ["nsys_hedge"])
+    assert codes(steps(5, 2).diagnostic(2, text)) == (["short_steps"], ["nsys_hedge"])
+
+
+def test_other_words_of_nsys_are_errors_or_warnings_as_nsys_has_it(codes):
+    assert codes(steps(5, 5).diagnostic(3, "CUDA injection failed.")) == (["nsys_error"], [])
+    assert codes(steps(5, 5).diagnostic(2, "Something is old.")) == ([], ["nsys_warning"])
+
+
+def test_what_nsys_merely_reports_is_no_finding(codes):
+    capture = steps(5, 5).diagnostic(1, "Number of CUDA events collected: 12123.")
+    assert codes(capture.diagnostic(1, "CUPTI events dropped: 0")) == ([], [])
+
+
+def test_ranges_left_open_are_a_warning(codes):
+    assert codes(steps(5, 5).range("open", 10, None)) == ([], ["ranges_left_open"])
+
+
+def test_several_threads_to_inherit_from_are_a_warning(codes):
+    capture = steps(5, 5).range("server", 0, 150, thread=3)
+    assert codes(capture.kernel("gemm", at=95, thread=2)) == ([], ["several_threads"])
+    assert codes(steps(5, 5).range("own", 91, 99, thread=2).kernel("gemm", at=95, thread=2)) == ([], [])
+
+
+def test_an_export_older_than_its_report_is_an_error(tmp_path):
+    path = steps(5, 5).write(tmp_path / "capture.sqlite")
+    report = tmp_path / "capture.nsys-rep"
+    report.write_bytes(b"a report")
+    for age, expected in ((-60, []), (60, ["older_than_report"])):
+        os.utime(report, (path.stat().st_mtime + age,) * 2)
+        with Trace(path) as trace:
+            assert [finding.code for finding in trace.check()] == expected
