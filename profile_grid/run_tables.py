@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kernel_tables.trace import Trace
 from kernel_tables.errors import TraceError
+from kernel_tables.trace import Trace
 
 MEASURE, STEP = "measure", "step"
 WHOLE_STEP = "step"
@@ -37,7 +37,7 @@ class NotConserved(AssertionError):
 
 
 def measured_activities(trace: Trace) -> pd.DataFrame:
-    """One row per kernel and memory operation of the measured window, with `step` (-1: in none), `phase` and `range`."""
+    """One row per kernel and memory operation of the measured window, with step (-1: in none), phase and range."""
     activities = trace.activities()
     instance = trace.enclosing(STEP)
     inside = trace.enclosing(MEASURE) >= 0
