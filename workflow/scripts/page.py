@@ -1,0 +1,32 @@
+"""Builds the page: `python -m workflow.scripts.page --tables results/tables --figures results/figures ...`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from profile_grid.figures import NAMES
+from profile_grid.files import write_text
+from profile_grid.page import TABLES, page
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", type=Path, required=True, help="folder of the tables and provenance.json")
+    parser.add_argument("--figures", type=Path, required=True, help="folder of the figures as SVG")
+    parser.add_argument("--timeline", type=Path, required=True, help="timeline.parquet of one run")
+    parser.add_argument("--trace", help="where the trace for Perfetto lies, relative to the page")
+    parser.add_argument("--output", type=Path, required=True, help="report.html")
+    arguments = parser.parse_args()
+    tables = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in TABLES}
+    provenance = json.loads((arguments.tables / "provenance.json").read_text())
+    timeline = pd.read_parquet(arguments.timeline)
+    images = {name: (arguments.figures / f"{name}.svg").read_bytes() for name in NAMES}
+    write_text(arguments.output, page(tables, provenance, timeline, images, arguments.trace))
+
+
+if __name__ == "__main__":
+    main()
