@@ -14,6 +14,7 @@ from profile_grid.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS, MATMUL, RU
 STATUS_WORDS = {OUT_OF_MEMORY: "OOM", "incomplete": "incomplete", "missing": "missing"}
 NOT_IN_GRID = "not run"
 TOLD = 3
+VISIBLE_SHARE = 0.0005  # a phase that reads 0.0 % in every row has no column
 
 
 def forward_time_table(of: Measured) -> Table:
@@ -125,16 +126,18 @@ def change_table(of: Measured) -> Table:
     for row in of.runs[of.runs["mode"] == of.training_mode].itertuples():
         at = (row.model, row.context_length)
         if at in wide.index:
-            pairs = [(wide.loc[at, ("inference", name)], wide.loc[at, ("training", name)]) for name in families]
-            cells[row.run] = tuple(f"{100 * a:.1f} → {100 * b:.1f} ({points(b - a)})" for a, b in pairs)
+            cells[row.run] = tuple(
+                _change_cell(wide.loc[at, ("inference", name)], wide.loc[at, ("training", name)], name == MATMUL)
+                for name in families
+            )
     return _table(of, tuple(f"{escaped(name)}, %" for name in families), cells, of.training_mode)
 
 
 def phase_table(of: Measured) -> Table:
     """(d) Each phase's share of the training step, and of that phase the share of matrix multiplies."""
     shares = phase_shares(of)
-    shares = shares[shares["of_step"] >= 0.0005]
-    phases = list(dict.fromkeys(shares["phase"]))
+    largest = shares.groupby("phase")["of_step"].max()
+    phases = [phase for phase in dict.fromkeys(shares["phase"]) if largest[phase] >= VISIBLE_SHARE]
     cells = {}
     for run, rows in shares.groupby("run", sort=False):
         found = {row.phase: f"{percent(row.of_step)} ({percent(row.matmul)})" for row in rows.itertuples()}
@@ -184,6 +187,11 @@ def flops_table(of: Measured) -> Table:
 def status_word(status) -> str:
     """What stands in a cell instead of a figure."""
     return STATUS_WORDS.get(status, ABSENT if status == COMPLETE else escaped(str(status)))
+
+
+def _change_cell(before: float, after: float, with_points: bool) -> str:
+    change = f" ({points(after - before)})" if with_points else ""
+    return f"{100 * before:.1f} → {100 * after:.1f}{change}"
 
 
 def _scope(mode: str) -> str:

@@ -7,6 +7,7 @@ machines never share a table: every machine has a part of its own in each docume
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,7 @@ QUESTIONS = {
     "e_attention": statements.attention_sentences,
 }
 ALL = "answers"
+NAMES = (*QUESTIONS, ALL)
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,19 @@ class Part:
         return [(label, name) for label, name in labels if label in markdown and label.startswith("**")]
 
 
-def documents(summaries: dict[str, pd.DataFrame], runs: pd.DataFrame, provenance: dict) -> dict[str, str]:
-    """The documents by name, without suffix: one per question, and one that holds them all."""
+def documents(
+    summaries: dict[str, pd.DataFrame], runs: pd.DataFrame, provenance: dict, names: Iterable[str] = NAMES
+) -> dict[str, str]:
+    """The documents of these names, without suffix: one per question, and one that holds them all."""
     parts = [part(machine, names, runs, summaries) for machine, names in by_machine(runs)]
     environment, seen = template_environment(), {"parts": parts, "provenance": provenance}
     single = environment.get_template("document.md.j2")
-    rendered = {question: single.render(**seen, question=question) for question in QUESTIONS}
-    rendered[ALL] = environment.get_template("answers.md.j2").render(**seen, questions=list(QUESTIONS))
+    rendered = {
+        name: environment.get_template("answers.md.j2").render(**seen, questions=list(QUESTIONS))
+        if name == ALL
+        else single.render(**seen, question=name)
+        for name in names
+    }
     return {name: re.sub(r"\n{3,}", "\n\n", text).strip() + "\n" for name, text in rendered.items()}
 
 

@@ -164,3 +164,13 @@ def test_the_scripts_go_from_merged_tables_to_documents(tmp_path):
         subprocess.run(command, cwd=ROOT, check=True)
     assert (tmp_path / "answers" / "answers.md").read_text() == rendered(grid())["answers"]
     assert (tmp_path / "top_kernels.csv").read_text().startswith("run,model,context_length,mode,scope,rank,kernel,")
+
+
+def test_classes_are_told_before_and_after_and_matrix_multiplies_with_their_change():
+    table = rendered(grid())["d_training_vs_inference"].split("\n\n")[4]
+    assert [cell.strip() for cell in line_of(table, "model").split("|")[3:7]] == [
+        "gemm, %", "elementwise, %", "optimizer, %", "softmax, %",
+    ]  # fmt: skip
+    assert [cell.strip() for cell in line_of(table, "small", "512").split("|")[3:7]] == [
+        "81.6 → 66.7 (−15.0)", "6.1 → 18.3", "0.0 → 11.1", "9.2 → 3.1",
+    ]  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.answers import documents
+from profile_grid.answers import NAMES, documents
 from profile_grid.files import write_text
 from profile_grid.formats import SUFFIXES, FormatError, document_in
 
@@ -20,16 +20,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder of runs, summaries and provenance.json")
     parser.add_argument("--output", type=Path, required=True, help="folder of the documents")
-    parser.add_argument("--documents", nargs="+", metavar="NAME", help="only these, by name without suffix")
+    parser.add_argument("--documents", nargs="+", choices=NAMES, default=NAMES, help="only these, by name")
     parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="beside Markdown")
     arguments = parser.parse_args()
     summaries = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in SUMMARIES}
     runs = pd.read_parquet(arguments.tables / "runs.parquet")
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
     try:
-        for name, markdown in documents(summaries, runs, provenance).items():
-            if arguments.documents and name not in arguments.documents:
-                continue
+        for name, markdown in documents(summaries, runs, provenance, arguments.documents).items():
             for style in dict.fromkeys(["markdown", *arguments.formats]):
                 write_text(arguments.output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
     except FormatError as error:
