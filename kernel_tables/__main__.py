@@ -93,8 +93,20 @@ def _run(options: argparse.Namespace) -> int:
             return _write_timeline(trace, options)
         if options.command == "check":
             return _write_findings(trace, options)
+        _import_while_reading(trace)
         _write(getattr(trace, options.command)(options.under), options)
     return 0
+
+
+def _import_while_reading(trace) -> None:
+    """None; the columns are read, and pandas is imported meanwhile: reading leaves the interpreter to others."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        columns = pool.submit(lambda: trace.columns)
+        import kernel_tables.tables  # noqa: F401
+
+        columns.result()
 
 
 def _rule(text: str) -> dict[str, str]:

@@ -37,8 +37,6 @@ class Activities:
     names: list[str]
     start_ns: np.ndarray
     end_ns: np.ndarray
-    device: np.ndarray
-    stream: np.ndarray
     correlation: np.ndarray
     process: np.ndarray  # global process id
     thread: np.ndarray  # global id of the launching thread, MISSING without a launch
@@ -68,8 +66,7 @@ def read_activities(capture: Capture, tables: list[Columns], calls: Columns) -> 
     process = _known_process(capture, column["process"], call_process)
     row = launch_rows(process, column["correlation"], call_process, calls["correlation"], calls["start"])
     return Activities(
-        kind, name, names, column["start"], column["end"], column["device"], column["stream"],
-        column["correlation"], process,
+        kind, name, names, column["start"], column["end"], column["correlation"], process,
         thread=np.append(calls["thread"], MISSING)[row],
         launch_row=row,
         launch_ns=np.append(calls["start"], 0)[row],

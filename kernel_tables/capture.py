@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import adbc_driver_manager
-import adbc_driver_sqlite.dbapi
+import adbc_driver_sqlite
 import numpy as np
 import pyarrow as pa
 
@@ -39,8 +39,6 @@ ROWS_PER_BATCH = 65536
 ACTIVITY = {
     "start": ("start",),
     "end": ("end",),
-    "device": ("deviceId",),
-    "stream": ("streamId",),
     "correlation": ("correlationId",),
     "process": ("globalPid",),
 }
@@ -59,6 +57,7 @@ WANTED = {
         "text_id": ("textId",),
     },
 }
+PLACE = {"device": ("deviceId",), "stream": ("streamId",)}
 CALLS = WANTED[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
 OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id"}
 
@@ -132,13 +131,15 @@ class Capture:
 
     def calls(self, pattern: str) -> Columns:
         """The API calls whose name begins with the regular expression: start, end, thread, correlation, returned."""
-        if RUNTIME not in self.tables or "nameId" not in self.tables[RUNTIME]:
+        if "nameId" not in self.tables.get(RUNTIME, ()):
             return {name: np.empty(0, np.int64) for name in CALLS}
         ids = self.query(f"SELECT DISTINCT nameId AS id FROM {RUNTIME}")["id"].to_numpy()
         named = [str(i) for i, name in self.strings(ids).items() if re.match(pattern, name)]
-        terms = [f'{self._term(RUNTIME, name, holders)} AS "{name}"' for name, holders in CALLS.items()]
-        rows = self.query(f"SELECT {', '.join(terms)} FROM {RUNTIME} WHERE nameId IN ({','.join(named)})")
-        return {name: self._int64(rows[name], RUNTIME, name) for name in CALLS}
+        return self._selected(RUNTIME, CALLS, f"WHERE nameId IN ({','.join(named)})")
+
+    def places(self, *tables: str) -> list[Columns]:
+        """The device and stream of each row of the tables, in the order of columns()."""
+        return [self._selected(table, PLACE) for table in tables]
 
     def call_ends_and_names(self) -> tuple[np.ndarray, list[str]]:
         """The end and the name of every API call, in the order of columns(RUNTIME); the name without its version."""
@@ -176,10 +177,16 @@ class Capture:
         """The rows of one SELECT. Raises TraceError where SQLite cannot read the file."""
         uri = f"file:{quote(str(self._file.resolve()))}?mode=ro&immutable=1"
         try:
-            with adbc_driver_sqlite.dbapi.connect(uri) as connection, connection.cursor() as cursor:
-                cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(ROWS_PER_BATCH)})
-                cursor.execute(sql)
-                return cursor.fetch_arrow_table()
+            with (  # not adbc's dbapi module, whose import takes longer than most captures
+                adbc_driver_sqlite.connect(uri) as database,
+                adbc_driver_manager.AdbcConnection(database) as connection,
+                adbc_driver_manager.AdbcStatement(connection) as statement,
+            ):
+                statement.set_options(**{"adbc.sqlite.query.batch_rows": str(ROWS_PER_BATCH)})
+                statement.set_sql_query(sql)
+                stream, _ = statement.execute_query()
+                with pa.RecordBatchReader.from_stream(stream) as reader:
+                    return reader.read_all()
         except (adbc_driver_manager.Error, pa.ArrowException, OSError) as error:
             reason = " ".join(str(error).split())
             raise TraceError(
@@ -210,14 +217,19 @@ class Capture:
         if table not in self.tables:
             empty: Columns = {name: np.empty(0, np.int64) for name in wanted}
             return empty | {"text": pa.chunked_array([], pa.string())} if table == NVTX else empty
+        if table != NVTX:
+            return self._selected(table, wanted)
+        text = "ifnull(text, '') AS text" if "text" in self.tables[NVTX] else "'' AS text"
+        return self._selected(NVTX, wanted, f"WHERE {where}", text)
+
+    def _selected(self, table: str, wanted: dict[str, tuple[str, ...]], where: str = "", text: str = "") -> Columns:
+        """The WANTED integer columns of a table, and the term TEXT besides."""
+        if table not in self.tables:
+            return {name: np.empty(0, np.int64) for name in wanted}
         terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
-        if table == NVTX:
-            terms.append("ifnull(text, '') AS text" if "text" in self.tables[NVTX] else "'' AS text")
-        rows = self.query(f"SELECT {', '.join(terms)} FROM {table}" + (f" WHERE {where}" if table == NVTX else ""))
-        columns = {name: self._int64(rows[name], table, name) for name in wanted}
-        if table == NVTX:
-            columns["text"] = rows["text"].cast(pa.string())
-        return columns
+        rows = self.query(f"SELECT {', '.join([*terms, text] if text else terms)} FROM {table} {where}")
+        columns: Columns = {name: self._int64(rows[name], table, name) for name in wanted}
+        return columns | {"text": rows["text"].cast(pa.string())} if text else columns
 
     def _int64(self, column: pa.ChunkedArray, table: str, name: str) -> np.ndarray:
         if not pa.types.is_integer(column.type):

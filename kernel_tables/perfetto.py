@@ -81,8 +81,8 @@ def _launch_events(trace: Trace, activities: np.ndarray, first_ns: int) -> Itera
 def _activity_events(trace: Trace, activities: np.ndarray, first_ns: int) -> Iterator[dict]:
     found, paths, classes = trace.gpu_activities, trace.range_paths.tuples, trace.activity_classes
     columns = (
-        found.start_ns, found.end_ns, found.process, found.device, found.stream, found.name, found.kind,
-        trace.activity_path, found.launch_row, found.launch_ns, found.thread,
+        found.start_ns, found.end_ns, found.process, trace.places["device"], trace.places["stream"],
+        found.name, found.kind, trace.activity_path, found.launch_row, found.launch_ns, found.thread,
     )  # fmt: skip
     rows = zip(*(column[activities].tolist() for column in columns), strict=True)
     for number, (start, end, process, device, stream, name, kind, path, row, launch, thread) in enumerate(rows):
@@ -102,7 +102,7 @@ def _track_names(trace: Trace, activities: np.ndarray, ranges: np.ndarray) -> It
     streams = {
         (_pid(process), device, stream)
         for process, device, stream in zip(
-            *(column[activities].tolist() for column in (found.process, found.device, found.stream)), strict=True
+            *(column[activities].tolist() for column in (found.process, *trace.places.values())), strict=True
         )
     }
     for pid in sorted({_pid(thread) for thread in threads} | {pid for pid, _, _ in streams}):

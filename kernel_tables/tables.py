@@ -32,8 +32,8 @@ def activities(trace: Trace) -> pd.DataFrame:
             "duration_ns": found.duration_ns,
             "process": found.process,
             "thread": found.thread,
-            "device": found.device,
-            "stream": found.stream,
+            "device": trace.places["device"],
+            "stream": trace.places["stream"],
             "launch_ns": launch_ns,
             "path_id": trace.activity_path,
         }

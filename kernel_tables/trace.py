@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables import tables
 from kernel_tables.activities import KINDS, TABLES, Activities, read_activities
 from kernel_tables.attribution import Attribution, Ranges, attribute, in_opening_order
 from kernel_tables.capture import MISSING, NVTX, RUNTIME, Capture, process_of
@@ -65,7 +64,7 @@ class Trace:
         ids, the thread is the launching one, -1 without a launch); device, stream; launch_ns (start of the API call, NA
         without one); path_id (index into `paths`).
         """
-        return tables.activities(self)
+        return _tables().activities(self)
 
     def range_instances(self) -> pd.DataFrame:
         """One row per range instance, in order of opening.
@@ -73,7 +72,7 @@ class Trace:
         Columns: instance (its number), name, domain (categorical), process, thread (global ids), start_ns, end_ns (of
         the NVTX range; the capture's end where it was never closed), path_id (of its full path, its own name last).
         """
-        return tables.range_instances(self)
+        return _tables().range_instances(self)
 
     def enclosing(self, name: str) -> np.ndarray:
         """For each row of activities(), the instance of the outermost range NAME open at its launch, -1 if none."""
@@ -85,7 +84,7 @@ class Trace:
 
         Inclusive: what nested ranges launched counts, once. Only ranges inside an instance of UNDER when given.
         """
-        return tables.ranges(self, under)
+        return _tables().ranges(self, under)
 
     def kernels(self, under: str | None = None) -> pd.DataFrame:
         """One row per range path x activity name.
@@ -93,11 +92,11 @@ class Trace:
         Columns: range (the path, joined with " > "), kernel, class, launches, total_ns, mean_ns, min_ns, max_ns, std_ns
         (the sample standard deviation, NaN for one launch).
         """
-        return tables.kernels(self, under)
+        return _tables().kernels(self, under)
 
     def classes(self, under: str | None = None) -> pd.DataFrame:
         """One row per class: class, kernels, launches, total_ns, share_of_gpu_time, largest_kernel, unknown_names."""
-        return tables.classes(self, under)
+        return _tables().classes(self, under)
 
     def check(self, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
         """What speaks against believing this capture's figures; see completeness.py."""
@@ -121,6 +120,12 @@ class Trace:
     def gpu_activities(self) -> Activities:
         """The activities as arrays."""
         return read_activities(self.capture, [self.columns[table] for table in TABLES], self.columns[RUNTIME])
+
+    @cached_property
+    def places(self) -> dict[str, np.ndarray]:
+        """The device and the stream of each activity; read apart, since most tables do without."""
+        tables = self.capture.places(*TABLES)
+        return {name: np.concatenate([table[name] for table in tables]) for name in ("device", "stream")}
 
     @cached_property
     def activity_classes(self) -> list[str]:
@@ -182,3 +187,10 @@ class Trace:
             above = outermost[forest.parent[nodes]]
             outermost[nodes] = np.where((above == NONE) & is_named[nodes], forest.range[nodes], above)
         return outermost[:-1]
+
+
+def _tables():
+    """The module of tables; imported late, so that pandas can be imported while a capture is read."""
+    from kernel_tables import tables
+
+    return tables
