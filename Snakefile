@@ -21,6 +21,9 @@ rule all:
     default_target: True
     input:
         "results/complete.json",
+        # asked for by name: Snakemake does not miss a deleted file that stands between others
+        DOCUMENTS,
+        of_every_run(*MEASURED_FILES, *TABLE_FILES),
     localrule: True
     message:
         "everything is made"

@@ -55,6 +55,8 @@ def measured_program_sources(program):
     return program_sources("cs336_model/benchmark.py", *modules) + sources(*program.get("sources", []))
 
 
+MEASURED_FILES = ["timing.json", "capture.json", "capture.sqlite"]
+TABLE_FILES = ["status.json", "kernels.csv", "phases.csv", "ranges.csv", "reports/kernel_summary.csv"]
 MEASURED_PROGRAM = measured_program_sources(config["program"])
 
 

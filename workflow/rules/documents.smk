@@ -126,7 +126,7 @@ rule table_documents:
 rule complete:
     input:
         DOCUMENTS,
-        of_every_run("capture.sqlite", "reports/kernel_summary.csv"),
+        of_every_run("reports/kernel_summary.csv"),
         sources=program_sources("workflow/scripts/complete.py"),
         runs="results/tables/runs.parquet",
     output:

@@ -1,0 +1,118 @@
+"""Copies of this project whose tiny grid has been run, and what Snakemake plans in them."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = (
+    "Snakefile",
+    "config.yaml",
+    "pyproject.toml",
+    "profiles",
+    "envs",
+    "workflow",
+    "cs336_model",
+    "kernel_tables",
+    "profile_grid",
+)
+TINY_GRID = """\
+grid: test
+grids:
+  test:
+    - models: [one, two]
+      context_lengths: [8]
+      modes: [forward]
+models:
+  one: {d_model: 16, d_ff: 32, num_layers: 1, num_heads: 2}
+  two: {d_model: 32, d_ff: 32, num_layers: 1, num_heads: 2}
+batch_size: 1
+vocab_size: 50
+precision: fp32
+seed: 0
+device: cpu
+program:
+  constructor: cs336_model.model:TransformerLM
+timing:
+  warmup_steps: 0
+  measured_steps: 2
+capture:
+  backend: auto
+  warmup_steps: 0
+  measured_steps: 1
+  nsys_options: []
+time_limit_s: 120
+kernel_classes: []
+"""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What Snakemake did, or would do: its exit status, what it printed, and the jobs (rule and wildcards)."""
+
+    status: int
+    output: str
+    jobs: list[str]
+
+
+class Planner:
+    """Snakemake in a process of its own, asked about one folder after another."""
+
+    def __init__(self, scratch: Path):
+        self.scratch = scratch
+        command = [sys.executable, "-m", "tests.workflow.planner_process"]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+
+    def __call__(self, folder: Path, *arguments: str, **environment: str) -> Planned:
+        request = {"folder": str(folder), "arguments": arguments, "environment": environment}
+        request["scratch"] = str(self.scratch)
+        print(json.dumps(request), file=self.process.stdin)
+        return Planned(**json.loads(self.process.stdout.readline()))
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+@pytest.fixture(scope="session")
+def snakemake(tmp_path_factory):
+    """Runs Snakemake: `snakemake(folder, "--dry-run", ..., PATH=...)`."""
+    planner = Planner(tmp_path_factory.mktemp("planner"))
+    yield planner
+    planner.close()
+
+
+def copy_sources(source: Path, target: Path) -> Path:
+    """A copy of a project's sources, with the times of a fresh checkout."""
+    ignored = shutil.ignore_patterns("__pycache__", ".snakemake")
+    target.mkdir()
+    for name in SOURCES:
+        if (source / name).is_dir():
+            shutil.copytree(source / name, target / name, ignore=ignored, copy_function=shutil.copyfile)
+        else:
+            shutil.copyfile(source / name, target / name)
+    return target
+
+
+@pytest.fixture(scope="session")
+def finished_project(tmp_path_factory, snakemake) -> Path:
+    """A project whose tiny grid has been run to its end. Tests work on copies of it."""
+    folder = copy_sources(ROOT, tmp_path_factory.mktemp("finished") / "project")
+    (folder / "config.yaml").write_text(TINY_GRID)
+    run = snakemake(folder, "--cores", "2", "--resources", "gpu=2")
+    assert run.status == 0, run.output
+    return folder
+
+
+@pytest.fixture
+def project(finished_project, tmp_path) -> Path:
+    """A copy of the finished project, times of the files included."""
+    return Path(shutil.copytree(finished_project, tmp_path / "project", symlinks=True))

@@ -1,0 +1,258 @@
+"""Only what a change invalidates is run again.
+
+The tiny grid has been run once; every test changes one thing in a copy of that project and compares, name by name, the
+jobs that Snakemake plans with those that ought to run.
+"""
+
+import json
+import os
+import shutil
+
+import pytest
+import yaml
+
+from tests.workflow.conftest import copy_sources
+
+ONE, TWO = "one_ctx8_forward", "two_ctx8_forward"
+ANSWERS = [
+    "answer answers",
+    "answer a_forward_time",
+    "answer b_top_kernels",
+    "answer c_other_kernels",
+    "answer d_training_vs_inference",
+    "answer e_attention",
+]
+FIGURES = [
+    "figure phase_times",
+    "figure launch_bound",
+    "figure top_kernels",
+    "figure class_shares",
+    "figure attention",
+    "figure scaling",
+    "figure roofline",
+]
+END = ["complete", "all"]
+DOCUMENTS = ["summaries", *ANSWERS, *FIGURES, "dictionary", "table_documents", *END]
+MERGE = ["merge", *DOCUMENTS]
+
+
+def timings(*runs):
+    return [f"timing {run}" for run in runs]
+
+
+def captures(*runs):
+    """A capture, and the tables and reports that are made from it."""
+    return [job for run in runs for job in (f"capture {run}", f"run_tables {run}", f"reports {run}")]
+
+
+def replaced(file, old, new):
+    """A change: `old`, which must be there, becomes `new`."""
+
+    def change(project):
+        text = (project / file).read_text()
+        assert old in text, f"{old!r} is not in {file}"
+        (project / file).write_text(text.replace(old, new, 1))
+
+    return change
+
+
+def appended(file, text):
+    def change(project):
+        with (project / file).open("a") as stream:
+            stream.write(text)
+
+    return change
+
+
+def config(old, new):
+    return replaced("config.yaml", old, new)
+
+
+def plan(snakemake, project, *arguments):
+    planned = snakemake(project, "--dry-run", *arguments)
+    assert planned.status == 0, planned.output
+    return planned
+
+
+def reordered_config(project):
+    """The same configuration as another program would write it: keys sorted, flow style, no comments."""
+    path = project / "config.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()), sort_keys=True, default_flow_style=True, indent=8))
+
+
+def touch_everything(project):
+    """Every file and folder gets a new time, in an order that has nothing to do with what is made from what."""
+    for folder, _, files in os.walk(project):
+        if ".snakemake" not in folder:
+            for name in [*files, "."]:
+                os.utime(os.path.join(folder, name))
+
+
+NOTHING = {
+    "nothing": lambda project: None,
+    "a comment in config.yaml": appended("config.yaml", "# a remark\n"),
+    "spacing in config.yaml": config("timing:\n  warmup_steps: 0\n", "timing:\n\n  warmup_steps:   0   \n"),
+    "key order and style in config.yaml": reordered_config,
+    "a model that the grid does not use": config(
+        "models:\n  one:", "models:\n  spare: {d_model: 8, d_ff: 8, num_layers: 1, num_heads: 1}\n  one:"
+    ),
+    "the time limit": config("time_limit_s: 120", "time_limit_s: 60"),
+    "the README": lambda project: (project / "README.md").write_text("Another text.\n"),
+    "a touch of every file": touch_everything,
+}  # fmt: skip
+
+CHANGED_CONFIG = {
+    "one model's size": (
+        config("one: {d_model: 16, d_ff: 32", "one: {d_model: 16, d_ff: 48"),
+        ["plan", *timings(ONE), *captures(ONE), *MERGE],
+    ),
+    "a context length added": (
+        config("context_lengths: [8]", "context_lengths: [8, 16]"),
+        ["plan", *timings("one_ctx16_forward", "two_ctx16_forward"),
+         *captures("one_ctx16_forward", "two_ctx16_forward"), *MERGE],
+    ),
+    "a mode added": (
+        config("modes: [forward]", "modes: [forward, train_step]"),
+        ["plan", *timings("one_ctx8_train_step", "two_ctx8_train_step"),
+         *captures("one_ctx8_train_step", "two_ctx8_train_step"), *MERGE],
+    ),
+    "a model removed": (config("models: [one, two]", "models: [one]"), ["plan", *MERGE]),
+    "measured steps of the timings": (
+        config("timing:\n  warmup_steps: 0\n  measured_steps: 2", "timing:\n  warmup_steps: 0\n  measured_steps: 3"),
+        ["plan", *timings(ONE, TWO), *MERGE],
+    ),
+    "warm-up steps of the timings": (
+        config("timing:\n  warmup_steps: 0", "timing:\n  warmup_steps: 1"),
+        ["plan", *timings(ONE, TWO), *MERGE],
+    ),
+    "measured steps of the captures": (
+        config("  warmup_steps: 0\n  measured_steps: 1", "  warmup_steps: 0\n  measured_steps: 2"),
+        ["plan", *captures(ONE, TWO), *MERGE],
+    ),
+    "warm-up steps of the captures": (
+        config("  warmup_steps: 0\n  measured_steps: 1", "  warmup_steps: 1\n  measured_steps: 1"),
+        ["plan", *captures(ONE, TWO), *MERGE],
+    ),
+    "the profiler": (config("backend: auto", "backend: torch"), ["plan", *captures(ONE, TWO), *MERGE]),
+    "options of nsys": (
+        config("nsys_options: []", "nsys_options: [--cuda-memory-usage=true]"),
+        ["plan", *captures(ONE, TWO), *MERGE],
+    ),
+    "the batch size": (
+        config("batch_size: 1", "batch_size: 2"),
+        ["plan", *timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
+    ),
+    "the precision": (
+        config("precision: fp32", "precision: bf16"),
+        ["plan", *timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
+    ),
+    "a class of kernels": (
+        config("kernel_classes: []", 'kernel_classes: [{class: gemm, pattern: "aten::bmm"}]'),
+        [f"run_tables {ONE}", f"run_tables {TWO}", *MERGE],
+    ),
+}  # fmt: skip
+
+CHANGED_SOURCES = {
+    "cs336_model/model.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
+    "cs336_model/benchmark.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
+    "cs336_model/kineto_trace.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
+    "profile_grid/nsys_profile.py": [*captures(ONE, TWO), *MERGE],
+    "kernel_tables/attribution.py": [f"run_tables {ONE}", f"run_tables {TWO}", *MERGE],
+    "kernel_tables/class_rules.toml": [f"run_tables {ONE}", f"run_tables {TWO}", *MERGE],
+    "profile_grid/run_tables.py": [f"run_tables {ONE}", f"run_tables {TWO}", *MERGE],
+    "profile_grid/merge.py": MERGE,
+    "profile_grid/answers.py": [*ANSWERS, *END],
+    "profile_grid/figures/times.py": [*FIGURES, *END],
+    "profile_grid/columns.py": ["dictionary", "table_documents", *END],
+    "workflow/templates/b_top_kernels.md.j2": ["answer b_top_kernels", "answer answers", *END],
+    "workflow/templates/macros.md.j2": [*ANSWERS, *END],
+}
+
+
+@pytest.mark.parametrize("change", NOTHING.values(), ids=NOTHING)
+def test_what_no_result_depends_on_runs_nothing_again(project, snakemake, change):
+    change(project)
+    assert plan(snakemake, project).jobs == []
+
+
+@pytest.mark.parametrize(("change", "expected"), CHANGED_CONFIG.values(), ids=CHANGED_CONFIG)
+def test_a_change_of_the_configuration_runs_what_it_concerns(project, snakemake, change, expected):
+    change(project)
+    assert sorted(plan(snakemake, project).jobs) == sorted(expected)
+
+
+@pytest.mark.parametrize(("file", "expected"), CHANGED_SOURCES.items(), ids=CHANGED_SOURCES)
+def test_a_change_of_a_source_runs_what_is_made_with_it(project, snakemake, file, expected):
+    appended(file, "\n# a remark\n")(project)
+    assert sorted(plan(snakemake, project).jobs) == sorted(expected)
+
+
+def test_another_checkout_of_the_same_commit_runs_nothing_again(project, snakemake, tmp_path):
+    checkout = copy_sources(project, tmp_path / "another checkout")
+    for moved in ("results", ".snakemake"):
+        shutil.move(project / moved, checkout / moved)
+    assert plan(snakemake, checkout).jobs == []
+
+
+def test_a_change_that_is_taken_back_runs_nothing_again(project, snakemake):
+    config("d_ff: 32", "d_ff: 48")(project)
+    assert plan(snakemake, project).jobs != []
+    config("d_ff: 48", "d_ff: 32")(project)
+    assert plan(snakemake, project).jobs == []
+
+
+@pytest.mark.parametrize("file", ["capture.sqlite", "capture.json"])
+def test_a_capture_that_is_deleted_is_made_again_with_what_hangs_on_it(project, snakemake, file):
+    (project / "results/runs" / ONE / file).unlink()
+    assert sorted(plan(snakemake, project).jobs) == sorted([*captures(ONE), *MERGE])
+
+
+def test_a_timing_that_is_deleted_is_made_again_without_its_capture(project, snakemake):
+    (project / "results/runs" / ONE / "timing.json").unlink()
+    assert sorted(plan(snakemake, project).jobs) == sorted([*timings(ONE), *MERGE])
+
+
+def test_the_source_of_a_model_of_ones_own_is_a_source_of_every_measurement(project, snakemake):
+    (project / "their_model.py").write_text("import their_layers\nfrom cs336_model.model import TransformerLM\n")
+    (project / "their_layers.py").write_text("")
+    config("cs336_model.model:TransformerLM", "their_model:TransformerLM")(project)
+    assert snakemake(project, "--cores", "2", "results/runs/one_ctx8_forward/timing.json").status == 0
+    target = f"results/runs/{ONE}/timing.json"
+    assert plan(snakemake, project, target).jobs == []
+    (project / "their_layers.py").write_text("# a remark\n")
+    assert plan(snakemake, project, target).jobs == timings(ONE)
+
+
+def test_a_run_that_is_removed_is_in_no_table_and_nothing_is_measured(project, snakemake):
+    config("models: [one, two]", "models: [one]")(project)
+    run = snakemake(project, "--cores", "2", "results/tables/runs.csv", "results/answers/a_forward_time.md")
+    assert run.status == 0, run.output
+    assert sorted(run.jobs) == ["answer a_forward_time", "merge", "plan", "summaries"]
+    for made in ("results/tables/runs.csv", "results/tables/timings.csv", "results/answers/a_forward_time.md"):
+        text = (project / made).read_text()
+        assert "one" in text
+        assert "two" not in text
+
+
+def test_a_change_of_the_analysis_that_changes_no_table_is_run_once(project, snakemake):
+    appended("kernel_tables/attribution.py", "\n# a remark\n")(project)
+    target = f"results/runs/{ONE}/status.json"
+    assert snakemake(project, "--cores", "2", target).jobs == [f"run_tables {ONE}"]
+    assert plan(snakemake, project, target).jobs == []
+
+
+def test_another_driver_torch_or_nsys_on_the_machine_runs_nothing_again(project, snakemake, tmp_path):
+    for name in ("nsys", "nvidia-smi"):
+        (tmp_path / name).write_text("#!/bin/sh\necho NVIDIA Nsight Systems version 2031.1.1.1-1v0\n")
+        (tmp_path / name).chmod(0o755)
+    planned = snakemake(project, "--dry-run", PATH=f"{tmp_path}:{os.environ['PATH']}", CUDA_VISIBLE_DEVICES="7")
+    assert planned.jobs == []
+
+
+def test_no_fact_of_the_machine_is_a_parameter_of_any_job(project):
+    machine = json.loads((project / f"results/runs/{ONE}/timing.json").read_text())["program"]["machine"]
+    records = [json.loads(path.read_text()) for path in (project / ".snakemake/metadata").iterdir()]
+    parameters = [text for record in records for text in record["params"]]
+    assert any("num_heads" in text for text in parameters)
+    for fact in ("device_name", "torch", "python"):
+        assert not any(machine[fact] in text for text in parameters), fact
