@@ -27,7 +27,7 @@ def version(nsys: Path | None = None) -> str | None:
     nsys = nsys or find()
     if nsys is None:
         return None
-    said = _run([str(nsys), "--version"]).stdout
+    said = _run([str(nsys), "--version"], patience_s=60).stdout
     found = VERSION.search(said)
     if not found:
         raise TraceError(f"{nsys}: `--version` said {said.strip()[:80]!r}, not a version; is this NVIDIA's nsys?")
@@ -54,7 +54,7 @@ def export_report(report: Path, target: Path, nsys: Path | None = None) -> Path:
     partial = target.with_name(f".{target.stem}.{os.getpid()}.partial.sqlite")
     options = ["--type", "sqlite", "--force-overwrite", "true", "--output", str(partial)]
     try:
-        done = _run([str(nsys), "export", *options, str(report)])
+        done = _run([str(nsys), "export", *options, str(report)], patience_s=900)
         if done.returncode or not partial.exists():
             raise TraceError(
                 f"{report}: `nsys export` of {nsys} failed (status {done.returncode}: {_last_line(done)}); the"
@@ -79,9 +79,16 @@ def _require_readable(exported: Path, report: Path) -> None:
         ) from error
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+def _run(command: list[str], patience_s: float) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, timeout=patience_s
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TraceError(
+            f"{command[0]}: `{' '.join(command[1:2])}` was ended after {patience_s:g} s without an answer; try it by"
+            " hand, and check the disk"
+        ) from error
     except OSError as error:
         raise TraceError(
             f"{command[0]}: cannot be started ({error.strerror}); check the installation of nsys"

@@ -1,15 +1,20 @@
 """A copy of a capture that may be shown to anybody.
 
-nsys writes the environment, the command line and every process of the host into each export; some of it stands in
-StringIds, as values with NUL bytes inside that the sqlite3 shell does not show. So the copy is made from a list of what
-may stay, and of the strings only those that a kept row refers to.
+nsys writes the environment, the command line and every process of the host, with its environment, into each export;
+some of it stands in StringIds, as values with NUL bytes inside that the sqlite3 shell does not show. So the copy is
+made from lists of what may stay, and of the strings only those that a kept row refers to. What is left out is never
+written: a value that is deleted afterwards may still stand in the file's free space.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+
+from kernel_tables.errors import TraceError
 
 KEPT_TABLES = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -32,61 +37,81 @@ KEPT_TABLES = (
     "META_DATA_EXPORT",
     "EXPORT_META_DATA",
 )
-STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "nameid")
-IDENTIFYING_COLUMNS = {"TARGET_INFO_GPU": ("uuid", "busLocation")}
+STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")
+IDENTIFYING_COLUMNS = ("uuid", "busLocation", "luid", "ctxswDevPath", "ctrlDevPath")
 KEPT_EXPORT_KEYS = ("EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND")
-PATH = re.compile(r"(?<![\w.])/(?:[^\s'\"<>|]+)")
+# Of nsys's messages: warnings and errors, and the counts of what it collected. The others name processes and files.
+KEPT_ROWS = {
+    "META_DATA_EXPORT": " OR ".join(f"name LIKE '{key}'" for key in KEPT_EXPORT_KEYS),
+    "EXPORT_META_DATA": " OR ".join(f"name LIKE '{key}'" for key in KEPT_EXPORT_KEYS),
+    "DIAGNOSTIC_EVENT": "severity >= 2 OR "
+    + " OR ".join(f"text LIKE '{like}'" for like in ("Number of % events %", "%dropped%", "%lost%", "%not all%")),
+}
+TEXT_COLUMNS = {"DIAGNOSTIC_EVENT": ("text",)}  # made up by nsys from what it met
+PATH = re.compile(r"(?<![\w.])~?/[^\s'\"<>|]+|\b[\w.-]+(?:/[\w.+-]+){2,}|\b[A-Za-z]:\\[^\s'\"<>|]+")
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)=\S+")
 
 
 def write_publishable(source: Path, target: Path) -> None:
-    """Writes `target`: the tables of the capture `source` that tell of its ranges, launches and GPU, and no more.
+    """Writes `target`: what of the capture `source` tells of its ranges, launches and GPU, and no more.
 
-    The source is opened read-only. `target` must not exist; it is complete when this returns.
+    The source is opened read-only. `target` must not exist; it is complete when this returns. Raises TraceError where
+    the source cannot be read to its end, OSError where the disk is full.
     """
-    with sqlite3.connect(target, uri=True) as database:
-        database.execute("PRAGMA journal_mode=OFF")
-        database.execute("PRAGMA synchronous=OFF")
-        database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
-        statements = dict(database.execute("SELECT name, sql FROM source.sqlite_master WHERE type = 'table'"))
-        for table, statement in statements.items():
-            if table in KEPT_TABLES or table.startswith("ENUM_"):
-                database.execute(statement)
-                database.execute(f'INSERT INTO main."{table}" SELECT * FROM source."{table}"')
-        _copy_used_strings(database, statements)
-        _remove_identifying_values(database)
-    database.close()
+    try:
+        with closing(sqlite3.connect(target, uri=True)) as database, database:
+            database.execute("PRAGMA journal_mode=OFF")
+            database.execute("PRAGMA synchronous=OFF")
+            database.create_function("without_names", 1, without_names, deterministic=True)
+            database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
+            _copy_kept_tables(database)
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            raise OSError(errno.ENOSPC, "No space left on device", str(target)) from error
+        raise TraceError(f"{source}: SQLite cannot read it to its end ({error}); the export is cut short") from error
 
 
-def _copy_used_strings(database: sqlite3.Connection, statements: dict[str, str]) -> None:
-    if "StringIds" not in statements:
-        return
-    database.execute(statements["StringIds"])
+def without_paths(text: str) -> str:
+    """The text with `<path>` in the place of paths of files, absolute or of three parts and more; URLs stay."""
+    return " ".join(word if "://" in word else PATH.sub("<path>", word) for word in text.split(" "))
+
+
+def without_names(text: str) -> str:
+    """The text without paths, quoted names and values of variables."""
+    return without_paths(ASSIGNED.sub(r"\1=<value>", QUOTED.sub("<name>", text)))
+
+
+def _copy_kept_tables(database: sqlite3.Connection) -> None:
+    statements = dict(database.execute("SELECT name, sql FROM source.sqlite_master WHERE type = 'table'"))
+    kept = [table for table in statements if table in KEPT_TABLES or table.startswith("ENUM_")]
+    for table in kept:
+        database.execute(statements[table])
+        values = ", ".join(_published(table, column) for column in _columns(database, table))
+        where = KEPT_ROWS.get(table, "TRUE")
+        database.execute(f'INSERT INTO main."{table}" SELECT {values} FROM source."{table}" WHERE {where}')
+    if "StringIds" in statements:
+        database.execute(statements["StringIds"])
+        _copy_used_strings(database, kept)
+
+
+def _published(table: str, column: str) -> str:
+    """The SQL expression of what is published of a column."""
+    if column in IDENTIFYING_COLUMNS:
+        return "NULL"
+    return f'without_names("{column}")' if column in TEXT_COLUMNS.get(table, ()) else f'"{column}"'
+
+
+def _copy_used_strings(database: sqlite3.Connection, tables: list[str]) -> None:
     used = [
         f'SELECT "{column}" FROM main."{table}"'
-        for table in _tables(database)
+        for table in tables
         for column in _columns(database, table)
         if column in STRING_COLUMNS
     ]
     if used:
-        database.execute(
-            f"INSERT INTO main.StringIds SELECT * FROM source.StringIds WHERE id IN ({' UNION '.join(used)})"
-        )
-
-
-def _remove_identifying_values(database: sqlite3.Connection) -> None:
-    for table in set(_tables(database)) & set(IDENTIFYING_COLUMNS):
-        for column in set(_columns(database, table)) & set(IDENTIFYING_COLUMNS[table]):
-            database.execute(f'UPDATE main."{table}" SET "{column}" = NULL')
-    for table in set(_tables(database)) & {"META_DATA_EXPORT", "EXPORT_META_DATA"}:
-        others = " AND ".join("name NOT LIKE ?" for _ in KEPT_EXPORT_KEYS)
-        database.execute(f'DELETE FROM main."{table}" WHERE {others}', KEPT_EXPORT_KEYS)
-    if "DIAGNOSTIC_EVENT" in _tables(database):
-        database.create_function("without_paths", 1, lambda text: PATH.sub("<path>", text), deterministic=True)
-        database.execute("UPDATE main.DIAGNOSTIC_EVENT SET text = without_paths(text)")
-
-
-def _tables(database: sqlite3.Connection) -> list[str]:
-    return [name for (name,) in database.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")]
+        ids = " UNION ".join(used)
+        database.execute(f"INSERT INTO main.StringIds SELECT * FROM source.StringIds WHERE id IN ({ids})")
 
 
 def _columns(database: sqlite3.Connection, table: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,15 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def remove_leftovers(*paths: Path, scratch: str | None = None) -> None:
+    """Removes these files, what a killed job had half written of them, and its scratch folders beside them."""
+    for path in paths:
+        for leftover in (path, *path.parent.glob(f".{path.name}.*.part")):
+            leftover.unlink(missing_ok=True)
+        for folder in path.parent.glob(f"{scratch}*") if scratch else ():
+            shutil.rmtree(folder)
 
 
 def write_text(path: Path, text: str) -> None:

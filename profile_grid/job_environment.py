@@ -7,13 +7,15 @@ import sys
 import time
 from pathlib import Path
 
+from profile_grid.processes import WORKFLOW_VARIABLE
 from profile_grid.progress import STARTED_VARIABLE, TOTAL_VARIABLE
 
 
 def prepare_job_environment(root: Path, measurements: int) -> None:
-    """Sets, for this process and so for its jobs: this project's packages, this interpreter, and what progress counts."""
+    """Sets for the jobs: this project's packages, this interpreter, whose jobs they are, and what progress counts."""
     _lead("PATH", os.path.dirname(sys.executable))
     _lead("PYTHONPATH", str(root))
+    os.environ[WORKFLOW_VARIABLE] = str(os.getpid())
     os.environ[TOTAL_VARIABLE] = str(measurements)
     os.environ.setdefault(STARTED_VARIABLE, str(time.time()))
 

@@ -82,7 +82,7 @@ def _run_row(run: dict) -> dict:
         "forward_flops": (program["flops"] or {}).get("forward"),
         "loss": program["losses"][-1] if program["losses"] else None,
         "sm_clock_mhz": machine["sm_clock_mhz"],
-        "note": "; ".join([*_machine_notes(machine), *_loss_notes(run), *run["status"]["warnings"]]) or None,
+        "note": "; ".join(_notes(run)) or None,
         "timing_started_utc": timing["started_utc"],
         "capture_started_utc": capture["started_utc"],
     }  # fmt: skip
@@ -91,6 +91,17 @@ def _run_row(run: dict) -> dict:
 def spec_steps(capture: dict) -> int:
     """The steps that the capture was configured to hold."""
     return capture["specification"]["program"]["measured_steps"]
+
+
+def _notes(run: dict) -> list[str]:
+    """Everything that makes this run's figures hard to compare."""
+    machine = run["timing"]["program"]["machine"]
+    return [*_notes_before(run), *_machine_notes(machine), *_loss_notes(run), *run["status"]["warnings"]]
+
+
+def _notes_before(run: dict) -> list[str]:
+    """What was odd about the GPU before each of the two processes."""
+    return [f"{stage}: {note}" for stage in ("timing", "capture") for note in run[stage].get("notes", ())]
 
 
 def _machine_notes(machine: dict) -> list[str]:

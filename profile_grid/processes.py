@@ -31,10 +31,16 @@ NEEDED_VARIABLES = (
     "MKL_NUM_THREADS",
 )
 LOG_LINES_IN_MESSAGE = 15
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
+WORKFLOW_VARIABLE = "PROFILE_GRID_WORKFLOW"  # the process id of Snakemake, set by the Snakefile
 
 
 class ProgramFailed(RuntimeError):
     """A program that was run ended badly; the message holds the end of its log and the path of the whole."""
+
+
+class WorkflowGone(ProgramFailed):
+    """The Snakemake that started this job was killed; the message says how to go on."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +50,22 @@ class Outcome:
     returncode: int
     timed_out: bool
     seconds: float
+    log_start: int = 0  # where its output begins in the log, which may hold earlier programs' too
 
     @property
     def succeeded(self) -> bool:
         return self.returncode == 0 and not self.timed_out
+
+    @property
+    def how(self) -> str:
+        """`ended with exit status 3`, or by which signal."""
+        if self.returncode >= 0:
+            return f"ended with exit status {self.returncode}"
+        return f"was ended by {signal.Signals(-self.returncode).name}"
+
+    def output(self, log: Path) -> str:
+        """What the program printed, as far as it is text."""
+        return log.read_bytes()[self.log_start :].decode(errors="replace")
 
 
 def allowed_environment(extra_names: Iterable[str] = (), source: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -58,81 +76,67 @@ def allowed_environment(extra_names: Iterable[str] = (), source: Mapping[str, st
 
 
 def run_program(
-    command: Sequence[str], *, environment: Mapping[str, str], log: Path, time_limit_s: float, echo: bool = False
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    log: Path,
+    time_limit_s: float,
+    folder: Path | None = None,
 ) -> Outcome:
     """How the program ended. Its output is appended to `log`; at the time limit it is ended with all its children.
 
-    The program leads a session of its own, and a watchdog ends that session when this process dies, even by SIGKILL:
-    nothing is left behind on a GPU.
+    A supervisor runs it (profile_grid.supervisor), which ends everything below it also when this process is killed:
+    nothing is left behind on a GPU. Raises WorkflowGone when the Snakemake that started this job is no more.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     with log.open("ab") as sink:
-        process = subprocess.Popen(
-            command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
-        )
-    watchdog = _watchdog(process.pid)
-    timed_out = False
+        log_start = sink.tell()
+        supervisor = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(SUPERVISOR), *command],
+            env=dict(environment), cwd=folder, stdin=subprocess.PIPE, stdout=sink, stderr=sink, start_new_session=True,
+        )  # fmt: skip
     try:
-        process.wait(timeout=time_limit_s)
-    except subprocess.TimeoutExpired:
-        timed_out = True
+        timed_out = not _ends_within(supervisor, time_limit_s)
     finally:
-        end_session(process.pid)
-        process.wait()
-        watchdog.kill()
-        watchdog.communicate()
-    return Outcome(process.returncode, timed_out, time.monotonic() - started)
+        supervisor.stdin.close()
+        supervisor.wait()
+    return Outcome(supervisor.returncode, timed_out, time.monotonic() - started, log_start)
 
 
-def end_session(session: int) -> None:
-    """Ends every process of a session, the leader's children included; nothing if none is left."""
-    for pid in _session_members(session):
+def _ends_within(process: subprocess.Popen, time_limit_s: float) -> bool:
+    """Whether the process ended before the limit; looks every second whether this job's Snakemake still lives."""
+    workflow = int(os.environ.get(WORKFLOW_VARIABLE, 0))
+    watched = workflow in _ancestors()
+    deadline = time.monotonic() + time_limit_s
+    while (left_s := deadline - time.monotonic()) > 0:
         try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+            process.wait(timeout=min(left_s, 1.0))
+            return True
+        except subprocess.TimeoutExpired:
+            if watched and workflow not in _ancestors():
+                raise WorkflowGone(
+                    f"Snakemake (process {workflow}) is gone, so this measurement was ended;"
+                    " unlock the folder and run again: snakemake --unlock && snakemake --cores 1 all"
+                ) from None
+    return False
+
+
+def _ancestors() -> list[int]:
+    """The processes above this one, up to the first."""
+    found, pid = [], os.getpid()
+    while pid > 1:
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except FileNotFoundError:  # it ended meanwhile, so what was below it has another parent
+            return _ancestors()
+        found.append(pid)
+    return found
 
 
 def failure_message(what: str, outcome: Outcome, log: Path, time_limit_s: float) -> str:
     """What happened, the last lines of the log, and where the whole log is."""
-    how = f"was ended at the time limit of {time_limit_s:g} s" if outcome.timed_out else _how(outcome.returncode)
-    lines = log.read_text(errors="replace").splitlines()[-LOG_LINES_IN_MESSAGE:] if log.exists() else []
+    how = f"was ended at the time limit of {time_limit_s:g} s" if outcome.timed_out else outcome.how
+    lines = outcome.output(log).splitlines()[-LOG_LINES_IN_MESSAGE:]
     tail = "\n".join(f"  | {line}" for line in lines) or "  | (it printed nothing)"
     return f"{what} {how}; the end of its log:\n{tail}\nwhole log: {log}"
-
-
-def _how(returncode: int) -> str:
-    if returncode >= 0:
-        return f"ended with exit status {returncode}"
-    return f"was ended by {signal.Signals(-returncode).name}"
-
-
-def _session_members(session: int) -> list[int]:
-    members = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            # the command's name, in parentheses, may itself hold spaces and parentheses
-            if int(stat.rpartition(")")[2].split()[3]) == session:
-                members.append(int(entry.name))
-    return members
-
-
-def _watchdog(session: int) -> subprocess.Popen:
-    """A process that waits for this one to close its end of a pipe, by dying too, and then ends the session."""
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, str(session)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-if __name__ == "__main__":  # the watchdog
-    sys.stdin.read()
-    end_session(int(sys.argv[1]))

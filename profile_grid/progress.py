@@ -24,6 +24,12 @@ def announced(stage: str, program: dict, output: Path) -> Iterator[None]:
     _say(f"[{done + 1}/{total}] {what}: {time.time() - started:.1f} s{_remaining(output, total)}")
 
 
+def say_notes(notes: list[str]) -> None:
+    """Says, below the line of the measurement that began, what is not as it should be."""
+    for note in notes:
+        _say(f"    {note}")
+
+
 def _done(output: Path) -> int:
     """Measurements that are finished below results/runs, whatever grid they belong to now."""
     runs = output.parent.parent

@@ -15,12 +15,12 @@ import pandas as pd
 
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
+from profile_grid.capture_findings import errors_and_warnings
 
 MEASURE, STEP = "measure", "step"
 WHOLE_STEP = "step"
 OUTSIDE = "(outside)"
 SEPARATOR = " > "
-SETTLED_HERE = ("nsys_hedge",)  # the number of steps and their equal counts, checked above, are the answer to it
 KERNEL_COLUMNS = [
     "step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns",
 ]  # fmt: skip
@@ -186,15 +186,12 @@ def tables_of_capture(
     """The status of a run's capture and its three tables, which are empty unless the capture is whole."""
     if capture["status"] != "complete":
         return _status(capture["status"], capture["reason"], []), _empty_tables()
-    steps = capture["program"]["spec"]["measured_steps"]
-    on_cpu_under_nsys = capture["backend"] == "nsys" and capture["program"]["machine"]["device"] == "cpu"
+    steps, device = capture["program"]["spec"]["measured_steps"], capture["program"]["machine"]["device"]
     try:
         with Trace(sqlite, extra_rules) as trace:
-            findings = trace.check(expected_steps=steps)
-            if on_cpu_under_nsys:  # nsys records the ranges of a CPU program, and there is no kernel to record
-                findings = [finding for finding in findings if finding.code != "no_kernels"]
-            errors = [finding.message for finding in findings if finding.severity == "error"]
-            warnings = [f.message for f in findings if f.severity == "warning" and f.code not in SETTLED_HERE]
+            errors, warnings = errors_and_warnings(
+                trace, measured_steps=steps, device=device, backend=capture["backend"]
+            )
             if errors:
                 return _status("incomplete", "; ".join(errors), warnings), _empty_tables()
             activities, ranges = measured_activities(trace), measured_ranges(trace)
@@ -206,7 +203,7 @@ def tables_of_capture(
         "ranges": range_table(activities, ranges),
     }
     _conserve("measured steps", tables["phases"]["step"].nunique(), steps)
-    if on_cpu_under_nsys:
+    if capture["backend"] == "nsys" and device == "cpu":
         warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
         tables["phases"] = _without_gpu_figures(tables["phases"])
     return _status("complete", None, warnings), tables

@@ -8,7 +8,12 @@ capture  the specification -> results/runs/RUN/capture.json, capture.sqlite: the
 rule timing:
     input:
         MEASURED_PROGRAM,
-        sources("profile_grid/processes.py", "workflow/scripts/timing.py"),
+        sources(
+            "profile_grid/measured_program.py",
+            "profile_grid/processes.py",
+            "profile_grid/supervisor.py",
+            "workflow/scripts/timing.py",
+        ),
     output:
         "results/runs/{run}/timing.json",
     log:
@@ -31,9 +36,13 @@ rule capture:
     input:
         MEASURED_PROGRAM,
         sources(
-            "profile_grid/processes.py",
             "profile_grid/capture.py",
+            "profile_grid/hidden_host.py",
+            "profile_grid/measured_program.py",
+            "profile_grid/nsys_capture.py",
             "profile_grid/nsys_profile.py",
+            "profile_grid/processes.py",
+            "profile_grid/supervisor.py",
             "workflow/scripts/capture.py",
         ),
     output:

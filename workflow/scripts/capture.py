@@ -11,13 +11,18 @@ import json
 import sqlite3
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
-from profile_grid.capture import captured
+from profile_grid.capture import PUBLISHED, captured
 from profile_grid.checkout import git_state
-from profile_grid.files import write_json
+from profile_grid.files import remove_leftovers, replacing, write_json
+from profile_grid.gpu_check import notes_before
 from profile_grid.processes import ProgramFailed
-from profile_grid.progress import announced
+from profile_grid.progress import announced, say_notes
+from profile_grid.storage import clear_disk_errors
+
+SCRATCH = ".capture-"
 
 
 def main() -> None:
@@ -29,29 +34,40 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True, help="everything the program prints is appended here")
     parser.add_argument("--time-limit-s", type=float, required=True)
     arguments = parser.parse_args()
-    specification, folder = arguments.specification, arguments.output.parent
-    for leftover in ("capture.nsys-rep", "capture.sqlite"):
-        (folder / leftover).unlink(missing_ok=True)
-    with announced("capture", specification["program"], arguments.output):
-        # the scratch folder is beside the results, so that what is whole can be moved into place in one step
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".capture-") as scratch:
-            try:
-                result = captured(
-                    specification, folder, Path(scratch), log=arguments.log, time_limit_s=arguments.time_limit_s
-                )
-            except ProgramFailed as error:
-                sys.exit(str(error))
+    folder = arguments.output.parent
+    with clear_disk_errors(folder):
+        remove_leftovers(*(folder / name for name in (arguments.output.name, *PUBLISHED)), scratch=SCRATCH)
+        try:
+            result = _captured(arguments, folder)
+        except ProgramFailed as error:
+            sys.exit(str(error))
         if result["status"] != "complete":
             _write_status(folder / "capture.sqlite", result)
-    write_json(arguments.output, result | {"git": git_state()})
+        write_json(arguments.output, result | {"git": git_state()})
+
+
+def _captured(arguments: argparse.Namespace, folder: Path) -> dict:
+    """What capture.json holds; the files of a capture are in the folder. Raises ProgramFailed on a crash."""
+    program = arguments.specification["program"]
+    # the scratch folder is beside the results, so that what is whole can be moved into place in one step
+    with (
+        announced("capture", program, arguments.output),
+        tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH) as scratch,
+    ):
+        notes = notes_before(program)
+        say_notes(notes)
+        result = captured(
+            arguments.specification, folder, Path(scratch), log=arguments.log, time_limit_s=arguments.time_limit_s
+        )
+        if result["reason"]:
+            say_notes([f"incomplete after {result['attempts']} attempts: {result['reason']}; see {arguments.log}"])
+    return result | {"notes": notes}
 
 
 def _write_status(path: Path, result: dict) -> None:
-    database = sqlite3.connect(path)
-    with database:
+    with replacing(path) as beside, closing(sqlite3.connect(beside)) as database, database:
         database.execute("CREATE TABLE CAPTURE_STATUS (status TEXT NOT NULL, reason TEXT)")
         database.execute("INSERT INTO CAPTURE_STATUS VALUES (?, ?)", (result["status"], result["reason"]))
-    database.close()
 
 
 if __name__ == "__main__":

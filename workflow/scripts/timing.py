@@ -9,11 +9,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from profile_grid.capture import program_command, run_to_result
 from profile_grid.checkout import git_state
-from profile_grid.files import write_json
+from profile_grid.files import remove_leftovers, write_json
+from profile_grid.gpu_check import notes_before
+from profile_grid.measured_program import program_command, run_to_result
 from profile_grid.processes import ProgramFailed
-from profile_grid.progress import announced
+from profile_grid.progress import announced, say_notes
+from profile_grid.storage import clear_disk_errors
 
 
 def main() -> None:
@@ -25,29 +27,36 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True, help="everything the program prints is appended here")
     parser.add_argument("--time-limit-s", type=float, required=True)
     arguments = parser.parse_args()
-    program, started = arguments.specification["program"], time.time()
-    with announced("timing", program, arguments.output), tempfile.TemporaryDirectory() as scratch:
-        result = Path(scratch) / "timing.json"
+    with clear_disk_errors(arguments.output.parent):
+        remove_leftovers(arguments.output)
         try:
-            written, outcome = run_to_result(
-                program_command(program, result), f"timing of {program['run']}", result,
-                environment=arguments.specification["environment"], log=arguments.log,
-                time_limit_s=arguments.time_limit_s,
-            )  # fmt: skip
+            result = _timed(arguments)
         except ProgramFailed as error:
             sys.exit(str(error))
-    write_json(
-        arguments.output,
-        {
-            "format": 1,
-            "status": written["status"],
-            "specification": arguments.specification,
-            "program": written,
-            "seconds": {"program": outcome.seconds, "all": round(time.time() - started, 3)},
-            "git": git_state(),
-            "started_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
-        },
-    )
+        write_json(arguments.output, result | {"git": git_state()})
+
+
+def _timed(arguments: argparse.Namespace) -> dict:
+    """What timing.json holds; raises ProgramFailed when the program does not end well."""
+    program, started = arguments.specification["program"], time.time()
+    with announced("timing", program, arguments.output), tempfile.TemporaryDirectory() as scratch:
+        notes = notes_before(program)
+        say_notes(notes)
+        result = Path(scratch) / "timing.json"
+        written, outcome = run_to_result(
+            program_command(program, result), f"timing of {program['run']}", result,
+            environment=arguments.specification["environment"], log=arguments.log,
+            time_limit_s=arguments.time_limit_s,
+        )  # fmt: skip
+    return {
+        "format": 1,
+        "status": written["status"],
+        "notes": notes,
+        "specification": arguments.specification,
+        "program": written,
+        "seconds": {"program": outcome.seconds, "all": round(time.time() - started, 3)},
+        "started_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+    }
 
 
 if __name__ == "__main__":

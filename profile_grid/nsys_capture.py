@@ -1,0 +1,109 @@
+"""One try at a capture under Nsight Systems, and why it is not whole.
+
+nsys may be missing or unable to run, end badly, hang, end well without a report, or write one that lacks kernels or
+ranges. All of that is a reason, told without paths and process numbers, so that runs with one cause have one reason.
+Only a crash of the program itself raises.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+from kernel_tables import nsys
+from kernel_tables.errors import TraceError
+from kernel_tables.publishable import without_paths, write_publishable
+from profile_grid.capture_findings import errors_and_warnings
+from profile_grid.gpu_check import gpu_is_visible
+from profile_grid.hidden_host import namespace_command, neutral_folder
+from profile_grid.measured_program import Attempt, program_command
+from profile_grid.nsys_profile import profile_command
+from profile_grid.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
+
+NSYS_MISSING = (
+    "capture.backend is nsys and there is no nsys on PATH; install Nsight Systems"
+    " (https://developer.nvidia.com/nsight-systems, or the CUDA toolkit's nsight-systems package),"
+    " or set capture.backend to torch"
+)
+# nsys passes on the exit status of its program; that Python itself ended badly stands in the output only.
+PROGRAM_CRASHED = re.compile(r"^(Traceback \(most recent call last\):|Fatal Python error:)", re.MULTILINE)
+
+
+def nsys_attempt(specification: dict, trial: Path, log: Path, time_limit_s: float) -> Attempt:
+    """What came of one try; on success `trial` holds capture.nsys-rep and capture.sqlite."""
+    if nsys.find() is None:
+        return Attempt(None, problem=NSYS_MISSING)
+    try:
+        version = nsys.version()
+    except TraceError as error:
+        return Attempt(None, problem=without_paths(str(error)))
+    outcome = _profiled(specification, trial, log, time_limit_s)
+    hidden, seconds = bool(namespace_command()), {"program": outcome.seconds}
+    result = trial / "program.json"
+    if not result.exists():
+        problem = _problem_without_result(specification["program"], outcome, log, time_limit_s)
+        return Attempt(None, seconds, problem, version, hidden)
+    written = json.loads(result.read_text())
+    if written["status"] != "complete":
+        return Attempt(written, seconds, None, version, hidden)
+    started = time.monotonic()
+    problem = _problem_of_report(trial, written, outcome, time_limit_s)
+    return Attempt(written, seconds | {"export": round(time.monotonic() - started, 3)}, problem, version, hidden)
+
+
+def _profiled(specification: dict, trial: Path, log: Path, time_limit_s: float) -> Outcome:
+    """How nsys ended; the report becomes trial/capture.nsys-rep, the program's result trial/program.json."""
+    program = specification["program"]
+    with neutral_folder() as folder:
+        files = Path(folder.alias(trial))
+        command = profile_command(
+            folder.command(program_command(program, files / "program.json", "nsys")),
+            files / "capture",
+            options=specification["nsys_options"],
+            window=program["device"] != "cpu" and gpu_is_visible(),
+        )
+        return run_program(
+            [*namespace_command(), *command],
+            environment=folder.environment(allowed_environment(specification["environment"])),
+            folder=folder.path,
+            log=log,
+            time_limit_s=time_limit_s,
+        )
+
+
+def _problem_without_result(program: dict, outcome: Outcome, log: Path, time_limit_s: float) -> str:
+    """Why there is no result, where that is nsys's doing; raises ProgramFailed where the program crashed."""
+    if outcome.timed_out:
+        return f"ended at the time limit of {time_limit_s:g} s, before the program had written its result"
+    if PROGRAM_CRASHED.search(outcome.output(log)):
+        raise ProgramFailed(failure_message(f"capture of {program['run']} (nsys)", outcome, log, time_limit_s))
+    lines = outcome.output(log).split("\n")
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    return f"nsys {outcome.how} before the program had written its result: {without_paths(said[:200])}"
+
+
+def _problem_of_report(trial: Path, written: dict, outcome: Outcome, time_limit_s: float) -> str | None:
+    """Why the report is not a whole capture, or None; on the way it becomes trial/capture.sqlite."""
+    from kernel_tables.trace import Trace
+
+    report, export = trial / "capture.nsys-rep", trial / "export.sqlite"
+    if not report.exists() or report.stat().st_size == 0:
+        ended = f"hung and was ended at the time limit of {time_limit_s:g} s" if outcome.timed_out else outcome.how
+        return f"nsys {ended} and wrote no report, though the program ended well"
+    try:
+        nsys.export_report(report, export)
+        write_publishable(export, trial / "capture.sqlite")
+        with Trace(trial / "capture.sqlite") as trace:
+            errors, _ = errors_and_warnings(
+                trace,
+                measured_steps=written["spec"]["measured_steps"],
+                device=written["machine"]["device"],
+                backend="nsys",
+            )
+    except TraceError as error:
+        return without_paths(str(error).replace(f"{report}: ", "").replace(f"{trial / 'capture.sqlite'}: ", ""))
+    finally:
+        export.unlink(missing_ok=True)
+    return "; ".join(without_paths(message) for message in errors) or None
