@@ -23,7 +23,7 @@ from profile_grid.missing import lacking_sentence, not_measured, noted
 from profile_grid.quantities import count, interval
 from profile_grid.shares import NON_TRIVIAL_SHARE
 from profile_grid.summary import MATCH_TOLERANCE
-from profile_grid.timing_statements import LAUNCH_BOUND_IDLE_SHARE, SHORT_KERNEL_US, forward_time_sentences
+from profile_grid.timing_statements import LAUNCH_BOUND_IDLE_SHARE, forward_time_sentences
 
 TEMPLATES = Path(__file__).parent.parent / "workflow" / "templates"
 QUESTIONS = {
@@ -99,7 +99,6 @@ def template_environment() -> jinja2.Environment:
         "tables": tables,
         "tolerance": MATCH_TOLERANCE,
         "launch_bound_idle": LAUNCH_BOUND_IDLE_SHARE,
-        "short_kernel_us": SHORT_KERNEL_US,
         "non_trivial": NON_TRIVIAL_SHARE,
     }
     return environment

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 
 from profile_grid.measured import MODES, Measured, extremes, of_all, places, stand_in
@@ -10,7 +12,6 @@ from profile_grid.summary import FORWARD, MATCH_TOLERANCE
 
 LAUNCH_BOUND_IDLE_SHARE = 0.2
 SPREADS = 2
-SHORT_KERNEL_US = 20.0  # launching one under a profiler takes the CPU about as long
 TOLERANCE = f"{100 * MATCH_TOLERANCE:.0f} %"
 
 
@@ -60,60 +61,96 @@ def _match_sentences(both: pd.DataFrame, of: Measured) -> list[str]:
 
 
 def _reasons(off: pd.DataFrame, of: Measured) -> list[str]:
-    """Why profiled and unprofiled differ, as far as the idle share and the length of the kernels show it."""
-    words, sentences = of.words, []
-    noisy = off[(off["overhead_ratio"] - 1).abs() <= SPREADS * off["overhead_ratio_std"]]
-    clear = off[~off["run"].isin(noisy["run"])]
-    unseen = clear[clear["idle_share"].isna()]
-    shorter = clear[clear["idle_share"].notna() & (clear["overhead_ratio"] < 1)]
-    longer = clear[clear["idle_share"].notna() & (clear["overhead_ratio"] >= 1)]
-    idle = longer[longer["idle_share"] >= LAUNCH_BOUND_IDLE_SHARE]
-    bound = idle[idle["mean_kernel_us"] <= SHORT_KERNEL_US]
-    waiting = idle[idle["mean_kernel_us"] > SHORT_KERNEL_US]
-    busy = longer[longer["idle_share"] < LAUNCH_BOUND_IDLE_SHARE]
-    if not noisy.empty:
-        sentences.append(
-            f"{_there(noisy, off)} the difference is no larger than {SPREADS} standard deviations of the ratio:"
-            " the steps scatter too much to say more."
-        )
-    if not bound.empty:
-        kind = "launch-bound" if not of.machine.on_cpu else "the time passes between them"
-        sentences.append(f"{_idling(bound, off, of)}: {kind}, so what the profiler adds to every {words.kernel} shows.")
-    if not waiting.empty:
-        sentences.append(
-            f"{_idling(waiting, off, of)}: too long to be launch-bound; the tables do not show the reason."
-        )
-    if not busy.empty:
-        share = interval(1 - busy["idle_share"], percent)
-        sentences.append(
-            f"{_there(busy, off)} {words.kernels} run during {share} of the profiled step: not launch-bound, so what"
-            f" the profiler adds between {words.kernels} does not explain it."
-        )
-    if not shorter.empty:
-        sentences.append(
-            f"{_there(shorter, off)} the profiled step is the shorter one, which no profiler causes: the two processes"
-            " ran under different conditions (clocks, temperature, other programs)."
-        )
-    if not unseen.empty:
-        sentences.append(f"{_there(unseen, off)} no {words.kernels} were captured, so the reason cannot be seen.")
-    return sentences
+    """Why profiled and unprofiled differ, as far as the tables show it: one sentence per kind of reason."""
+    explained = [(rows, text) for rows, text in _by_reason(off, of) if not rows.empty]
+    return [f"{_there(rows, off)} {text(rows, of)}." for rows, text in explained]
 
 
-def _idling(rows: pd.DataFrame, off: pd.DataFrame, of: Measured) -> str:
-    """Where, for how much of the step no kernel runs, how many there are in a pass and how long one takes."""
-    kernels, each = interval(rows["forward_kernels"], count), interval(rows["mean_kernel_us"], _microseconds)
+def _by_reason(off: pd.DataFrame, of: Measured) -> list[tuple[pd.DataFrame, Callable[[pd.DataFrame, Measured], str]]]:
+    """The rows by reason, each row once: scatter, no kernels to see, a shorter step, launches, waiting, a busy GPU."""
+    noisy = (off["overhead_ratio"] - 1).abs() <= SPREADS * off["overhead_ratio_std"]
+    unseen = ~noisy & off["idle_share"].isna()
+    shorter = ~noisy & ~unseen & (off["overhead_ratio"] < 1)
+    longer = ~noisy & ~unseen & ~shorter
+    idle = longer & (off["idle_share"] >= LAUNCH_BOUND_IDLE_SHARE)
+    launches = idle & (_launch_us(off) > off["mean_kernel_us"])
+    return [
+        (off[noisy], _scatter),
+        (off[launches], _between_operators if of.machine.on_cpu else _launch_bound),
+        (off[idle & ~launches], _waiting),
+        (off[longer & ~idle], _busy),
+        (off[shorter], _shorter),
+        (off[unseen], _unseen),
+    ]
+
+
+def _launch_us(rows: pd.DataFrame) -> pd.Series:
+    """CPU time per kernel of the forward pass: the wall time of its range, which launches them, by their number."""
+    return rows["forward_wall_ms"] * 1e3 / rows["forward_kernels"]
+
+
+def _scatter(rows: pd.DataFrame, of: Measured) -> str:
     return (
-        f"{_there(rows, off)} no {of.words.kernel} runs during {interval(rows['idle_share'], percent)} of the profiled"
-        f" step, and the {kernels} {of.words.kernels} of a forward pass take {each} each on average"
+        f"the difference is no larger than {SPREADS} standard deviations of the ratio: the steps scatter too much to"
+        " say more"
     )
+
+
+def _launch_bound(rows: pd.DataFrame, of: Measured) -> str:
+    launch, run = _microseconds(_launch_us(rows)), _microseconds(rows["mean_kernel_us"])
+    return (
+        f"{_idle(rows, of)}, and the {_kernels(rows)} kernels of a forward pass take the CPU {launch} each to launch and"
+        f" the GPU {run} to run: launch-bound, so what the profiler adds to every launch shows"
+    )
+
+
+def _between_operators(rows: pd.DataFrame, of: Measured) -> str:
+    return (
+        f"{_idle(rows, of)}, and the {_kernels(rows)} operators of a forward pass take"
+        f" {_microseconds(rows['mean_kernel_us'])} each: the rest passes between operators, where the profiler records"
+    )
+
+
+def _waiting(rows: pd.DataFrame, of: Measured) -> str:
+    return (
+        f"{_idle(rows, of)}, though launching a {of.words.kernel} takes less ({_microseconds(_launch_us(rows))}) than"
+        f" running it ({_microseconds(rows['mean_kernel_us'])}): not launch-bound; the tables do not show the reason"
+    )
+
+
+def _busy(rows: pd.DataFrame, of: Measured) -> str:
+    kind = "" if of.machine.on_cpu else ": not launch-bound"
+    return (
+        f"{of.words.kernels} run during {interval(1 - rows['idle_share'], percent)} of the profiled step{kind}, so what"
+        f" the profiler adds between {of.words.kernels} does not explain it"
+    )
+
+
+def _shorter(rows: pd.DataFrame, of: Measured) -> str:
+    return (
+        "the profiled step is the shorter one, which no profiler causes: the two processes ran under different"
+        " conditions (clocks, temperature, other programs)"
+    )
+
+
+def _unseen(rows: pd.DataFrame, of: Measured) -> str:
+    return f"no {of.words.kernels} were captured, so the reason cannot be seen"
+
+
+def _idle(rows: pd.DataFrame, of: Measured) -> str:
+    return f"no {of.words.kernel} runs during {interval(rows['idle_share'], percent)} of the profiled step"
+
+
+def _kernels(rows: pd.DataFrame) -> str:
+    return interval(rows["forward_kernels"], count)
 
 
 def _there(some: pd.DataFrame, every: pd.DataFrame) -> str:
     return "There" if len(some) == len(every) else f"In {places(some)}"
 
 
-def _microseconds(value: float) -> str:
-    return f"{significant(value)} µs"
+def _microseconds(values: pd.Series) -> str:
+    return f"{interval(values, significant)} µs"
 
 
 def _asynchronous_sentence(profiled: pd.DataFrame, of: Measured) -> list[str]:
