@@ -99,8 +99,8 @@ def _scatter(rows: pd.DataFrame, of: Measured) -> str:
 def _launch_bound(rows: pd.DataFrame, of: Measured) -> str:
     launch, run = _microseconds(_launch_us(rows)), _microseconds(rows["mean_kernel_us"])
     return (
-        f"{_idle(rows, of)}, and the {_kernels(rows)} kernels of a forward pass take the CPU {launch} each to launch and"
-        f" the GPU {run} to run: launch-bound, so what the profiler adds to every launch shows"
+        f"{_idle(rows, of)}, and the {_kernels(rows)} kernels of a forward pass take the CPU {launch} each to launch"
+        f" and the GPU {run} to run: launch-bound, so what the profiler adds to every launch shows"
     )
 
 
