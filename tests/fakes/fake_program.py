@@ -1,0 +1,30 @@
+"""Stands for the measured program: takes its arguments, says it ran on a GPU, and ends as the file `program` wants."""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+for option in ("--spec", "--output", "--profiler", "--capture"):
+    parser.add_argument(option)
+options = parser.parse_args()
+manner = Path("program").read_text() if Path("program").exists() else "ends well"
+with Path("runs").open("a") as runs:
+    print(options.profiler, file=runs)
+print("fake program:", manner, file=sys.stderr, flush=True)
+if manner == "crashes":
+    raise RuntimeError("a defect of the model")
+if manner == "is killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if manner == "hangs":
+    Path("pid").write_text(str(os.getpid()))
+    time.sleep(120)
+status = "out_of_memory" if manner == "runs out of memory" else "complete"
+result = {"status": status, "spec": json.loads(options.spec), "machine": {"device": "cuda"}}
+if manner == "shows its environment":
+    result["environment"] = dict(os.environ)
+Path(options.output).write_text(json.dumps(result))

@@ -1,0 +1,222 @@
+"""A capture under nsys, with a fake nsys and a fake program that fail in every manner that was seen."""
+
+import json
+import os
+import shutil
+import sqlite3
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from profile_grid import capture, measured_program
+from profile_grid.processes import ProgramFailed
+from tests.kernel_tables.synthetic import Synthetic
+
+FAKES = Path(__file__).parents[1] / "fakes"
+PROGRAM = {
+    "run": "tiny_ctx8_forward",
+    "constructor": "elsewhere:Model",
+    "device": "auto",
+    "measured_steps": 2,
+}
+SPECIFICATION = {"program": PROGRAM, "backend": "nsys", "environment": [], "nsys_options": []}
+
+
+def whole_capture():
+    """Two measured steps of one forward pass with one kernel each."""
+    return (
+        Synthetic()
+        .range("measure", 0, 1000)
+        .range("step", 10, 300).range("forward", 20, 200).kernel("gemm", at=30)
+        .range("step", 310, 600).range("forward", 320, 500).kernel("gemm", at=330)
+    )  # fmt: skip
+
+
+def without_kernels():
+    return Synthetic().range("measure", 0, 1000).range("step", 10, 300).range("step", 310, 600)
+
+
+def without_ranges():
+    return Synthetic().kernel("gemm", at=30)
+
+
+def one_step_short():
+    return Synthetic().range("measure", 0, 1000).range("step", 10, 300).kernel("gemm", at=30)
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """A function that captures with nsys and the program failing in these manners; gives the JSON's contents."""
+    nsys = tmp_path / "bin"
+    nsys.mkdir()
+    shutil.copy(FAKES / "nsys", nsys)
+    (nsys / "nsys").write_text((FAKES / "nsys").read_text().replace("/usr/bin/env python3", sys.executable))
+    monkeypatch.setenv("PATH", f"{nsys}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(FAKES))
+    monkeypatch.setattr(measured_program, "MODULE", "fake_program")
+    monkeypatch.chdir(tmp_path)
+    for name in ("results", "scratch"):
+        (tmp_path / name).mkdir()
+    for name in ("runs", "pid"):
+        (tmp_path / name).touch()
+
+    def run(nsys_manner="works", program_manner="ends well", report=None, time_limit_s=20.0, **specification):
+        (report or whole_capture()).write(nsys / "report")
+        (nsys / "manner").write_text(nsys_manner)
+        (tmp_path / "program").write_text(program_manner)
+        return capture.captured(
+            SPECIFICATION | specification, Path("results"), Path("scratch"),
+            log=Path("capture.log"), time_limit_s=time_limit_s,
+        )  # fmt: skip
+
+    run.folder, run.nsys = tmp_path, nsys
+    return run
+
+
+@pytest.fixture
+def without_namespaces(monkeypatch):
+    """As where the system does not permit them; processes then have the numbers that are seen here."""
+    monkeypatch.setattr("profile_grid.nsys_capture.namespace_command", lambda: ())
+
+
+def is_alive(pid):
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_whole_capture_is_complete_at_the_first_attempt_and_its_files_are_in_place(fake):
+    result = fake()
+    assert (result["status"], result["reason"], result["attempts"]) == ("complete", None, 1)
+    assert result["nsys"].startswith("2099.1.1.1")
+    assert sorted(path.name for path in Path("results").iterdir()) == ["capture.nsys-rep", "capture.sqlite"]
+    with sqlite3.connect("results/capture.sqlite") as database:
+        assert database.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone() == (2,)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("nsys_manner", "reason"),
+    [
+        ("writes nothing", "nsys ended with exit status 0 and wrote no report, though the program ended well"),
+        ("writes half", "`nsys export` of <path> failed (status 1"),
+        ("exports half", "left no usable SQLite"),
+        ("lacks a right", "nsys ended with exit status 1 before the program had written its result: Failed to start"),
+        ("cannot run", "is this NVIDIA's nsys?"),
+    ],
+)
+def test_a_failure_of_nsys_is_incomplete_with_its_reason_after_one_more_try(fake, nsys_manner, reason):
+    result = fake(nsys_manner)
+    assert result["status"] == "incomplete"
+    assert reason in result["reason"]
+    assert result["attempts"] == 2
+    assert list(Path("results").iterdir()) == []
+
+
+def test_an_nsys_that_is_killed_is_incomplete(fake, without_namespaces):
+    reason = fake("is killed")["reason"]
+    assert reason == "nsys was ended by SIGKILL and wrote no report, though the program ended well"
+
+
+def test_no_reason_names_a_path_of_this_host(fake):
+    for manner in ("writes half", "exports half", "lacks a right"):
+        shutil.rmtree("scratch")
+        Path("scratch").mkdir()
+        assert str(fake.folder) not in (reason := fake(manner)["reason"])
+        assert "/opt/nsys" not in reason
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (without_kernels, "no kernel was recorded"),
+        (without_ranges, "no NVTX range was recorded"),
+        (one_step_short, "1 ranges 'step' where 2 were to be measured"),
+    ],
+)
+def test_a_report_that_lacks_something_is_incomplete(fake, report, reason):
+    result = fake(report=report())
+    assert (result["status"], result["attempts"]) == ("incomplete", 2)
+    assert reason in result["reason"]
+
+
+def test_an_nsys_that_is_missing_is_incomplete_and_says_how_to_get_it(fake, monkeypatch):
+    monkeypatch.setenv("PATH", str(fake.folder))
+    result = fake()
+    assert (result["status"], result["program"]) == ("incomplete", None)
+    assert "there is no nsys on PATH; install Nsight Systems" in result["reason"]
+
+
+def test_a_second_try_that_succeeds_is_complete(fake):
+    result = fake("fails the first time")
+    assert (result["status"], result["attempts"]) == ("complete", 2)
+
+
+def test_exit_status_143_with_a_whole_report_is_complete(fake):
+    assert fake("ends with 143")["status"] == "complete"
+
+
+def test_an_nsys_that_hangs_before_the_program_is_ended_at_the_limit(fake):
+    result = fake("hangs before the program", time_limit_s=0.7)
+    assert result["reason"] == "ended at the time limit of 0.7 s, before the program had written its result"
+    assert result["attempts"] == 2
+
+
+def test_an_nsys_that_hangs_after_the_program_is_ended_at_the_limit(fake):
+    result = fake("hangs after the program", time_limit_s=1.5)
+    assert "nsys hung and was ended at the time limit of 1.5 s and wrote no report" in result["reason"]
+
+
+def test_a_hanging_program_is_ended_with_nsys_and_its_agent(fake, without_namespaces, monkeypatch):
+    monkeypatch.setattr(capture, "ATTEMPTS", 1)
+    started = time.monotonic()
+    result = fake("leaves an agent", "hangs", time_limit_s=1.5)
+    assert result["status"] == "incomplete"
+    assert time.monotonic() - started < 10
+    assert not is_alive(int((fake.nsys / "agent").read_text()))
+    assert not is_alive(int((fake.folder / "pid").read_text()))
+
+
+def test_a_crash_of_the_program_is_no_result_and_is_not_tried_again(fake):
+    with pytest.raises(ProgramFailed) as raised:
+        fake(program_manner="crashes")
+    assert "capture of tiny_ctx8_forward (nsys) ended with exit status 1" in str(raised.value)
+    assert "  | RuntimeError: a defect of the model" in str(raised.value)
+    assert str(raised.value).endswith("whole log: capture.log")
+    assert Path("runs").read_text().splitlines() == ["nsys"]
+
+
+def test_a_crash_under_the_torch_profiler_is_no_result_either(fake):
+    with pytest.raises(ProgramFailed, match="a defect of the model"):
+        fake(program_manner="crashes", backend="torch")
+    assert Path("runs").read_text().splitlines() == ["torch"]
+
+
+def test_out_of_memory_is_a_result_at_the_first_attempt_and_asks_for_no_report(fake):
+    result = fake("writes nothing", "runs out of memory")
+    assert (result["status"], result["reason"], result["attempts"]) == ("out_of_memory", None, 1)
+
+
+def test_the_log_of_an_earlier_attempt_is_not_taken_for_a_crash_of_this_one(fake):
+    Path("capture.log").write_text("Traceback (most recent call last):\n")
+    assert fake("lacks a right")["status"] == "incomplete"
+
+
+def test_under_nsys_the_program_sees_listed_variables_and_no_path_of_the_project(fake, monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "canary")
+    monkeypatch.setenv("MY_SETTING", "seven")
+    seen = fake(program_manner="shows its environment", environment=["MY_SETTING"])["program"]["environment"]
+    assert seen["MY_SETTING"] == "seven"
+    assert "SECRET_TOKEN" not in seen
+    assert str(fake.folder) not in json.dumps(seen)
+
+
+def test_the_command_line_that_nsys_sees_holds_no_path_of_the_project(fake):
+    fake()
+    line = (fake.nsys / "profiles").read_text()
+    assert "--trace=cuda,nvtx" in line
+    assert str(fake.folder) not in line
+    assert sys.prefix not in line or sys.prefix == "/usr"

@@ -1,0 +1,96 @@
+"""What is said of a GPU before a measurement, with a fake nvidia-smi."""
+
+import os
+import sys
+
+import pytest
+
+from profile_grid.gpu_check import notes_before
+
+MODEL = {"vocab_size": 10000, "d_model": 4608, "d_ff": 12288, "num_layers": 50, "num_heads": 36}
+PROGRAM = {
+    "constructor": "cs336_model.model:TransformerLM",
+    "constructor_args": MODEL,
+    "batch_size": 4,
+    "context_length": 512,
+    "mode": "train_step",
+    "device": "auto",
+}
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path, monkeypatch):
+    """A function that puts an nvidia-smi on PATH that answers with these texts and keeps what it was asked."""
+
+    def install(gpu, processes=""):
+        script = tmp_path / "nvidia-smi"
+        script.write_text(
+            f"#!{sys.executable}\nimport sys\n"
+            f"open({str(tmp_path / 'asked')!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n"
+            f"print({processes!r} if '--query-compute-apps=pid' in sys.argv else {gpu!r})\n"
+        )
+        script.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+        return tmp_path / "asked"
+
+    return install
+
+
+def test_a_free_and_cool_gpu_that_is_large_enough_gets_no_note(nvidia_smi):
+    nvidia_smi("571, 200000, 0x0000000000000001")
+    assert notes_before(PROGRAM) == []
+
+
+def test_a_gpu_with_another_users_process_is_said_to_be_in_use(nvidia_smi):
+    nvidia_smi("20480, 200000, 0x0000000000000000", "4711\n4712")
+    assert notes_before(PROGRAM) == [
+        "the GPU was in use by 2 other process(es) before the run (20.0 GiB of its memory taken)"
+    ]
+
+
+def test_memory_taken_by_a_process_that_a_container_does_not_show_is_said_too(nvidia_smi):
+    nvidia_smi("20480, 200000, 0x0000000000000000")
+    assert notes_before(PROGRAM) == ["the GPU was in use by somebody before the run (20.0 GiB of its memory taken)"]
+
+
+def test_a_hot_gpu_is_said_to_be_throttled_but_idle_and_the_power_cap_are_no_heat(nvidia_smi):
+    nvidia_smi("571, 200000, 0x0000000000000064")  # software power cap, software and hardware thermal slowdown
+    assert notes_before(PROGRAM) == [
+        "the GPU was throttled before the run: software thermal slowdown, hardware thermal slowdown"
+    ]
+
+
+def test_less_free_memory_than_the_run_needs_is_said_before_it_starts(nvidia_smi):
+    nvidia_smi("571, 143000, 0x0000000000000001")
+    (note,) = notes_before(PROGRAM)
+    assert note.endswith("GiB of GPU memory needed (estimated), 139.6 GiB free")
+    assert notes_before(PROGRAM | {"mode": "forward"}) == []
+
+
+def test_nothing_is_known_about_the_memory_of_other_peoples_models(nvidia_smi):
+    nvidia_smi("571, 100, 0x0000000000000001")
+    assert notes_before(PROGRAM | {"constructor": "cs336_basics.model:BasicsTransformerLM"}) == []
+
+
+def test_the_gpu_that_is_asked_about_is_the_one_that_the_program_will_see(nvidia_smi, monkeypatch):
+    asked = nvidia_smi("571, 200000, 0x0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1")
+    notes_before(PROGRAM)
+    assert all("--id=3" in line for line in asked.read_text().splitlines())
+
+
+@pytest.mark.parametrize("answer", ["No devices were found", "[N/A], [N/A], [N/A]", ""])
+def test_an_nvidia_smi_without_an_answer_is_no_note(nvidia_smi, answer):
+    nvidia_smi(answer)
+    assert notes_before(PROGRAM) == []
+
+
+def test_without_nvidia_smi_there_is_no_note(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert notes_before(PROGRAM) == []
+
+
+def test_a_run_on_the_cpu_asks_nothing_about_gpus(nvidia_smi):
+    asked = nvidia_smi("20480, 100, 0x0", "4711")
+    assert notes_before(PROGRAM | {"device": "cpu"}) == []
+    assert not asked.exists()
