@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.processes import allowed_environment, failure_message, run_program
+from profile_grid.processes import WORKFLOW_VARIABLE, allowed_environment, failure_message, run_program
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,24 +54,67 @@ def test_children_that_outlive_a_program_are_ended_with_it(tmp_path):
     assert wait_until(lambda: not is_alive(int(log.read_text())))
 
 
-def test_a_program_dies_with_the_job_even_when_the_job_is_killed(tmp_path):
-    log = tmp_path / "run.log"
-    job = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "from pathlib import Path; from profile_grid.processes import run_program, allowed_environment;"
-            f"run_program(['sh', '-c', 'echo $$; sleep 60 & echo $!; wait'], environment=allowed_environment(),"
-            f" log=Path({str(log)!r}), time_limit_s=60)",
-        ],
-        cwd=ROOT,
-    )
+def test_a_daemon_in_a_session_of_its_own_is_ended_too(tmp_path):
+    """As nsys's agent: started by a process that ends at once, so neither session nor parent leads to it."""
+    daemon = "(setsid sh -c 'echo $$ >&2; exec sleep 60' &)"
+    outcome, log = run_shell(f"{daemon}; sleep 60", tmp_path, time_limit_s=0.7)
+    assert outcome.timed_out
+    assert not is_alive(int(log.read_text()))
+
+
+JOB = """
+import sys
+from pathlib import Path
+from profile_grid.processes import allowed_environment, run_program
+script = "echo $$ >&2; (setsid sh -c 'echo $$ >&2; exec sleep 60' &); sleep 60"
+run_program(["sh", "-c", script], environment=allowed_environment(), log=Path(sys.argv[1]), time_limit_s=60)
+"""
+
+
+def started_pids(log):
     assert wait_until(lambda: log.exists() and len(log.read_text().split()) == 2)
     pids = [int(word) for word in log.read_text().split()]
     assert all(is_alive(pid) for pid in pids)
-    os.kill(job.pid, signal.SIGKILL)
+    return pids
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_program_and_its_daemons_die_with_the_job_however_it_ends(tmp_path, ending):
+    log = tmp_path / "run.log"
+    job = subprocess.Popen([sys.executable, "-c", JOB, str(log)], cwd=ROOT, stderr=subprocess.DEVNULL)
+    pids = started_pids(log)
+    os.kill(job.pid, ending)
     job.wait()
     assert wait_until(lambda: not any(is_alive(pid) for pid in pids))
+
+
+def test_a_job_ends_itself_and_its_program_when_its_snakemake_is_killed(tmp_path):
+    """Snakemake starts a shell, which starts the job: the killed one is the grandparent."""
+    log, script = tmp_path / "run.log", tmp_path / "job.py"
+    script.write_text(JOB)
+    snakemake = subprocess.Popen(
+        ["sh", "-c", f"{WORKFLOW_VARIABLE}=$$ sh -c '{sys.executable} {script} {log}; exit $?'; exit $?"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    pids = started_pids(log)
+    os.kill(snakemake.pid, signal.SIGKILL)
+    _, said = snakemake.communicate()
+    assert f"Snakemake (process {snakemake.pid}) is gone, so this measurement was ended" in said
+    assert "snakemake --unlock && snakemake --cores 1 all" in said
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_a_command_that_does_not_exist_is_said_in_the_log(tmp_path):
+    log = tmp_path / "run.log"
+    outcome = run_program(["no-such-program"], environment=allowed_environment(), log=log, time_limit_s=5)
+    assert not outcome.succeeded
+    assert log.read_text() == "no-such-program: No such file or directory\n"
+
+
+def test_only_the_output_of_this_program_counts_and_not_what_the_log_held_before(tmp_path):
+    (tmp_path / "run.log").write_text("from before\n")
+    outcome, log = run_shell("echo now", tmp_path)
+    assert outcome.output(log) == "now\n"
 
 
 def test_a_failure_message_names_the_status_the_end_of_the_log_and_its_path(tmp_path):

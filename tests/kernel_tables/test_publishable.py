@@ -1,0 +1,164 @@
+"""What of a capture may be shown to anybody."""
+
+import errno
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from kernel_tables import publishable
+from kernel_tables.errors import TraceError
+from kernel_tables.publishable import without_names, without_paths, write_publishable
+
+CANARY = "CANARYq7x"
+
+
+@pytest.fixture
+def publish(tmp_path):
+    """A function that makes a capture with these SQL statements and gives the connection to its publishable copy."""
+    opened = []
+
+    def make(*statements):
+        source, target = tmp_path / "full.sqlite", tmp_path / "published.sqlite"
+        with closing(sqlite3.connect(source)) as database, database:
+            for statement in statements:
+                database.execute(statement)
+        write_publishable(source, target)
+        opened.append(sqlite3.connect(target))
+        return opened[-1]
+
+    make.folder = tmp_path
+    yield make
+    for database in opened:
+        database.close()
+
+
+STRINGS = "CREATE TABLE StringIds (id INTEGER, value TEXT)"
+NVTX = "CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER)"
+
+
+def test_only_the_strings_that_a_kept_row_refers_to_are_copied(publish):
+    copy = publish(
+        STRINGS,
+        NVTX,
+        "INSERT INTO StringIds VALUES (1, 'forward'), (2, 'bash'), (3, 'HOME=/root')",
+        "INSERT INTO NVTX_EVENTS VALUES (0, 1, 59, NULL, 1)",
+        "CREATE TABLE ThreadNames (nameId INTEGER)",
+        "INSERT INTO ThreadNames VALUES (2)",
+    )
+    assert copy.execute("SELECT * FROM StringIds").fetchall() == [(1, "forward")]
+    assert copy.execute("SELECT name FROM sqlite_master WHERE name = 'ThreadNames'").fetchall() == []
+
+
+def test_an_environment_hidden_behind_nul_bytes_is_left_out(publish):
+    copy = publish(
+        STRINGS,
+        f"INSERT INTO StringIds VALUES (1, CAST(X'504154483D2F62696E00' || '{CANARY}' AS TEXT))",
+        "CREATE TABLE PROCESSES (globalPid INTEGER, name TEXT)",
+    )
+    assert copy.execute("SELECT count(*) FROM StringIds").fetchone() == (0,)
+    assert CANARY.encode() not in (publish.folder / "published.sqlite").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["PROCESSES", "ProcessStreams", "META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV", "ANALYSIS_FILE", "NEW_TABLE"],
+)
+def test_a_table_that_is_not_listed_is_left_out(publish, table):
+    copy = publish(f"CREATE TABLE {table} (value TEXT)", f"INSERT INTO {table} VALUES ('{CANARY}')", NVTX)
+    assert copy.execute("SELECT name FROM sqlite_master").fetchall() == [("NVTX_EVENTS",)]
+
+
+def test_what_is_left_out_of_a_kept_table_stands_nowhere_in_the_file(publish):
+    """A row that is copied and then deleted would still be in the file's free space."""
+    copy = publish(
+        "CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT)",
+        f"INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_PARAM_INPUT_PATH_ABS', '/home/{CANARY}/x.nsys-rep')",
+        f"INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_HOST', '{CANARY}'), ('EXPORT_SCHEMA_VERSION', '3.20.3')",
+        "CREATE TABLE TARGET_INFO_GPU (name TEXT, uuid TEXT, busLocation TEXT, smCount INTEGER)",
+        f"INSERT INTO TARGET_INFO_GPU VALUES ('NVIDIA H200', 'GPU-{CANARY}', '0000:{CANARY}', 132)",
+    )
+    assert copy.execute("SELECT * FROM META_DATA_EXPORT").fetchall() == [("EXPORT_SCHEMA_VERSION", "3.20.3")]
+    assert copy.execute("SELECT * FROM TARGET_INFO_GPU").fetchall() == [("NVIDIA H200", None, None, 132)]
+    assert CANARY.encode() not in (publish.folder / "published.sqlite").read_bytes()
+
+
+def test_of_nsyss_messages_warnings_and_counts_stay_without_names_and_paths(publish):
+    copy = publish(
+        "CREATE TABLE DIAGNOSTIC_EVENT (severity INTEGER, text TEXT)",
+        f"INSERT INTO DIAGNOSTIC_EVENT VALUES (1, 'Process {CANARY} was launched by the profiler')",
+        "INSERT INTO DIAGNOSTIC_EVENT VALUES (1, 'Number of CUDA events collected: 12')",
+        "INSERT INTO DIAGNOSTIC_EVENT VALUES (2, 'Not all CUDA events might have been collected.')",
+        f"""INSERT INTO DIAGNOSTIC_EVENT VALUES (3, 'cannot read /home/{CANARY}/a of "{CANARY}", TOKEN={CANARY}')""",
+    )
+    assert [text for (text,) in copy.execute("SELECT text FROM DIAGNOSTIC_EVENT ORDER BY severity, text")] == [
+        "Number of CUDA events collected: 12",
+        "Not all CUDA events might have been collected.",
+        "cannot read <path> of <name>, TOKEN=<value>",
+    ]
+
+
+def test_ranges_and_kernels_are_copied_as_they_are(publish):
+    copy = publish(
+        STRINGS,
+        NVTX,
+        "INSERT INTO NVTX_EVENTS VALUES (0, 9, 59, 'a range/of one''s own', NULL)",
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, shortName INTEGER, demangledName INTEGER)",
+        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (5, 1, 2)",
+        "INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'void gemm<float>(float*)')",
+        "CREATE TABLE ENUM_CUDA_MEMCPY_OPER (id INTEGER, label TEXT)",
+        "INSERT INTO ENUM_CUDA_MEMCPY_OPER VALUES (1, 'Host-to-Device')",
+    )
+    assert copy.execute("SELECT * FROM NVTX_EVENTS").fetchall() == [(0, 9, 59, "a range/of one's own", None)]
+    assert copy.execute("SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchall() == [(5, 1, 2)]
+    assert copy.execute("SELECT * FROM StringIds ORDER BY id").fetchall()[1] == (2, "void gemm<float>(float*)")
+    assert copy.execute("SELECT * FROM ENUM_CUDA_MEMCPY_OPER").fetchall() == [(1, "Host-to-Device")]
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9])
+def test_an_export_that_is_cut_short_is_no_capture(tmp_path, kept):
+    source = tmp_path / "full.sqlite"
+    with closing(sqlite3.connect(source)) as database, database:
+        database.execute(NVTX)
+        database.executemany("INSERT INTO NVTX_EVENTS VALUES (?, 1, 59, ?, NULL)", [(n, "x" * 500) for n in range(500)])
+    whole = source.read_bytes()
+    source.write_bytes(whole[: int(kept * len(whole))] or b"no database at all")
+    with pytest.raises(TraceError, match="cut short"):
+        write_publishable(source, tmp_path / "published.sqlite")
+
+
+def test_a_full_disk_is_the_systems_error_and_not_a_damaged_capture(tmp_path, monkeypatch):
+    source = tmp_path / "full.sqlite"
+    with closing(sqlite3.connect(source)) as database, database:
+        database.execute(NVTX)
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+
+    def fail(database):
+        raise full
+
+    monkeypatch.setattr(publishable, "_copy_kept_tables", fail)
+    with pytest.raises(OSError, match="No space left") as raised:
+        write_publishable(source, tmp_path / "published.sqlite")
+    assert raised.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize(
+    ("text", "published"),
+    [
+        ("see /home/ada/secret.log for more", "see <path> for more"),
+        ("cannot open '/opt/x y': no", "cannot open '<path> y': no"),
+        ("results/runs/a/capture.sqlite is cut", "<path> is cut"),
+        ("~/.config/nsys is missing", "<path> is missing"),
+        (r"C:\Users\ada\x.exe failed", "<path> failed"),
+        ("get it from https://developer.nvidia.com/nsight-systems", "get it from https://developer.nvidia.com/nsight-systems"),
+        ("read/write at 3/4", "read/write at 3/4"),
+    ],
+)  # fmt: skip
+def test_paths_leave_a_text_and_addresses_stay(text, published):
+    assert without_paths(text) == published
+
+
+def test_names_that_nsys_quotes_and_values_it_shows_leave_a_text():
+    text = """process 'secret-tool' of `bob` with "x" and TOKEN=abc"""
+    assert without_names(text) == "process <name> of <name> with <name> and TOKEN=<value>"
