@@ -35,7 +35,23 @@ def _read_run(entry: dict, folder: Path) -> dict:
                 f"{folder}/{stage}.json was measured with other settings than config.yaml now holds;"
                 f" run it again: snakemake --cores 1 all --forcerun {folder}/{stage}.json"
             )
+    if found["status"]["status"] == "complete" and (
+        reason := _machines_differ(found["timing"], found["capture"], folder)
+    ):
+        found["status"] = {"status": "incomplete", "reason": reason, "warnings": []}
     return {"entry": entry, **found}
+
+
+def _machines_differ(timing: dict, capture: dict, folder: Path) -> str | None:
+    """Why the times and the kernels of a run may not stand in one row: they are of two machines; None where of one."""
+    timed, seen = (run["program"]["machine"] for run in (timing, capture))
+    for name in ("device_name", "driver", "cuda", "torch"):
+        if timed[name] != seen[name]:
+            return (
+                f"timed with {name} {timed[name]}, captured with {seen[name]}; measure both on one machine:"
+                f" snakemake --cores 1 all --forcerun {folder}/timing.json {folder}/capture.json"
+            )
+    return None
 
 
 def leading(run: dict) -> dict:
@@ -45,7 +61,7 @@ def leading(run: dict) -> dict:
 
 def runs_table(runs: list[dict]) -> pd.DataFrame:
     """One row per run: its shape, how its two processes ended, and the machine that ran it."""
-    return pd.DataFrame([_run_row(run) for run in runs]).convert_dtypes(convert_string=False)
+    return pd.DataFrame([_run_row(run) for run in runs]).convert_dtypes()
 
 
 def _run_row(run: dict) -> dict:
@@ -191,6 +207,8 @@ def joined_tables(runs: list[dict], folder: Path, name: str) -> pd.DataFrame:
     tables = []
     for run in runs:
         table = pd.read_parquet(folder / run["entry"]["run"] / f"{name}.parquet")
+        if run["status"]["status"] != "complete":
+            table = table.head(0)
         for position, (column, value) in enumerate(leading(run).items()):
             table.insert(position, column, value)
         tables.append(table)

@@ -46,7 +46,7 @@ rule answer:
             "workflow/templates/document.*", "workflow/templates/macros.md.j2", "workflow/templates/print.lua"
         ),
         templates=lambda wildcards: sources(
-            "workflow/templates/?_*.md.j2"
+            "workflow/templates/*.md.j2"
             if wildcards.document == "answers"
             else f"workflow/templates/{wildcards.document}.md.j2"
         ),
