@@ -55,7 +55,7 @@ def _top_kernels(tables: Tables) -> str:
 
 
 def _class_shares(tables: Tables) -> str:
-    shares = rows.class_shares(tables["class_shares"])
+    shares = rows.class_shares(tables["runs"], tables["class_shares"])
     matmul = shares[shares["family"] == MATMUL]
     sides = (("inference", matmul["mode"] == "forward"), ("training", matmul["mode"] != "forward"))
     parts = [f"{interval(matmul[own]['share'], percent)} in {side}" for side, own in sides if own.any()]

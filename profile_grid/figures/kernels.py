@@ -29,20 +29,20 @@ SMALLEST_LABEL = 0.06
 
 def class_shares(tables: dict[str, pd.DataFrame], machine: str) -> Figure:
     """A stacked bar per model and context: the forward pass of inference on the left, training on the right."""
-    shares = rows.class_shares(tables["class_shares"])
+    shares = rows.class_shares(tables["runs"], tables["class_shares"])
     runs = tables["runs"]
     if shares.empty:
         reason = "No capture holds kernels, so their classes have no shares."
         return without_data(CLASS_SHARES, machine, reason, unhappy_notes(rows.unhappy_runs(runs)))
-    sides = [side for side in (True, False) if ((runs["mode"] == "forward") == side).any()]
+    sides = [side for side in rows.SIDES if len(rows.of_side(runs, side))]
     cells = _cells(runs)
     figure, (row,) = panels(len(sides), height_in=0.8 + 0.19 * len(cells), sharey=True)
-    for axes, inference in zip(row, sides, strict=True):
-        own_runs = rows.fullest_runs(runs[(runs["mode"] == "forward") == inference])
+    for axes, side in zip(row, sides, strict=True):
+        own_runs = rows.of_side(runs, side)
         _stack(axes, shares[shares["run"].isin(own_runs["run"])], cells)
         _write_unhappy(axes, own_runs, cells)
         modes = [rows.MODE_NAMES[mode] for mode in rows.MODE_NAMES if mode in set(own_runs["mode"])]
-        axes.set_title(f"{'inference' if inference else 'training'} ({' / '.join(modes)})")
+        axes.set_title(f"{side} ({' / '.join(modes)})")
         axes.set(
             xlim=(0, 100), xlabel=f"share of the {rows.words(runs).time} of a step (%)", ylim=(len(cells) - 0.5, -0.5)
         )

@@ -16,6 +16,7 @@ MODE_NAMES = {"forward": "forward pass", "forward_backward": "forward + backward
 DRAWN_PHASES = ("forward", "backward", "optimizer")
 CELL = ["model", "context_length"]
 COMPLETE = "complete"
+INFERENCE, TRAINING = SIDES = ("inference", "training")
 
 
 def of_one_machine(tables: dict[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], str, list[str]]:
@@ -90,14 +91,17 @@ def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame)
     return unprofiled[[*keys, "mean_ms", "std_ms"]].merge(profiled, on=keys, how="outer", validate="one_to_one")
 
 
-def class_shares(shares: pd.DataFrame) -> pd.DataFrame:
-    """(2) One row per run and family of classes with its `share` of the whole step: inference (mode forward) and the
-    fullest training mode of each model and context."""
-    whole = shares[shares["phase"] == ALL_PHASES]
-    training = fullest_runs(whole[whole["mode"] != FORWARD].drop_duplicates("run"))["run"]
-    drawn = whole[(whole["mode"] == FORWARD) | whole["run"].isin(training)]
+def class_shares(runs: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
+    """(2) One row per run and family of classes with its `share` of the whole step, of the runs of both sides."""
+    chosen = pd.concat([of_side(runs, side)["run"] for side in SIDES])
+    drawn = shares[(shares["phase"] == ALL_PHASES) & shares["run"].isin(chosen)]
     keys = [*RUN_KEYS, "family"]
     return drawn.assign(family=drawn["class"].map(family)).groupby(keys, sort=False)["share"].sum().reset_index()
+
+
+def of_side(runs: pd.DataFrame, side: str) -> pd.DataFrame:
+    """The declared runs of one side of (2): mode forward, or the fullest training mode of each model and context."""
+    return fullest_runs(runs[(runs["mode"] == FORWARD) == (side == INFERENCE)])
 
 
 def largest_run(runs: pd.DataFrame) -> str | None:

@@ -70,8 +70,11 @@ def page(
     images: dict[str, bytes],
     trace_file: str | None = None,
 ) -> str:
-    """The page. `images` are the SVG files of the figures by name; `trace_file` is where the trace for Perfetto lies,
-    relative to the page."""
+    """The page.
+
+    `images` are the PNG files of the figures by name, since an SVG's fonts differ from viewer to viewer; `trace_file`
+    is where the trace for Perfetto lies, relative to the page.
+    """
     summaries = {name: tables[name] for name in SUMMARIES}
     parts = [part(machine, runs, tables["runs"], summaries) for machine, runs in by_machine(tables["runs"])]
     of_machine, machine, _ = of_one_machine(tables)
@@ -90,7 +93,7 @@ def page(
         static_rows=STATIC_ROWS,
         titles={kind.name: kind.title for kind in KINDS},
         captions={kind.name: caption(kind.name, tables) for kind in KINDS},
-        images={name: base64.b64encode(svg).decode() for name, svg in images.items()},
+        images={name: base64.b64encode(png).decode() for name, png in images.items()},
         charts={name: json.loads(figure.to_json()) for name, figure in charts(of_machine).items()},
         data={name: table.as_data() for name, table in page_tables_of.items()},
         timeline=_timeline(timeline, names),

@@ -1,4 +1,4 @@
-"""The interactive figures of the page, as plotly figures: the same rows as the figures on paper, with numbers on hover."""
+"""The interactive figures of the page, made with plotly from the rows of those on paper, with numbers on hover."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from profile_grid.attention import PARTS
 from profile_grid.figures import rows
 from profile_grid.figures.kernels import KERNELS_DRAWN
-from profile_grid.figures.style import GREY, SERIES, UNHAPPY, family_style, in_drawing_order
+from profile_grid.figures.style import GREY, SERIES, UNHAPPY, family_style, in_drawing_order, plain
 from profile_grid.gpu_peaks import peaks_of
 from profile_grid.scaling import fitted_power_law
 from profile_grid.summary import family
@@ -21,7 +21,9 @@ Tables = dict[str, pd.DataFrame]
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star")
 PATTERNS = {"": "", "///": "/", "xxx": "x", "...": ".", "\\\\\\": "\\"}
 FAINT = "rgba(128,128,128,0.65)"
-MODE_OPACITY = {"forward": 0.45, "forward_backward": 0.7, "train_step": 1.0}
+MODE_SYMBOLS = {"forward": "-open", "forward_backward": "-open-dot", "train_step": ""}
+LEGEND_LINE_PX, LEGEND_PER_LINE = 22, 6
+PARAMETER_TICKS = [digit * 10**power for power in range(5, 13) for digit in (1, 2, 5)]
 
 
 def charts(tables: Tables) -> dict[str, go.Figure]:
@@ -70,7 +72,8 @@ def _phase_line(own: pd.DataFrame, model: str, position: int, profiled: bool, fi
         x=own["context_length"], y=own[mean], error_y={"type": "data", "array": own[std], "thickness": 1}, name=name,
         mode="markers" if profiled else "lines+markers", legendgroup=name, showlegend=first, meta={"model": model},
         marker=_marker(position, hollow=profiled), line=_line(position),
-        hovertemplate=f"{text_of(model)}, context %{{x}}, {how}<br>%{{y:.4g}} ± %{{error_y.array:.2g}} ms<extra></extra>",
+        hovertemplate=f"{text_of(model)}, context %{{x}}, {how}<br>%{{y:.4g}} ± %{{error_y.array:.2g}} ms"
+        "<extra></extra>",
     )  # fmt: skip
 
 
@@ -79,12 +82,12 @@ def _mark_unhappy(figure: go.Figure, unhappy: pd.DataFrame, values: pd.Series, r
     if unhappy.empty or values.dropna().empty:
         return
     labels = [
-        f"{text_of(run.run)}: {UNHAPPY.get(run.status, run.status)}<br>{text_of(run.reason or '')}"
+        f"{text_of(run.model)}: {UNHAPPY.get(run.status, run.status)}<br>{text_of(run.reason or '')}"
         for run in unhappy.itertuples(index=False)
     ]
     trace = go.Scatter(
         x=unhappy["context_length"], y=[values.min() / 2] * len(unhappy), mode="markers+text", hovertext=labels,
-        text=[f"{text_of(run.model)}: {UNHAPPY.get(run.status, run.status)}" for run in unhappy.itertuples(index=False)],
+        text=[label.split("<br>")[0] for label in labels],
         textposition="middle left", textfont={"size": 10}, showlegend=False, hoverinfo="text",
         marker={"symbol": "x-thin", "size": 9, "line": {"width": 2, "color": FAINT}},
     )  # fmt: skip
@@ -99,10 +102,11 @@ def _launch_bound(tables: Tables) -> go.Figure | None:
     figure = make_subplots(1, 2, horizontal_spacing=0.09)
     for position, model in enumerate(rows.models_in_order(tables["runs"])):
         for mode, own in busy[busy["model"] == model].groupby("mode", sort=False):
-            name = f"{text_of(model)}, {rows.MODE_NAMES[mode]}"
+            marker = _marker(position)
             shared = {
-                "mode": "markers", "name": name, "legendgroup": name, "meta": {"model": model, "mode": mode},
-                "marker": _marker(position) | {"opacity": MODE_OPACITY[mode]},
+                "mode": "markers", "name": text_of(model), "legendgroup": text_of(model), "showlegend": False,
+                "meta": {"model": model, "mode": mode},
+                "marker": marker | {"symbol": marker["symbol"] + MODE_SYMBOLS[mode]},
                 "customdata": own[["run", "wall_ms", "busy_ms", "kernels", "kernel_us", "busy_share"]].assign(
                     run=own["run"].map(text_of)
                 ),
@@ -111,16 +115,23 @@ def _launch_bound(tables: Tables) -> go.Figure | None:
                 "<extra></extra>",
             }  # fmt: skip
             figure.add_trace(go.Scatter(x=own["wall_ms"], y=own["busy_ms"], **shared), row=1, col=1)
-            shared["showlegend"] = False
             figure.add_trace(go.Scatter(x=own["kernel_us"], y=own["busy_share"], **shared), row=1, col=2)
+        figure.add_trace(_legend_only(text_of(model), _marker(position)), row=1, col=1)
+    for mode in [mode for mode in rows.MODE_NAMES if mode in set(busy["mode"])]:
+        marker = {"color": GREY, "size": 8, "symbol": "circle" + MODE_SYMBOLS[mode]}
+        figure.add_trace(_legend_only(rows.MODE_NAMES[mode], marker), row=1, col=1)
     ends = [busy["busy_ms"].min() / 1.5, busy["wall_ms"].max() * 1.5]
     diagonal = go.Scatter(x=ends, y=ends, mode="lines", line={"color": GREY, "width": 1}, name="always busy")
     figure.add_trace(diagonal, row=1, col=1)
-    figure.update_xaxes(type="log", title_text="wall time of a step (ms)", row=1, col=1)
-    figure.update_yaxes(type="log", title_text=f"{words.device} busy in a step (ms)", row=1, col=1)
-    figure.update_xaxes(type="log", title_text=f"mean length of a {words.kernel} (µs)", row=1, col=2)
+    figure.update_xaxes(type="log", dtick=1, title_text="wall time of a step (ms)", row=1, col=1)
+    figure.update_yaxes(type="log", dtick=1, title_text=f"{words.device} busy in a step (ms)", row=1, col=1)
+    figure.update_xaxes(type="log", dtick="D2", title_text=f"mean length of a {words.kernel} (µs)", row=1, col=2)
     figure.update_yaxes(tickformat=".0%", range=[0, 1.03], title_text="busy share of wall time", row=1, col=2)
     return _sized(figure, 520)
+
+
+def _legend_only(name: str, marker: dict) -> go.Scatter:
+    return go.Scatter(x=[None], y=[None], mode="markers", name=name, legendgroup=name, marker=marker, hoverinfo="skip")
 
 
 def _top_kernels(tables: Tables) -> go.Figure | None:
@@ -138,32 +149,42 @@ def _top_kernels(tables: Tables) -> go.Figure | None:
         bars = go.Bar(
             x=top["time_ms"], y=ranks, orientation="h", showlegend=False, marker=_bar_marker(top["class"].map(family)),
             customdata=list(zip(top["kernel"].map(wrapped), top["share"], top["launches"], strict=True)),
-            hovertemplate="%{x:.4g} ms, %{customdata[1]:.1%}, %{customdata[2]:,.0f} launches<br>%{customdata[0]}<extra></extra>",
+            hovertemplate="%{x:.4g} ms, %{customdata[1]:.1%}, %{customdata[2]:,.0f} launches"
+            "<br>%{customdata[0]}<extra></extra>",
         )  # fmt: skip
         figure.add_trace(bars, row=1, col=column)
     figure.update_xaxes(title_text=f"{rows.words(runs).time} per step (ms)")
-    return _sized(figure, 420).update_layout(title={"text": text_of(run), "font": {"size": 13}})
+    return _sized(figure, 420).update_layout(
+        title={"text": text_of(run), "font": {"size": 12}, "x": 0, "y": 0.99, "yanchor": "top"}
+    )
 
 
 def _class_shares(tables: Tables) -> go.Figure | None:
-    shares = rows.class_shares(tables["class_shares"])
+    runs = tables["runs"]
+    shares = rows.class_shares(runs, tables["class_shares"])
     if shares.empty:
         return None
     shares["cell"] = [f"{text_of(m)} {c}" for m, c in zip(shares["model"], shares["context_length"], strict=True)]
-    sides = [side for side in (True, False) if ((shares["mode"] == "forward") == side).any()]
-    titles = ["inference" if side else "training" for side in sides]
-    figure = make_subplots(1, len(sides), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.04)
+    sides = [side for side in rows.SIDES if len(rows.of_side(runs, side))]
+    figure = make_subplots(1, len(sides), subplot_titles=sides, shared_yaxes=True, horizontal_spacing=0.04)
+    in_legend: set[str] = set()
     for column, side in enumerate(sides, 1):
-        half = shares[(shares["mode"] == "forward") == side]
+        of_side = rows.of_side(runs, side)
+        half = shares[shares["run"].isin(of_side["run"])]
         for name in in_drawing_order(shares["family"]):
             own = half[half["family"] == name]
+            if own.empty:
+                continue
             color, hatch = family_style(name)
             bars = go.Bar(
                 x=own["share"], y=own["cell"], orientation="h", name=text_of(name), legendgroup=name,
-                showlegend=column == 1, marker={"color": color, "pattern": {"shape": PATTERNS[hatch], "size": 5}},
+                showlegend=name not in in_legend,
+                marker={"color": color, "pattern": {"shape": PATTERNS[hatch], "size": 5}},
                 hovertemplate=f"%{{y}}: %{{x:.1%}} {text_of(name)}<extra></extra>",
             )  # fmt: skip
+            in_legend.add(name)
             figure.add_trace(bars, row=1, col=column)
+        figure.add_trace(_unhappy_bars(rows.unhappy_runs(of_side)), row=1, col=column)
     order = [
         f"{text_of(m)} {c}" for m in rows.models_in_order(tables["runs"]) for c in sorted(set(shares["context_length"]))
     ]
@@ -171,6 +192,17 @@ def _class_shares(tables: Tables) -> go.Figure | None:
     figure.update_xaxes(tickformat=".0%", range=[0, 1])
     figure.update_layout(barmode="stack", bargap=0.22)
     return _sized(figure, 170 + 19 * shares["cell"].nunique())
+
+
+def _unhappy_bars(unhappy: pd.DataFrame) -> go.Scatter:
+    """A word in place of the bar of every run without figures."""
+    cells = [f"{text_of(run.model)} {run.context_length}" for run in unhappy.itertuples(index=False)]
+    words = [f"× {UNHAPPY.get(status, status)}" for status in unhappy["status"]]
+    reasons = [text_of(reason or "") for reason in unhappy["reason"]]
+    return go.Scatter(
+        x=[0.01] * len(cells), y=cells, mode="text", text=words, hovertext=reasons, hoverinfo="text",
+        textposition="middle right", showlegend=False, textfont={"size": 11},
+    )  # fmt: skip
 
 
 def _attention(tables: Tables) -> go.Figure | None:
@@ -190,11 +222,13 @@ def _attention(tables: Tables) -> go.Figure | None:
                     x=own["context_length"], y=own[value], name=part, legendgroup=part, mode="lines+markers",
                     showlegend=row == 1 and column == 1, marker=_marker(position), meta={"model": model},
                     line=_line(position) | {"dash": "solid" if row == 1 else "dash"},
-                    hovertemplate=f"{text_of(model)}, context %{{x}}<br>{part}: %{{y:.4s}} {unit} per layer<extra></extra>",
+                    hovertemplate=f"{text_of(model)}, context %{{x}}<br>{part}: %{{y:.4s}} {unit} per layer"
+                    "<extra></extra>",
                 )  # fmt: skip
                 figure.add_trace(trace, row=row, col=column)
-    _context_axes(figure, parts["context_length"], row=2)
-    figure.update_yaxes(type="log", dtick=1)
+    _context_axes(figure, parts["context_length"])
+    figure.update_xaxes(title_text="", row=1)
+    figure.update_yaxes(type="log", dtick=1, exponentformat="SI")
     figure.update_yaxes(title_text="time per layer (µs)", row=1, col=1)
     figure.update_yaxes(title_text="FLOP per layer", row=2, col=1)
     return _sized(figure, 560)
@@ -206,7 +240,7 @@ def _scaling(tables: Tables) -> go.Figure | None:
     if not modes:
         return None
     titles = [title for mode in modes for title in (rows.MODE_NAMES[mode], "")]
-    figure = make_subplots(len(modes), 2, subplot_titles=titles, horizontal_spacing=0.09, vertical_spacing=0.1)
+    figure = make_subplots(len(modes), 2, subplot_titles=titles, horizontal_spacing=0.09, vertical_spacing=0.15)
     models = rows.models_in_order(tables["runs"])
     for row, mode in enumerate(modes, 1):
         own = times[times["mode"] == mode]
@@ -217,12 +251,15 @@ def _scaling(tables: Tables) -> go.Figure | None:
             for position, group in enumerate(groups):
                 points = own[own[by] == group].sort_values(x)
                 for trace in _law(points, x, by, group, position):
-                    figure.add_trace(trace.update(meta={"mode": mode, by: str(group)}), row=row, col=column)
-    figure.update_xaxes(type="log", title_text="parameters", col=1)
+                    trace.update(meta={"mode": mode, by: str(group)}, showlegend=row == 1 and trace.mode == "markers")
+                    figure.add_trace(trace, row=row, col=column)
+    sizes = [size for size in PARAMETER_TICKS if times["parameters"].min() / 2 < size < times["parameters"].max() * 2]
+    ticks = {"tickvals": sizes, "ticktext": [plain(size) for size in sizes]}
+    figure.update_xaxes(type="log", title_text="parameters", **ticks, col=1)
     _context_axes(figure, times["context_length"], col=2)
     figure.update_yaxes(type="log", dtick=1)
     figure.update_yaxes(title_text="time of a step (ms)", col=1)
-    return _sized(figure, 90 + 250 * len(modes)).update_layout(showlegend=False)
+    return _sized(figure, 90 + 260 * len(modes))
 
 
 def _law(points: pd.DataFrame, x: str, by: str, group: object, position: int) -> Iterable[go.Scatter]:
@@ -250,13 +287,14 @@ def _roofline(tables: Tables) -> go.Figure | None:
                 x=of_model["flop_per_byte"], y=of_model["flop_per_s"], mode="markers", name=part, legendgroup=part,
                 showlegend=model == own["model"].iloc[0], marker=_marker(position), meta={"model": model},
                 customdata=of_model[["context_length", "gpu_s", "bytes_per_s"]].assign(gpu_s=of_model["gpu_s"] * 1e3),
-                hovertemplate=f"{part}, {text_of(model)}, context %{{customdata[0]}}<br>%{{y:.4s}}FLOP/s at %{{x:.3g}} FLOP/B"
+                hovertemplate=f"{part}, {text_of(model)}, context %{{customdata[0]}}"
+                "<br>%{y:.4s}FLOP/s at %{x:.3g} FLOP/B"
                 "<br>%{customdata[1]:.4g} ms per pass, at least %{customdata[2]:.3s}B/s<extra></extra>",
             )  # fmt: skip
             figure.add_trace(trace)
     _add_roof(figure, points)
-    figure.update_xaxes(type="log", title_text="FLOP per byte, from the shapes")
-    figure.update_yaxes(type="log", title_text="FLOP/s reached", exponentformat="SI")
+    figure.update_xaxes(type="log", dtick=1, title_text="FLOP per byte, from the shapes")
+    figure.update_yaxes(type="log", dtick="D2", title_text="FLOP/s reached", exponentformat="SI")
     return _sized(figure, 470)
 
 
@@ -301,8 +339,12 @@ def _bar_marker(families: pd.Series) -> dict:
 
 
 def _sized(figure: go.Figure, height_px: int) -> go.Figure:
-    legend = {"orientation": "h", "yanchor": "top", "y": -0.16 * 430 / height_px, "x": 0}
-    return figure.update_layout(height=height_px, legend=legend, margin={"l": 62, "r": 14, "t": 42, "b": 40})
+    """The figure so high, and higher by the lines of its legend, which stands under everything else."""
+    entries = {trace.name for trace in figure.data if trace.showlegend is not False and trace.name}
+    legend_px = LEGEND_LINE_PX * -(-len(entries) // LEGEND_PER_LINE)
+    legend = {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0}
+    margin = {"l": 62, "r": 14, "t": 48, "b": 58 + legend_px}
+    return figure.update_layout(height=height_px + legend_px, legend=legend, margin=margin)
 
 
 CHARTS = {

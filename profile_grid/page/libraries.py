@@ -1,4 +1,4 @@
-"""The two libraries of the page, as they lie in the packages plotly and itables: nothing is fetched when it is opened."""
+"""The two libraries of the page, from the packages plotly and itables: nothing is fetched when it is opened."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ import re
 
 UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|\{anonymous\}::")
 LEFT_OUT = "…"
+TELLING = re.compile(r"\b\w*(?:[Ff]unctor|Ops\b|_kernel_cuda\b|_kernel_impl\b|gemm)\w*")
+GENERIC = {"BinaryFunctor", "AUnaryFunctor", "BUnaryFunctor"}
 
 
 class Names:
@@ -24,6 +26,13 @@ class Names:
 
 
 def short_name(name: str) -> str:
-    """The function's own name, without return type, namespaces, template arguments and parameters; "…" marks the rest."""
-    own = re.split(r"[<(]", UNNAMED.sub("", name).removeprefix("void "), maxsplit=1)[0].split("::")[-1]
-    return own + LEFT_OUT if re.search(r"\w", own) and own != name and not name.startswith("aten::") else name
+    """The function's own name and what its arguments say it does: "elementwise_kernel<…MulFunctor…>"; "…" is left out.
+
+    A name that has nothing to leave out stays as it is, and so does one that is no function's.
+    """
+    plain = UNNAMED.sub("", name).removeprefix("void ")
+    own = re.split(r"[<(]", plain, maxsplit=1)[0].split("::")[-1]
+    if name.startswith("aten::") or own == name or not re.search(r"\w", own):
+        return name
+    telling = [word for word in TELLING.findall(plain[len(own) :]) if word not in GENERIC and word != own]
+    return f"{own}<{LEFT_OUT}{telling[0]}{LEFT_OUT}>" if telling else own + LEFT_OUT

@@ -16,6 +16,7 @@ const number = (options) => (value) => value.toLocaleString("en", options);
 const shown = {
   text: escaped,
   flag: escaped,
+  plain: escaped,
   number: number({ maximumSignificantDigits: 4 }),
   share: number({ style: "percent", maximumFractionDigits: 2 }),
   kernel: (n) => `<details><summary>${escaped(names.short[n])}</summary><code>${escaped(names.full[n])}</code></details>`,
@@ -31,8 +32,8 @@ function startTable(element) {
   const described = columns.map(({ name, kind }) => ({
     name,
     render: cell(kind),
-    type: ["number", "share"].includes(kind) ? "num" : "string",
-    className: ["number", "share"].includes(kind) && name !== "context_length" ? "dt-right" : "",
+    type: ["number", "share", "plain"].includes(kind) ? "num" : "string",
+    className: ["number", "share"].includes(kind) ? "dt-right" : ["reason", "note"].includes(name) ? "long" : "dt-left",
   }));
   element.tBodies[0].replaceChildren();
   const table = new DataTable(element, {
@@ -94,6 +95,7 @@ async function draw(place) {
   const library = await plotly();
   const layout = place.dataset.chart === "flame" ? { height: 520, margin: { l: 4, r: 4, t: 30, b: 4 } } : read(`chart-${place.dataset.chart}`).layout;
   const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+  if (["flame", "timeline"].includes(place.dataset.chart)) config.displayModeBar = false;
   await library.newPlot(place, traces(place), { ...layout, template: template() }, config);
   place.closest("figure").classList.add("drawn");
   drawn.add(place);

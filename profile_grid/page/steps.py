@@ -64,10 +64,10 @@ def timeline_figure(table: pd.DataFrame, names: Names) -> go.Figure | None:
     lanes.sort(key=lambda lane: (order[track[lane]], lane))
     figure.update_yaxes(categoryorder="array", categoryarray=lanes[::-1], fixedrange=True)
     figure.update_xaxes(title_text="ms since the step began", range=[0, table["end_ns"].max() / 1e6 * 1.01])
-    legend = {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0}
+    legend = {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0}
     return figure.update_layout(
         barmode="overlay", height=190 + 34 * len(lanes), dragmode="zoom", legend=legend,
-        margin={"l": 150, "r": 14, "t": 60, "b": 45},
+        margin={"l": 150, "r": 14, "t": 10, "b": 130},
     )  # fmt: skip
 
 

@@ -14,9 +14,15 @@ from profile_grid.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS
 SIGNIFICANT = 6
 UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}
 SHARES = ("share", "share_of_step", "other_share", "share_of_others", "idle_share")
+PLAIN = ("context_length",)
 RUN_COLUMNS = [
-    "model", "context_length", "mode", "timing_status", "capture_status", "reason", "parameters", "peak_allocated_bytes",
-    "steps_timed", "steps_captured", "note",
+    "model", "context_length", "mode", "timing_status", "capture_status", "reason", "parameters",
+    "peak_allocated_bytes", "steps_timed", "steps_captured", "note",
+]  # fmt: skip
+FORWARD_COLUMNS = [
+    "model", "context_length", "mode", "timing_status", "capture_status", "unprofiled_step_ms",
+    "unprofiled_step_std_ms", "step_wall_ms", "step_wall_std_ms", "overhead_ratio", "matches_python",
+    "forward_wall_ms", "forward_gpu_span_ms", "forward_gpu_busy_ms", "forward_kernels", "mean_kernel_us", "idle_share",
 ]  # fmt: skip
 HEADINGS = {"context_length": "context", "flop_per_s": "FLOP/s", "flops_formula": "FLOP, formula"}
 STATIC_ROWS = 8
@@ -38,6 +44,7 @@ class PageTable:
 
     name: str
     title: str
+    source: str
     columns: tuple[PageColumn, ...]
     rows: tuple[tuple, ...]
 
@@ -51,7 +58,7 @@ def page_tables(tables: dict[str, pd.DataFrame], names: Names) -> dict[str, Page
     top = tables["top_kernels"]
     chosen = {
         "runs": ("What ran", tables["runs"], "runs", RUN_COLUMNS),
-        "forward_time": ("The forward pass, profiled and not", tables["forward_time"], "forward_time", None),
+        "forward_time": ("The forward pass, profiled and not", tables["forward_time"], "forward_time", FORWARD_COLUMNS),
         "timings": ("Every phase without a profiler", tables["timings"], "timings", None),
         "top_kernels": (
             "The kernels with the most time, by rank",
@@ -94,7 +101,7 @@ def _page_table(name: str, title: str, frame: pd.DataFrame, described: str, name
     )
     values = [[_value(value, kind, names) for value in frame[column]] for column, kind in kinds.items()]
     scaled = [_in_gibibytes(of) if column.endswith("_bytes") else of for column, of in zip(kinds, values, strict=True)]
-    return PageTable(name, title, columns, tuple(zip(*scaled, strict=True)))
+    return PageTable(name, title, f"results/tables/{described}.csv", columns, tuple(zip(*scaled, strict=True)))
 
 
 def _kind(column: str, values: pd.Series) -> str:
@@ -102,6 +109,8 @@ def _kind(column: str, values: pd.Series) -> str:
         return "kernel"
     if column in SHARES:
         return "share"
+    if column in PLAIN:
+        return "plain"
     present = [value for value in values if known(value)]
     if present and all(isinstance(value, bool) or type(value).__name__ == "bool" for value in present):
         return "flag"
@@ -119,7 +128,7 @@ def _value(value, kind: str, names: Names):
         return names.number(value)
     if kind == "flag":
         return "yes" if value else "no"
-    if kind in ("number", "share"):
+    if kind in ("number", "share", "plain"):
         number = float(f"{float(value):.{SIGNIFICANT}g}")
         return int(number) if number.is_integer() else number
     return str(value)

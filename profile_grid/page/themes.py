@@ -12,7 +12,9 @@ def _theme(ink: str, lines: str, hover: str) -> dict:
             "plot_bgcolor": "rgba(0,0,0,0)",
             "xaxis": axis,
             "yaxis": axis,
-            "hoverlabel": {"bgcolor": hover, "bordercolor": lines, "font": {"color": ink}, "align": "left", "namelength": -1},
+            "hoverlabel": {"bgcolor": hover, "bordercolor": lines, "font": {"color": ink}, "align": "left"},
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": lines, "activecolor": ink},
+            "uniformtext": {"minsize": 10, "mode": "hide"},
         }
     }  # fmt: skip
 

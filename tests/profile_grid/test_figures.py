@@ -113,7 +113,7 @@ def test_the_profiled_time_of_a_phase_spans_its_first_kernel_to_its_last():
 
 
 def test_shares_of_classes_become_shares_of_families_that_sum_to_one():
-    shares = figure_rows.class_shares(made_up_grid()["class_shares"])
+    shares = figure_rows.class_shares(made_up_grid()["runs"], made_up_grid()["class_shares"])
     assert "elementwise" in set(shares["family"])
     assert not shares["family"].str.contains("/").any()
     assert shares.groupby("run")["share"].sum().to_numpy() == pytest.approx(1)

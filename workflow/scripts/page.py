@@ -16,7 +16,7 @@ from profile_grid.page import TABLES, page
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder of the tables and provenance.json")
-    parser.add_argument("--figures", type=Path, required=True, help="folder of the figures as SVG")
+    parser.add_argument("--figures", type=Path, required=True, help="folder of the figures as PNG")
     parser.add_argument("--timeline", type=Path, required=True, help="timeline.parquet of one run")
     parser.add_argument("--trace", help="where the trace for Perfetto lies, relative to the page")
     parser.add_argument("--output", type=Path, required=True, help="report.html")
@@ -24,7 +24,7 @@ def main() -> None:
     tables = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in TABLES}
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
     timeline = pd.read_parquet(arguments.timeline)
-    images = {name: (arguments.figures / f"{name}.svg").read_bytes() for name in NAMES}
+    images = {name: (arguments.figures / f"{name}.png").read_bytes() for name in NAMES}
     write_text(arguments.output, page(tables, provenance, timeline, images, arguments.trace))
 
 
