@@ -1,4 +1,7 @@
-"""Stands for the measured program: takes its arguments, says it ran on a GPU, and ends as the file `program` wants."""
+"""Stands for the measured program: takes its arguments, says it ran on a GPU, and ends as the file `program` wants.
+
+A file `program-MODEL` is for the runs of one model alone.
+"""
 
 import argparse
 import json
@@ -12,7 +15,9 @@ parser = argparse.ArgumentParser()
 for option in ("--spec", "--output", "--profiler", "--capture"):
     parser.add_argument(option)
 options = parser.parse_args()
-manner = Path("program").read_text() if Path("program").exists() else "ends well"
+spec = json.loads(options.spec)
+manners = [path for name in (f"program-{spec.get('model')}", "program") if (path := Path(name)).exists()]
+manner = manners[0].read_text() if manners else "ends well"
 with Path("runs").open("a") as runs:
     print(options.profiler, file=runs)
 print("fake program:", manner, file=sys.stderr, flush=True)
@@ -24,7 +29,9 @@ if manner == "hangs":
     Path("pid").write_text(str(os.getpid()))
     time.sleep(120)
 status = "out_of_memory" if manner == "runs out of memory" else "complete"
-result = {"status": status, "spec": json.loads(options.spec), "machine": {"device": "cuda"}}
+result = {"status": status, "spec": spec, "machine": {"device": "cuda"}}
 if manner == "shows its environment":
     result["environment"] = dict(os.environ)
+if options.capture:
+    Path(options.capture).write_bytes(b"a capture")
 Path(options.output).write_text(json.dumps(result))

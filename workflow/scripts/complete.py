@@ -22,7 +22,7 @@ def main() -> None:
     lacking = runs[~runs["capture_status"].isin(RESULTS)]
     if len(lacking):
         lines = [f"{len(lacking)} of {len(runs)} runs are incomplete; the documents say so where figures are missing:"]
-        lines += [f"  {row.run}: {row.reason}" for row in lacking.itertuples()]
+        lines += [f"  {row.run}: {row.reason} (logs/{row.run}/capture.log)" for row in lacking.itertuples()]
         files = " ".join(f"results/runs/{run}/capture.json" for run in lacking["run"])
         lines.append(f"once the cause is mended: snakemake --cores 1 all --forcerun {files}")
         sys.exit("\n".join(lines))
