@@ -1,11 +1,12 @@
 """Which files of this project a program imports, read from the sources: nothing is run, nothing heavy is imported.
 
-Snakemake does not see what a job's program imports; with these files as inputs it does. They are read on every start,
-so import statements are found by their form (5 ms for 20 files) instead of parsed (90 ms).
+Snakemake does not see what a job's program imports; with these files, or their digest, it does. They are read on every
+start, so import statements are found by their form (5 ms for 20 files) instead of parsed (90 ms).
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -23,6 +24,15 @@ def imported_files(root: Path, *paths: str) -> list[str]:
             seen.add(path)
             waiting += _imported_by(root, path)
     return sorted(seen)
+
+
+def digest_of_files(root: Path, paths: list[str]) -> str:
+    """One value for the names and contents of these files; their times have no part in it."""
+    digest = hashlib.sha256()
+    for path in paths:
+        content = (root / path).read_bytes()
+        digest.update(f"{path}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
 
 
 def files_of_module(root: Path, module: str) -> list[str]:

@@ -25,12 +25,12 @@ TINY_GRID = """\
 grid: test
 grids:
   test:
-    - models: [one, two]
+    - models: [alpha, beta]
       context_lengths: [8]
       modes: [forward]
 models:
-  one: {d_model: 16, d_ff: 32, num_layers: 1, num_heads: 2}
-  two: {d_model: 32, d_ff: 32, num_layers: 1, num_heads: 2}
+  alpha: {d_model: 16, d_ff: 32, num_layers: 1, num_heads: 2}
+  beta: {d_model: 32, d_ff: 32, num_layers: 1, num_heads: 2}
 batch_size: 1
 vocab_size: 50
 precision: fp32

@@ -1,6 +1,5 @@
 """Runs Snakemake for the tests: a line of JSON asks (folder, arguments, scratch, environment), a line answers.
 
-
 Every request is served by a fork of this process, which has Snakemake imported already: a dry-run takes a third of the
 time, and sees nothing of the one before. The answer holds the exit status, what was printed, and the jobs in order, as
 Snakemake's own log events name them: the rule, then its wildcards.

@@ -13,7 +13,7 @@ import yaml
 
 from tests.workflow.conftest import copy_sources
 
-ONE, TWO = "one_ctx8_forward", "two_ctx8_forward"
+ONE, TWO = "alpha_ctx8_forward", "beta_ctx8_forward"
 ANSWERS = [
     "answer answers",
     "answer a_forward_time",
@@ -94,7 +94,7 @@ NOTHING = {
     "spacing in config.yaml": config("timing:\n  warmup_steps: 0\n", "timing:\n\n  warmup_steps:   0   \n"),
     "key order and style in config.yaml": reordered_config,
     "a model that the grid does not use": config(
-        "models:\n  one:", "models:\n  spare: {d_model: 8, d_ff: 8, num_layers: 1, num_heads: 1}\n  one:"
+        "models:\n  alpha:", "models:\n  spare: {d_model: 8, d_ff: 8, num_layers: 1, num_heads: 1}\n  alpha:"
     ),
     "the time limit": config("time_limit_s: 120", "time_limit_s: 60"),
     "the README": lambda project: (project / "README.md").write_text("Another text.\n"),
@@ -103,20 +103,20 @@ NOTHING = {
 
 CHANGED_CONFIG = {
     "one model's size": (
-        config("one: {d_model: 16, d_ff: 32", "one: {d_model: 16, d_ff: 48"),
+        config("alpha: {d_model: 16, d_ff: 32", "alpha: {d_model: 16, d_ff: 48"),
         ["plan", *timings(ONE), *captures(ONE), *MERGE],
     ),
     "a context length added": (
         config("context_lengths: [8]", "context_lengths: [8, 16]"),
-        ["plan", *timings("one_ctx16_forward", "two_ctx16_forward"),
-         *captures("one_ctx16_forward", "two_ctx16_forward"), *MERGE],
+        ["plan", *timings("alpha_ctx16_forward", "beta_ctx16_forward"),
+         *captures("alpha_ctx16_forward", "beta_ctx16_forward"), *MERGE],
     ),
     "a mode added": (
         config("modes: [forward]", "modes: [forward, train_step]"),
-        ["plan", *timings("one_ctx8_train_step", "two_ctx8_train_step"),
-         *captures("one_ctx8_train_step", "two_ctx8_train_step"), *MERGE],
+        ["plan", *timings("alpha_ctx8_train_step", "beta_ctx8_train_step"),
+         *captures("alpha_ctx8_train_step", "beta_ctx8_train_step"), *MERGE],
     ),
-    "a model removed": (config("models: [one, two]", "models: [one]"), ["plan", *MERGE]),
+    "a model removed": (config("models: [alpha, beta]", "models: [alpha]"), ["plan", *MERGE]),
     "measured steps of the timings": (
         config("timing:\n  warmup_steps: 0\n  measured_steps: 2", "timing:\n  warmup_steps: 0\n  measured_steps: 3"),
         ["plan", *timings(ONE, TWO), *MERGE],
@@ -216,7 +216,7 @@ def test_the_source_of_a_model_of_ones_own_is_a_source_of_every_measurement(proj
     (project / "their_model.py").write_text("import their_layers\nfrom cs336_model.model import TransformerLM\n")
     (project / "their_layers.py").write_text("")
     config("cs336_model.model:TransformerLM", "their_model:TransformerLM")(project)
-    assert snakemake(project, "--cores", "2", "results/runs/one_ctx8_forward/timing.json").status == 0
+    assert snakemake(project, "--cores", "2", "results/runs/alpha_ctx8_forward/timing.json").status == 0
     target = f"results/runs/{ONE}/timing.json"
     assert plan(snakemake, project, target).jobs == []
     (project / "their_layers.py").write_text("# a remark\n")
@@ -224,14 +224,14 @@ def test_the_source_of_a_model_of_ones_own_is_a_source_of_every_measurement(proj
 
 
 def test_a_run_that_is_removed_is_in_no_table_and_nothing_is_measured(project, snakemake):
-    config("models: [one, two]", "models: [one]")(project)
+    config("models: [alpha, beta]", "models: [alpha]")(project)
     run = snakemake(project, "--cores", "2", "results/tables/runs.csv", "results/answers/a_forward_time.md")
     assert run.status == 0, run.output
     assert sorted(run.jobs) == ["answer a_forward_time", "merge", "plan", "summaries"]
     for made in ("results/tables/runs.csv", "results/tables/timings.csv", "results/answers/a_forward_time.md"):
         text = (project / made).read_text()
-        assert "one" in text
-        assert "two" not in text
+        assert "alpha" in text
+        assert "beta" not in text
 
 
 def test_a_change_of_the_analysis_that_changes_no_table_is_run_once(project, snakemake):

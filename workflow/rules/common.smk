@@ -1,8 +1,9 @@
 """Shared by all: the runs of the grid, and the source files on which each stage depends.
 
-Snakemake sees neither imported modules nor templates, so every job has its sources as inputs. A job of the analysis
-depends on all that its program imports; a measurement only on what can change it, or a typing mistake in the analysis
-would cost hours of GPU.
+Snakemake sees neither imported modules nor templates, so every job has its sources as inputs; where there is a job for
+every run, their digest as a parameter, since Snakemake looks at every input of every job (twice the time to plan 600
+runs). A job of the analysis depends on all that its program imports; a measurement only on what can change it, or a
+typing mistake in the analysis would cost hours of GPU.
 """
 
 import json
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from profile_grid.imported_files import files_of_module, imported_files
+from profile_grid.imported_files import digest_of_files, files_of_module, imported_files
 from profile_grid.job_environment import prepare_job_environment
 from profile_grid.runs import (
     ConfigError,
@@ -40,7 +41,10 @@ wildcard_constraints:
 
 def sources(*patterns):
     """The files of this checkout that match, in a fixed order, relative to the working folder: no path of this machine."""
-    return [os.path.relpath(path) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+    found = {pattern: sorted(ROOT.glob(pattern)) for pattern in patterns}
+    for pattern in (pattern for pattern, paths in found.items() if not paths):
+        raise WorkflowError(f"no file of {ROOT} matches {pattern}: mend program.sources in config.yaml, or the rules")
+    return [os.path.relpath(path) for paths in found.values() for path in paths]
 
 
 def program_sources(*programs):
@@ -48,16 +52,21 @@ def program_sources(*programs):
     return sources(*imported_files(ROOT, *programs))
 
 
-def measured_program_sources(program):
+def digest(paths):
+    """One value that changes when the name or the content of one of these files does."""
+    return digest_of_files(ROOT, [os.path.relpath(path, ROOT) for path in paths])
+
+
+def measured_program(program):
     """What changes a measurement: the benchmark, the model and functions that config.yaml names, and its own list."""
     named = [program["constructor"], *program.get("annotate", {}).values()]
     modules = [path for name in named for path in files_of_module(ROOT, name.partition(":")[0])]
     return program_sources("cs336_model/benchmark.py", *modules) + sources(*program.get("sources", []))
 
 
+MEASURED_PROGRAM = measured_program(config["program"])
 MEASURED_FILES = ["timing.json", "capture.json", "capture.sqlite"]
 TABLE_FILES = ["status.json", "kernels.csv", "phases.csv", "ranges.csv", "reports/kernel_summary.csv"]
-MEASURED_PROGRAM = measured_program_sources(config["program"])
 
 
 def of_every_run(*names):

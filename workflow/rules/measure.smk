@@ -4,16 +4,25 @@ timing   the specification -> results/runs/RUN/timing.json: every single time, w
 capture  the specification -> results/runs/RUN/capture.json, capture.sqlite: the same program under nsys, or PyTorch's profiler
 """
 
+TIMING_SOURCES = MEASURED_PROGRAM + sources(
+    "profile_grid/measured_program.py",
+    "profile_grid/processes.py",
+    "profile_grid/supervisor.py",
+    "workflow/scripts/timing.py",
+)
+CAPTURE_SOURCES = MEASURED_PROGRAM + sources(
+    "profile_grid/capture.py",
+    "profile_grid/hidden_host.py",
+    "profile_grid/measured_program.py",
+    "profile_grid/nsys_capture.py",
+    "profile_grid/nsys_profile.py",
+    "profile_grid/processes.py",
+    "profile_grid/supervisor.py",
+    "workflow/scripts/capture.py",
+)
+
 
 rule timing:
-    input:
-        MEASURED_PROGRAM,
-        sources(
-            "profile_grid/measured_program.py",
-            "profile_grid/processes.py",
-            "profile_grid/supervisor.py",
-            "workflow/scripts/timing.py",
-        ),
     output:
         "results/runs/{run}/timing.json",
     log:
@@ -25,6 +34,7 @@ rule timing:
         time_limit_s=config["time_limit_s"],
     params:
         specification=lambda wildcards: TIMINGS[wildcards.run],
+        sources=digest(TIMING_SOURCES),
     message:
         "timing {wildcards.run}"
     shell:
@@ -33,18 +43,6 @@ rule timing:
 
 
 rule capture:
-    input:
-        MEASURED_PROGRAM,
-        sources(
-            "profile_grid/capture.py",
-            "profile_grid/hidden_host.py",
-            "profile_grid/measured_program.py",
-            "profile_grid/nsys_capture.py",
-            "profile_grid/nsys_profile.py",
-            "profile_grid/processes.py",
-            "profile_grid/supervisor.py",
-            "workflow/scripts/capture.py",
-        ),
     output:
         json="results/runs/{run}/capture.json",
         sqlite="results/runs/{run}/capture.sqlite",
@@ -57,6 +55,7 @@ rule capture:
         time_limit_s=config["time_limit_s"],
     params:
         specification=lambda wildcards: CAPTURES[wildcards.run],
+        sources=digest(CAPTURE_SOURCES),
     message:
         "capture {wildcards.run}"
     shell:

@@ -11,7 +11,6 @@ MERGED = ["runs", "timings", "steps", "cost", "kernels", "phases", "ranges"]
 
 rule run_tables:
     input:
-        sources=program_sources("workflow/scripts/run_tables.py") + sources("kernel_tables/*.toml"),
         capture="results/runs/{run}/capture.json",
         sqlite="results/runs/{run}/capture.sqlite",
     output:
@@ -25,6 +24,7 @@ rule run_tables:
         "../../envs/analysis.yaml"
     params:
         kernel_classes=json.dumps(config.get("kernel_classes", [])),
+        sources=digest(program_sources("workflow/scripts/run_tables.py") + sources("kernel_tables/*.toml")),
     message:
         "tables of {wildcards.run}"
     shell:
@@ -34,7 +34,6 @@ rule run_tables:
 
 rule reports:
     input:
-        program_sources("workflow/scripts/reports.py"),
         capture="results/runs/{run}/capture.json",
         sqlite="results/runs/{run}/capture.sqlite",
     output:
@@ -45,6 +44,8 @@ rule reports:
         "logs/{run}/reports.log",
     conda:
         "../../envs/analysis.yaml"
+    params:
+        sources=digest(program_sources("workflow/scripts/reports.py")),
     message:
         "nsys's reports of {wildcards.run}"
     shell:
