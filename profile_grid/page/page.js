@@ -140,6 +140,9 @@ filters.addEventListener("reset", () => setTimeout(applyFilters));
 document.getElementById("flame-run")?.addEventListener("change", () => draw(document.querySelector("[data-chart=flame]")));
 all("[data-move]").forEach((button) => button.addEventListener("click", () => move(button.dataset.move)));
 dark.addEventListener("change", () => (set_or_remove_dark_class(), drawn.forEach((place) => redraw(place))));
-addEventListener("beforeprint", () => drawn.forEach((place) => redraw(place, true)));
-addEventListener("afterprint", () => drawn.forEach((place) => redraw(place)));
+addEventListener("beforeprint", () => {
+  document.documentElement.classList.remove("dark");
+  drawn.forEach((place) => redraw(place, true));
+});
+addEventListener("afterprint", () => (set_or_remove_dark_class(), drawn.forEach((place) => redraw(place))));
 set_or_remove_dark_class();

@@ -21,6 +21,7 @@ def flame(kernels: pd.DataFrame, run: str, names: Names) -> dict[str, list]:
     Ranges by path, kernels as leaves; a node's time holds that of its children. Parents stand before their children.
     """
     own = kernels[(kernels["run"] == run) & (kernels["step"] >= 0)]
+    own = own.sort_values("phase", key=lambda phases: phases.map(_phase_rank), kind="stable")
     steps = max(own["step"].nunique(), 1)
     keys = ["phase", "range", "kernel", "class"]
     leaves = own.assign(range=own["range"].fillna("")).groupby(keys, sort=False)[["total_ns", "launches"]].sum()
@@ -39,6 +40,11 @@ def flame(kernels: pd.DataFrame, run: str, names: Names) -> dict[str, list]:
             nodes[leaf[:length]][3] += launches / steps
     columns = zip(*nodes.values(), strict=True)
     return dict(zip(("parent", "name", "ms", "launches", "color"), map(list, columns), strict=True))
+
+
+def _phase_rank(phase: str) -> int:
+    """The place of a phase in a step; phases of other programs come last."""
+    return list(PHASES).index(phase) if phase in PHASES else len(PHASES)
 
 
 def timeline_figure(table: pd.DataFrame, names: Names) -> go.Figure | None:

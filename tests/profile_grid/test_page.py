@@ -286,7 +286,7 @@ def test_the_flame_view_holds_ranges_and_kernels_of_the_chosen_run(grid_page):
 
 
 def test_a_dark_reader_gets_a_dark_page_and_print_a_light_one(grid_page):
-    def seen(scheme: str, media: str) -> tuple[str, str]:
+    def seen(scheme: str, media: str) -> str:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         grid_page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
         color = "return getComputedStyle(document.body).backgroundColor"
@@ -296,9 +296,14 @@ def test_a_dark_reader_gets_a_dark_page_and_print_a_light_one(grid_page):
     assert seen("dark", "screen") == "rgb(22, 25, 29)"
     ink = "return document.querySelector('[data-chart=scaling]').layout.template.layout.font.color"
     assert until(lambda: grid_page.execute_script(ink) == "#e6e8eb")
+    grid_page.execute_script("dispatchEvent(new Event('beforeprint'))")
     assert seen("dark", "print") == "rgb(255, 255, 255)"
+    assert not grid_page.execute_script("return document.documentElement.classList.contains('dark')")
+    assert until(lambda: grid_page.execute_script(ink) == "#1d2127")
     image = "return getComputedStyle(document.querySelector('#figure-scaling img')).display"
     assert grid_page.execute_script(image) == "block"
+    grid_page.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert grid_page.execute_script("return document.documentElement.classList.contains('dark')")
     seen("light", "screen")
     assert grid_page.execute_script(image) == "none"
 

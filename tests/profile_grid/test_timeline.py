@@ -1,0 +1,54 @@
+"""The timeline of a step, from a tiny capture: which rows there are, on which lane, from the step's begin."""
+
+import pandas as pd
+
+from kernel_tables.trace import Trace
+from profile_grid.runs import Run
+from profile_grid.timeline import COLUMNS, empty_timeline, run_to_show, timeline
+from tests.kernel_tables.synthetic import Synthetic
+
+
+def two_steps(folder):
+    """measure > 2 x step > forward; the second step launches a kernel and a backward kernel from another thread."""
+    capture = Synthetic().range("measure", 0, 1000)
+    capture.range("step", 100, 200).range("forward", 110, 190).kernel("early", at=120)
+    capture.range("step", 500, 900).range("forward", 510, 600).kernel("gemm", at=520)
+    capture.range("backward", 610, 800).kernel("grad", at=700, thread=2)
+    return capture.write(folder / "capture.sqlite")
+
+
+def test_the_middle_step_is_shown_from_its_begin(tmp_path):
+    with Trace(two_steps(tmp_path)) as trace:
+        table = timeline(trace, "small_ctx128_train_step")
+    assert list(table.columns) == COLUMNS
+    ranges = table[table["track"] == "range"]
+    assert ranges[["lane", "depth", "name", "start_ns", "end_ns"]].values.tolist() == [
+        ["main thread", 0, "step", 0, 400],
+        ["main thread", 1, "forward", 10, 100],
+        ["main thread", 1, "backward", 110, 300],
+    ]
+
+
+def test_a_launch_and_its_kernel_carry_the_path_that_was_open(tmp_path):
+    with Trace(two_steps(tmp_path)) as trace:
+        table = timeline(trace, "small_ctx128_train_step")
+    kernels = table[table["track"] == "kernel"]
+    assert kernels[["name", "path"]].values.tolist() == [
+        ["gemm", "measure > step > forward"],
+        ["grad", "measure > step > backward"],
+    ]
+    launches = table[table["track"] == "launch"]
+    assert launches[["lane", "start_ns"]].values.tolist() == [["main thread", 20], ["thread 2", 200]]
+
+
+def test_a_capture_without_steps_has_an_empty_timeline(tmp_path):
+    path = Synthetic().range("warmup", 0, 10).kernel("gemm", at=5).write(tmp_path / "capture.sqlite")
+    with Trace(path) as trace:
+        pd.testing.assert_frame_equal(timeline(trace, "run"), empty_timeline())
+
+
+def test_the_run_to_show_is_a_training_step_of_the_first_model_near_context_512():
+    runs = [
+        Run(*cell) for cell in (("small", 128, "forward"), ("small", 256, "train_step"), ("large", 512, "train_step"))
+    ]
+    assert run_to_show({run.name: run for run in runs}) == "small_ctx256_train_step"
