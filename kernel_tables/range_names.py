@@ -19,21 +19,20 @@ def coded_names(text: pa.ChunkedArray, text_id: np.ndarray, registered: Mapping[
     A range is named by its inline TEXT or, where that is empty, by the registered string of its TEXT_ID.
     """
     inline_code, inline = _encoded(text)
-    id_code, ids = np.unique(text_id, return_inverse=True)[1].reshape(-1), np.unique(text_id).tolist()
-    values = [*inline, *(registered.get(number, "") for number in ids)]
-    plain = pc.replace_substring_regex(pa.array(values, pa.string()), CALL_NUMBERS, "")
-    use_registered = (
-        np.array([not name for name in inline], bool)[inline_code] if len(inline_code) else np.empty(0, bool)
-    )
-    value_code = np.where(use_registered, len(inline) + id_code, inline_code)
+    ids, id_code = np.unique(text_id, return_inverse=True)
+    registered_names = pa.array([registered.get(number, "") for number in ids.tolist()], pa.string())
+    value_code = np.where(_is_empty(inline)[inline_code], len(inline) + id_code.reshape(-1), inline_code)
+    plain = pc.replace_substring_regex(pa.concat_arrays([inline, registered_names]), CALL_NUMBERS, "")
     code_of_value, names = _encoded(pa.chunked_array([plain]))
     used, code = np.unique(code_of_value[value_code], return_inverse=True)
-    return code.reshape(-1), [names[number] or UNNAMED for number in used.tolist()]
+    return code.reshape(-1), [name or UNNAMED for name in names.take(pa.array(used)).to_pylist()]
 
 
-def _encoded(text: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
+def _encoded(text: pa.ChunkedArray) -> tuple[np.ndarray, pa.StringArray]:
     """The code of each string, and the distinct strings by code."""
-    if not len(text):
-        return np.empty(0, np.int64), []
-    array = pa.concat_arrays(text.chunks).dictionary_encode()
-    return array.indices.to_numpy(zero_copy_only=False).astype(np.int64), array.dictionary.to_pylist()
+    array = pa.concat_arrays([pa.array([], pa.string()), *text.chunks]).dictionary_encode()
+    return array.indices.to_numpy(zero_copy_only=False).astype(np.int64), array.dictionary
+
+
+def _is_empty(strings: pa.StringArray) -> np.ndarray:
+    return pc.equal(pc.binary_length(strings), 0).to_numpy(zero_copy_only=False).astype(bool)

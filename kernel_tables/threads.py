@@ -94,14 +94,17 @@ class InterleavedThread:
     def _swept(self, times_ns: np.ndarray) -> np.ndarray:
         """The state at each of TIMES, which ascend."""
         events = _events(self.numbers, self._start_ns[self.numbers], self._end_ns[self.numbers])
-        states, is_open, next_event = [], [], 0
+        states, is_open, next_event, state = [], [], 0, NONE
         event_times, opens, numbers = (column.tolist() for column in events)
         for time_ns in times_ns.tolist():
+            event_before = next_event
             while next_event < len(event_times) and event_times[next_event] <= time_ns:
                 number = numbers[next_event]
                 insort(is_open, number) if opens[next_event] else is_open.remove(number)
                 next_event += 1
-            states.append(self._state(tuple(is_open)))
+            if next_event != event_before:
+                state = self._state(tuple(is_open))
+            states.append(state)
         return np.array(states, np.int64)
 
     def _state(self, members: tuple[int, ...]) -> int:

@@ -1,0 +1,135 @@
+"""How long the `kernels` command takes, as a whole process, against merely reading its columns and against nsys stats.
+
+    python -m benchmarks.kernel_tables [--folder FOLDER] [--sizes 1m_kernels 1m_ranges 10m_kernels] [--repeats 3]
+
+Makes each capture once, starts every command REPEATS times (nsys once), takes the fastest, and prints a Markdown
+table with ratios to the bare read and peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.made_capture import SIZES, Size, write_capture
+from kernel_tables.nsys import version_numbers
+
+REPOSITORY = Path(__file__).parent.parent
+BARE_READ = """
+import sys
+from kernel_tables.activities import TABLES
+from kernel_tables.capture import NVTX, RUNTIME, Capture
+with Capture(sys.argv[1]) as capture:
+    capture.columns(RUNTIME, *TABLES, NVTX)
+"""
+NSYS_REPORTS = ("cuda_gpu_kern_sum", "nvtx_gpu_proj_sum", "nvtx_kern_sum")
+TIME_LIMIT_S = 120  # of one run; an old nsys takes many minutes for some reports
+NSYS_REPORTS_BEFORE_2023 = ("gpukernsum", "nvtxgpuproj", "nvtxkernsum")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The fastest of some runs of a command: seconds of wall clock and of processors, peak memory."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "kernel_tables_benchmark")
+    parser.add_argument(
+        "--sizes", nargs="+", choices=[size.name for size in SIZES], default=["1m_kernels", "1m_ranges"]
+    )
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    for size in SIZES:
+        if size.name in arguments.sizes:
+            path = arguments.folder / f"{size.name}.sqlite"
+            if not path.exists():
+                write_capture(path, size)
+            print(report(size, path, arguments.repeats))
+
+
+def report(size: Size, path: Path, repeats: int) -> str:
+    """The measured table of one capture."""
+    lines = [
+        f"{size.kernels:,} kernels, as many launches, {size.ranges:,} ranges {len(size.ranges_by_level)} deep:"
+        f" {path.stat().st_size / 1e6:.0f} MB, {os.cpu_count()} cores\n",
+        "| whole process | wall s | CPU s | peak MiB | x bare read |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    bare: Measured | None = None
+    for name, command in commands(path).items():
+        found = fastest(command, 1 if command[0] == "nsys" else repeats)
+        bare = bare or (found if isinstance(found, Measured) else None)
+        lines.append(f"| {name} | {_cells(found, bare)} |")
+    return "\n".join(lines) + "\n"
+
+
+def commands(path: Path) -> dict[str, list[str]]:
+    """What is measured, by name; the bare read first, nsys's reports where there is an nsys."""
+    python = sys.executable
+    ours = {
+        "reading the columns": [python, "-c", BARE_READ, str(path)],
+        "kernel_tables kernels": [python, "-m", "kernel_tables", "kernels", str(path)],
+        "kernel_tables ranges": [python, "-m", "kernel_tables", "ranges", str(path)],
+    }
+    version = version_numbers()
+    if not version:
+        return ours
+    reports = NSYS_REPORTS if version >= (2023,) else NSYS_REPORTS_BEFORE_2023
+    stats = ["nsys", "stats", "--format", "csv", "--output", "-", "--report"]
+    year = ".".join(map(str, version[:2]))
+    return ours | {f"nsys {year} stats {name}": [*stats, name, str(path)] for name in reports}
+
+
+def fastest(command: list[str], repeats: int) -> Measured | str:
+    """The fastest of REPEATS runs, or why the command failed."""
+    runs = []
+    for _ in range(repeats):
+        with tempfile.TemporaryFile() as said:
+            began = time.perf_counter()
+            process = subprocess.Popen(command, cwd=REPOSITORY, stdout=said, stderr=subprocess.STDOUT)
+            timer = threading.Timer(TIME_LIMIT_S, process.kill)
+            timer.start()
+            _, status, used = os.wait4(process.pid, 0)
+            timer.cancel()
+            wall_s = time.perf_counter() - began
+            if wall_s >= TIME_LIMIT_S:
+                return f"ended after {TIME_LIMIT_S} s"
+            process.returncode = os.waitstatus_to_exitcode(status)
+            said.seek(0)
+            failure = failed(process.returncode, said.read().decode(errors="replace").splitlines())
+        if failure:
+            return failure
+        runs.append(Measured(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024))
+    return min(runs, key=lambda run: run.wall_s)
+
+
+def failed(status: int, lines: list[str]) -> str:
+    """Why a command failed, empty where it did not; nsys stats ends with 0 where it knows no such report."""
+    errors = [line for line in lines if line.startswith(("ERROR", "SKIPPED"))]
+    if status or errors:
+        return f"failed with status {status}: {' '.join(errors or lines[-1:])[:100]}"
+    return ""
+
+
+def _cells(found: Measured | str, bare: Measured | None) -> str:
+    if isinstance(found, str):
+        return f"{found} | | | "
+    ratio = found.wall_s / bare.wall_s if bare else float("nan")
+    return f"{found.wall_s:.2f} | {found.cpu_s:.2f} | {found.peak_mib:.0f} | {ratio:.2f}"
+
+
+if __name__ == "__main__":
+    main()
