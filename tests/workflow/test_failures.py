@@ -30,6 +30,15 @@ def Model(d_model, **sizes):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.25 GiB. GPU 0 has a total of 139.81 GiB")
     return TransformerLM(d_model=d_model, **sizes)
 """
+# Drawing takes half of such a grid's time and has tests of its own.
+NO_FIGURES = """
+import sys
+from pathlib import Path
+
+folder, name = Path(sys.argv[sys.argv.index("--output") + 1]), sys.argv[-1]
+for suffix in ("svg", "png"):
+    (folder / f"{name}.{suffix}").touch()
+"""
 TIMING = "results/runs/one_ctx8_forward/timing.json"
 
 
@@ -47,7 +56,7 @@ def install_fake_nsys(folder):
     (folder / "nsys").write_text((FAKES / "nsys").read_text().replace("/usr/bin/env python3", sys.executable))
     (folder / "nsys").chmod(0o755)
     capture = Synthetic().range("measure", 0, 1000).range("step", 10, 300).range("forward", 20, 200)
-    capture.kernel("gemm", at=30).write(folder / "report")
+    capture.write(folder / "report")  # of a program on the CPU: ranges, no kernels
     return folder
 
 
@@ -58,6 +67,7 @@ def failed_grid(tmp_path_factory, snakemake):
     capture = {"backend": "nsys", "warmup_steps": 0, "measured_steps": 1, "nsys_options": []}
     write_config(folder, capture=capture, program={"constructor": "my_models:Model"})
     (folder / "my_models.py").write_text(OUT_OF_MEMORY)
+    (folder / "workflow" / "scripts" / "figures.py").write_text(NO_FIGURES)
     nsys = install_fake_nsys(folder.parent / "bin")
     (nsys / "manner-two").write_text("writes nothing")
     path = f"{nsys}{os.pathsep}{os.environ['PATH']}"
