@@ -6,7 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from profile_grid.figures.style import GREY, PHASES, family_style
-from profile_grid.page.charts import PATTERNS, text_of
+from profile_grid.page.marks import PATTERNS, text_of
 from profile_grid.page.names import Names
 from profile_grid.summary import family
 from profile_grid.timeline import KERNEL, LAUNCH, RANGE
