@@ -120,7 +120,7 @@ def attention(tables: Tables) -> go.Figure | None:
 
 
 def roofline(tables: Tables) -> go.Figure | None:
-    """FLOP/s against FLOP per byte by part of the model, under the peaks where they are known. None where nothing was measured."""
+    """FLOP/s against FLOP per byte by part of the model, and the peaks. None where nothing was measured."""
     points = rows.roofline(tables["runs"], tables["ranges"]).dropna(subset="flops")
     if points.empty:
         return None

@@ -54,7 +54,7 @@ def _phase_line(own: pd.DataFrame, model: str, position: int, profiled: bool, fi
 
 
 def launch_bound(tables: Tables) -> go.Figure | None:
-    """Wall time against busy time, and the busy share against the length of a kernel. None where nothing was measured."""
+    """Wall time against busy time, busy share against kernel length. None if nothing was measured."""
     busy = rows.busy_and_wall(tables["phases"])
     if busy.empty:
         return None
@@ -91,7 +91,7 @@ def launch_bound(tables: Tables) -> go.Figure | None:
 
 
 def scaling(tables: Tables) -> go.Figure | None:
-    """Per mode: time against parameters and against context, with the fitted power laws. None where nothing was measured."""
+    """Per mode: time against parameters and against context, with fitted power laws. None if nothing was measured."""
     times = rows.step_times(tables["runs"], tables["timings"])
     modes = [mode for mode in rows.MODE_NAMES if mode in set(times["mode"])]
     if not modes:
