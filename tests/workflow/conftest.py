@@ -21,6 +21,7 @@ SOURCES = (
     "kernel_tables",
     "profile_grid",
 )
+CANARY = "canary7x31q"
 TINY_GRID = """\
 grid: test
 grids:
@@ -104,10 +105,15 @@ def copy_sources(source: Path, target: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def finished_project(tmp_path_factory, snakemake) -> Path:
-    """A project whose tiny grid has been run to its end. Tests work on copies of it."""
-    folder = copy_sources(ROOT, tmp_path_factory.mktemp("finished") / "project")
+    """A project whose tiny grid has been run to its end. Tests work on copies of it.
+
+    The canary of tests/workflow/test_leaks.py was in its path, in its environment and in another process meanwhile.
+    """
+    folder = copy_sources(ROOT, tmp_path_factory.mktemp(f"finished-{CANARY}") / "project")
     (folder / "config.yaml").write_text(TINY_GRID)
-    run = snakemake(folder, "--cores", "2", "--resources", "gpu=2")
+    with subprocess.Popen(["sh", "-c", "read line", CANARY], stdin=subprocess.PIPE) as other:
+        run = snakemake(folder, "--cores", "2", "--resources", "gpu=2", SECRET_TOKEN=CANARY)
+        other.communicate(b"\n")
     assert run.status == 0, run.output
     return folder
 
