@@ -24,7 +24,7 @@ HOST_NAME = "localhost"
 NAMESPACES = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts")
 AS_USER = ("--user", "--map-root-user")  # lets an ordinary user make the other namespaces, where the system permits it
 # nsys names its shared memory by process number, which every namespace counts anew: it gets a /dev/shm of its own
-PREPARED = ("sh", "-c", f'mount -t tmpfs none /dev/shm && {{ hostname {HOST_NAME}; exec "$@"; }}', "sh")
+PREPARED = ("sh", "-c", f'mount -t tmpfs none /dev/shm && {{ hostname {HOST_NAME}; "$@"; exit $?; }}', "sh")
 
 
 @cache

@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernel_tables.publishable import without_paths
+
 # The reports have had other names until 2022.4 (nsys stats --help-reports).
 REPORTS = {
     "kernel_summary": ("cuda_gpu_kern_sum", "gpukernsum"),
@@ -13,6 +15,7 @@ REPORTS = {
     "api_summary": ("cuda_api_sum", "cudaapisum"),
 }
 RENAMED_IN = (2023, 1)
+PATIENCE_S = 600
 
 
 def profile_command(
@@ -35,13 +38,21 @@ def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, 
     names = {ours: pair[version < RENAMED_IN] for ours, pair in REPORTS.items()}
     command = ["nsys", "stats", "--format=csv", f"--output={scratch / 'report'}", "--force-overwrite=true"]
     command += [f"--report={name}" for name in names.values()]
-    done = subprocess.run([*command, str(sqlite)], capture_output=True, text=True, check=False)
-    return {ours: _text(scratch / f"report_{name}.csv", name, done) for ours, name in names.items()}
+    try:
+        done = subprocess.run(
+            [*command, str(sqlite)], capture_output=True, text=True, errors="replace", check=False, timeout=PATIENCE_S
+        )
+        said = f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    except subprocess.TimeoutExpired:
+        said = f"it was ended after {PATIENCE_S} s"
+    return {ours: _text(scratch / f"report_{name}.csv", name, said) for ours, name in names.items()}
 
 
-def _text(path: Path, name: str, done: subprocess.CompletedProcess) -> str:
+def _text(path: Path, name: str, said: str) -> str:
+    """The CSV, or why there is none: what nsys said after it named the report, else its last words. No path of this
+    host."""
     if path.exists() and path.stat().st_size:
         return path.read_text()
-    lines = (done.stderr or done.stdout).strip().splitlines()
-    skipped = [line.strip() for line in lines if "SKIPPED" in line] or lines[-1:] or [f"exit status {done.returncode}"]
-    return f"# nsys stats wrote no {name}: {skipped[0]}\n"
+    about = said.partition(f"{name}.py")[2].partition("SKIPPED:")[2].strip().split("\n")[0].strip()
+    reason = about or next(line for line in reversed(said.split("\n")) if line.strip())
+    return f"# nsys stats wrote no {name}: {without_paths(reason).removeprefix('<path> ')}\n"

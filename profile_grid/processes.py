@@ -58,10 +58,12 @@ class Outcome:
 
     @property
     def how(self) -> str:
-        """`ended with exit status 3`, or by which signal."""
-        if self.returncode >= 0:
-            return f"ended with exit status {self.returncode}"
-        return f"was ended by {signal.Signals(-self.returncode).name}"
+        """`ended with exit status 3`, or by which signal; a shell adds 128 to the signal of what it ran."""
+        if self.returncode < 0:
+            return f"was ended by {signal.Signals(-self.returncode).name}"
+        by_signal = self.returncode - 128 in set(signal.Signals)
+        told = f" ({signal.Signals(self.returncode - 128).name})" if by_signal else ""
+        return f"ended with exit status {self.returncode}{told}"
 
     def output(self, log: Path) -> str:
         """What the program printed, as far as it is text."""

@@ -2,16 +2,22 @@
 
 import json
 import os
+import re
 import shutil
+import signal
 import sqlite3
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from kernel_tables import nsys
 from profile_grid import capture, measured_program
+from profile_grid.nsys_capture import nsys_attempt
 from profile_grid.processes import ProgramFailed
+from profile_grid.supervisor import descendants
 from tests.kernel_tables.synthetic import Synthetic
 
 FAKES = Path(__file__).parents[1] / "fakes"
@@ -49,11 +55,11 @@ def one_step_short():
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
     """A function that captures with nsys and the program failing in these manners; gives the JSON's contents."""
-    nsys = tmp_path / "bin"
-    nsys.mkdir()
-    shutil.copy(FAKES / "nsys", nsys)
-    (nsys / "nsys").write_text((FAKES / "nsys").read_text().replace("/usr/bin/env python3", sys.executable))
-    monkeypatch.setenv("PATH", f"{nsys}{os.pathsep}{os.environ['PATH']}")
+    fakes = tmp_path / "bin"
+    fakes.mkdir()
+    shutil.copy(FAKES / "nsys", fakes)
+    (fakes / "nsys").write_text((FAKES / "nsys").read_text().replace("/usr/bin/env python3", sys.executable))
+    monkeypatch.setenv("PATH", f"{fakes}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(FAKES))
     monkeypatch.setattr(measured_program, "MODULE", "fake_program")
     monkeypatch.chdir(tmp_path)
@@ -63,15 +69,15 @@ def fake(tmp_path, monkeypatch):
         (tmp_path / name).touch()
 
     def run(nsys_manner="works", program_manner="ends well", report=None, time_limit_s=20.0, **specification):
-        (report or whole_capture()).write(nsys / "report")
-        (nsys / "manner").write_text(nsys_manner)
+        (report or whole_capture()).write(fakes / "report")
+        (fakes / "manner").write_text(nsys_manner)
         (tmp_path / "program").write_text(program_manner)
         return capture.captured(
             SPECIFICATION | specification, Path("results"), Path("scratch"),
             log=Path("capture.log"), time_limit_s=time_limit_s,
         )  # fmt: skip
 
-    run.folder, run.nsys = tmp_path, nsys
+    run.folder, run.nsys = tmp_path, fakes
     return run
 
 
@@ -116,9 +122,9 @@ def test_a_failure_of_nsys_is_incomplete_with_its_reason_after_one_more_try(fake
     assert list(Path("results").iterdir()) == []
 
 
-def test_an_nsys_that_is_killed_is_incomplete(fake, without_namespaces):
+def test_an_nsys_that_is_killed_is_incomplete(fake):
     reason = fake("is killed")["reason"]
-    assert reason == "nsys was ended by SIGKILL and wrote no report, though the program ended well"
+    assert re.match(r"nsys (was ended by SIGKILL|ended with exit status 137 \(SIGKILL\)) and wrote no report", reason)
 
 
 def test_no_reason_names_a_path_of_this_host(fake):
@@ -220,3 +226,52 @@ def test_the_command_line_that_nsys_sees_holds_no_path_of_the_project(fake):
     assert "--trace=cuda,nvtx" in line
     assert str(fake.folder) not in line
     assert sys.prefix not in line or sys.prefix == "/usr"
+
+
+@pytest.fixture
+def under_real_nsys(tmp_path, monkeypatch):
+    """A hanging program under the nsys of this machine: its capture in a thread, and the processes below this one."""
+    if nsys.find() is None:
+        pytest.skip("there is no nsys on PATH")
+    monkeypatch.setenv("PYTHONPATH", str(FAKES))
+    monkeypatch.setattr(measured_program, "MODULE", "fake_program")
+    monkeypatch.chdir(tmp_path)
+    Path("program").write_text("hangs")
+    for name in ("runs", "pid"):
+        Path(name).touch()
+    Path("trial").mkdir()
+    log = Path("capture.log")
+    with ThreadPoolExecutor(1) as pool:
+        capturing = pool.submit(
+            nsys_attempt, SPECIFICATION | {"program": PROGRAM | {"device": "cpu"}}, Path("trial"), log, 6.0
+        )
+        assert wait_until(lambda: log.exists() and "fake program: hangs" in log.read_text())
+        yield capturing, descendants(os.getpid())
+
+
+def wait_until(condition, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+def command_line(pid):
+    return (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
+
+
+def test_a_program_that_hangs_under_the_real_nsys_ends_at_the_limit_with_every_process_of_nsys(under_real_nsys):
+    capturing, processes = under_real_nsys
+    assert any(b"--start-agent" in command_line(pid) for pid in processes)
+    assert capturing.result().problem == "ended at the time limit of 6 s, before the program had written its result"
+    assert not any(is_alive(pid) for pid in processes)
+
+
+def test_kill_9_of_the_real_nsys_ends_its_program_and_is_a_reason(under_real_nsys):
+    capturing, processes = under_real_nsys
+    (profiler,) = [pid for pid in processes if command_line(pid)[:2] == [b"nsys", b"profile"]]
+    os.kill(profiler, signal.SIGKILL)
+    problem = capturing.result().problem
+    assert "SIGKILL" in problem
+    assert "before the program had written its result" in problem
+    assert not any(is_alive(pid) for pid in processes)

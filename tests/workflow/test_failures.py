@@ -150,6 +150,28 @@ def test_a_crash_fails_its_job_with_the_end_of_its_log_and_the_others_go_on(fake
     assert [(fake_project / timing_of(model)).exists() for model in ("one", "two", "three")] == [True, False, True]
 
 
+NOT_A_NUMBER = """
+import torch
+from cs336_model.model import TransformerLM
+
+def Model(**sizes):
+    model = TransformerLM(**sizes)
+    with torch.no_grad():
+        next(model.parameters()).fill_(float("nan"))
+    return model
+"""
+
+
+def test_a_loss_that_is_not_a_number_fails_the_job_and_says_which(tmp_path, snakemake):
+    folder = copy_sources(ROOT, tmp_path / "project")
+    write_config(folder, program={"constructor": "my_models:Model"})
+    (folder / "my_models.py").write_text(NOT_A_NUMBER)
+    run = snakemake(folder, TIMING, "--cores", "1")
+    assert run.status != 0
+    assert run.jobs == ["timing one_ctx8_forward"]  # once: what it computes will not change
+    assert "of one_ctx8_forward is nan: no time of such a run means anything" in run.output
+
+
 def test_a_run_that_hangs_ends_at_the_limit_of_the_configuration(fake_project, snakemake):
     (fake_project / "program").write_text("hangs")
     write_config(fake_project, time_limit_s=1)

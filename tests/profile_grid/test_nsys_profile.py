@@ -1,0 +1,72 @@
+"""Command lines of nsys, and what it says where it has no report to give."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from profile_grid.nsys_profile import profile_command, reports
+
+SAID = """Processing [results/runs/a/capture.sqlite] with [/usr/lib/nsys/reports/gpukernsum.py]...
+SKIPPED: results/runs/a/capture.sqlite does not contain CUDA kernel data.
+Processing [results/runs/a/capture.sqlite] with [/usr/lib/nsys/reports/cudaapisum.py]...
+SKIPPED: results/runs/a/capture.sqlite does not contain CUDA trace data.
+"""
+
+
+@pytest.fixture
+def stats(tmp_path, monkeypatch):
+    """A function that makes reports with an nsys that writes the NVTX one and says the rest; with what it was asked."""
+
+    def run(version, said=SAID):
+        script = tmp_path / "nsys"
+        script.write_text(
+            f"#!{sys.executable}\nimport sys\nopen({str(tmp_path / 'asked')!r}, 'w').write(' '.join(sys.argv[1:]))\n"
+            "output = next(a for a in sys.argv if a.startswith('--output=')).partition('=')[2]\n"
+            f"[open(f'{{output}}_{{name}}.csv', 'w').write('Range\\n:step\\n') for name in ('nvtxsum', 'nvtx_sum')]\n"
+            f"print({said!r})\n"
+        )
+        script.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+        return reports(Path("results/runs/a/capture.sqlite"), tmp_path, version), (tmp_path / "asked").read_text()
+
+    return run
+
+
+def test_a_report_that_nsys_writes_is_passed_on_as_it_is(stats):
+    assert stats((2022, 4, 2))[0]["nvtx_summary"] == "Range\n:step\n"
+
+
+def test_where_nsys_has_nothing_to_report_its_own_reason_stands_without_paths(stats):
+    texts, _ = stats((2022, 4, 2))
+    assert texts["kernel_summary"] == "# nsys stats wrote no gpukernsum: does not contain CUDA kernel data.\n"
+    assert texts["api_summary"] == "# nsys stats wrote no cudaapisum: does not contain CUDA trace data.\n"
+
+
+def test_where_nsys_fails_its_last_words_stand_instead(stats):
+    texts, _ = stats((2022, 4, 2), said="cannot open /home/ada/x")
+    assert texts["kernel_summary"] == "# nsys stats wrote no gpukernsum: cannot open <path>\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "names"),
+    [
+        ((2022, 4, 2), ("gpukernsum", "nvtxsum", "cudaapisum")),
+        ((2025, 3, 1), ("cuda_gpu_kern_sum", "nvtx_sum", "cuda_api_sum")),
+    ],
+)
+def test_the_reports_are_asked_for_by_the_names_of_the_version(stats, version, names):
+    _, asked = stats(version)
+    assert [word.partition("=")[2] for word in asked.split() if word.startswith("--report=")] == list(names)
+
+
+def test_with_a_window_nsys_stops_after_it_and_lets_the_program_go_on():
+    command = profile_command(["python"], Path("x"), options=["--cuda-graph-trace=node"])
+    assert "--capture-range=cudaProfilerApi" in command
+    assert "--capture-range-end=stop" in command
+    assert command[-2:] == ["--cuda-graph-trace=node", "python"]
+
+
+def test_without_a_window_the_whole_program_is_recorded():
+    assert not any("capture-range" in word for word in profile_command(["python"], Path("x"), window=False))
