@@ -5,19 +5,24 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from profile_grid.processes import WORKFLOW_VARIABLE
 from profile_grid.progress import STARTED_VARIABLE, TOTAL_VARIABLE
 
 
-def prepare_job_environment(root: Path, measurements: int) -> None:
-    """Sets for the jobs: this project's packages, this interpreter, whose jobs they are, and what progress counts."""
+def prepare_job_environment(root: Path) -> None:
+    """Sets for the jobs: this project's packages, this interpreter, and whose jobs they are, since when."""
     _lead("PATH", os.path.dirname(sys.executable))
     _lead("PYTHONPATH", str(root))
     os.environ[WORKFLOW_VARIABLE] = str(os.getpid())
-    os.environ[TOTAL_VARIABLE] = str(measurements)
-    os.environ.setdefault(STARTED_VARIABLE, str(time.time()))
+    os.environ[STARTED_VARIABLE] = str(time.time())
+
+
+def count_measurements(planned_rules: Iterable[str]) -> None:
+    """Sets for the jobs how many measurements this Snakemake has planned."""
+    os.environ[TOTAL_VARIABLE] = str(sum(rule in ("timing", "capture") for rule in planned_rules))
 
 
 def _lead(variable: str, folder: str) -> None:

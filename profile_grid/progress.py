@@ -11,17 +11,20 @@ from pathlib import Path
 
 TOTAL_VARIABLE = "PROFILE_GRID_MEASUREMENTS"
 STARTED_VARIABLE = "PROFILE_GRID_STARTED"
+MEASUREMENTS = ("timing.json", "capture.json")
 
 
 @contextmanager
 def announced(stage: str, program: dict, output: Path) -> Iterator[None]:
-    """Says when a measurement begins and ends; the total comes from the Snakefile through the environment."""
+    """Says when a measurement begins and ends; what this Snakemake has to measure in all stands in the environment."""
     what = f"{stage:7} {program['model']} ctx {program['context_length']} {program['mode']}"
-    done, total = _done(output), os.environ.get(TOTAL_VARIABLE, "?")
-    started = time.time()
-    _say(f"[{done + 1}/{total}] {what} ...")
+    total, since = os.environ.get(TOTAL_VARIABLE, "?"), float(os.environ.get(STARTED_VARIABLE, "inf"))
+    number, started = _finished(output.parent.parent, since) + 1, time.time()
+    place = f"[{number:>{len(total)}}/{total}]"
+    _say(f"{place} {what} ...")
     yield
-    _say(f"[{done + 1}/{total}] {what}: {time.time() - started:.1f} s{_remaining(output, total)}")
+    left = int(total) - number if total.isdigit() else 0
+    _say(f"{place} {what}: {time.time() - started:.1f} s{_remaining(number, left, time.time() - since)}")
 
 
 def say_notes(notes: list[str]) -> None:
@@ -30,22 +33,17 @@ def say_notes(notes: list[str]) -> None:
         _say(f"    {note}")
 
 
-def _done(output: Path) -> int:
-    """Measurements that are finished below results/runs, whatever grid they belong to now."""
-    runs = output.parent.parent
-    return sum(1 for name in ("timing.json", "capture.json") for _ in runs.glob(f"*/{name}"))
+def _finished(runs: Path, since: float) -> int:
+    """Measurements below results/runs that were finished since a time."""
+    files = (path for name in MEASUREMENTS for path in runs.glob(f"*/{name}"))
+    return sum(path.stat().st_mtime >= since for path in files)
 
 
-def _remaining(output: Path, total: str) -> str:
-    """`; about 4 min remain`, from the pace since this Snakemake began, once two measurements tell it."""
-    since = float(os.environ.get(STARTED_VARIABLE, "nan"))
-    runs = output.parent.parent
-    ours = [p for name in ("timing.json", "capture.json") for p in runs.glob(f"*/{name}") if p.stat().st_mtime >= since]
-    finished = len(ours) + 1
-    left = int(total) - _done(output) - 1 if total.isdigit() else 0
+def _remaining(finished: int, left: int, elapsed_s: float) -> str:
+    """`; 17 to go, about 4 min`, from the pace so far, once two measurements tell it."""
     if finished < 2 or left <= 0:
         return ""
-    minutes = (time.time() - since) / finished * left / 60
+    minutes = elapsed_s / finished * left / 60
     return f"; {left} to go, about {minutes:.0f} min" if minutes >= 1 else f"; {left} to go, under a minute"
 
 

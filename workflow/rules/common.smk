@@ -13,7 +13,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from profile_grid.imported_files import digest_of_files, files_of_module, imported_files
-from profile_grid.job_environment import prepare_job_environment
+from profile_grid.job_environment import count_measurements, prepare_job_environment
 from profile_grid.runs import (
     ConfigError,
     capture_specification,
@@ -32,7 +32,7 @@ except ConfigError as error:
 
 TIMINGS = {name: timing_specification(config, run) for name, run in RUNS.items()}
 CAPTURES = {name: capture_specification(config, run) for name, run in RUNS.items()}
-prepare_job_environment(ROOT, measurements=2 * len(RUNS))
+prepare_job_environment(ROOT)
 
 
 wildcard_constraints:

@@ -22,6 +22,10 @@ CAPTURE_SOURCES = MEASURED_PROGRAM + sources(
 )
 
 
+onstart:
+    count_measurements(job.rule.name for job in workflow.persistence.dag.needrun_jobs())
+
+
 rule timing:
     output:
         "results/runs/{run}/timing.json",
