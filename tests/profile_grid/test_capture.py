@@ -240,13 +240,13 @@ def under_real_nsys(tmp_path, monkeypatch):
     for name in ("runs", "pid"):
         Path(name).touch()
     Path("trial").mkdir()
-    log = Path("capture.log")
+    log, others = Path("capture.log"), set(descendants(os.getpid()))
     with ThreadPoolExecutor(1) as pool:
         capturing = pool.submit(
             nsys_attempt, SPECIFICATION | {"program": PROGRAM | {"device": "cpu"}}, Path("trial"), log, 6.0
         )
         assert wait_until(lambda: log.exists() and "fake program: hangs" in log.read_text())
-        yield capturing, descendants(os.getpid())
+        yield capturing, set(descendants(os.getpid())) - others
 
 
 def wait_until(condition, seconds=5.0):
