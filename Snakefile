@@ -12,6 +12,7 @@ configfile: f"{workflow.basedir}/config.yaml"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/doctor.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/documents.smk"
@@ -20,6 +21,7 @@ include: "workflow/rules/documents.smk"
 rule all:
     default_target: True
     input:
+        "results/machine.txt",
         "results/complete.json",
         # asked for by name: Snakemake does not miss a deleted file that stands between others
         DOCUMENTS,

@@ -104,8 +104,8 @@ def copy_sources(source: Path, target: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def finished_project(tmp_path_factory, snakemake) -> Path:
-    """A project whose tiny grid has been run to its end. Tests work on copies of it.
+def first_run(tmp_path_factory, snakemake) -> tuple[Path, Planned]:
+    """A project whose tiny grid has been run to its end, and that run.
 
     The canary of tests/workflow/test_leaks.py was in its path, in its environment and in another process meanwhile.
     """
@@ -115,7 +115,13 @@ def finished_project(tmp_path_factory, snakemake) -> Path:
         run = snakemake(folder, "--cores", "2", "--resources", "gpu=2", SECRET_TOKEN=CANARY)
         other.communicate(b"\n")
     assert run.status == 0, run.output
-    return folder
+    return folder, run
+
+
+@pytest.fixture(scope="session")
+def finished_project(first_run) -> Path:
+    """A project whose tiny grid has been run to its end. Tests work on copies of it."""
+    return first_run[0]
 
 
 @pytest.fixture

@@ -97,7 +97,8 @@ def test_the_other_runs_went_on_and_the_documents_show_the_missing_cell_with_its
 def test_an_incomplete_capture_was_tried_twice(failed_grid):
     folder, _, _ = failed_grid
     profiles = (folder.parent / "bin" / "profiles").read_text().splitlines()
-    tries = [re.search(r'"model": "(\w+)"', line)[1] for line in profiles]
+    of_runs = [line for line in profiles if '"run": "smoke"' not in line]
+    tries = [re.search(r'"model": "(\w+)"', line)[1] for line in of_runs]
     assert sorted(tries) == ["one", "three", "two", "two"]
 
 

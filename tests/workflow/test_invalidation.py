@@ -133,7 +133,10 @@ CHANGED_CONFIG = {
         config("  warmup_steps: 0\n  measured_steps: 1", "  warmup_steps: 1\n  measured_steps: 1"),
         ["plan", *captures(ONE, TWO), *MERGE],
     ),
-    "the profiler": (config("backend: auto", "backend: torch"), ["plan", *captures(ONE, TWO), *MERGE]),
+    "the profiler": (
+        config("backend: auto", "backend: torch"),
+        ["plan", "machine", *captures(ONE, TWO), *MERGE],
+    ),
     "options of nsys": (
         config("nsys_options: []", "nsys_options: [--cuda-memory-usage=true]"),
         ["plan", *captures(ONE, TWO), *MERGE],
@@ -247,6 +250,16 @@ def test_another_driver_torch_or_nsys_on_the_machine_runs_nothing_again(project,
         (tmp_path / name).chmod(0o755)
     planned = snakemake(project, "--dry-run", PATH=f"{tmp_path}:{os.environ['PATH']}", CUDA_VISIBLE_DEVICES="7")
     assert planned.jobs == []
+
+
+@pytest.mark.parametrize("change", ["deleted", "changed"])
+def test_another_look_at_the_machine_makes_no_measurement_stale(project, snakemake, change):
+    looked_at = project / "results/machine.txt"
+    if change == "deleted":
+        looked_at.unlink()
+    else:
+        looked_at.write_text("another machine\n")
+    assert plan(snakemake, project).jobs == {"deleted": ["machine", "all"], "changed": []}[change]
 
 
 def test_no_fact_of_the_machine_is_a_parameter_of_any_job(project):

@@ -1,0 +1,187 @@
+"""What this machine can do for a grid, in ten lines, and what would make the grid fail here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from profile_grid import estimates
+from profile_grid.nsys_capture import NSYS_MISSING
+from profile_grid.smoke import Smoke
+
+GIB = 2**30
+OLD_NVTX = "pip install 'nvtx<0.2.12'"
+NO_RANGES = "no NVTX range was recorded"
+NOT_KNOWN = "is not supported by this build"  # nsys on a driver that is newer than it
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing about this machine; `failure` when the grid fails on it."""
+
+    topic: str
+    text: str
+    failure: bool = False
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The GPU as its driver describes it; `cuda` is the newest CUDA that the driver runs."""
+
+    name: str
+    driver: str
+    cuda: str | None
+    total_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """What was found without PyTorch: None for what is not there."""
+
+    gpu: Gpu | None
+    nsys: str | None
+    nsys_path: str | None
+    nvtx: str | None
+    perf_event_paranoid: int | None
+    free_disk_bytes: int
+    available_memory_bytes: int | None
+
+
+def report(host: Host, smoke: Smoke, plan: dict, measurements: list, pace: estimates.Pace, wanted: str) -> list[Line]:
+    """The lines, in order. `wanted`: capture.backend of the configuration; `measurements`: what is not there yet."""
+    device = plan["runs"][0]["capture_specification"]["program"]["device"]
+    return [
+        _gpu(host, device),
+        _torch(smoke),
+        _nsys(host, smoke),
+        _backend(host, smoke, wanted),
+        _smoke(smoke),
+        _nvtx(host, smoke),
+        _perf(host),
+        _disk(host, measurements),
+        _memory(host, plan["runs"]),
+        _time(host, plan, measurements, pace),
+    ]
+
+
+def cause(lines: list[Line]) -> Line | None:
+    """The failure to mend first; that the smoke capture failed is the effect of another, where there is one."""
+    failures = sorted((line for line in lines if line.failure), key=lambda line: line.topic == "smoke")
+    return failures[0] if failures else None
+
+
+def _gpu(host: Host, device: str) -> Line:
+    if host.gpu is None:
+        what = "none, and device is cuda: check the driver (nvidia-smi), or set device to cpu in config.yaml"
+        return Line("GPU", what if device == "cuda" else "none: the grid is measured on the CPU", device == "cuda")
+    gpu = host.gpu
+    unused = "; not used, since device is cpu" if device == "cpu" else ""
+    free = f"{gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GiB free"
+    return Line("GPU", f"{gpu.name}, {free}, driver {gpu.driver} (CUDA {gpu.cuda or 'not told'}){unused}")
+
+
+def _torch(smoke: Smoke) -> Line:
+    if smoke.machine is None:
+        return Line("torch", "did not get to run: see the smoke capture")
+    machine = smoke.machine
+    cuda = f"with CUDA {machine['cuda']}" if machine["cuda"] else f"on {machine['device_name']}"
+    return Line("torch", f"{machine['torch']} {cuda}, Python {machine['python']}, {machine['cores']} cores")
+
+
+def _nsys(host: Host, smoke: Smoke) -> Line:
+    if host.nsys is None:
+        return Line("nsys", "none on PATH")
+    found = f"{host.nsys} ({host.nsys_path})"
+    if host.gpu is None:
+        return Line("nsys", f"{found}; without a GPU it records ranges, and no kernels")
+    if smoke.backend != "nsys":
+        return Line("nsys", f"{found}; not used")
+    unknown = any(NOT_KNOWN in text for text in (smoke.problem or "", *smoke.warnings))
+    knows = "does not know" if unknown else "did not complain about"
+    return Line("nsys", f"{found}; {knows} the driver's CUDA {host.gpu.cuda or ''}".rstrip())
+
+
+def _backend(host: Host, smoke: Smoke, wanted: str) -> Line:
+    profiler = {"nsys": "Nsight Systems", "torch": "PyTorch's own profiler"}[smoke.backend]
+    if wanted == "nsys" and host.nsys is None:
+        return Line("captures", NSYS_MISSING, failure=True)
+    if wanted != "auto":
+        return Line("captures", f"{profiler}, as config.yaml says")
+    lacking = " and ".join([*(["GPU"] if host.gpu is None else []), *(["nsys"] if host.nsys is None else [])])
+    return Line("captures", f"auto is {profiler} here{f': no {lacking}' if lacking else ''}")
+
+
+def _smoke(smoke: Smoke) -> Line:
+    held = f"one step: {smoke.ranges} ranges and {smoke.kernels} kernels in {smoke.seconds:.1f} s"
+    if smoke.problem is not None:
+        return Line("smoke", f"{held}, not a whole capture: {_first_finding(smoke.problem)}", failure=True)
+    on_cpu = {"nsys": " (nsys records none on a CPU)", "torch": " (operators, on a CPU)"}[smoke.backend]
+    return Line("smoke", held + (on_cpu if smoke.machine["device"] == "cpu" else ""))
+
+
+def _nvtx(host: Host, smoke: Smoke) -> Line:
+    if smoke.backend != "nsys":
+        return Line("nvtx", f"{host.nvtx or 'not installed'}; not used by PyTorch's profiler")
+    if host.nvtx is None:
+        return Line("nvtx", "not installed, and nsys knows no ranges without it: pip install nvtx", failure=True)
+    if smoke.problem and NO_RANGES in smoke.problem:
+        return Line("nvtx", f"{host.nvtx} is not seen by nsys {host.nsys}: {OLD_NVTX}, or a newer nsys", failure=True)
+    return Line("nvtx", f"{host.nvtx}, seen by nsys" if smoke.ranges else f"{host.nvtx}")
+
+
+def _perf(host: Host) -> Line:
+    level = "not told" if host.perf_event_paranoid is None else str(host.perf_event_paranoid)
+    return Line("perf", f"perf_event_paranoid {level}; not needed: CPU sampling and context switches are not asked for")
+
+
+def _disk(host: Host, measurements: list) -> Line:
+    needed = estimates.bytes_on_disk(measurements)
+    text = f"{host.free_disk_bytes / GIB:.1f} GiB free; the captures need about {needed / GIB:.2f} GiB"
+    short = needed > host.free_disk_bytes
+    return Line("disk", text + (": free some space, or measure fewer steps in a capture" if short else ""), short)
+
+
+def _memory(host: Host, plan: list[dict]) -> Line:
+    available = memory_bytes(host, plan)
+    where = "GPU" if on_gpu(host, plan) else "memory"
+    largest = estimates.largest(plan)
+    if largest is None or available is None:
+        free = "not told" if available is None else f"{available / GIB:.1f} GiB free"
+        return Line("memory", f"{free}; what the runs need is not known" if largest is None else free)
+    text = f"{largest[0]} needs about {largest[1] / GIB:.1f} GiB of the {available / GIB:.1f} GiB of {where} free"
+    over = estimates.too_large(plan, available)
+    if not over:
+        return Line("memory", text)
+    names = ", ".join(over[:3]) + (f" and {len(over) - 3} more" if len(over) > 3 else "")
+    ending = "will end as out of memory" if where == "GPU" else "may be ended by the kernel"
+    return Line("memory", f"{text}; {len(over)} of {len(plan)} runs {ending}: {names}")
+
+
+def _time(host: Host, plan: dict, measurements: list, pace: estimates.Pace) -> Line:
+    done = 2 * len(plan["runs"]) - len(measurements)
+    grid = f"grid {plan['grid']}: {len(plan['runs'])} runs, {done} of {2 * len(plan['runs'])} measurements there"
+    if not measurements:
+        return Line("time", f"{grid}; nothing is left to measure")
+    seconds = estimates.seconds_needed(measurements, pace, memory_bytes(host, plan["runs"]))
+    about = "at least" if pace.flop_per_s is None else "about"
+    return Line("time", f"{grid}; the others take {about} {_duration(seconds)} ({pace.source})")
+
+
+def on_gpu(host: Host, plan: list[dict]) -> bool:
+    """Whether the grid is measured on the GPU."""
+    return host.gpu is not None and plan[0]["timing_specification"]["program"]["device"] != "cpu"
+
+
+def memory_bytes(host: Host, plan: list[dict]) -> int | None:
+    """What the runs find free where they are measured."""
+    return host.gpu.free_bytes if on_gpu(host, plan) else host.available_memory_bytes
+
+
+def _first_finding(problem: str) -> str:
+    """What was found first, or the last line that a program printed before it crashed: one line."""
+    printed = [line.removeprefix("  | ") for line in problem.splitlines() if line.startswith("  | ")]
+    return printed[-1] if printed else problem.partition("; ")[0]
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

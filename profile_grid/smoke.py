@@ -1,0 +1,87 @@
+"""A capture of about a second, through the same code as every other, to see what the profiler sees on this machine."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_tables.errors import TraceError
+from kernel_tables.trace import Trace
+from profile_grid.capture import chosen_backend, torch_attempt
+from profile_grid.capture_findings import errors_and_warnings
+from profile_grid.gpu_check import OWN_CONSTRUCTOR
+from profile_grid.measured_program import Attempt
+from profile_grid.nsys_capture import nsys_attempt
+from profile_grid.processes import ProgramFailed
+
+CONTEXT_LENGTH = 16
+STEPS = {"warmup_steps": 1, "measured_steps": 1}
+LITTLE = {"vocab_size": 128, "d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128}
+
+
+@dataclass(frozen=True)
+class Smoke:
+    """What a smoke capture held, and why it is not what a capture should be; `machine` is None where none ran."""
+
+    backend: str
+    machine: dict | None
+    ranges: int
+    kernels: int
+    seconds: float
+    problem: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def smoke_specification(specifications: list[dict]) -> dict:
+    """The capture of one step with one sequence of 16 tokens: of a little model, or where the grid measures somebody
+    else's, whose sizes may not be ours to choose, of its smallest run."""
+    smallest = min(specifications, key=lambda one: _size(one["program"]["constructor_args"]))
+    program = smallest["program"]
+    length = min(CONTEXT_LENGTH, program["context_length"])
+    sizes = LITTLE if program["constructor"] == OWN_CONSTRUCTOR else {}
+    cut = {
+        "run": "smoke", "batch_size": 1, "context_length": length, **STEPS,
+        "vocab_size": sizes.get("vocab_size", program["vocab_size"]),
+        "constructor_args": program["constructor_args"] | {"context_length": length} | sizes,
+    }  # fmt: skip
+    return smallest | {"program": program | cut}
+
+
+def smoke_capture(specification: dict, scratch: Path, time_limit_s: float) -> Smoke:
+    """What came of the capture; it never raises for what is wrong with this machine."""
+    started = time.monotonic()
+    backend = chosen_backend(specification["backend"], specification["program"]["device"])
+    attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
+    try:
+        attempt = attempt_once(specification, scratch, scratch / "smoke.log", time_limit_s)
+    except ProgramFailed as error:
+        attempt = Attempt(None, problem=str(error))
+    seconds = time.monotonic() - started
+    machine = attempt.program["machine"] if attempt.program else None
+    ranges, kernels, errors, warnings = _seen(scratch / "capture.sqlite", machine, backend)
+    problem = attempt.problem or _out_of_memory(attempt.program) or "; ".join(errors) or None
+    return Smoke(backend, machine, ranges, kernels, seconds, problem, tuple(warnings))
+
+
+def _seen(sqlite: Path, machine: dict | None, backend: str) -> tuple[int, int, list[str], list[str]]:
+    """Ranges, kernels, errors and warnings of the capture; nothing where there is none to read."""
+    if machine is None or not sqlite.exists():
+        return 0, 0, [], []
+    try:
+        with Trace(sqlite) as trace:
+            found = errors_and_warnings(trace, measured_steps=1, device=machine["device"], backend=backend)
+            return len(trace.range_instances()), len(trace.activities()), *found
+    except TraceError as error:
+        return 0, 0, [str(error)], []
+
+
+def _out_of_memory(program: dict | None) -> str | None:
+    if program is None or program["status"] == "complete":
+        return None
+    return f"out of memory: {(program['out_of_memory'] or {}).get('message')}"
+
+
+def _size(constructor_args: dict) -> int:
+    """Grows with the number of parameters."""
+    return constructor_args["num_layers"] * constructor_args["d_model"] ** 2

@@ -1,0 +1,188 @@
+"""What the doctor says of made-up machines, and what it reckons a grid will take."""
+
+import json
+from pathlib import Path
+
+from profile_grid import estimates
+from profile_grid.doctor import Gpu, Host, cause, report
+from profile_grid.nsys_capture import NSYS_MISSING
+from profile_grid.runs import grid_plan
+from profile_grid.smoke import Smoke, smoke_specification
+
+GIB = 2**30
+NOWHERE = Path("no folder of results")
+H200 = Gpu("NVIDIA H200", "580.159.04", "13.0", 140 * GIB, 139 * GIB)
+GPU_HOST = Host(H200, "2025.3.1.0", "/usr/bin/nsys", "0.2.14", 4, 200 * GIB, 100 * GIB)
+LAPTOP = Host(None, None, None, "0.2.14", 2, 50 * GIB, 8 * GIB)
+ON_H200 = {
+    "device": "cuda",
+    "device_name": "NVIDIA H200",
+    "torch": "2.11.0",
+    "cuda": "13.0",
+    "python": "3.12.3",
+    "cores": 16,
+}
+ON_CPU = {
+    "device": "cpu",
+    "device_name": "Some CPU",
+    "torch": "2.13.0+cpu",
+    "cuda": None,
+    "python": "3.11.2",
+    "cores": 2,
+}
+WHOLE = Smoke("nsys", ON_H200, ranges=23, kernels=70, seconds=6.0)
+WHOLE_ON_CPU = Smoke("torch", ON_CPU, ranges=23, kernels=81, seconds=4.0)
+SHAPES = {
+    "small": {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
+    "10B": {"d_model": 4608, "d_ff": 12288, "num_layers": 50, "num_heads": 36},
+}
+
+
+def plan(
+    models=("small",),
+    modes=("train_step",),
+    device="auto",
+    backend="auto",
+    constructor="cs336_model.model:TransformerLM",
+):
+    return grid_plan(
+        {
+            "grid": "g",
+            "grids": {"g": [{"models": list(models), "context_lengths": [512], "modes": list(modes)}]},
+            "models": SHAPES,
+            "batch_size": 4,
+            "vocab_size": 10000,
+            "precision": "fp32",
+            "seed": 0,
+            "device": device,
+            "program": {"constructor": constructor},
+            "timing": {"warmup_steps": 5, "measured_steps": 10},
+            "capture": {"backend": backend, "warmup_steps": 3, "measured_steps": 3},
+        }
+    )
+
+
+def lines(host=GPU_HOST, smoke=WHOLE, of=None, wanted="auto"):
+    of = of or plan()
+    pace = estimates.pace(NOWHERE, smoke.seconds, (smoke.machine or {}).get("device_name"), "fp32")
+    return report(host, smoke, of, estimates.remaining(of["runs"], NOWHERE), pace, wanted)
+
+
+def said(topic, found):
+    return next(line for line in found if line.topic == topic)
+
+
+def test_a_machine_that_can_do_the_grid_gets_ten_lines_and_no_failure():
+    found = lines()
+    assert len(found) == 10
+    assert cause(found) is None
+    assert said("GPU", found).text == "NVIDIA H200, 139.0 of 140.0 GiB free, driver 580.159.04 (CUDA 13.0)"
+    assert said("captures", found).text == "auto is Nsight Systems here"
+
+
+def test_on_a_laptop_auto_is_pytorchs_profiler_and_the_lines_say_why():
+    found = lines(LAPTOP, WHOLE_ON_CPU)
+    assert cause(found) is None
+    assert said("captures", found).text == "auto is PyTorch's own profiler here: no GPU and nsys"
+
+
+def test_nsys_that_is_wanted_and_not_there_is_the_failure_and_says_how_to_get_it():
+    missing = Smoke("nsys", None, 0, 0, 0.0, problem=NSYS_MISSING)
+    host = Host(H200, None, None, "0.2.14", 4, 200 * GIB, 100 * GIB)
+    failure = cause(lines(host, missing, wanted="nsys"))
+    assert failure.topic == "captures"
+    assert "install Nsight Systems" in failure.text
+
+
+def test_ranges_that_nsys_does_not_see_are_a_failure_and_say_which_nvtx_to_install():
+    blind = Smoke(
+        "nsys", ON_H200, 0, 70, 6.0, problem="no NVTX range was recorded: no kernel can be given; 0 ranges 'step'"
+    )
+    failure = cause(lines(smoke=blind))
+    assert failure.topic == "nvtx"
+    assert failure.text == "0.2.14 is not seen by nsys 2025.3.1.0: pip install 'nvtx<0.2.12', or a newer nsys"
+
+
+def test_a_smoke_capture_without_kernels_is_a_failure_with_the_finding():
+    empty = Smoke("nsys", ON_H200, 23, 0, 6.0, problem="no kernel was recorded: GPU times are missing")
+    failure = cause(lines(smoke=empty))
+    assert failure.topic == "smoke"
+    assert failure.text.endswith("not a whole capture: no kernel was recorded: GPU times are missing")
+
+
+def test_a_program_that_crashes_is_told_in_one_line_by_what_it_said_last():
+    message = "smoke ended with exit status 1; the end of its log:\n  | Traceback\n  | ImportError: no torch\nlog: x"
+    crashed = Smoke("torch", None, 0, 0, 2.0, problem=message)
+    assert cause(lines(LAPTOP, crashed)).text.endswith("not a whole capture: ImportError: no torch")
+
+
+def test_a_driver_that_is_newer_than_nsys_is_said():
+    text = "nsys: Installed CUDA driver version (13.0) is not supported by this build of Nsight Systems"
+    found = lines(smoke=Smoke("nsys", ON_H200, 23, 70, 6.0, warnings=(text,)))
+    assert said("nsys", found).text == "2025.3.1.0 (/usr/bin/nsys); does not know the driver's CUDA 13.0"
+    assert cause(found) is None
+
+
+def test_a_gpu_that_is_asked_for_and_not_there_is_a_failure():
+    assert cause(lines(LAPTOP, WHOLE_ON_CPU, plan(device="cuda"))).topic == "GPU"
+
+
+def test_too_little_disk_is_a_failure():
+    host = Host(H200, "2025.3.1.0", "/usr/bin/nsys", "0.2.14", 4, 1000, 100 * GIB)
+    assert cause(lines(host)).topic == "disk"
+
+
+def test_runs_that_do_not_fit_are_named_and_are_no_failure():
+    found = lines(of=plan(models=["small", "10B"], modes=["forward", "train_step"]))
+    assert cause(found) is None
+    assert said("memory", found).text.endswith("1 of 4 runs will end as out of memory: 10B_ctx512_train_step")
+
+
+def test_a_run_that_will_not_fit_costs_its_start_only():
+    measurements = estimates.remaining(plan(models=["10B"])["runs"], NOWHERE)
+    pace = estimates.Pace({"timing": 2.0, "capture": 6.0}, 1e12, "made up")
+    assert estimates.seconds_needed(measurements, pace, 140 * GIB) == 8.0
+    assert estimates.seconds_needed(measurements, pace, 10**15) > 8.0
+
+
+def test_what_was_measured_with_the_same_settings_is_not_counted_again(tmp_path):
+    of_plan = plan(models=["small"], modes=["forward", "train_step"])["runs"]
+    (tmp_path / "small_ctx512_forward").mkdir()
+    for stage, specification in (("timing", of_plan[0]["timing_specification"]), ("capture", {"other": "settings"})):
+        (tmp_path / f"small_ctx512_forward/{stage}.json").write_text(json.dumps({"specification": specification}))
+    left = [(stage, program["mode"]) for stage, program in estimates.remaining(of_plan, tmp_path)]
+    assert left == [("capture", "forward"), ("timing", "train_step"), ("capture", "train_step")]
+
+
+def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
+    entry = plan(modes=["forward"])["runs"][0]
+    (tmp_path / entry["run"]).mkdir()
+    for stage, all_s in (("timing", 5.0), ("capture", 9.0)):
+        program = entry[f"{stage}_specification"]["program"]
+        cost = {"warmup": 1.0, "measured": 2.0}
+        measured = {"spec": program, "machine": {"device_name": "NVIDIA H200"}, "cost_seconds": cost}
+        made = {"status": "complete", "seconds": {"all": all_s}, "program": measured}
+        (tmp_path / entry["run"] / f"{stage}.json").write_text(json.dumps(made))
+    found = estimates.pace(tmp_path, 6.0, "NVIDIA H200", "fp32")
+    forward = estimates.steps_flops(entry["timing_specification"]["program"]) / 15
+    assert found.overhead_s == {"timing": 2.0, "capture": 6.0}
+    assert found.flop_per_s == forward * (15 + 6) / 6.0
+    assert estimates.pace(tmp_path, 6.0, "NVIDIA L4", "fp32").source.startswith(
+        "start-ups as long as the smoke capture"
+    )
+
+
+def test_the_smoke_capture_is_of_a_little_model_and_one_step():
+    specifications = [entry["capture_specification"] for entry in plan(models=["10B", "small"])["runs"]]
+    program = smoke_specification(specifications)["program"]
+    assert (program["batch_size"], program["context_length"], program["measured_steps"]) == (1, 16, 1)
+    assert program["constructor_args"]["num_layers"] == 1
+    assert program["vocab_size"] == program["constructor_args"]["vocab_size"]
+
+
+def test_the_smoke_capture_of_somebody_elses_model_has_the_sizes_of_the_smallest_run():
+    specifications = [
+        entry["capture_specification"] for entry in plan(["10B", "small"], constructor="theirs:Model")["runs"]
+    ]
+    sizes = smoke_specification(specifications)["program"]["constructor_args"]
+    assert (sizes["d_model"], sizes["num_layers"], sizes["context_length"]) == (768, 12, 16)

@@ -1,0 +1,115 @@
+"""What this machine can do: `python -m workflow.scripts.doctor --config JSON --runs results/runs`.
+
+Prints ten lines; with --output writes them too. Ends with status 1, and the lines that say why, when the grid would
+fail here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+from kernel_tables import nsys
+from kernel_tables.errors import TraceError
+from profile_grid import estimates
+from profile_grid.doctor import Gpu, Host, Line, cause, report
+from profile_grid.files import write_text
+from profile_grid.runs import grid_plan
+from profile_grid.smoke import smoke_capture, smoke_specification
+
+SMOKE_LIMIT_S = 120
+GPU_FIELDS = "name,driver_version,memory.total,memory.free"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", type=json.loads, required=True, help="what profile_grid.runs.grid_part returns")
+    parser.add_argument("--runs", type=Path, required=True, help="folder of earlier results, one folder per run")
+    parser.add_argument("--output", type=Path, help="file for the lines")
+    arguments = parser.parse_args()
+    lines = examined(grid_plan(arguments.config), arguments.runs)
+    text = "".join(f"{'FAILS' if line.failure else 'ok':5} {line.topic:9} {line.text}\n" for line in lines)
+    print(text, end="", flush=True)
+    if (failure := cause(lines)) is not None:
+        sys.exit(f"the grid would fail on this machine: {failure.topic}: {failure.text}")
+    if arguments.output:
+        write_text(arguments.output, text)
+
+
+def examined(plan: dict, runs: Path) -> list[Line]:
+    """The doctor's lines for this machine and grid."""
+    specifications = [entry["capture_specification"] for entry in plan["runs"]]
+    host = this_host(runs)
+    with tempfile.TemporaryDirectory() as scratch:
+        smoke = smoke_capture(smoke_specification(specifications), Path(scratch), SMOKE_LIMIT_S)
+    device = smoke.machine["device_name"] if smoke.machine else None
+    pace = estimates.pace(runs, smoke.seconds, device, specifications[0]["program"]["precision"])
+    return report(host, smoke, plan, estimates.remaining(plan["runs"], runs), pace, specifications[0]["backend"])
+
+
+def this_host(runs: Path) -> Host:
+    """What can be found out without PyTorch."""
+    path = nsys.find()
+    folder = next(parent for parent in (runs, *runs.absolute().parents) if parent.exists())
+    return Host(
+        gpu=_gpu(),
+        nsys=_nsys_version() if path else None,
+        nsys_path=str(path) if path else None,
+        nvtx=_package_version("nvtx"),
+        perf_event_paranoid=_perf_event_paranoid(),
+        free_disk_bytes=shutil.disk_usage(folder).free,
+        available_memory_bytes=_available_memory_bytes(),
+    )
+
+
+def _gpu() -> Gpu | None:
+    row = _said("nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader,nounits").splitlines()
+    if not row:
+        return None
+    name, driver, total, free = (field.strip() for field in row[0].split(","))
+    cuda = re.search(r"CUDA Version:\s*([\d.]+)", _said("nvidia-smi"))
+    return Gpu(name, driver, cuda and cuda[1], int(total) * 2**20, int(free) * 2**20)
+
+
+def _nsys_version() -> str:
+    try:
+        return nsys.version() or "of unknown version"
+    except TraceError as error:
+        return f"that does not run ({error})"
+
+
+def _package_version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _perf_event_paranoid() -> int | None:
+    path = Path("/proc/sys/kernel/perf_event_paranoid")
+    return int(path.read_text()) if path.exists() else None
+
+
+def _available_memory_bytes() -> int | None:
+    path = Path("/proc/meminfo")
+    found = re.search(r"MemAvailable:\s*(\d+) kB", path.read_text()) if path.exists() else None
+    return int(found[1]) * 1024 if found else None
+
+
+def _said(*command: str) -> str:
+    """What a program prints; "" where it is not there or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+if __name__ == "__main__":
+    main()
