@@ -11,6 +11,8 @@ from pathlib import Path
 
 SCHEMA = Path(__file__).parent.parent / "workflow" / "schemas" / "config.schema.yaml"
 ROPE_THETA = 10000.0
+PREFERRED_CONTEXT = 512
+FULLEST_FIRST = ("train_step", "forward_backward", "forward")
 
 
 class ConfigError(ValueError):
@@ -66,6 +68,18 @@ def grid_runs(config: dict) -> dict[str, Run]:
                     run = Run(model, context_length, mode)
                     runs[run.name] = run
     return runs
+
+
+def run_to_show(runs: dict[str, Run]) -> str:
+    """The run whose step is worth a timeline: the fullest mode, the first model of the grid, context 512 or near it."""
+    models = list(dict.fromkeys(run.model for run in runs.values()))
+
+    def rank(name: str) -> tuple:
+        run = runs[name]
+        far = abs(run.context_length - PREFERRED_CONTEXT)
+        return FULLEST_FIRST.index(run.mode), models.index(run.model), far, name
+
+    return min(runs, key=rank)
 
 
 def timing_specification(config: dict, run: Run) -> str:

@@ -10,21 +10,6 @@ from profile_grid.run_tables import MEASURE, SEPARATOR, STEP
 
 RANGE, LAUNCH, KERNEL = "range", "launch", "kernel"
 COLUMNS = ["run", "track", "lane", "depth", "name", "start_ns", "end_ns", "class", "path"]
-PREFERRED_CONTEXT = 512
-FULLEST_FIRST = ("train_step", "forward_backward", "forward")
-
-
-def run_to_show(runs: dict) -> str:
-    """The name of the run whose step is worth a timeline: the fullest mode, the first model of the grid, context 512 or
-    the nearest to it. `runs` are the runs of the grid by name (profile_grid.runs.Run)."""
-    models = list(dict.fromkeys(run.model for run in runs.values()))
-
-    def rank(name: str) -> tuple:
-        run = runs[name]
-        far = abs(run.context_length - PREFERRED_CONTEXT)
-        return FULLEST_FIRST.index(run.mode), models.index(run.model), far, name
-
-    return min(runs, key=rank)
 
 
 def empty_timeline() -> pd.DataFrame:

@@ -3,8 +3,8 @@
 import pandas as pd
 
 from kernel_tables.trace import Trace
-from profile_grid.runs import Run
-from profile_grid.timeline import COLUMNS, empty_timeline, run_to_show, timeline
+from profile_grid.runs import Run, run_to_show
+from profile_grid.timeline import COLUMNS, empty_timeline, timeline
 from tests.kernel_tables.synthetic import Synthetic
 
 

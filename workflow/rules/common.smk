@@ -20,6 +20,7 @@ from profile_grid.runs import (
     checked_config,
     grid_part,
     grid_runs,
+    run_to_show,
     timing_specification,
 )
 

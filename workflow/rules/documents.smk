@@ -3,6 +3,8 @@
 summaries        merged tables -> the table behind each answer
 answers          tables -> results/answers/DOCUMENT.md, and .tex and .typ where config.yaml asks for them
 figures          tables -> results/figures/FIGURE.svg and .png
+timeline         one capture -> results/page/timeline.parquet, and trace.json.gz for Perfetto: one training step
+page             tables, figures, timeline -> results/report.html: everything in one file
 dictionary       -> results/tables/README.md: every column of every table, with its unit and meaning
 table_documents  tables -> results/tables/FORMAT/*: every table for a write-up
 complete         fails, with the reasons, while a run of the grid is incomplete; every document is made before it
@@ -19,7 +21,10 @@ DOCUMENTS = [
     expand("results/figures/{name}.{suffix}", name=FIGURES, suffix=["svg", "png"]),
     "results/tables/README.md",
     expand("results/tables/{format}", format=FORMATS),
+    "results/page/trace.json.gz",
+    "results/report.html",
 ]
+SHOWN = run_to_show(RUNS)
 
 
 rule summaries:
@@ -85,6 +90,52 @@ rule figure:
     shell:
         "python -m workflow.scripts.figures --tables results/tables --output results/figures"
         " --figures {wildcards.figure} 2> >(tee {log:q} >&2)"
+
+
+rule timeline:
+    input:
+        sources=program_sources("workflow/scripts/timeline.py"),
+        sqlite=f"results/runs/{SHOWN}/capture.sqlite",
+        status=f"results/runs/{SHOWN}/status.json",
+    output:
+        multiext("results/page/timeline", ".csv", ".parquet"),
+        trace="results/page/trace.json.gz",
+    log:
+        "logs/timeline.log",
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        run=SHOWN,
+        folder=f"results/runs/{SHOWN}",
+    message:
+        "one step of {params.run}"
+    shell:
+        "python -m workflow.scripts.timeline --run {params.run:q} --folder {params.folder:q}"
+        " --output results/page/timeline.parquet --trace {output.trace:q} 2> >(tee {log:q} >&2)"
+
+
+rule page:
+    input:
+        expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
+        expand("results/figures/{figure}.png", figure=FIGURES),
+        sources=program_sources("workflow/scripts/page.py")
+        + sources("profile_grid/page/*.css", "profile_grid/page/*.js", "profile_grid/page/*.j2"),
+        provenance="results/tables/provenance.json",
+        timeline="results/page/timeline.parquet",
+        trace="results/page/trace.json.gz",
+    output:
+        report(
+            "results/report.html", caption="../report/page.rst", category="Documents", labels={"document": "the page"}
+        ),
+    log:
+        "logs/page.log",
+    conda:
+        "../../envs/analysis.yaml"
+    message:
+        "the page"
+    shell:
+        "python -m workflow.scripts.page --tables results/tables --figures results/figures --timeline {input.timeline:q}"
+        " --trace page/trace.json.gz --output {output:q} 2> >(tee {log:q} >&2)"
 
 
 rule dictionary:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 from pathlib import Path
 
+from kernel_tables.perfetto import write_timeline
 from kernel_tables.trace import Trace
-from profile_grid.files import write_table
+from profile_grid.files import replacing, write_table
 from profile_grid.timeline import empty_timeline, timeline
 
 
@@ -16,13 +18,18 @@ def main() -> None:
     parser.add_argument("--run", required=True, help="the run's name")
     parser.add_argument("--folder", type=Path, required=True, help="folder of its capture.sqlite and status.json")
     parser.add_argument("--output", type=Path, required=True, help="timeline.parquet; a CSV file is written beside it")
+    parser.add_argument("--trace", type=Path, required=True, help="the whole window for Perfetto: .json.gz")
     arguments = parser.parse_args()
     status = json.loads((arguments.folder / "status.json").read_text())["status"]
     if status != "complete":
         write_table(arguments.output, empty_timeline())
+        with replacing(arguments.trace) as beside:
+            beside.write_bytes(gzip.compress(b'{"traceEvents": []}'))
         return
     with Trace(arguments.folder / "capture.sqlite") as trace:
         write_table(arguments.output, timeline(trace, arguments.run))
+        with replacing(arguments.trace) as beside:
+            write_timeline(trace, beside, under=None)
 
 
 if __name__ == "__main__":
