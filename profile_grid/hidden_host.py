@@ -63,7 +63,8 @@ class NeutralFolder:
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment with this folder's links in the place of paths, and a folder for temporary files."""
-        changed = {"TMPDIR": self.alias(self.temporary)}
+        # named, since a user namespace takes everybody for root, whose home may be closed to them
+        changed = {"TMPDIR": self.alias(self.temporary), "HOME": self.alias(os.path.expanduser("~"))}
         changed |= {name: self.alias(environment[name]) for name in PATHS if environment.get(name)}
         for name in PATH_LISTS:
             parts = [part for part in environment.get(name, "").split(os.pathsep) if part]
