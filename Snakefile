@@ -16,6 +16,7 @@ include: "workflow/rules/doctor.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/documents.smk"
+include: "workflow/rules/verify.smk"
 
 
 rule all:

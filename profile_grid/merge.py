@@ -54,6 +54,17 @@ def _machines_differ(timing: dict, capture: dict, folder: Path) -> str | None:
     return None
 
 
+def merged_tables(runs: list[dict], folder: Path) -> dict[str, pd.DataFrame]:
+    """Every merged table by its name; `folder` holds the tables of each run."""
+    return {
+        "runs": runs_table(runs),
+        "timings": timings_table(runs),
+        "steps": steps_table(runs),
+        "cost": cost_table(runs),
+        **{name: joined_tables(runs, folder, name) for name in ("kernels", "phases", "ranges")},
+    }
+
+
 def leading(run: dict) -> dict:
     """The four columns with which every table begins."""
     return {name: run["entry"][name] for name in LEADING}

@@ -23,13 +23,7 @@ def main() -> None:
         runs = merge.read_runs(plan["runs"], arguments.runs)
     except merge.StaleRun as error:
         sys.exit(str(error))
-    tables = {
-        "runs": merge.runs_table(runs),
-        "timings": merge.timings_table(runs),
-        "steps": merge.steps_table(runs),
-        "cost": merge.cost_table(runs),
-        **{name: merge.joined_tables(runs, arguments.runs, name) for name in ("kernels", "phases", "ranges")},
-    }
+    tables = merge.merged_tables(runs, arguments.runs)
     for name, table in tables.items():
         write_table(arguments.output / f"{name}.csv", table)
     write_json(arguments.output / "provenance.json", provenance(tables["runs"], plan))
