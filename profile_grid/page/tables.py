@@ -86,10 +86,10 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     steps = measured.groupby("run")["step"].nunique()
     keys = ["run", "model", "context_length", "mode", "phase", "kernel", "class"]
     table = measured.groupby(keys, sort=False)[["launches", "total_ns"]].sum().reset_index()
-    count = table["run"].map(steps)
+    count = table["run"].map(steps).astype("float64")  # without kernels there is nothing to tell its type from
     table = table.assign(launches=table["launches"] / count, gpu_time_ms=table["total_ns"] / 1e6 / count)
     order = {run: position for position, run in enumerate(dict.fromkeys(kernels["run"]))}
-    table = table.assign(_run=table["run"].map(order)).sort_values(["_run", "total_ns"], ascending=[True, False])
+    table = table.assign(_run=table["run"].map(order).astype("float64")).sort_values(["_run", "total_ns"], ascending=[True, False])
     return table.drop(columns=["_run", "total_ns"])
 
 
