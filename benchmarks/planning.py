@@ -2,7 +2,8 @@
 
 Dry-runs of three things, each in a folder of its own and with nothing made yet:
 - an empty Snakefile: what Snakemake itself takes to start;
-- a plain Snakefile with as many jobs as the grid has, one input and one output each: what Snakemake takes for the jobs;
+- a plain Snakefile with as many jobs as the runs of the grid have, each with one input, one output, a log, a message
+  and a parameter: what Snakemake takes for the jobs;
 - this project's grid.
 """
 
@@ -28,10 +29,16 @@ PLAIN = """\
 N = {chains}
 rule all:
     input: expand("out/{{n}}.{depth}", n=range(N))
-""" + "".join(
-    f'rule step{step}:\n    input: "out/{{{{n}}}}.{step}"\n    output: "out/{{{{n}}}}.{step + 1}"\n    shell: "true"\n'
-    for step in range(JOBS_PER_RUN)
-)
+"""
+PLAIN_STEP = """\
+rule step{step}:
+    input: "out/{{n}}.{step}"
+    output: "out/{{n}}.{after}"
+    log: "logs/{{n}}.{step}"
+    params: text=lambda wildcards: "run " + wildcards.n
+    message: "step {step} of {{wildcards.n}}"
+    shell: "echo {{params.text:q}} > {{output:q}} 2> {{log:q}}"
+"""
 GRIDS = {  # runs: models, context lengths, modes
     60: (5, 4, 3),
     600: (20, 10, 3),
@@ -64,7 +71,8 @@ def empty_folder(folder: Path) -> Path:
 def plain_folder(folder: Path, runs: int) -> Path:
     """A folder with a Snakefile of `runs` chains of as many jobs as a run has."""
     (folder / "out").mkdir(parents=True)
-    (folder / "Snakefile").write_text(PLAIN.format(chains=runs, depth=JOBS_PER_RUN))
+    steps = [PLAIN_STEP.format(step=step, after=step + 1) for step in range(JOBS_PER_RUN)]
+    (folder / "Snakefile").write_text(PLAIN.format(chains=runs, depth=JOBS_PER_RUN) + "".join(steps))
     for chain in range(runs):
         (folder / "out" / f"{chain}.0").touch()
     return folder

@@ -32,8 +32,9 @@ FIGURES = [
     "figure roofline",
 ]
 END = ["complete", "all"]
-DOCUMENTS = ["summaries", *ANSWERS, *FIGURES, "dictionary", "table_documents", *END]
+DOCUMENTS = ["summaries", *ANSWERS, *FIGURES, "page", "dictionary", "table_documents", *END]
 MERGE = ["merge", *DOCUMENTS]
+TABLES = [f"run_tables {ONE}", f"run_tables {TWO}", "timeline"]
 
 
 def timings(*runs):
@@ -41,8 +42,8 @@ def timings(*runs):
 
 
 def captures(*runs):
-    """A capture, and the tables and reports that are made from it."""
-    return [job for run in runs for job in (f"capture {run}", f"run_tables {run}", f"reports {run}")]
+    """Captures, the tables and reports that are made from them, and the page's timeline, which is of one of them."""
+    return [job for run in runs for job in (f"capture {run}", f"run_tables {run}", f"reports {run}")] + ["timeline"]
 
 
 def replaced(file, old, new):
@@ -151,7 +152,7 @@ CHANGED_CONFIG = {
     ),
     "a class of kernels": (
         config("kernel_classes: []", 'kernel_classes: [{class: gemm, pattern: "aten::bmm"}]'),
-        [f"run_tables {ONE}", f"run_tables {TWO}", *MERGE],
+        [*TABLES, *MERGE],
     ),
 }  # fmt: skip
 
@@ -160,13 +161,13 @@ CHANGED_SOURCES = {
     "cs336_model/benchmark.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
     "cs336_model/kineto_trace.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
     "profile_grid/nsys_profile.py": [*captures(ONE, TWO), *MERGE],
-    "kernel_tables/attribution.py": [f"run_tables {ONE}", f"run_tables {TWO}", *MERGE],
-    "kernel_tables/class_rules.toml": [f"run_tables {ONE}", f"run_tables {TWO}", *MERGE],
-    "profile_grid/run_tables.py": [f"run_tables {ONE}", f"run_tables {TWO}", *MERGE],
+    "kernel_tables/attribution.py": [*TABLES, *MERGE],
+    "kernel_tables/class_rules.toml": [*TABLES, *MERGE],
+    "profile_grid/run_tables.py": [*TABLES, *MERGE],
     "profile_grid/merge.py": MERGE,
-    "profile_grid/answers.py": [*ANSWERS, *END],
-    "profile_grid/figures/times.py": [*FIGURES, *END],
-    "profile_grid/columns.py": ["dictionary", "table_documents", *END],
+    "profile_grid/answers.py": [*ANSWERS, "page", *END],
+    "profile_grid/figures/times.py": [*FIGURES, "page", *END],
+    "profile_grid/columns.py": ["dictionary", "table_documents", "page", *END],
     "workflow/templates/b_top_kernels.md.j2": ["answer b_top_kernels", "answer answers", *END],
     "workflow/templates/macros.md.j2": [*ANSWERS, *END],
 }

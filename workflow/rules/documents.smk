@@ -94,7 +94,7 @@ rule figure:
 
 rule timeline:
     input:
-        sources=program_sources("workflow/scripts/timeline.py"),
+        sources=program_sources("workflow/scripts/timeline.py") + sources("kernel_tables/*.toml"),
         sqlite=f"results/runs/{SHOWN}/capture.sqlite",
         status=f"results/runs/{SHOWN}/status.json",
     output:
@@ -106,12 +106,12 @@ rule timeline:
         "../../envs/analysis.yaml"
     params:
         run=SHOWN,
-        folder=f"results/runs/{SHOWN}",
+        kernel_classes=json.dumps(config.get("kernel_classes", [])),
     message:
         "one step of {params.run}"
     shell:
-        "python -m workflow.scripts.timeline --run {params.run:q} --folder {params.folder:q}"
-        " --output results/page/timeline.parquet --trace {output.trace:q} 2> >(tee {log:q} >&2)"
+        "python -m workflow.scripts.timeline --run {params.run:q} --folder $(dirname {input.status:q})"
+        " --kernel-classes {params.kernel_classes:q} --output results/page/timeline.parquet --trace {output.trace:q} 2> >(tee {log:q} >&2)"
 
 
 rule page:

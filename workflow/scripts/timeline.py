@@ -19,6 +19,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="folder of its capture.sqlite and status.json")
     parser.add_argument("--output", type=Path, required=True, help="timeline.parquet; a CSV file is written beside it")
     parser.add_argument("--trace", type=Path, required=True, help="the whole window for Perfetto: .json.gz")
+    parser.add_argument("--kernel-classes", type=json.loads, default=[], help="own class rules, as JSON")
     arguments = parser.parse_args()
     status = json.loads((arguments.folder / "status.json").read_text())["status"]
     if status != "complete":
@@ -26,7 +27,7 @@ def main() -> None:
         with replacing(arguments.trace) as beside:
             beside.write_bytes(gzip.compress(b'{"traceEvents": []}'))
         return
-    with Trace(arguments.folder / "capture.sqlite") as trace:
+    with Trace(arguments.folder / "capture.sqlite", arguments.kernel_classes) as trace:
         write_table(arguments.output, timeline(trace, arguments.run))
         with replacing(arguments.trace) as beside:
             write_timeline(trace, beside, under=None)
