@@ -8,6 +8,9 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
+report: "workflow/report/workflow.rst"
+
+
 configfile: f"{workflow.basedir}/config.yaml"
 
 

@@ -32,7 +32,8 @@ rule summaries:
         expand("results/tables/{table}.parquet", table=MERGED),
         sources=program_sources("workflow/scripts/summaries.py"),
     output:
-        expand("results/tables/{table}.{suffix}", table=SUMMARIES, suffix=["csv", "parquet"]),
+        report(expand("results/tables/{table}.csv", table=SUMMARIES), caption="../report/table.rst", category="Tables"),
+        expand("results/tables/{table}.parquet", table=SUMMARIES),
     log:
         "logs/summaries.log",
     conda:
@@ -57,7 +58,12 @@ rule answer:
         ),
         provenance="results/tables/provenance.json",
     output:
-        expand("results/answers/{{document}}.{suffix}", suffix=[SUFFIX[name] for name in FORMATS]),
+        report(
+            expand("results/answers/{{document}}.{suffix}", suffix=[SUFFIX[name] for name in FORMATS]),
+            caption="../report/answer.rst",
+            category="Documents",
+            labels={"document": "{document}"},
+        ),
     log:
         "logs/answers/{document}.log",
     wildcard_constraints:
@@ -78,7 +84,13 @@ rule figure:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
         sources=program_sources("workflow/scripts/figures.py"),
     output:
-        multiext("results/figures/{figure}", ".svg", ".png"),
+        report(
+            "results/figures/{figure}.svg",
+            caption="../report/figure.rst",
+            category="Figures",
+            labels={"figure": "{figure}"},
+        ),
+        "results/figures/{figure}.png",
     log:
         "logs/figures/{figure}.log",
     wildcard_constraints:

@@ -82,7 +82,13 @@ rule merge:
         sources=program_sources("workflow/scripts/merge.py"),
         plan="results/grid.json",
     output:
-        expand("results/tables/{table}.{suffix}", table=MERGED, suffix=["csv", "parquet"]),
+        report(
+            expand("results/tables/{table}.csv", table=["runs", "timings", "cost"]),
+            caption="../report/table.rst",
+            category="Tables",
+        ),
+        expand("results/tables/{table}.csv", table=["steps", "kernels", "phases", "ranges"]),
+        expand("results/tables/{table}.parquet", table=MERGED),
         provenance="results/tables/provenance.json",
     log:
         "logs/merge.log",
