@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cached_property
@@ -51,17 +52,17 @@ WANTED = {
     NVTX: {
         "start": ("start",),
         "end": ("end",),
-        "type": ("eventType",),
         "thread": ("globalTid",),
-        "domain": ("domainId",),
         "text_id": ("textId",),
     },
 }
 PLACE = {"device": ("deviceId",), "stream": ("streamId",)}
+DOMAIN = {"domain": ("domainId",)}
 CALLS = WANTED[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
 OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id"}
 
 Columns = dict  # of name to numpy array; `text` is a pyarrow array
+TextMap = Callable[[pa.StringArray], pa.Array]
 
 
 class Capture:
@@ -97,14 +98,15 @@ class Capture:
                 return dict(zip(rows["name"].to_pylist(), rows["value"].to_pylist(), strict=True))
         return {}
 
-    def columns(self, *tables: str) -> list[Columns]:
+    def columns(self, *tables: str, of_text: TextMap | None = None) -> list[Columns]:
         """The wanted columns of each table, one integer array per name; empty arrays for a table that is not there.
 
         Times are nanoseconds; MISSING stands for NULL. NVTX_EVENTS yields its ranges only, and `text` besides: their
-        names as a dictionary array. Two tables are read at a time, each on a connection of its own.
+        inline names, or what OF_TEXT makes of them, a batch at a time while the next is read. Two tables are read at a
+        time, each on a connection of its own.
         """
         with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(self._columns, tables))
+            return list(pool.map(lambda table: self._columns(table, of_text), tables))
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """The strings of the distinct ids that are used; an id without a string is left out."""
@@ -122,12 +124,16 @@ class Capture:
         """The names of NVTX domains by (process, domain id); the default domain has no name."""
         if NVTX not in self.tables:
             return {}
-        events = self._columns(NVTX, f"eventType = {DOMAIN_CREATE}")
+        events = self._events((DOMAIN_CREATE,), WANTED[NVTX] | DOMAIN, with_text=True)
         names = self.strings(events["text_id"])
         inline = events["text"].to_pylist()
         process = process_of(events["thread"])
         rows = zip(process.tolist(), events["domain"].tolist(), inline, events["text_id"].tolist(), strict=True)
         return {(p, domain): text or names.get(text_id, "") for p, domain, text, text_id in rows}
+
+    def range_domains(self) -> np.ndarray:
+        """The domain id of each range, in the order of columns(NVTX); read apart, since few tables ask for it."""
+        return self._events((PUSH_POP, START_END), DOMAIN)["domain"]
 
     def calls(self, pattern: str) -> Columns:
         """The API calls whose name begins with the regular expression: start, end, thread, correlation, returned."""
@@ -173,8 +179,8 @@ class Capture:
         ]
         return max(latest, default=0)
 
-    def query(self, sql: str) -> pa.Table:
-        """The rows of one SELECT. Raises TraceError where SQLite cannot read the file."""
+    def query(self, sql: str, of_text: TextMap | None = None) -> pa.Table:
+        """The rows of one SELECT, its column `text` as OF_TEXT makes it. Raises TraceError for a damaged file."""
         uri = f"file:{quote(str(self._file.resolve()))}?mode=ro&immutable=1"
         try:
             with (  # not adbc's dbapi module, whose import takes longer than most captures
@@ -186,7 +192,7 @@ class Capture:
                 statement.set_sql_query(sql)
                 stream, _ = statement.execute_query()
                 with pa.RecordBatchReader.from_stream(stream) as reader:
-                    return reader.read_all()
+                    return _mapped(reader, of_text) if of_text else reader.read_all()
         except (adbc_driver_manager.Error, pa.ArrowException, OSError) as error:
             reason = " ".join(str(error).split())
             raise TraceError(
@@ -212,24 +218,28 @@ class Capture:
                 " give an export made by `nsys export --type sqlite`"
             )
 
-    def _columns(self, table: str, where: str = f"eventType IN ({PUSH_POP}, {START_END})") -> Columns:
-        wanted = WANTED[table]
-        if table not in self.tables:
-            empty: Columns = {name: np.empty(0, np.int64) for name in wanted}
-            return empty | {"text": pa.chunked_array([], pa.string())} if table == NVTX else empty
-        if table != NVTX:
-            return self._selected(table, wanted)
-        text = "ifnull(text, '') AS text" if "text" in self.tables[NVTX] else "'' AS text"
-        return self._selected(NVTX, wanted, f"WHERE {where}", text)
+    def _columns(self, table: str, of_text: TextMap | None) -> Columns:
+        if table == NVTX:
+            return self._events((PUSH_POP, START_END), WANTED[NVTX], with_text=True, of_text=of_text)
+        return self._selected(table, WANTED[table])
 
-    def _selected(self, table: str, wanted: dict[str, tuple[str, ...]], where: str = "", text: str = "") -> Columns:
+    def _events(self, types: tuple[int, ...], wanted: dict, with_text: bool = False, **text_map) -> Columns:
+        """The wanted columns of the NVTX events of these types, and `text` where asked for."""
+        if NVTX not in self.tables:
+            return self._selected(NVTX, wanted) | ({"text": pa.chunked_array([], pa.string())} if with_text else {})
+        text = "ifnull(text, '')" if "text" in self.tables[NVTX] else "''"
+        event_type = self._term(NVTX, "type", ("eventType",))
+        where = f"WHERE {event_type} IN ({', '.join(map(str, types))})"
+        return self._selected(NVTX, wanted, where, f"{text} AS text" if with_text else "", **text_map)
+
+    def _selected(self, table: str, wanted: dict, where: str = "", text: str = "", of_text=None) -> Columns:
         """The WANTED integer columns of a table, and the term TEXT besides."""
         if table not in self.tables:
             return {name: np.empty(0, np.int64) for name in wanted}
         terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
-        rows = self.query(f"SELECT {', '.join([*terms, text] if text else terms)} FROM {table} {where}")
+        rows = self.query(f"SELECT {', '.join([*terms, text] if text else terms)} FROM {table} {where}", of_text)
         columns: Columns = {name: self._int64(rows[name], table, name) for name in wanted}
-        return columns | {"text": rows["text"].cast(pa.string())} if text else columns
+        return columns | {"text": rows["text"]} if text else columns
 
     def _int64(self, column: pa.ChunkedArray, table: str, name: str) -> np.ndarray:
         if not pa.types.is_integer(column.type):
@@ -251,6 +261,18 @@ class Capture:
             f"{self.path}: table {table} has no column {holders[0]} (schema {version}), which is needed to know what"
             " launched what; export the report with an nsys of 2022.4 or later"
         )
+
+
+def _mapped(reader: pa.RecordBatchReader, of_text: TextMap) -> pa.Table:
+    """The rows with their column `text` mapped, each batch on another thread while the next one is read."""
+
+    def mapped(batch: pa.RecordBatch) -> pa.RecordBatch:
+        text = of_text(batch["text"].cast(pa.string()))
+        return batch.set_column(batch.schema.get_field_index("text"), "text", text)
+
+    with ThreadPoolExecutor(1) as pool:
+        batches = list(pool.map(mapped, reader))
+    return pa.Table.from_batches(batches or [mapped(pa.RecordBatch.from_pylist([], reader.schema))])
 
 
 def process_of(global_thread: np.ndarray) -> np.ndarray:

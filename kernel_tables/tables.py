@@ -9,7 +9,6 @@ import pandas as pd
 
 from kernel_tables.activities import COUNTS_AS_KERNEL, KINDS
 from kernel_tables.attribution import compact
-from kernel_tables.capture import NVTX
 
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
@@ -160,7 +159,7 @@ def _sums(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
 def _domains(trace: Trace) -> pd.Categorical:
     """The domain's name of each range instance, '' for the default domain."""
     found = trace.range_arrays
-    domain = trace.columns[NVTX]["domain"][found.row]
+    domain = trace.capture.range_domains()[found.row]
     names = trace.capture.domains()
     pairs, code = np.unique(np.stack([found.process, domain]), axis=1, return_inverse=True)
     labels = [names.get((process, number), "") for process, number in pairs.T.tolist()]
