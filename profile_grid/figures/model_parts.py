@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from profile_grid.attention import PARTS
 from profile_grid.figures import rows
 from profile_grid.figures.style import (
     BLUE,
@@ -27,6 +26,7 @@ from profile_grid.figures.style import (
 from profile_grid.figures.times import mark_unhappy, unhappy_notes
 from profile_grid.gpu_peaks import Peaks, peaks_in_words, peaks_of
 from profile_grid.quantities import known
+from profile_grid.tables.attention import PARTS
 
 ATTENTION = "Parts of attention in the forward pass: time beside FLOPs"
 ROOFLINE = "Roofline of the forward pass by part of the model"

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from cs336_model.flops import ModelShape, forward_bytes, forward_flops
-from profile_grid.attention import PARTS
-from profile_grid.machines import by_machine
-from profile_grid.measured import ON_CPU, ON_GPU, Words
-from profile_grid.summary import ALL_PHASES, FORWARD, RUN_KEYS, WHOLE_STEP, family
+from profile_grid.tables.attention import PARTS
+from profile_grid.tables.machines import by_machine
+from profile_grid.tables.measured import ON_CPU, ON_GPU, Words
+from profile_grid.tables.summary import ALL_PHASES, FORWARD, RUN_KEYS, WHOLE_STEP, family
 
 FULLEST_FIRST = ("train_step", "forward_backward", "forward")
 MODE_NAMES = {"forward": "forward pass", "forward_backward": "forward + backward", "train_step": "training step"}

@@ -20,7 +20,7 @@ from profile_grid.figures.style import (
     series_style,
     without_data,
 )
-from profile_grid.scaling import fitted_power_law
+from profile_grid.tables.scaling import fitted_power_law
 
 PHASE_TIMES = "Time of forward, backward and optimizer"
 LAUNCH_BOUND = "Launch-bound or device-bound: wall time against the time in which the device works"

@@ -6,7 +6,6 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from profile_grid.attention import PARTS
 from profile_grid.figures import rows
 from profile_grid.figures.kernels import KERNELS_DRAWN
 from profile_grid.figures.style import GREY, family_style, in_drawing_order
@@ -22,7 +21,8 @@ from profile_grid.page.marks import (
     unhappy_bars,
     wrapped,
 )
-from profile_grid.summary import family
+from profile_grid.tables.attention import PARTS
+from profile_grid.tables.summary import family
 
 Tables = dict[str, pd.DataFrame]
 

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 from profile_grid.figures import rows
 from profile_grid.figures.style import GREY, plain
 from profile_grid.page.marks import context_axes, legend_only, line, mark_unhappy, marker, sized, text_of
-from profile_grid.scaling import fitted_power_law
+from profile_grid.tables.scaling import fitted_power_law
 
 Tables = dict[str, pd.DataFrame]
 MODE_SYMBOLS = {"forward": "-open", "forward_backward": "-open-dot", "train_step": ""}

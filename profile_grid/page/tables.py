@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 
 import pandas as pd
 
-from profile_grid.columns import LEADING, TABLES
 from profile_grid.page.names import Names
 from profile_grid.quantities import known
-from profile_grid.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS
+from profile_grid.tables.columns import LEADING, TABLES
+from profile_grid.tables.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS
 
 SIGNIFICANT = 6
 UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}
@@ -89,7 +89,9 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     count = table["run"].map(steps).astype("float64")  # without kernels there is nothing to tell its type from
     table = table.assign(launches=table["launches"] / count, gpu_time_ms=table["total_ns"] / 1e6 / count)
     order = {run: position for position, run in enumerate(dict.fromkeys(kernels["run"]))}
-    table = table.assign(_run=table["run"].map(order).astype("float64")).sort_values(["_run", "total_ns"], ascending=[True, False])
+    table = table.assign(_run=table["run"].map(order).astype("float64")).sort_values(
+        ["_run", "total_ns"], ascending=[True, False]
+    )
     return table.drop(columns=["_run", "total_ns"])
 
 

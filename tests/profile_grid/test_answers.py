@@ -7,9 +7,9 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from profile_grid.answers import documents, facts, template_environment
+from profile_grid.answers.documents import documents, facts, template_environment
 from profile_grid.files import write_table
-from profile_grid.summary import summary_tables
+from profile_grid.tables.summary import summary_tables
 from tests.profile_grid.made_up import ADAM, CPU, GEMM, H200, SOFTMAX, Kernel, Made, forward_kernels, grid, merged
 
 ROOT = Path(__file__).parents[2]

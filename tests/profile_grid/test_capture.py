@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from kernel_tables import nsys
-from profile_grid import capture, measured_program
-from profile_grid.nsys_capture import nsys_attempt
-from profile_grid.processes import ProgramFailed
-from profile_grid.supervisor import descendants
+from profile_grid.measuring import capture, measured_program
+from profile_grid.measuring.nsys_capture import nsys_attempt
+from profile_grid.measuring.processes import ProgramFailed
+from profile_grid.measuring.supervisor import descendants
 from tests.kernel_tables.synthetic import Synthetic
 
 FAKES = Path(__file__).parents[1] / "fakes"
@@ -84,7 +84,7 @@ def fake(tmp_path, monkeypatch):
 @pytest.fixture
 def without_namespaces(monkeypatch):
     """As where the system does not permit them; processes then have the numbers that are seen here."""
-    monkeypatch.setattr("profile_grid.nsys_capture.namespace_command", lambda: ())
+    monkeypatch.setattr("profile_grid.measuring.nsys_capture.namespace_command", lambda: ())
 
 
 def is_alive(pid):

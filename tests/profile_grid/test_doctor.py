@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from profile_grid import estimates
-from profile_grid.doctor import Gpu, Host, cause, report
-from profile_grid.nsys_capture import NSYS_MISSING
+from profile_grid.measuring import estimates
+from profile_grid.measuring.doctor import Gpu, Host, cause, report
+from profile_grid.measuring.nsys_capture import NSYS_MISSING
+from profile_grid.measuring.smoke import Smoke, smoke_specification
 from profile_grid.runs import grid_plan
-from profile_grid.smoke import Smoke, smoke_specification
 
 GIB = 2**30
 NOWHERE = Path("no folder of results")

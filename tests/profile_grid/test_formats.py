@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.answers import documents
-from profile_grid.formats import document_in, fragment_in
+from profile_grid.answers.documents import documents
+from profile_grid.answers.formats import document_in, fragment_in
+from profile_grid.answers.table_documents import table_documents
 from profile_grid.markdown import Table, code, escaped, pipe_table
-from profile_grid.summary import summary_tables
-from profile_grid.table_documents import table_documents
+from profile_grid.tables.summary import summary_tables
 from tests.profile_grid.made_up import Kernel, Made, forward_kernels, grid, merged
 from tests.profile_grid.test_answers import HOSTILE, PROVENANCE
 

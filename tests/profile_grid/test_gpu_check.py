@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from profile_grid.gpu_check import notes_before
+from profile_grid.measuring.gpu_check import notes_before
 
 MODEL = {"vocab_size": 10000, "d_model": 4608, "d_ff": 12288, "num_layers": 50, "num_heads": 36}
 PROGRAM = {

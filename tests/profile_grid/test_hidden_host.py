@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from profile_grid.hidden_host import namespace_command, neutral_folder
+from profile_grid.measuring.hidden_host import namespace_command, neutral_folder
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profile_grid import merge
+from profile_grid.tables import merge
 
 SPEC = {
     "run": "small_ctx8_train_step", "model": "small", "context_length": 8, "mode": "train_step", "precision": "fp32",

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from profile_grid.progress import STARTED_VARIABLE, TOTAL_VARIABLE, announced
+from profile_grid.measuring.progress import STARTED_VARIABLE, TOTAL_VARIABLE, announced
 
 PROGRAM = {"model": "mini", "context_length": 64, "mode": "forward"}
 

@@ -3,7 +3,17 @@ import math
 import pandas as pd
 import pytest
 
-from profile_grid.quantities import count, gibibytes, interval, percent, points, rate, ratio, significant, with_spread
+from profile_grid.quantities import (
+    count,
+    gibibytes,
+    interval,
+    percent,
+    points,
+    rate,
+    ratio,
+    significant,
+    with_spread,
+)
 
 
 @pytest.mark.parametrize(

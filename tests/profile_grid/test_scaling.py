@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from profile_grid.scaling import fitted_power_law
+from profile_grid.tables.scaling import fitted_power_law
 
 
 def test_points_on_a_power_law_give_its_exponent_and_scale():

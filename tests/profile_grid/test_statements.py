@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from profile_grid.answers import part
-from profile_grid.machines import by_machine
-from profile_grid.summary import summary_tables
+from profile_grid.answers.documents import part
+from profile_grid.tables.machines import by_machine
+from profile_grid.tables.summary import summary_tables
 from tests.profile_grid.made_up import CPU, GEMM, Kernel, Made, forward_kernels, grid, merged, training_kernels
 
 ATEN = {"gemm": "mm", "elementwise": "mul", "softmax": "_softmax", "reduction": "mean", "optimizer": "_fused_adamw_"}

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profile_grid.summary import ConservationError, summary_tables
+from profile_grid.tables.summary import ConservationError, summary_tables
 from tests.profile_grid.made_up import (
     GEMM,
     H200,

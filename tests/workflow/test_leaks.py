@@ -13,8 +13,8 @@ import pyarrow.parquet
 import pytest
 
 from kernel_tables import nsys
-from profile_grid.hidden_host import namespace_command
-from profile_grid.nsys_capture import nsys_attempt
+from profile_grid.measuring.hidden_host import namespace_command
+from profile_grid.measuring.nsys_capture import nsys_attempt
 from tests.workflow.conftest import CANARY
 
 SEEN_AS = (CANARY.encode(), CANARY.encode("utf-16-le"), CANARY.encode("utf-16-be"), CANARY.encode().hex().encode())

@@ -14,12 +14,12 @@ from tests.workflow.conftest import ROOT, copy_sources
 # Imported by the programs that measure, but without a part in what is measured.
 NO_PART_IN_A_MEASUREMENT = {
     "profile_grid/__init__.py",
-    "profile_grid/capture_findings.py",
+    "profile_grid/measuring/capture_findings.py",
     "profile_grid/checkout.py",
     "profile_grid/files.py",
-    "profile_grid/gpu_check.py",
-    "profile_grid/progress.py",
-    "profile_grid/storage.py",
+    "profile_grid/measuring/gpu_check.py",
+    "profile_grid/measuring/progress.py",
+    "profile_grid/measuring/storage.py",
 }
 WITHOUT = """
 import importlib.machinery, importlib.util, sys

@@ -5,19 +5,19 @@ capture  the specification -> results/runs/RUN/capture.json, capture.sqlite: the
 """
 
 TIMING_SOURCES = MEASURED_PROGRAM + sources(
-    "profile_grid/measured_program.py",
-    "profile_grid/processes.py",
-    "profile_grid/supervisor.py",
+    "profile_grid/measuring/measured_program.py",
+    "profile_grid/measuring/processes.py",
+    "profile_grid/measuring/supervisor.py",
     "workflow/scripts/timing.py",
 )
 CAPTURE_SOURCES = MEASURED_PROGRAM + sources(
-    "profile_grid/capture.py",
-    "profile_grid/hidden_host.py",
-    "profile_grid/measured_program.py",
-    "profile_grid/nsys_capture.py",
-    "profile_grid/nsys_profile.py",
-    "profile_grid/processes.py",
-    "profile_grid/supervisor.py",
+    "profile_grid/measuring/capture.py",
+    "profile_grid/measuring/hidden_host.py",
+    "profile_grid/measuring/measured_program.py",
+    "profile_grid/measuring/nsys_capture.py",
+    "profile_grid/measuring/nsys_profile.py",
+    "profile_grid/measuring/processes.py",
+    "profile_grid/measuring/supervisor.py",
     "workflow/scripts/capture.py",
 )
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.answers import NAMES, documents
+from profile_grid.answers.documents import NAMES, documents
+from profile_grid.answers.formats import SUFFIXES, FormatError, document_in
 from profile_grid.files import write_text
-from profile_grid.formats import SUFFIXES, FormatError, document_in
 
 SUMMARIES = ("forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "attention")
 

@@ -14,13 +14,13 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from profile_grid.capture import PUBLISHED, captured
 from profile_grid.checkout import git_state
 from profile_grid.files import remove_leftovers, replacing, write_json
-from profile_grid.gpu_check import notes_before
-from profile_grid.processes import ProgramFailed
-from profile_grid.progress import announced, say_notes
-from profile_grid.storage import clear_disk_errors
+from profile_grid.measuring.capture import PUBLISHED, captured
+from profile_grid.measuring.gpu_check import notes_before
+from profile_grid.measuring.processes import ProgramFailed
+from profile_grid.measuring.progress import announced, say_notes
+from profile_grid.measuring.storage import clear_disk_errors
 
 SCRATCH = ".capture-"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.columns import TABLES, UndocumentedColumn, check_documented, dictionary
 from profile_grid.files import write_text
+from profile_grid.tables.columns import TABLES, UndocumentedColumn, check_documented, dictionary
 
 
 def main() -> None:

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from kernel_tables import nsys
 from kernel_tables.errors import TraceError
-from profile_grid import estimates
-from profile_grid.doctor import Gpu, Host, Line, cause, report
 from profile_grid.files import write_text
+from profile_grid.measuring import estimates
+from profile_grid.measuring.doctor import Gpu, Host, Line, cause, report
+from profile_grid.measuring.smoke import smoke_capture, smoke_specification
 from profile_grid.runs import grid_plan
-from profile_grid.smoke import smoke_capture, smoke_specification
 
 SMOKE_LIMIT_S = 120
 GPU_FIELDS = "name,driver_version,memory.total,memory.free"

@@ -7,9 +7,9 @@ import json
 import sys
 from pathlib import Path
 
-from profile_grid import merge
 from profile_grid.files import write_json, write_table
-from profile_grid.provenance import provenance
+from profile_grid.tables import merge
+from profile_grid.tables.provenance import provenance
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from profile_grid.files import write_table
-from profile_grid.summary import ConservationError, summary_tables
+from profile_grid.tables.summary import ConservationError, summary_tables
 
 MERGED = ("runs", "timings", "kernels", "phases", "ranges")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from kernel_tables.perfetto import write_timeline
 from kernel_tables.trace import Trace
 from profile_grid.files import replacing, write_table
-from profile_grid.timeline import empty_timeline, timeline
+from profile_grid.tables.timeline import empty_timeline, timeline
 
 
 def main() -> None:

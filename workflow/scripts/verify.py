@@ -13,11 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from profile_grid import merge
 from profile_grid.files import write_json, write_table
-from profile_grid.run_tables import tables_of_capture
 from profile_grid.runs import grid_plan
-from profile_grid.verify import table_differences
+from profile_grid.tables import merge
+from profile_grid.tables.run_tables import tables_of_capture
+from profile_grid.tables.verify import table_differences
 
 RESULTS_OF_A_RUN = ("timing.json", "capture.json")
 

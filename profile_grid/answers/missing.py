@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.markdown import escaped
-from profile_grid.measured import COMPLETE, MODES, OUT_OF_MEMORY, where
 from profile_grid.quantities import gibibytes, known
+from profile_grid.tables.measured import COMPLETE, MODES, OUT_OF_MEMORY, where
 
 STAGES = {"timing_status": "timing", "capture_status": "capture"}
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from kernel_tables import nsys
 from kernel_tables.errors import TraceError
 from kernel_tables.publishable import without_paths, write_publishable
-from profile_grid.capture_findings import errors_and_warnings
-from profile_grid.gpu_check import gpu_is_visible
-from profile_grid.hidden_host import namespace_command, neutral_folder
-from profile_grid.measured_program import Attempt, program_command
-from profile_grid.nsys_profile import profile_command
-from profile_grid.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
+from profile_grid.measuring.capture_findings import errors_and_warnings
+from profile_grid.measuring.gpu_check import gpu_is_visible
+from profile_grid.measuring.hidden_host import namespace_command, neutral_folder
+from profile_grid.measuring.measured_program import Attempt, program_command
+from profile_grid.measuring.nsys_profile import profile_command
+from profile_grid.measuring.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
 
 NSYS_MISSING = (
     "capture.backend is nsys and there is no nsys on PATH; install Nsight Systems"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
-from profile_grid.capture import chosen_backend, torch_attempt
-from profile_grid.capture_findings import errors_and_warnings
-from profile_grid.gpu_check import OWN_CONSTRUCTOR
-from profile_grid.measured_program import Attempt
-from profile_grid.nsys_capture import nsys_attempt
-from profile_grid.processes import ProgramFailed
+from profile_grid.measuring.capture import chosen_backend, torch_attempt
+from profile_grid.measuring.capture_findings import errors_and_warnings
+from profile_grid.measuring.gpu_check import OWN_CONSTRUCTOR
+from profile_grid.measuring.measured_program import Attempt
+from profile_grid.measuring.nsys_capture import nsys_attempt
+from profile_grid.measuring.processes import ProgramFailed
 
 CONTEXT_LENGTH = 16
 STEPS = {"warmup_steps": 1, "measured_steps": 1}

@@ -31,7 +31,7 @@ def summary_tables(merged: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
     Raises ConservationError where the kernels of a phase do not add up to that phase, or phases to their step.
     """
-    from profile_grid.attention import attention
+    from profile_grid.tables.attention import attention
 
     kernels, steps = merged["kernels"], captured_steps(merged["phases"])
     kernels = kernels[kernels["step"] >= 0]  # what the window holds before and after its steps is no one's pass

@@ -15,7 +15,7 @@ import pandas as pd
 
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
-from profile_grid.capture_findings import errors_and_warnings
+from profile_grid.measuring.capture_findings import errors_and_warnings
 
 MEASURE, STEP = "measure", "step"
 WHOLE_STEP = "step"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from profile_grid.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
+from profile_grid.measuring.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
 
 MODULE = "cs336_model.benchmark"
 

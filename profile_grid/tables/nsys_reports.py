@@ -1,9 +1,8 @@
-"""Command lines of Nsight Systems for a capture and for its own reports, old and new versions."""
+"""Nsight Systems' own summaries of a capture, under the report names of old and new versions."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_tables.publishable import without_paths
@@ -16,21 +15,6 @@ REPORTS = {
 }
 RENAMED_IN = (2023, 1)
 PATIENCE_S = 600
-
-
-def profile_command(
-    program: Sequence[str], report: Path, *, options: Sequence[str] = (), window: bool = True
-) -> list[str]:
-    """`nsys profile` around a program; the report becomes `report`.nsys-rep.
-
-    With `window`, only what lies between cudaProfilerStart and cudaProfilerStop is recorded, and the program goes on
-    after it (the default, stop-shutdown, would end it). Neither sampling nor context switches are asked for: they need
-    rights that many hosts do not give, and no question here needs them.
-    """
-    command = ["nsys", "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--force-overwrite=true"]
-    if window:
-        command += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
-    return [*command, f"--output={report}", *options, *program]
 
 
 def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, str]:

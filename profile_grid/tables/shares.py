@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.measured import MAIN_PHASES, Measured
-from profile_grid.summary import ALL_PHASES, MATMUL, RUN_KEYS, family
+from profile_grid.tables.measured import MAIN_PHASES, Measured
+from profile_grid.tables.summary import ALL_PHASES, MATMUL, RUN_KEYS, family
 
 NON_TRIVIAL_SHARE = 0.01
 CONFIGURATION = ["model", "context_length"]

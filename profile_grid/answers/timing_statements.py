@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from profile_grid.measured import MODES, Measured, extremes, of_all, places, stand_in
 from profile_grid.quantities import count, interval, percent, ratio, significant, with_spread
-from profile_grid.summary import FORWARD, MATCH_TOLERANCE
+from profile_grid.tables.measured import MODES, Measured, extremes, of_all, places, stand_in
+from profile_grid.tables.summary import FORWARD, MATCH_TOLERANCE
 
 LAUNCH_BOUND_IDLE_SHARE = 0.2
 SPREADS = 2

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.attention import PARTS, SOFTMAX
 from profile_grid.markdown import Table, escaped
-from profile_grid.measured import COMPLETE, MODES, OUT_OF_MEMORY, Measured
 from profile_grid.quantities import ABSENT, count, known, percent, points, rate, ratio, significant, with_spread
-from profile_grid.shares import CONFIGURATION, NON_TRIVIAL_SHARE, family_shares, phase_shares, training_change
-from profile_grid.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS, MATMUL, RUN_KEYS
+from profile_grid.tables.attention import PARTS, SOFTMAX
+from profile_grid.tables.measured import COMPLETE, MODES, OUT_OF_MEMORY, Measured
+from profile_grid.tables.shares import CONFIGURATION, NON_TRIVIAL_SHARE, family_shares, phase_shares, training_change
+from profile_grid.tables.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS, MATMUL, RUN_KEYS
 
 STATUS_WORDS = {OUT_OF_MEMORY: "OOM", "incomplete": "incomplete", "missing": "missing"}
 NOT_IN_GRID = "not run"

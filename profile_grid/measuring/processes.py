@@ -87,8 +87,8 @@ def run_program(
 ) -> Outcome:
     """How the program ended. Its output is appended to `log`; at the time limit it is ended with all its children.
 
-    A supervisor runs it (profile_grid.supervisor), which ends everything below it also when this process is killed:
-    nothing is left behind on a GPU. Raises WorkflowGone when the Snakemake that started this job is no more.
+    A supervisor runs it (supervisor.py), which ends everything below it also when this process is killed: nothing is
+    left behind on a GPU. Raises WorkflowGone when the Snakemake that started this job is no more.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()

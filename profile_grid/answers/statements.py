@@ -6,11 +6,11 @@ from collections import Counter
 
 import pandas as pd
 
-from profile_grid.attention import MASK, PARTS, SCORES, SOFTMAX, VALUES
 from profile_grid.markdown import code, escaped
-from profile_grid.measured import Measured, extremes, listed, of_all, places, stand_in, where
 from profile_grid.quantities import count, interval, percent, points, ratio, significant, with_spread
-from profile_grid.shares import (
+from profile_grid.tables.attention import MASK, PARTS, SCORES, SOFTMAX, VALUES
+from profile_grid.tables.measured import Measured, extremes, listed, of_all, places, stand_in, where
+from profile_grid.tables.shares import (
     NON_TRIVIAL_SHARE,
     family_shares,
     matmul_change,
@@ -18,7 +18,7 @@ from profile_grid.shares import (
     phase_shares,
     training_change,
 )
-from profile_grid.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS, MATMUL, NO_RANGE
+from profile_grid.tables.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS, MATMUL, NO_RANGE
 
 SAME_SHARE = 0.005
 NO_FORWARD_PASS = "Not answered: no capture of a forward pass is whole."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from profile_grid import estimates
-from profile_grid.nsys_capture import NSYS_MISSING
-from profile_grid.smoke import Smoke
+from profile_grid.measuring import estimates
+from profile_grid.measuring.nsys_capture import NSYS_MISSING
+from profile_grid.measuring.smoke import Smoke
 
 GIB = 2**30
 OLD_NVTX = "pip install 'nvtx<0.2.12'"

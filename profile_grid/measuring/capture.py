@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from kernel_tables import nsys
-from profile_grid.gpu_check import gpu_is_visible
-from profile_grid.measured_program import Attempt, program_command, run_to_result
-from profile_grid.nsys_capture import nsys_attempt
+from profile_grid.measuring.gpu_check import gpu_is_visible
+from profile_grid.measuring.measured_program import Attempt, program_command, run_to_result
+from profile_grid.measuring.nsys_capture import nsys_attempt
 
 ATTEMPTS = 2
 CAPTURE_FORMAT = 1

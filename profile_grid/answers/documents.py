@@ -14,18 +14,18 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from profile_grid import answer_tables as tables
-from profile_grid import statements
-from profile_grid.machines import Machine, by_machine, command_to_measure_again
+from profile_grid.answers import answer_tables as tables
+from profile_grid.answers import statements
+from profile_grid.answers.missing import lacking_sentence, not_measured, noted
+from profile_grid.answers.timing_statements import LAUNCH_BOUND_IDLE_SHARE, forward_time_sentences
 from profile_grid.markdown import code, escaped, pipe_table
-from profile_grid.measured import Measured, measured
-from profile_grid.missing import lacking_sentence, not_measured, noted
 from profile_grid.quantities import count, interval
-from profile_grid.shares import NON_TRIVIAL_SHARE
-from profile_grid.summary import MATCH_TOLERANCE
-from profile_grid.timing_statements import LAUNCH_BOUND_IDLE_SHARE, forward_time_sentences
+from profile_grid.tables.machines import Machine, by_machine, command_to_measure_again
+from profile_grid.tables.measured import Measured, measured
+from profile_grid.tables.shares import NON_TRIVIAL_SHARE
+from profile_grid.tables.summary import MATCH_TOLERANCE
 
-TEMPLATES = Path(__file__).parent.parent / "workflow" / "templates"
+TEMPLATES = Path(__file__).parents[2] / "workflow" / "templates"
 QUESTIONS = {
     "a_forward_time": forward_time_sentences,
     "b_top_kernels": statements.top_kernel_sentences,

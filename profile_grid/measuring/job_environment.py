@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from profile_grid.processes import WORKFLOW_VARIABLE
-from profile_grid.progress import STARTED_VARIABLE, TOTAL_VARIABLE
+from profile_grid.measuring.processes import WORKFLOW_VARIABLE
+from profile_grid.measuring.progress import STARTED_VARIABLE, TOTAL_VARIABLE
 
 
 def prepare_job_environment(root: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.summary import FORWARD, RUN_KEYS, numbers, per_pass
+from profile_grid.tables.summary import FORWARD, RUN_KEYS, numbers, per_pass
 
 WHOLE = "scaled dot product attention"
 SCORES, MASK, SOFTMAX, VALUES = "computing attention scores", "mask and scale", "computing softmax", "final matmul"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cs336_model.flops import ModelShape, forward_flops
-from profile_grid.gpu_check import OWN_CONSTRUCTOR, needed_bytes
 from profile_grid.gpu_peaks import peaks_of
+from profile_grid.measuring.gpu_check import OWN_CONSTRUCTOR, needed_bytes
 
 STAGES = ("timing", "capture")
 AS_SMOKE = "start-ups as long as the smoke capture"

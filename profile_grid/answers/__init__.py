@@ -1,0 +1,1 @@
+"""From tables to documents: numbers as text, sentences chosen by the data, formats."""

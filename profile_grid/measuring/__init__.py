@@ -1,0 +1,1 @@
+"""Running the measurements: processes, profilers, and what the machine can do."""
