@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_tables.threads import NONE, InterleavedThread, NestedThread, parents_if_nested
+from kernel_tables.threads import NONE, InterleavedThread, NestedThread, by_level, parents_if_nested
 
 Thread = NestedThread | InterleavedThread
 Members = tuple[np.ndarray, np.ndarray]  # (place, number of a range), one entry per range of each place
@@ -53,17 +53,16 @@ class Attribution:
 
     def levels(self) -> list[np.ndarray]:
         """The nodes by their depth: every parent stands in the level before its children."""
-        depth = self.totals((self.parent != NONE).astype(np.int64))
-        order = np.argsort(depth, kind="stable")
-        return np.split(order, np.searchsorted(depth[order], np.arange(1, depth.max(initial=0) + 1)))
+        return by_level(self.totals((self.parent != NONE).astype(np.int64)))
 
     def totals(self, values: np.ndarray) -> np.ndarray:
         """The sum of VALUES (one per node) over each node and the nodes around it."""
         totals, above = values.copy(), self.parent.copy()
         inside = np.flatnonzero(above != NONE)
         while len(inside):  # each round doubles the reach, so there are as many as the depth has bits
-            totals[inside] += totals[above[inside]]
-            above[inside] = above[above[inside]]
+            reached = above[inside]
+            totals[inside] += totals[reached]
+            above[inside] = above[reached]
             inside = inside[above[inside] != NONE]
         return totals
 

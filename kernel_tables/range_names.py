@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kernel_tables.attribution import compact
+
 UNNAMED = "(unnamed)"
-# emit_nvtx and nsys --pytorch= number every call: "aten::add, seq = 12, op_id = 34, input_op_ids = [(3,0)]"; the + takes
-# them all in one match, in half the time
+# emit_nvtx and nsys --pytorch= number every call: "aten::add, seq = 12, op_id = 34, input_op_ids = [(3,0)]"; the +
+# takes them all in one match, in half the time
 CALL_NUMBERS = r"(?:, (?:seq|op_id) = -?\d+|, input_op_ids = \[.*\])+"
 
 
@@ -27,14 +29,14 @@ def coded_names(text: pa.ChunkedArray, text_id: np.ndarray, registered: Mapping[
     """
     inline = pa.concat_arrays([without_call_numbers(pa.array([], pa.string())), *text.chunks])
     inline_code = _codes(inline)
-    ids, id_code = np.unique(text_id, return_inverse=True)
+    ids, id_code = compact(text_id)
     registered_names = pa.array([registered.get(number, "") for number in ids.tolist()], pa.string())
     is_empty = pc.equal(pc.binary_length(inline.dictionary), 0).to_numpy(zero_copy_only=False).astype(bool)
-    value_code = np.where(is_empty[inline_code], len(is_empty) + id_code.reshape(-1), inline_code)
+    value_code = np.where(is_empty[inline_code], len(is_empty) + id_code, inline_code)
     registered_values = without_call_numbers(registered_names).dictionary_decode()
     values = pa.concat_arrays([inline.dictionary, registered_values]).dictionary_encode()
-    used, code = np.unique(_codes(values)[value_code], return_inverse=True)
-    return code.reshape(-1), [name or UNNAMED for name in values.dictionary.take(pa.array(used)).to_pylist()]
+    used, code = compact(_codes(values)[value_code])
+    return code, [name or UNNAMED for name in values.dictionary.take(pa.array(used)).to_pylist()]
 
 
 def _codes(encoded: pa.DictionaryArray) -> np.ndarray:

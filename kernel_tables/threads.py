@@ -7,6 +7,7 @@ so a smaller number was opened earlier. A state stands for a set of open ranges;
 from __future__ import annotations
 
 from bisect import insort
+from itertools import pairwise
 
 import numpy as np
 
@@ -123,15 +124,19 @@ def parents_if_nested(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray | 
     closed_before = np.searchsorted(np.sort(end_ns[solid]), start_ns, "right")
     depth = np.cumsum(solid) - solid - closed_before
     parent = np.full(len(depth), NONE)
-    by_depth = np.argsort(depth, kind="stable")
-    bounds = np.searchsorted(depth[by_depth], np.arange(depth.max(initial=-1) + 2))
-    for level in range(1, len(bounds) - 1):
-        above = by_depth[bounds[level - 1] : bounds[level]]
+    levels = by_level(depth)
+    for above, here in pairwise(levels):
         above = above[solid[above]]
-        here = by_depth[bounds[level] : bounds[level + 1]]
         parent[here] = above[np.searchsorted(above, here) - 1]
     inner = np.flatnonzero(parent != NONE)
     return parent if (end_ns[inner] <= end_ns[parent[inner]]).all() else None
+
+
+def by_level(depth: np.ndarray) -> list[np.ndarray]:
+    """The indices of each depth from 0 on, ascending."""
+    deepest = int(depth.max(initial=0))
+    order = np.argsort(depth.astype(np.min_scalar_type(deepest)), kind="stable")  # small integers are sorted by radix
+    return np.split(order, np.cumsum(np.bincount(depth, minlength=1))[:-1])
 
 
 def _innermost_over_time(
@@ -142,12 +147,12 @@ def _innermost_over_time(
     numbers, start_ns, end_ns, parent = numbers[solid], start_ns[solid], end_ns[solid], parent[solid]
     end_order = _end_order(end_ns)
     sorted_ends = end_ns[end_order]
-    count = len(numbers)
-    opening = np.arange(count) + np.searchsorted(sorted_ends, start_ns, "right")
-    closing = np.arange(count) + np.searchsorted(start_ns, sorted_ends, "left")
-    times_ns, states = np.empty(2 * count, np.int64), np.empty(2 * count, np.int64)
+    opening = np.arange(len(numbers)) + np.searchsorted(sorted_ends, start_ns, "right")
+    closes = np.ones(2 * len(numbers), bool)
+    closes[opening] = False
+    times_ns, states = np.empty(len(closes), np.int64), np.empty(len(closes), np.int64)
     times_ns[opening], states[opening] = start_ns, numbers
-    times_ns[closing], states[closing] = sorted_ends, parent[end_order]
+    times_ns[closes], states[closes] = sorted_ends, parent[end_order]
     return times_ns, states
 
 
