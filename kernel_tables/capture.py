@@ -247,13 +247,14 @@ class Capture:
                 f"{self.path}: {name} of {table} holds {column.type}, not integers; the file is not nsys's, or damaged:"
                 " export the report again"
             )
-        return column.to_numpy().astype(np.int64, copy=False)
+        known = column.fill_null(MISSING) if column.null_count else column
+        return known.to_numpy().astype(np.int64, copy=False)
 
     def _term(self, table: str, name: str, holders: tuple[str, ...]) -> str:
         """The SQL expression that yields the column NAME: a column that is there, or the sign for a missing one."""
         present = [column for column in holders if column in self.tables[table]]
         if present:
-            return f'ifnull("{present[0]}", {MISSING})'
+            return f'"{present[0]}"'
         if name in OPTIONAL:
             return str(MISSING)
         version = self.metadata.get("EXPORT_SCHEMA_VERSION", "unknown")

@@ -17,7 +17,7 @@ from kernel_tables.attribution import Attribution, Ranges, attribute, in_opening
 from kernel_tables.capture import MISSING, NVTX, RUNTIME, Capture, process_of
 from kernel_tables.errors import TraceError
 from kernel_tables.paths import BEFORE_CAPTURE, NO_RANGE, Paths
-from kernel_tables.range_names import coded_names, without_call_numbers
+from kernel_tables.range_names import coded_names, without_last_numbers
 from kernel_tables.threads import NONE
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Trace:
     def columns(self) -> dict:
         """The columns read from the file by table; nothing else is read later but strings."""
         names = (RUNTIME, *TABLES, NVTX)
-        return dict(zip(names, self.capture.columns(*names, of_text=without_call_numbers), strict=True))
+        return dict(zip(names, self.capture.columns(*names, of_text=without_last_numbers), strict=True))
 
     @cached_property
     def gpu_activities(self) -> Activities:
