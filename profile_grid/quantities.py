@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 ABSENT = "–"
 GIBIBYTE = 2**30
+MEBIBYTE = 2**20
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
@@ -69,9 +70,11 @@ def ratio(value, std=None) -> str:
     return "× " + with_spread(value, std) if known(value) else ABSENT
 
 
-def gibibytes(size_bytes) -> str:
-    """A size in GiB with one decimal."""
-    return f"{size_bytes / GIBIBYTE:.1f} GiB" if known(size_bytes) else "an unknown size"
+def memory(size_bytes) -> str:
+    """A size in GiB with one decimal, in MiB below one GiB: "18.0 GiB", "82 MiB"."""
+    if not known(size_bytes):
+        return "an unknown size"
+    return f"{size_bytes / GIBIBYTE:.1f} GiB" if size_bytes >= GIBIBYTE else f"{size_bytes / MEBIBYTE:.0f} MiB"
 
 
 def rate(flop_per_s) -> str:

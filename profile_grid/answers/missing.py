@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.markdown import escaped
-from profile_grid.quantities import gibibytes, known
+from profile_grid.quantities import known, memory
 from profile_grid.tables.measured import COMPLETE, MODES, OUT_OF_MEMORY, where
 
 STAGES = {"timing_status": "timing", "capture_status": "capture"}
@@ -52,8 +52,8 @@ def _reason(row: dict) -> str | None:
 
 def _memory(row: dict) -> str:
     during = f" during {escaped(row['oom_during'])}" if known(row.get("oom_during")) else ""
-    asked = gibibytes(row.get("oom_requested_bytes"))
-    free, total = gibibytes(row.get("oom_free_bytes")), gibibytes(row.get("oom_total_bytes"))
+    asked = memory(row.get("oom_requested_bytes"))
+    free, total = memory(row.get("oom_free_bytes")), memory(row.get("oom_total_bytes"))
     return f"OOM, out of memory{during}: asked for {asked}, {free} free of {total}"
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from profile_grid.quantities import (
     count,
-    gibibytes,
     interval,
+    memory,
     percent,
     points,
     rate,
@@ -57,7 +57,8 @@ def test_a_difference_of_shares_has_its_sign():
 
 
 def test_counts_sizes_rates_and_ratios_carry_their_units():
-    assert (count(1440), count(60.5), gibibytes(18 * 2**30)) == ("1,440", "60.5", "18.0 GiB")
+    assert (count(1440), count(60.5)) == ("1,440", "60.5")
+    assert (memory(18 * 2**30), memory(82 * 2**20)) == ("18.0 GiB", "82 MiB")
     assert (rate(2.41e13), rate(6.08e8), rate(12.0)) == ("24.1 TFLOP/s", "608 MFLOP/s", "12.0 FLOP/s")
     assert ratio(1.0423, 0.012) == "× 1.042 ± 0.012"
 
