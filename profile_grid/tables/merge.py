@@ -193,6 +193,17 @@ def cost_table(runs: list[dict]) -> pd.DataFrame:
     return pd.DataFrame([_cost_row(run, stage) for run in runs for stage in ("timing", "capture")])
 
 
+def cost_in_words(cost: pd.DataFrame) -> str:
+    """One line: what all measurements took, and how much of it was neither a warm-up nor a measured step."""
+    total, overhead = cost["total_s"].sum(), cost["overhead_s"].sum()
+    means = cost.groupby("stage")["overhead_s"].mean()
+    per_stage = ", ".join(f"{means[stage]:.1f} s per {stage}" for stage in ("timing", "capture"))
+    return (
+        f"{len(cost)} measurements took {total:.0f} s, {overhead:.0f} s of them outside warm-up and measured steps"
+        f" ({per_stage}); every run is in cost.csv"
+    )
+
+
 def _cost_row(run: dict, stage: str) -> dict:
     seconds = run[stage]["seconds"]
     inside = (run[stage]["program"] or {}).get("cost_seconds") or {}

@@ -196,3 +196,12 @@ def test_the_tables_of_all_runs_stand_below_one_another_led_by_their_run(records
     table = merge.joined_tables([runs[0], second], tmp_path, "kernels")
     assert list(table.columns) == ["run", "model", "context_length", "mode", "step", "launches"]
     assert table[["run", "launches"]].values.tolist() == [[SPEC["run"], 1], [SPEC["run"], 2]]
+
+
+def test_the_cost_of_all_measurements_is_said_in_one_line():
+    rows = [("timing", 10.0, 2.0), ("capture", 20.0, 7.0), ("timing", 12.0, 3.0), ("capture", 22.0, 8.0)]
+    cost = pd.DataFrame(rows, columns=["stage", "total_s", "overhead_s"])
+    assert merge.cost_in_words(cost) == (
+        "4 measurements took 64 s, 20 s of them outside warm-up and measured steps"
+        " (2.5 s per timing, 7.5 s per capture); every run is in cost.csv"
+    )

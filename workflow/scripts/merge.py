@@ -27,6 +27,7 @@ def main() -> None:
     for name, table in tables.items():
         write_table(arguments.output / f"{name}.csv", table)
     write_json(arguments.output / "provenance.json", provenance(tables["runs"], plan))
+    print(merge.cost_in_words(tables["cost"]), file=sys.stderr)
 
 
 if __name__ == "__main__":
