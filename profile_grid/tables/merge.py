@@ -65,6 +65,12 @@ def merged_tables(runs: list[dict], folder: Path) -> dict[str, pd.DataFrame]:
     }
 
 
+def checkouts(runs: list[dict]) -> list[dict]:
+    """The git commit at which each process of each run was measured, and whether the tree was clean."""
+    nowhere = {"git_commit": None, "git_clean": None}
+    return [run[stage].get("git", nowhere) for run in runs for stage in ("timing", "capture")]
+
+
 def leading(run: dict) -> dict:
     """The four columns with which every table begins."""
     return {name: run["entry"][name] for name in LEADING}

@@ -13,7 +13,7 @@ from profile_grid.checkout import git_state
 OF_MACHINE = ("device_name", "gpu_uuid_sha256", "driver", "cuda", "torch", "nsys", "python", "backend")
 
 
-def provenance(runs: pd.DataFrame, plan: dict) -> dict:
+def provenance(runs: pd.DataFrame, plan: dict, checkouts: list[dict]) -> dict:
     """What every document ends with; a value is a list where the runs do not agree, and None where nobody knows it."""
     started = pd.concat([runs["timing_started_utc"], runs["capture_started_utc"]])
     statuses = runs[["timing_status", "capture_status"]].agg(" / ".join, axis=1).value_counts()
@@ -22,11 +22,17 @@ def provenance(runs: pd.DataFrame, plan: dict) -> dict:
         "statuses": {name: int(count) for name, count in statuses.items()},
         **{name: _agreed(runs[name]) for name in OF_MACHINE},
         "snakemake": metadata.version("snakemake"),
+        "measured_git_commit": _agreed(pd.Series([_commit(checkout) for checkout in checkouts], dtype="object")),
         **git_state(),
         "first_run_utc": started.min(),
         "last_run_utc": started.max(),
         "config_sha256": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
     }
+
+
+def _commit(checkout: dict) -> str | None:
+    commit = checkout["git_commit"]
+    return commit if commit is None or checkout["git_clean"] else f"{commit} with changes"
 
 
 def _agreed(values: pd.Series):

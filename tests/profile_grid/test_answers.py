@@ -134,7 +134,7 @@ def test_provenance_names_every_version_where_runs_disagree():
     text = rendered(grid())["e_attention"]
     assert "- driver 570.1; 580.82, CUDA 13.0, PyTorch 2.11.0, Python 3.12.3, Snakemake 9.27.1" in text
     assert "- runs: 12 (11 complete / complete, 1 out_of_memory / out_of_memory; timing / capture)" in text
-    assert "- git commit 52a513d, working tree changed" in text
+    assert "- git commit of the measurements not recorded; of the documents 52a513d, working tree changed" in text
     assert facts(None) == "not recorded"
 
 

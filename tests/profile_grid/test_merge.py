@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from profile_grid.tables import merge
+from profile_grid.tables.provenance import provenance
 
 SPEC = {
     "run": "small_ctx8_train_step", "model": "small", "context_length": 8, "mode": "train_step", "precision": "fp32",
@@ -205,3 +206,11 @@ def test_the_cost_of_all_measurements_is_said_in_one_line():
         "4 measurements took 64 s, 20 s of them outside warm-up and measured steps"
         " (2.5 s per timing, 7.5 s per capture); every run is in cost.csv"
     )
+
+
+def test_the_commit_of_the_measurements_is_told_with_its_changes(records, runs_of):
+    clean, changed = {"git_commit": "abc", "git_clean": True}, {"git_commit": "abc", "git_clean": False}
+    records["timing"]["git"], records["capture"]["git"] = clean, changed
+    runs = runs_of(records)
+    told = provenance(merge.runs_table(runs), {}, merge.checkouts(runs))
+    assert told["measured_git_commit"] == ["abc", "abc with changes"]

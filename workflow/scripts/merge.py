@@ -26,7 +26,7 @@ def main() -> None:
     tables = merge.merged_tables(runs, arguments.runs)
     for name, table in tables.items():
         write_table(arguments.output / f"{name}.csv", table)
-    write_json(arguments.output / "provenance.json", provenance(tables["runs"], plan))
+    write_json(arguments.output / "provenance.json", provenance(tables["runs"], plan, merge.checkouts(runs)))
     print(merge.cost_in_words(tables["cost"]), file=sys.stderr)
 
 
