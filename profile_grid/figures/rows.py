@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from cs336_model.flops import ModelShape, forward_bytes, forward_flops
+from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops
 from profile_grid.tables.attention import PARTS
 from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import ON_CPU, ON_GPU, Words

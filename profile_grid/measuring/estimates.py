@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cs336_model.flops import ModelShape, forward_flops
+from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from profile_grid.gpu_peaks import peaks_of
 from profile_grid.measuring.gpu_check import OWN_CONSTRUCTOR, needed_bytes
 
@@ -84,7 +84,7 @@ def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
 
 
 def largest(plan: list[dict]) -> tuple[str, int] | None:
-    """The run that needs most memory and how many bytes its tensors take (cs336_model.memory, fp32: weights,
+    """The run that needs most memory and how many bytes its tensors take (cs336_model.arithmetic.memory, fp32: weights,
     gradients, two moments and what the backward pass needs); None where only other people's models run."""
     needs = [(entry["run"], needed_bytes(entry["timing_specification"]["program"])) for entry in plan]
     return max((need for need in needs if need[1]), key=lambda need: need[1], default=None)

@@ -7,9 +7,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from cs336_model.flops import ModelShape
-from cs336_model.gpu_state import throttle_reasons
-from cs336_model.memory import estimated_peak_bytes
+from cs336_model.arithmetic.flops import ModelShape
+from cs336_model.arithmetic.memory import estimated_peak_bytes
+from cs336_model.program.gpu_state import throttle_reasons
 
 OWN_CONSTRUCTOR = "cs336_model.model:TransformerLM"  # the one whose memory can be told from its shape
 QUERY = "memory.used,memory.free,clocks_throttle_reasons.active"

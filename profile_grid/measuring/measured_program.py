@@ -10,7 +10,7 @@ from pathlib import Path
 
 from profile_grid.measuring.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
 
-MODULE = "cs336_model.benchmark"
+MODULE = "cs336_model.program.benchmark"
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 from jaxtyping import install_import_hook
 
-with install_import_hook(["cs336_model.model", "cs336_model.functional"], "beartype.beartype"):
-    import cs336_model.model  # noqa: F401
+with install_import_hook(["cs336_model.model.transformer", "cs336_model.model.functional"], "beartype.beartype"):
+    import cs336_model.model.transformer  # noqa: F401
 
 from cs336_model import ranges
 
@@ -53,7 +53,7 @@ def spec_text(spec_values) -> str:
 @pytest.fixture
 def run_benchmark(tmp_path, spec_values):
     """A function that runs the benchmark in this process with changed spec values and gives back its result."""
-    from cs336_model import benchmark
+    from cs336_model.program import benchmark
 
     def run(*options: str, **changes) -> dict:
         path = tmp_path / "result.json"

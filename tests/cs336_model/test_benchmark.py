@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from cs336_model import benchmark
+from cs336_model.program import benchmark
 
 KEYS = {
     "schema", "status", "spec", "profiler", "out_of_memory", "step_seconds", "phase_seconds", "phase_clock", "losses",
@@ -120,8 +120,8 @@ def finished_process(tmp_path_factory):
         "annotate": {}, "mode": "forward", "batch_size": 2, "context_length": 8, "vocab_size": 50, "precision": "fp32",
         "warmup_steps": 1, "measured_steps": 1, "seed": 0, "device": "cpu",
     }  # fmt: skip
-    command = [sys.executable, "-m", "cs336_model.benchmark", "--spec", json.dumps(spec), "--output", str(path)]
-    root = Path(benchmark.__file__).parents[1]
+    command = [sys.executable, "-m", "cs336_model.program.benchmark", "--spec", json.dumps(spec), "--output", str(path)]
+    root = Path(benchmark.__file__).parents[2]
     done = subprocess.run([*command, "--profiler", "nsys"], capture_output=True, text=True, check=True, cwd=root)
     return done, json.loads(path.read_text())
 

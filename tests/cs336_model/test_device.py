@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cs336_model import device as device_module
-from cs336_model.device import cpu_name, machine_facts, memory_facts, resolve_device
-from cs336_model.gpu_state import GpuState
-from cs336_model.windows import profiled_window, save_capture
+from cs336_model.program import device as device_module
+from cs336_model.program.device import cpu_name, machine_facts, memory_facts, resolve_device
+from cs336_model.program.gpu_state import GpuState
+from cs336_model.program.windows import profiled_window, save_capture
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 UUID = "6b83273f-51cf-d5cd-703d-29ea8dd55b8f"

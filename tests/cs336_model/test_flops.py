@@ -6,8 +6,8 @@ import sys
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from cs336_model.flops import ModelShape, forward_bytes, forward_flops, matmul_flops, parameter_count
-from cs336_model.model import TransformerLM
+from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, matmul_flops, parameter_count
+from cs336_model.model.transformer import TransformerLM
 
 SMALL_512 = ModelShape(4, 512, 10_000, 768, 12, 12, 3072)
 TINY = ModelShape(2, 7, 50, 12, 3, 2, 20)
@@ -63,6 +63,8 @@ def test_bytes_count_every_operand_and_result_once():
 
 
 def test_what_the_analysis_may_use_imports_no_torch():
-    modules = "cs336_model.flops, cs336_model.memory, cs336_model.ranges, cs336_model.spec"
+    modules = (
+        "cs336_model.arithmetic.flops, cs336_model.arithmetic.memory, cs336_model.ranges, cs336_model.program.spec"
+    )
     code = f"import sys; import {modules}; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cs336_model import gpu_state
-from cs336_model.gpu_state import GpuState, other_processes, throttle_reasons
+from cs336_model.program import gpu_state
+from cs336_model.program.gpu_state import GpuState, other_processes, throttle_reasons
 
 UUID = "GPU-6b83273f-51cf-d5cd-703d-29ea8dd55b8f"
 

@@ -8,14 +8,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from cs336_model.flops import ModelShape
-from cs336_model.functional import cross_entropy
-from cs336_model.memory import estimated_peak_bytes, saved_activation_bytes
-from cs336_model.model import TransformerLM
-from cs336_model.optimizer import AdamW
-from cs336_model.process_cost import Progress
-from cs336_model.spec import read_spec
-from cs336_model.steps import PhaseClock, Subject, run_step
+from cs336_model.arithmetic.flops import ModelShape
+from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
+from cs336_model.model.functional import cross_entropy
+from cs336_model.model.optimizer import AdamW
+from cs336_model.model.transformer import TransformerLM
+from cs336_model.program.process_cost import Progress
+from cs336_model.program.spec import read_spec
+from cs336_model.program.steps import PhaseClock, Subject, run_step
 
 
 class LiveBytes(TorchDispatchMode):

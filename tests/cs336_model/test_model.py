@@ -6,9 +6,9 @@ import torch
 from jaxtyping import TypeCheckError
 from torch.testing import assert_close
 
-from cs336_model import model
-from cs336_model.functional import cross_entropy, softmax
-from cs336_model.model import RMSNorm, RotaryEmbedding, SwiGLU, TransformerLM, scaled_dot_product_attention
+from cs336_model.model import transformer as model
+from cs336_model.model.functional import cross_entropy, softmax
+from cs336_model.model.transformer import RMSNorm, RotaryEmbedding, SwiGLU, TransformerLM, scaled_dot_product_attention
 
 TABLE = {
     "small": (768, 3072, 12, 12, 128.6),

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cs336_model.optimizer import AdamW
+from cs336_model.model.optimizer import AdamW
 
 SETTINGS = {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cs336_model.out_of_memory import out_of_memory_record, requested_bytes
+from cs336_model.program.out_of_memory import out_of_memory_record, requested_bytes
 from tests.cs336_model.other_models import RaisingModel
 
 MESSAGE = (

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from cs336_model import process_cost
-from cs336_model.process_cost import Progress, process_age_seconds
+from cs336_model.program import process_cost
+from cs336_model.program.process_cost import Progress, process_age_seconds
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_stage_that_comes_twice_adds_up_and_one_that_fails_counts(clock):
 
 
 def test_the_age_of_a_process_begins_before_its_first_line():
-    code = "import time; time.sleep(0.2); from cs336_model.process_cost import *; print(process_age_seconds())"
+    code = "import time; time.sleep(0.2); from cs336_model.program.process_cost import *; print(process_age_seconds())"
     started = time.perf_counter()
     age = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     assert 0.2 <= age <= time.perf_counter() - started + 0.02  # starts are known to 10 ms

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from cs336_model import ranges
-from cs336_model.process_cost import Progress
-from cs336_model.spec import read_spec
-from cs336_model.steps import PhaseClock, make_subject, run_steps
+from cs336_model.program.process_cost import Progress
+from cs336_model.program.spec import read_spec
+from cs336_model.program.steps import PhaseClock, make_subject, run_steps
 
 INSIDE_FORWARD = """
 embedding

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cs336_model.spec import read_spec
+from cs336_model.program.spec import read_spec
 
 
 def test_a_spec_is_read_as_it_was_written(spec_values):

@@ -5,8 +5,9 @@ import json
 import pytest
 import torch
 
-from cs336_model import ranges, subject
-from cs336_model.spec import RunSpec, read_spec
+from cs336_model import ranges
+from cs336_model.program import subject
+from cs336_model.program.spec import RunSpec, read_spec
 
 CPU = torch.device("cpu")
 

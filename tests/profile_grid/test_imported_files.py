@@ -43,7 +43,7 @@ def test_a_module_that_is_not_in_this_project_has_no_files(tmp_path):
     assert files_of_module(tmp_path, "torch.nn") == []
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, "cs336_model/benchmark.py"])
+@pytest.mark.parametrize("program", [*PROGRAMS, "cs336_model/program/benchmark.py"])
 def test_every_import_statement_of_this_project_is_found_as_a_parser_finds_it(program):
     found = imported_files(ROOT, program)
     for path in found:

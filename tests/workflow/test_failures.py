@@ -23,7 +23,7 @@ from tests.workflow.conftest import ROOT, TINY_GRID, copy_sources
 FAKES = ROOT / "tests" / "fakes"
 OUT_OF_MEMORY = """
 import torch
-from cs336_model.model import TransformerLM
+from cs336_model.model.transformer import TransformerLM
 
 def Model(d_model, **sizes):
     if d_model == 48:
@@ -131,7 +131,7 @@ def fake_project(tmp_path):
     """A project in which the fake program stands for the benchmark."""
     folder = copy_sources(ROOT, tmp_path / "project")
     write_config(folder)
-    shutil.copyfile(FAKES / "fake_program.py", folder / "cs336_model" / "benchmark.py")
+    shutil.copyfile(FAKES / "fake_program.py", folder / "cs336_model" / "program" / "benchmark.py")
     for name in ("pid", "runs"):
         (folder / name).touch()
     return folder
@@ -153,7 +153,7 @@ def test_a_crash_fails_its_job_with_the_end_of_its_log_and_the_others_go_on(fake
 
 NOT_A_NUMBER = """
 import torch
-from cs336_model.model import TransformerLM
+from cs336_model.model.transformer import TransformerLM
 
 def Model(**sizes):
     model = TransformerLM(**sizes)

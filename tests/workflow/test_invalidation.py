@@ -157,9 +157,9 @@ CHANGED_CONFIG = {
 }  # fmt: skip
 
 CHANGED_SOURCES = {
-    "cs336_model/model.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
-    "cs336_model/benchmark.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
-    "cs336_model/kineto_trace.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
+    "cs336_model/model/transformer.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
+    "cs336_model/program/benchmark.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
+    "cs336_model/embedded/kineto_trace.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
     "profile_grid/measuring/nsys_profile.py": [*captures(ONE, TWO), *MERGE],
     "kernel_tables/attribution.py": [*TABLES, *MERGE],
     "kernel_tables/class_rules.toml": [*TABLES, *MERGE],
@@ -217,7 +217,9 @@ def test_a_timing_that_is_deleted_is_made_again_without_its_capture(project, sna
 
 
 def test_the_source_of_a_model_of_ones_own_is_a_source_of_every_measurement(project, snakemake):
-    (project / "their_model.py").write_text("import their_layers\nfrom cs336_model.model import TransformerLM\n")
+    (project / "their_model.py").write_text(
+        "import their_layers\nfrom cs336_model.model.transformer import TransformerLM\n"
+    )
     (project / "their_layers.py").write_text("")
     config("cs336_model.model:TransformerLM", "their_model:TransformerLM")(project)
     assert snakemake(project, "--cores", "2", "results/runs/alpha_ctx8_forward/timing.json").status == 0

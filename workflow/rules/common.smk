@@ -62,7 +62,7 @@ def measured_program(program):
     """What changes a measurement: the benchmark, the model and functions that config.yaml names, and its own list."""
     named = [program["constructor"], *program.get("annotate", {}).values()]
     modules = [path for name in named for path in files_of_module(ROOT, name.partition(":")[0])]
-    return program_sources("cs336_model/benchmark.py", *modules) + sources(*program.get("sources", []))
+    return program_sources("cs336_model/program/benchmark.py", *modules) + sources(*program.get("sources", []))
 
 
 MEASURED_PROGRAM = measured_program(config["program"])

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model import ranges
-from cs336_model.device import synchronize
-from cs336_model.functional import cross_entropy
-from cs336_model.optimizer import AdamW
-from cs336_model.process_cost import Progress
+from cs336_model.model.functional import cross_entropy
+from cs336_model.model.optimizer import AdamW
+from cs336_model.program.device import synchronize
+from cs336_model.program.process_cost import Progress
+from cs336_model.program.spec import RunSpec
+from cs336_model.program.subject import build_model, make_batch
 from cs336_model.ranges import span
-from cs336_model.spec import RunSpec
-from cs336_model.subject import build_model, make_batch
 
 
 @dataclass

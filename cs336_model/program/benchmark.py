@@ -1,8 +1,8 @@
 """Times the steps of one model, or runs them under a profiler, and writes what came out as JSON.
 
-    python -m cs336_model.benchmark --spec '{...}' --output result.json
-    python -m cs336_model.benchmark --spec '{...}' --output result.json --profiler torch --capture capture.sqlite
-    nsys profile --capture-range=cudaProfilerApi ... python -m cs336_model.benchmark ... --profiler nsys
+    python -m cs336_model.program.benchmark --spec '{...}' --output result.json
+    python -m cs336_model.program.benchmark ... --profiler torch --capture capture.sqlite
+    nsys profile --capture-range=cudaProfilerApi ... python -m cs336_model.program.benchmark ... --profiler nsys
 
 Exits 0 with a result whose status is `complete` or, on a real torch.OutOfMemoryError, `out_of_memory`. Every other
 failure is a traceback, an exit status other than 0, and no result.
@@ -18,13 +18,13 @@ from typing import Any
 import torch
 
 from cs336_model import ranges
-from cs336_model.device import machine_facts, memory_facts, open_context, resolve_device
-from cs336_model.out_of_memory import OutOfMemoryError, out_of_memory_record
-from cs336_model.process_cost import Progress, process_age_seconds
-from cs336_model.spec import RunSpec, read_spec
-from cs336_model.steps import PhaseClock, Subject, finite_losses, loss_of_forward, make_subject, run_steps
-from cs336_model.windows import EMITTER_OF_PROFILER, profiled_window, save_capture
-from cs336_model.work import count_parameters, counted_flops, planned_flops, planned_parameters
+from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
+from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
+from cs336_model.program.process_cost import Progress, process_age_seconds
+from cs336_model.program.spec import RunSpec, read_spec
+from cs336_model.program.steps import PhaseClock, Subject, finite_losses, loss_of_forward, make_subject, run_steps
+from cs336_model.program.windows import EMITTER_OF_PROFILER, profiled_window, save_capture
+from cs336_model.program.work import count_parameters, counted_flops, planned_flops, planned_parameters
 
 SCHEMA = 1
 
@@ -128,8 +128,10 @@ def _say(spec: RunSpec, what: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m cs336_model.benchmark", description=__doc__.partition("\n")[0])
-    parser.add_argument("--spec", required=True, help="the run, as JSON (see cs336_model/spec.py)")
+    parser = argparse.ArgumentParser(
+        prog="python -m cs336_model.program.benchmark", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("--spec", required=True, help="the run, as JSON (see cs336_model/program/spec.py)")
     parser.add_argument("--output", required=True, type=Path, help="where the result is written, as JSON")
     parser.add_argument("--profiler", choices=tuple(EMITTER_OF_PROFILER), default="none")
     parser.add_argument("--capture", type=Path, help="with --profiler torch: where the capture is written, as SQLite")

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from cs336_model.gpu_state import gpu_state
+from cs336_model.program.gpu_state import gpu_state
 
 
 def resolve_device(name: str) -> torch.device:

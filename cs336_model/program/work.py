@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from cs336_model.flops import ModelShape, forward_flops, parameter_count
-from cs336_model.spec import RunSpec
+from cs336_model.arithmetic.flops import ModelShape, forward_flops, parameter_count
+from cs336_model.program.spec import RunSpec
 
 OWN_CONSTRUCTOR = "cs336_model.model:TransformerLM"
 

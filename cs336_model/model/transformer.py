@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, silu
 
 from cs336_model import ranges
-from cs336_model.functional import softmax
+from cs336_model.model.functional import softmax
 from cs336_model.ranges import span
 
 

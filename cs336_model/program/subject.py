@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cs336_model.program.spec import RunSpec
 from cs336_model.ranges import span
-from cs336_model.spec import RunSpec
 
 
 def build_model(spec: RunSpec, device: torch.device) -> nn.Module:

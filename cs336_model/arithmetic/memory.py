@@ -5,7 +5,7 @@ allocator's own rounding, the CUDA context (about 0.5 GiB) and cuBLAS's workspac
 """
 
 from cs336_model import ranges
-from cs336_model.flops import ModelShape, parameter_count
+from cs336_model.arithmetic.flops import ModelShape, parameter_count
 from cs336_model.ranges import PHASES_OF_MODE
 
 FP32_BYTES = 4

@@ -1,0 +1,1 @@
+"""FLOPs and memory of the model from its shapes alone. Imports no torch."""

@@ -1,0 +1,1 @@
+"""The embedded profiler: PyTorch's own, written into the tables of an nsys export."""
