@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.made_capture import SIZES, Size, write_capture
-from kernel_tables.nsys import version_numbers
+from kernel_tables.reading.nsys import version_numbers
 
 REPOSITORY = Path(__file__).parent.parent
 BARE_READ = """
 import sys
-from kernel_tables.activities import TABLES
-from kernel_tables.capture import NVTX, RUNTIME, Capture
+from kernel_tables.attribution.activities import TABLES
+from kernel_tables.reading.capture import Capture
+from kernel_tables.reading.schema import NVTX, RUNTIME
 with Capture(sys.argv[1]) as capture:
     capture.columns(RUNTIME, *TABLES, NVTX)
 """

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from kernel_tables.errors import TraceError
-from kernel_tables.output import FORMATS, format_of, written_whole
+from kernel_tables.files import written_whole
+from kernel_tables.output import FORMATS, format_of
 
 INCOMPLETE, BAD_INPUT = 1, 2
 CAPTURE_HELP = "an nsys SQLite export, a .nsys-rep (exported on the way by the nsys on PATH), or either gzipped"
@@ -104,7 +105,7 @@ def _import_while_reading(trace) -> None:
 
     with ThreadPoolExecutor(1) as pool:
         columns = pool.submit(lambda: trace.columns)
-        import kernel_tables.tables  # noqa: F401
+        import kernel_tables.views.tables  # noqa: F401
 
         columns.result()
 
@@ -123,7 +124,7 @@ def _write(table, options: argparse.Namespace) -> None:
 
 
 def _write_findings(trace, options: argparse.Namespace) -> int:
-    from kernel_tables.completeness import as_table
+    from kernel_tables.views.completeness import as_table
 
     findings = trace.check(options.steps, options.step_name)
     _write(as_table(findings), options)
@@ -131,7 +132,7 @@ def _write_findings(trace, options: argparse.Namespace) -> int:
 
 
 def _write_timeline(trace, options: argparse.Namespace) -> int:
-    from kernel_tables.perfetto import write_timeline
+    from kernel_tables.views.perfetto import write_timeline
 
     with written_whole(options.output) as partial:
         write_timeline(trace, partial, options.under, compressed=options.output.suffix == ".gz")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from kernel_tables.files import written_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,20 +55,6 @@ def markdown(table: pd.DataFrame) -> str:
         *([_cell(value) for value in row] for row in table.itertuples(index=False)),
     ]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A path beside PATH to write to; it becomes PATH when the block ends well, and is removed when it does not."""
-    if path.exists() and not path.is_file():  # /dev/stdout, a pipe: there is nothing to rename onto
-        yield path
-        return
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _cell(value: object) -> str:

@@ -1,8 +1,8 @@
 """One run under a profiler: Nsight Systems, or PyTorch's own where there is no nsys or no GPU.
 
 What a job leaves behind is one JSON that says how it ended and, where it ended well, the SQLite of the capture without
-anything private (kernel_tables.publishable). A capture that is not whole is tried once more; then its reason is the
-result.
+anything private (kernel_tables.reading.publishable). A capture that is not whole is tried once more; then its reason is
+the result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shutil
 import time
 from pathlib import Path
 
-from kernel_tables import nsys
+from kernel_tables.reading import nsys
 from profile_grid.measuring.gpu_check import gpu_is_visible
 from profile_grid.measuring.measured_program import Attempt, program_command, run_to_result
 from profile_grid.measuring.nsys_capture import nsys_attempt

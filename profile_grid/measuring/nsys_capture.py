@@ -12,9 +12,9 @@ import re
 import time
 from pathlib import Path
 
-from kernel_tables import nsys
 from kernel_tables.errors import TraceError
-from kernel_tables.publishable import without_paths, write_publishable
+from kernel_tables.reading import nsys
+from kernel_tables.reading.publishable import without_paths, write_publishable
 from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.gpu_check import gpu_is_visible
 from profile_grid.measuring.hidden_host import namespace_command, neutral_folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from kernel_tables.publishable import without_paths
+from kernel_tables.reading.publishable import without_paths
 
 # The reports have had other names until 2022.4 (nsys stats --help-reports).
 REPORTS = {

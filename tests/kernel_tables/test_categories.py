@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_tables import categories
+from kernel_tables.classes import categories
 from kernel_tables.errors import TraceError
 
 PATH_TO_NAMES = Path(__file__).with_name("kernel_names.json")  # full names from public traces: [launches, µs]
@@ -203,7 +203,7 @@ def test_the_rules_as_markdown_are_one_row_of_five_cells_each():
 
 def test_importing_the_module_imports_nothing_heavy_and_reads_no_rules():
     program = (
-        "import sys, kernel_tables.categories as c; "
+        "import sys, kernel_tables.classes.categories as c; "
         "print(c.built_in_rules.cache_info().currsize, {'pandas', 'numpy', 'torch', 'tomllib'} & set(sys.modules))"
     )
     answer = subprocess.run(

@@ -6,9 +6,9 @@ from contextlib import closing
 
 import pytest
 
-from kernel_tables import publishable
 from kernel_tables.errors import TraceError
-from kernel_tables.publishable import without_names, without_paths, write_publishable
+from kernel_tables.reading import publishable
+from kernel_tables.reading.publishable import without_names, without_paths, write_publishable
 
 CANARY = "CANARYq7x"
 

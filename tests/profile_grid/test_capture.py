@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_tables import nsys
+from kernel_tables.reading import nsys
 from profile_grid.measuring import capture, measured_program
 from profile_grid.measuring.nsys_capture import nsys_attempt
 from profile_grid.measuring.processes import ProgramFailed

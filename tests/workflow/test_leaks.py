@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from kernel_tables import nsys
+from kernel_tables.reading import nsys
 from profile_grid.measuring.hidden_host import namespace_command
 from profile_grid.measuring.nsys_capture import nsys_attempt
 from tests.workflow.conftest import CANARY

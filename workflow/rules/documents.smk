@@ -106,7 +106,7 @@ rule figure:
 
 rule timeline:
     input:
-        sources=program_sources("workflow/scripts/timeline.py") + sources("kernel_tables/*.toml"),
+        sources=program_sources("workflow/scripts/timeline.py") + sources("kernel_tables/classes/*.toml"),
         sqlite=f"results/runs/{SHOWN}/capture.sqlite",
         status=f"results/runs/{SHOWN}/status.json",
     output:

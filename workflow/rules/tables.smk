@@ -24,7 +24,7 @@ rule run_tables:
         "../../envs/analysis.yaml"
     params:
         kernel_classes=json.dumps(config.get("kernel_classes", [])),
-        sources=digest(program_sources("workflow/scripts/run_tables.py") + sources("kernel_tables/*.toml")),
+        sources=digest(program_sources("workflow/scripts/run_tables.py") + sources("kernel_tables/classes/*.toml")),
     message:
         "tables of {wildcards.run}"
     shell:

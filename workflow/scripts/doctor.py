@@ -16,8 +16,8 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
-from kernel_tables import nsys
 from kernel_tables.errors import TraceError
+from kernel_tables.reading import nsys
 from profile_grid.files import write_text
 from profile_grid.measuring import estimates
 from profile_grid.measuring.doctor import Gpu, Host, Line, cause, report

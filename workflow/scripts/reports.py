@@ -10,7 +10,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from kernel_tables import nsys
+from kernel_tables.reading import nsys
 from profile_grid.files import write_text
 from profile_grid.tables.nsys_reports import REPORTS, reports
 

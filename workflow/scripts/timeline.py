@@ -7,8 +7,8 @@ import gzip
 import json
 from pathlib import Path
 
-from kernel_tables.perfetto import write_timeline
 from kernel_tables.trace import Trace
+from kernel_tables.views.perfetto import write_timeline
 from profile_grid.files import replacing, write_table
 from profile_grid.tables.timeline import empty_timeline, timeline
 

@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 
 from kernel_tables.errors import TraceError
+from kernel_tables.reading.schema import tables_of_nsys
+from kernel_tables.reading.sqlite_header import require_whole_sqlite
 
 VERSION = re.compile(r"version\s+(\d[\w.]*)")
 
@@ -68,11 +70,10 @@ def export_report(report: Path, target: Path, nsys: Path | None = None) -> Path:
 
 
 def _require_readable(exported: Path, report: Path) -> None:
-    """Raises TraceError unless the export opens as a capture."""
-    from kernel_tables.capture import Capture
-
+    """Raises TraceError unless the export is whole and has tables of nsys."""
     try:
-        Capture(exported).close()
+        require_whole_sqlite(exported)
+        tables_of_nsys(exported, named=exported)
     except TraceError as error:
         raise TraceError(
             f"{report}: `nsys export` succeeded but left no usable SQLite ({error}); check the disk's free space"

@@ -6,9 +6,12 @@ from functools import cached_property
 
 import numpy as np
 
-from kernel_tables.attribution import Attribution, compact
-from kernel_tables.threads import NONE
+from kernel_tables.attribution.forest import Attribution
+from kernel_tables.attribution.keys import compact
+from kernel_tables.attribution.threads import NONE
 
+PATH_SEPARATOR = " > "  # between the names of a path where it is written as one text
+WINDOW = "measure"  # the range around what is measured, where the program opens one
 NO_RANGE = 0  # the path of what was launched in no range
 BEFORE_CAPTURE = 1  # the path of activities whose launch is not in the capture
 BEFORE_CAPTURE_NAME = "(launched before the capture)"

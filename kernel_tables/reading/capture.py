@@ -1,7 +1,6 @@
 """The columns of a capture as numpy arrays: the only home of SQL.
 
-Tables are in no promised order and exist only when they have rows; columns come and go with nsys's versions. What is
-read here is named once, with what stands in for a column that a version lacks.
+What is read, and what stands in for a column that a version of nsys lacks, is named in schema.py.
 """
 
 from __future__ import annotations
@@ -21,45 +20,26 @@ import numpy as np
 import pyarrow as pa
 
 from kernel_tables.errors import TraceError
-from kernel_tables.source import sqlite_file
+from kernel_tables.reading.schema import (
+    CALLS,
+    DIAGNOSTICS,
+    DOMAIN,
+    DOMAIN_CREATE,
+    METADATA,
+    MISSING,
+    NVTX,
+    OPTIONAL,
+    PLACE,
+    PUSH_POP,
+    RUNTIME,
+    START_END,
+    STRINGS,
+    WANTED,
+    tables_of_nsys,
+)
+from kernel_tables.reading.source import sqlite_file
 
-KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
-MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
-MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
-GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
-RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
-NVTX = "NVTX_EVENTS"
-DIAGNOSTICS = "DIAGNOSTIC_EVENT"
-STRINGS = "StringIds"
-METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
-MISSING = -1  # what a NULL or a lacking column is read as
 ROWS_PER_BATCH = 65536
-
-# table: {name here: columns that may hold it, the first present wins}; a name in OPTIONAL may be lacking
-ACTIVITY = {
-    "start": ("start",),
-    "end": ("end",),
-    "correlation": ("correlationId",),
-    "process": ("globalPid",),
-}
-WANTED = {
-    KERNEL: ACTIVITY | {"label": ("demangledName", "shortName", "mangledName", "nameId")},
-    MEMCPY: ACTIVITY | {"label": ("copyKind",)},
-    MEMSET: ACTIVITY,
-    GRAPH: ACTIVITY | {"label": ("graphId", "graphExecId")},
-    RUNTIME: {"start": ("start",), "thread": ("globalTid",), "correlation": ("correlationId",)},
-    NVTX: {
-        "start": ("start",),
-        "end": ("end",),
-        "thread": ("globalTid",),
-        "text_id": ("textId",),
-    },
-}
-PLACE = {"device": ("deviceId",), "stream": ("streamId",)}
-DOMAIN = {"domain": ("domainId",)}
-CALLS = WANTED[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
-OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id"}
 
 Columns = dict  # of name to numpy array; `text` is a pyarrow array
 TextMap = Callable[[pa.StringArray], pa.Array]
@@ -73,8 +53,7 @@ class Capture:
         self._stack = ExitStack()
         self._file = self._stack.enter_context(sqlite_file(path))
         try:
-            self.tables = self._schema()
-            self._require_nsys()
+            self.tables = tables_of_nsys(self._file, named=self.path)
         except BaseException:
             self._stack.close()
             raise
@@ -198,25 +177,6 @@ class Capture:
             raise TraceError(
                 f"{self.path}: SQLite cannot read it ({reason}); the file is damaged: export it again"
             ) from error
-
-    def _schema(self) -> dict[str, set[str]]:
-        """The columns of every table by table name."""
-        rows = self.query(
-            "SELECT m.name AS t, c.name AS c FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c"
-            " WHERE m.type IN ('table', 'view')"
-        )
-        tables: dict[str, set[str]] = {}
-        for table, column in zip(rows["t"].to_pylist(), rows["c"].to_pylist(), strict=True):
-            tables.setdefault(table, set()).add(column)
-        return tables
-
-    def _require_nsys(self) -> None:
-        if not any(table in self.tables for table in (*METADATA, *WANTED)):
-            raise TraceError(
-                f"{self.path}: SQLite, but not of nsys: none of its tables is there (found: "
-                f"{', '.join(sorted(self.tables)[:5]) or 'no table'});"
-                " give an export made by `nsys export --type sqlite`"
-            )
 
     def _columns(self, table: str, of_text: TextMap | None) -> Columns:
         if table == NVTX:

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from kernel_tables.activities import COUNTS_AS_KERNEL, KINDS
-from kernel_tables.attribution import compact
+from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
+from kernel_tables.attribution.keys import compact
+from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.classes.categories import UNKNOWN
 
 if TYPE_CHECKING:
-    from kernel_tables.trace import Trace
-
-PATH_SEPARATOR = " > "
-UNKNOWN = "unknown"
+    from kernel_tables.attribution.capture_arrays import CaptureArrays
 
 
-def activities(trace: Trace) -> pd.DataFrame:
+def activities(trace: CaptureArrays) -> pd.DataFrame:
     found = trace.gpu_activities
     class_names, class_of_name = np.unique(np.array(trace.activity_classes, object), return_inverse=True)
     launch_ns = pd.arrays.IntegerArray(found.launch_ns, mask=~found.launched)
@@ -39,7 +38,7 @@ def activities(trace: Trace) -> pd.DataFrame:
     )
 
 
-def range_instances(trace: Trace) -> pd.DataFrame:
+def range_instances(trace: CaptureArrays) -> pd.DataFrame:
     found, (_, names) = trace.range_arrays, trace.range_names
     return pd.DataFrame(
         {
@@ -55,7 +54,7 @@ def range_instances(trace: Trace) -> pd.DataFrame:
     )
 
 
-def ranges(trace: Trace, under: str | None) -> pd.DataFrame:
+def ranges(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
     if under is not None:
         trace.require_range(under)
     found, paths = trace.gpu_activities, trace.range_paths
@@ -74,7 +73,7 @@ def ranges(trace: Trace, under: str | None) -> pd.DataFrame:
     return _sorted(table, "gpu_time_ns", "range")
 
 
-def kernels(trace: Trace, under: str | None) -> pd.DataFrame:
+def kernels(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
     found, paths = trace.gpu_activities, trace.range_paths
     kept = _kept(trace, under)
     group, key_of = compact(trace.activity_path[kept] * len(found.names) + found.name[kept])
@@ -90,7 +89,7 @@ def kernels(trace: Trace, under: str | None) -> pd.DataFrame:
     return _sorted(pd.DataFrame(head | stats), "total_ns", "range", "kernel")
 
 
-def classes(trace: Trace, under: str | None) -> pd.DataFrame:
+def classes(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
     found = trace.gpu_activities
     kept = _kept(trace, under)
     launches, total_ns = _counts_and_sums(found.name[kept], found.duration_ns[kept], len(found.names))
@@ -111,7 +110,7 @@ def _class_row(name: str, of_class: pd.DataFrame, all_ns: int) -> tuple:
     return name, len(names), launches, total_ns, share, names[0], "; ".join(names) if name == UNKNOWN else ""
 
 
-def _kept(trace: Trace, under: str | None) -> np.ndarray | slice:
+def _kept(trace: CaptureArrays, under: str | None) -> np.ndarray | slice:
     """Which activities lie in an instance of UNDER; all of them without it."""
     if under is None:
         return slice(None)
@@ -119,7 +118,7 @@ def _kept(trace: Trace, under: str | None) -> np.ndarray | slice:
     return trace.range_paths.inside(under)[trace.activity_path]
 
 
-def _instances(trace: Trace, under: str | None) -> np.ndarray:
+def _instances(trace: CaptureArrays, under: str | None) -> np.ndarray:
     """The number of instances by code of name; only those inside an instance of UNDER when given."""
     found, paths = trace.range_arrays, trace.range_paths
     name = found.name if under is None else found.name[paths.inside(under)[paths.of_node[: len(found)]]]
@@ -156,7 +155,7 @@ def _sums(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
     return (sums[0] << 32) + sums[1]
 
 
-def _domains(trace: Trace) -> pd.Categorical:
+def _domains(trace: CaptureArrays) -> pd.Categorical:
     """The domain's name of each range instance, '' for the default domain."""
     found = trace.range_arrays
     domain = trace.capture.range_domains()[found.row]

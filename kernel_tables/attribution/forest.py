@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_tables.threads import NONE, InterleavedThread, NestedThread, by_level, parents_if_nested
+from kernel_tables.attribution.keys import compact
+from kernel_tables.attribution.threads import NONE, InterleavedThread, NestedThread, by_level, parents_if_nested
 
 Thread = NestedThread | InterleavedThread
 Members = tuple[np.ndarray, np.ndarray]  # (place, number of a range), one entry per range of each place
@@ -195,19 +196,3 @@ def _pairs(threads: np.ndarray, processes: np.ndarray) -> list[tuple[int, int]]:
     """The distinct threads, ascending, each with its process."""
     distinct, first = np.unique(threads, return_index=True)
     return list(zip(distinct.tolist(), processes[first].tolist(), strict=True))
-
-
-def compact(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct keys, ascending, and the index of each key among them; without a sort where the keys are dense."""
-    if not len(keys):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    low, high = int(keys.min()), int(keys.max())
-    if high - low > 4 * len(keys) + 1024:
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        return distinct, inverse.reshape(-1)
-    present = np.zeros(high - low + 1, bool)
-    present[keys - low] = True
-    distinct = np.flatnonzero(present)
-    code = np.empty(high - low + 1, np.int64)
-    code[distinct] = np.arange(len(distinct))
-    return distinct + low, code[keys - low]

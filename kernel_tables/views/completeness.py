@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables.activities import COUNTS_AS_KERNEL
-from kernel_tables.capture import MISSING, NVTX, RUNTIME, process_of
-from kernel_tables.lost_launches import kernels_without_calls, launches_without_kernels
-from kernel_tables.source import report_beside
-from kernel_tables.threads import NONE
+from kernel_tables.attribution.activities import COUNTS_AS_KERNEL
+from kernel_tables.attribution.lost_launches import kernels_without_calls, launches_without_kernels
+from kernel_tables.attribution.paths import WINDOW
+from kernel_tables.attribution.threads import NONE
+from kernel_tables.reading.capture import process_of
+from kernel_tables.reading.schema import MISSING, NVTX, RUNTIME
+from kernel_tables.reading.source import report_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
 
-    from kernel_tables.trace import Trace
+    from kernel_tables.attribution.capture_arrays import CaptureArrays
 
-WINDOW = "measure"
 ERROR, WARNING = "error", "warning"
 SHORT_OF_VARYING_TWINS = 0.9  # steps that differ anyway are short below this share of their median
 NSYS_WARNING, NSYS_ERROR = 2, 3
@@ -47,7 +48,7 @@ class Finding:
     message: str  # one line
 
 
-def findings(trace: Trace, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
+def findings(trace: CaptureArrays, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
     """The findings, errors first. EXPECTED_STEPS is how many ranges STEP_NAME the measured window should hold."""
     found = [
         *_older_than_report(trace),
@@ -69,7 +70,7 @@ def as_table(found: list[Finding]) -> pd.DataFrame:
     return pd.DataFrame([vars(finding) for finding in found], columns=["severity", "code", "message"])
 
 
-def _older_than_report(trace: Trace) -> Iterator[Finding]:
+def _older_than_report(trace: CaptureArrays) -> Iterator[Finding]:
     report = report_beside(trace.capture.path)
     if report and report.stat().st_mtime_ns > trace.capture.path.stat().st_mtime_ns:
         yield Finding(
@@ -80,7 +81,7 @@ def _older_than_report(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _no_kernels(trace: Trace) -> Iterator[Finding]:
+def _no_kernels(trace: CaptureArrays) -> Iterator[Finding]:
     if not _is_kernel(trace).any():
         yield Finding(
             ERROR,
@@ -90,7 +91,7 @@ def _no_kernels(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _no_ranges(trace: Trace) -> Iterator[Finding]:
+def _no_ranges(trace: CaptureArrays) -> Iterator[Finding]:
     if not len(trace.range_arrays):
         yield Finding(
             ERROR,
@@ -100,7 +101,7 @@ def _no_ranges(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _steps(trace: Trace, expected: int | None, step_name: str) -> Iterator[Finding]:
+def _steps(trace: CaptureArrays, expected: int | None, step_name: str) -> Iterator[Finding]:
     kernels = _kernels_by_step(trace, step_name)
     if expected is not None and len(kernels) != expected:
         yield Finding(
@@ -143,7 +144,7 @@ def _short_steps(kernels: list[int]) -> tuple[list[int], int, bool]:
     return [s for s, n in enumerate(kernels) if n < SHORT_OF_VARYING_TWINS * usual or n == 0], usual, True
 
 
-def _kernels_by_step(trace: Trace, step_name: str) -> list[int]:
+def _kernels_by_step(trace: CaptureArrays, step_name: str) -> list[int]:
     """The number of kernels in each measured step; those inside `measure` where there is such a range."""
     ranges, paths = trace.range_arrays, trace.range_paths
     is_step = ranges.name == paths.code(step_name)
@@ -153,7 +154,7 @@ def _kernels_by_step(trace: Trace, step_name: str) -> list[int]:
     return np.bincount(step[step != NONE], minlength=len(ranges))[np.flatnonzero(is_step)].tolist()
 
 
-def _launches(trace: Trace) -> Iterator[Finding]:
+def _launches(trace: CaptureArrays) -> Iterator[Finding]:
     found = trace.gpu_activities
     missing = launches_without_kernels(trace.capture, found) if _is_kernel(trace).any() else 0
     if missing:
@@ -188,7 +189,7 @@ def _launches(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _diagnostics(trace: Trace) -> Iterator[Finding]:
+def _diagnostics(trace: CaptureArrays) -> Iterator[Finding]:
     for severity, text in trace.capture.diagnostics():
         text = " ".join(text.split())
         if LOSSES.search(text) and not NO_LOSS.search(text):
@@ -208,7 +209,7 @@ def _diagnostics(trace: Trace) -> Iterator[Finding]:
             yield Finding(WARNING, "nsys_warning", f"nsys: {text}: nothing is known to be lost; nothing has to be done")
 
 
-def _left_open(trace: Trace) -> Iterator[Finding]:
+def _left_open(trace: CaptureArrays) -> Iterator[Finding]:
     left_open = int((trace.columns[NVTX]["end"] == MISSING).sum())
     if left_open:
         yield Finding(
@@ -219,7 +220,7 @@ def _left_open(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _several_threads(trace: Trace) -> Iterator[Finding]:
+def _several_threads(trace: CaptureArrays) -> Iterator[Finding]:
     launches = _launches_inheriting_from_several(trace)
     if launches:
         yield Finding(
@@ -230,7 +231,7 @@ def _several_threads(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _launches_inheriting_from_several(trace: Trace) -> int:
+def _launches_inheriting_from_several(trace: CaptureArrays) -> int:
     """The number of launches whose inherited ranges are of two or more threads."""
     forest, ranges = trace.attribution, trace.range_arrays
     if not len(ranges):
@@ -243,5 +244,5 @@ def _launches_inheriting_from_several(trace: Trace) -> int:
     return int(((node != NONE) & (changes[node] > has_own)).sum())
 
 
-def _is_kernel(trace: Trace) -> np.ndarray:
+def _is_kernel(trace: CaptureArrays) -> np.ndarray:
     return COUNTS_AS_KERNEL[trace.gpu_activities.kind]

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_tables.capture import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING, Capture, Columns, process_of
+from kernel_tables.attribution.launches import NO_LAUNCH, launch_rows
 from kernel_tables.errors import TraceError
-from kernel_tables.launches import NO_LAUNCH, launch_rows
+from kernel_tables.reading.capture import Capture, Columns, process_of
+from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING
 
 KINDS = ("kernel", "memcpy", "memset", "graph")
 TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)  # in the order of KINDS

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kernel_tables.attribution import compact
+from kernel_tables.attribution.keys import compact
 
 UNNAMED = "(unnamed)"
 # emit_nvtx and nsys --pytorch= number every call: "aten::add, seq = 12, op_id = 34, input_op_ids = [(3,0)]"

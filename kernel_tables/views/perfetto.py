@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
-from kernel_tables.activities import KINDS
-from kernel_tables.capture import RUNTIME
-from kernel_tables.tables import PATH_SEPARATOR
-from kernel_tables.threads import NONE
+from kernel_tables.attribution.activities import KINDS
+from kernel_tables.attribution.paths import PATH_SEPARATOR, WINDOW
+from kernel_tables.attribution.threads import NONE
+from kernel_tables.reading.schema import RUNTIME
 
 if TYPE_CHECKING:
-    from kernel_tables.trace import Trace
+    from kernel_tables.attribution.capture_arrays import CaptureArrays
 
-WINDOW = "measure"
 STREAM_TRACK = 1 << 24  # thread ids of the operating system are below this, tracks of streams above
 
 
-def write_timeline(trace: Trace, path: Path, under: str | None, compressed: bool = True) -> None:
+def write_timeline(trace: CaptureArrays, path: Path, under: str | None, compressed: bool = True) -> None:
     """None; PATH holds the trace. Only what lies under ranges UNDER; by default under `measure` where there is one."""
     if under is None and trace.range_paths.code(WINDOW) != NONE:
         under = WINDOW
@@ -44,7 +43,7 @@ def _write_events(file: TextIO, events: Iterator[dict]) -> None:
     file.write("\n]}\n")
 
 
-def _events(trace: Trace, under: str | None) -> Iterator[dict]:
+def _events(trace: CaptureArrays, under: str | None) -> Iterator[dict]:
     kept = np.ones(len(trace.gpu_activities), bool)
     instances = np.ones(len(trace.range_arrays), bool)
     if under is not None:
@@ -61,14 +60,14 @@ def _events(trace: Trace, under: str | None) -> Iterator[dict]:
     yield from _track_names(trace, activities, ranges)
 
 
-def _range_events(trace: Trace, numbers: np.ndarray, first_ns: int) -> Iterator[dict]:
+def _range_events(trace: CaptureArrays, numbers: np.ndarray, first_ns: int) -> Iterator[dict]:
     found, names = trace.range_arrays, trace.range_names[1]
     columns = (found.start_ns, found.end_ns, found.thread, found.name)
     for start, end, thread, name in zip(*(column[numbers].tolist() for column in columns), strict=True):
         yield _slice(names[name], "range", start, end, first_ns, _pid(thread), _tid(thread), {})
 
 
-def _launch_events(trace: Trace, activities: np.ndarray, first_ns: int) -> Iterator[dict]:
+def _launch_events(trace: CaptureArrays, activities: np.ndarray, first_ns: int) -> Iterator[dict]:
     """One slice per API call that launched something."""
     rows = np.unique(trace.gpu_activities.launch_row[activities])
     rows = rows[rows != NONE]
@@ -78,7 +77,7 @@ def _launch_events(trace: Trace, activities: np.ndarray, first_ns: int) -> Itera
         yield _slice(names[row], "launch", start, int(ends[row]), first_ns, _pid(thread), _tid(thread), {})
 
 
-def _activity_events(trace: Trace, activities: np.ndarray, first_ns: int) -> Iterator[dict]:
+def _activity_events(trace: CaptureArrays, activities: np.ndarray, first_ns: int) -> Iterator[dict]:
     found, paths, classes = trace.gpu_activities, trace.range_paths.tuples, trace.activity_classes
     columns = (
         found.start_ns, found.end_ns, found.process, trace.places["device"], trace.places["stream"],
@@ -95,7 +94,7 @@ def _activity_events(trace: Trace, activities: np.ndarray, first_ns: int) -> Ite
             yield arrow | {"ph": "f", "bp": "e", "ts": _us(start, first_ns), "pid": pid, "tid": tid}
 
 
-def _track_names(trace: Trace, activities: np.ndarray, ranges: np.ndarray) -> Iterator[dict]:
+def _track_names(trace: CaptureArrays, activities: np.ndarray, ranges: np.ndarray) -> Iterator[dict]:
     found = trace.gpu_activities
     launching = found.thread[activities][found.launched[activities]]
     threads = np.unique(np.concatenate([trace.range_arrays.thread[ranges], launching])).tolist()

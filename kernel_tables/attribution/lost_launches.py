@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_tables.activities import Activities
-from kernel_tables.capture import Capture, Columns, process_of
+from kernel_tables.attribution.activities import Activities
+from kernel_tables.reading.capture import Capture, Columns, process_of
 
 LAUNCH = r"(cuda|cu)(Launch(Cooperative)?Kernel|GraphLaunch)"
 BEGIN_STREAM_CAPTURE = r"(cuda|cu)StreamBeginCapture"

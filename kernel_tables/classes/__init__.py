@@ -1,0 +1,1 @@
+"""From the full name of a kernel to its class."""

@@ -1,0 +1,74 @@
+"""The tables of nsys: their names, the columns that are read of them, and which of them a file has.
+
+Tables are in no promised order and exist only when they have rows; columns come and go with nsys's versions.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from kernel_tables.errors import TraceError
+
+KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
+MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
+GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+NVTX = "NVTX_EVENTS"
+DIAGNOSTICS = "DIAGNOSTIC_EVENT"
+STRINGS = "StringIds"
+METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
+MISSING = -1  # what a NULL or a lacking column is read as
+
+# table: {name here: columns that may hold it, the first present wins}; a name in OPTIONAL may be lacking
+ACTIVITY = {
+    "start": ("start",),
+    "end": ("end",),
+    "correlation": ("correlationId",),
+    "process": ("globalPid",),
+}
+WANTED = {
+    KERNEL: ACTIVITY | {"label": ("demangledName", "shortName", "mangledName", "nameId")},
+    MEMCPY: ACTIVITY | {"label": ("copyKind",)},
+    MEMSET: ACTIVITY,
+    GRAPH: ACTIVITY | {"label": ("graphId", "graphExecId")},
+    RUNTIME: {"start": ("start",), "thread": ("globalTid",), "correlation": ("correlationId",)},
+    NVTX: {
+        "start": ("start",),
+        "end": ("end",),
+        "thread": ("globalTid",),
+        "text_id": ("textId",),
+    },
+}
+PLACE = {"device": ("deviceId",), "stream": ("streamId",)}
+DOMAIN = {"domain": ("domainId",)}
+CALLS = WANTED[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
+OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id"}
+
+
+def tables_of_nsys(path: Path, named: Path) -> dict[str, set[str]]:
+    """The columns of every table of the SQLite file, by table.
+
+    Raises TraceError, which calls the file NAMED, where it is damaged or holds none of nsys's tables.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            found = database.execute(
+                "SELECT m.name, c.name FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c"
+                " WHERE m.type IN ('table', 'view')"
+            ).fetchall()
+    except sqlite3.Error as error:
+        raise TraceError(f"{named}: SQLite cannot read it ({error}); the file is damaged: export it again") from error
+    tables: dict[str, set[str]] = {}
+    for table, column in found:
+        tables.setdefault(table, set()).add(column)
+    if not any(table in tables for table in (*METADATA, *WANTED)):
+        raise TraceError(
+            f"{named}: SQLite, but not of nsys: none of its tables is there (found: "
+            f"{', '.join(sorted(tables)[:5]) or 'no table'});"
+            " give an export made by `nsys export --type sqlite`"
+        )
+    return tables
