@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops
+from profile_grid.merging.machines import by_machine
 from profile_grid.tables.attention import PARTS
-from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import ON_CPU, ON_GPU, Words
 from profile_grid.tables.summary import ALL_PHASES, FORWARD, RUN_KEYS, WHOLE_STEP, family
 

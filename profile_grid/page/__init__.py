@@ -16,16 +16,16 @@ import pandas as pd
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from profile_grid.answers.documents import QUESTIONS, Part, part
+from profile_grid.documents.documents import QUESTIONS, Part, part
 from profile_grid.figures import KINDS, caption
 from profile_grid.figures.rows import MODE_NAMES, models_in_order, of_one_machine
+from profile_grid.merging.machines import by_machine
 from profile_grid.page import libraries
 from profile_grid.page.charts import charts
 from profile_grid.page.names import Names
 from profile_grid.page.steps import flame, timeline_figure
 from profile_grid.page.tables import STATIC_ROWS, page_tables
 from profile_grid.page.themes import THEMES
-from profile_grid.tables.machines import by_machine
 
 HERE = Path(__file__).parent
 SUMMARIES = ("forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "attention")

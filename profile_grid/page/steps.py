@@ -6,10 +6,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from profile_grid.figures.style import GREY, PHASES, family_style
+from profile_grid.merging.timeline import KERNEL, LAUNCH, RANGE
 from profile_grid.page.marks import PATTERNS, text_of
 from profile_grid.page.names import Names
 from profile_grid.tables.summary import family
-from profile_grid.tables.timeline import KERNEL, LAUNCH, RANGE
 
 NO_PARENT = -1
 SEPARATOR = " > "

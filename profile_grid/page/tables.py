@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 
 import pandas as pd
 
+from profile_grid.merging.columns import LEADING, TABLES
 from profile_grid.page.names import Names
 from profile_grid.quantities import known
-from profile_grid.tables.columns import LEADING, TABLES
 from profile_grid.tables.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS
 
 SIGNIFICANT = 6

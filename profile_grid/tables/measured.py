@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from profile_grid.markdown import escaped
+from profile_grid.merging.machines import Machine
 from profile_grid.quantities import known
-from profile_grid.tables.machines import Machine
 
 MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "train_step": "training step"}
 MAIN_PHASES = ("forward", "loss", "backward", "optimizer")

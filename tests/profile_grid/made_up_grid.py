@@ -13,7 +13,7 @@ import pandas as pd
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, parameter_count
-from profile_grid.tables.run_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
+from profile_grid.merging.run_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
 from profile_grid.tables.summary import summary_tables
 
 MODELS = {  # d_model, d_ff, layers, heads

@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from profile_grid.answers.documents import documents, facts, template_environment
+from profile_grid.documents.documents import documents, facts, template_environment
 from profile_grid.files import write_table
 from profile_grid.tables.summary import summary_tables
 from tests.profile_grid.made_up import ADAM, CPU, GEMM, H200, SOFTMAX, Kernel, Made, forward_kernels, grid, merged

@@ -1,9 +1,9 @@
 import pandas as pd
 import pytest
 
-from profile_grid.answers.table_documents import LONGEST, table_document, table_documents
-from profile_grid.tables import run_tables
-from profile_grid.tables.columns import LEADING, TABLES, UndocumentedColumn, check_documented, dictionary
+from profile_grid.documents.table_documents import LONGEST, table_document, table_documents
+from profile_grid.merging import run_tables
+from profile_grid.merging.columns import LEADING, TABLES, UndocumentedColumn, check_documented, dictionary
 from profile_grid.tables.summary import summary_tables
 from tests.profile_grid.made_up import grid, merged
 

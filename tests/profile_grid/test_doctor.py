@@ -7,7 +7,7 @@ from profile_grid.measuring import estimates
 from profile_grid.measuring.doctor import Gpu, Host, cause, report
 from profile_grid.measuring.nsys_capture import NSYS_MISSING
 from profile_grid.measuring.smoke import Smoke, smoke_specification
-from profile_grid.runs import grid_plan
+from profile_grid.study.runs import grid_plan
 
 GIB = 2**30
 NOWHERE = Path("no folder of results")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.answers.documents import documents
-from profile_grid.answers.formats import document_in, fragment_in
-from profile_grid.answers.table_documents import table_documents
+from profile_grid.documents.documents import documents
+from profile_grid.documents.formats import document_in, fragment_in
+from profile_grid.documents.table_documents import table_documents
 from profile_grid.markdown import Table, code, escaped, pipe_table
 from profile_grid.tables.summary import summary_tables
 from tests.profile_grid.made_up import Kernel, Made, forward_kernels, grid, merged

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profile_grid.tables import merge
-from profile_grid.tables.provenance import provenance
+from profile_grid.merging import merge
+from profile_grid.merging.provenance import provenance
 
 SPEC = {
     "run": "small_ctx8_train_step", "model": "small", "context_length": 8, "mode": "train_step", "precision": "fp32",

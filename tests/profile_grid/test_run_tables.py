@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_tables.trace import Trace
-from profile_grid.tables.run_tables import NotConserved, busy_ns, kernel_table, measured_activities, tables_of_capture
+from profile_grid.merging.run_tables import NotConserved, busy_ns, kernel_table, measured_activities, tables_of_capture
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 STEPS = 3

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from profile_grid.runs import (
+from profile_grid.study.runs import (
     ConfigError,
     capture_specification,
     checked_config,

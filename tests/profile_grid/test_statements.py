@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from profile_grid.answers.documents import part
-from profile_grid.tables.machines import by_machine
+from profile_grid.documents.documents import part
+from profile_grid.merging.machines import by_machine
 from profile_grid.tables.summary import summary_tables
 from tests.profile_grid.made_up import CPU, GEMM, Kernel, Made, forward_kernels, grid, merged, training_kernels
 

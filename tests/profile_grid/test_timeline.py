@@ -3,8 +3,8 @@
 import pandas as pd
 
 from kernel_tables.trace import Trace
-from profile_grid.runs import Run, run_to_show
-from profile_grid.tables.timeline import COLUMNS, empty_timeline, timeline
+from profile_grid.merging.timeline import COLUMNS, empty_timeline, timeline
+from profile_grid.study.runs import Run, run_to_show
 from tests.kernel_tables.synthetic import Synthetic
 
 

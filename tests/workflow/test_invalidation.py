@@ -163,13 +163,13 @@ CHANGED_SOURCES = {
     "profile_grid/measuring/nsys_profile.py": [*captures(ONE, TWO), *MERGE],
     "kernel_tables/attribution/forest.py": [*TABLES, *MERGE],
     "kernel_tables/classes/class_rules.toml": [*TABLES, *MERGE],
-    "profile_grid/tables/run_tables.py": [*TABLES, *MERGE],
-    "profile_grid/tables/merge.py": MERGE,
-    "profile_grid/answers/documents.py": [*ANSWERS, "page", *END],
+    "profile_grid/merging/run_tables.py": [*TABLES, *MERGE],
+    "profile_grid/merging/merge.py": MERGE,
+    "profile_grid/documents/documents.py": [*ANSWERS, "page", *END],
     "profile_grid/figures/times.py": [*FIGURES, "page", *END],
-    "profile_grid/tables/columns.py": ["dictionary", "table_documents", "page", *END],
-    "workflow/templates/b_top_kernels.md.j2": ["answer b_top_kernels", "answer answers", *END],
-    "workflow/templates/macros.md.j2": [*ANSWERS, *END],
+    "profile_grid/merging/columns.py": ["dictionary", "table_documents", "page", *END],
+    "profile_grid/questions/b_top_kernels/document.md.j2": ["answer b_top_kernels", "answer answers", *END],
+    "profile_grid/documents/templates/macros.md.j2": [*ANSWERS, *END],
 }
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from profile_grid.imported_files import digest_of_files, files_of_module, imported_files
-from profile_grid.measuring.job_environment import count_measurements, prepare_job_environment
-from profile_grid.runs import (
+from workflow.job_environment import count_measurements, prepare_job_environment
+from profile_grid.study.runs import (
     ConfigError,
     capture_specification,
     checked_config,

@@ -49,12 +49,14 @@ rule answer:
         expand("results/tables/{table}.parquet", table=["runs", *SUMMARIES]),
         sources=program_sources("workflow/scripts/answers.py"),
         shared=sources(
-            "workflow/templates/document.*", "workflow/templates/macros.md.j2", "workflow/templates/print.lua"
+            "profile_grid/documents/templates/document.*",
+            "profile_grid/documents/templates/macros.md.j2",
+            "profile_grid/documents/templates/print.lua",
         ),
         templates=lambda wildcards: sources(
-            "workflow/templates/*.md.j2"
+            "profile_grid/questions/*/document.md.j2"
             if wildcards.document == "answers"
-            else f"workflow/templates/{wildcards.document}.md.j2"
+            else f"profile_grid/questions/{wildcards.document}/document.md.j2"
         ),
         provenance="results/tables/provenance.json",
     output:
@@ -170,7 +172,7 @@ rule table_documents:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
         sources=program_sources("workflow/scripts/table_documents.py"),
-        printing=sources("workflow/templates/print.lua"),
+        printing=sources("profile_grid/documents/templates/print.lua"),
     output:
         [directory(f"results/tables/{name}") for name in FORMATS],
     log:

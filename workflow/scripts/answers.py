@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.answers.documents import NAMES, documents
-from profile_grid.answers.formats import SUFFIXES, FormatError, document_in
+from profile_grid.documents.documents import NAMES, documents
+from profile_grid.documents.formats import SUFFIXES, FormatError, document_in
 from profile_grid.files import write_text
 
 SUMMARIES = ("forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "attention")

@@ -28,7 +28,7 @@ SCRATCH = ".capture-"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--specification", type=json.loads, required=True, help="canonical JSON made by profile_grid.runs"
+        "--specification", type=json.loads, required=True, help="canonical JSON made by profile_grid.study.runs"
     )
     parser.add_argument("--output", type=Path, required=True, help="capture.json of the run")
     parser.add_argument("--log", type=Path, required=True, help="everything the program prints is appended here")

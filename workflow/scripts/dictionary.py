@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from profile_grid.files import write_text
-from profile_grid.tables.columns import TABLES, UndocumentedColumn, check_documented, dictionary
+from profile_grid.merging.columns import TABLES, UndocumentedColumn, check_documented, dictionary
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from profile_grid.files import write_text
 from profile_grid.measuring import estimates
 from profile_grid.measuring.doctor import Gpu, Host, Line, cause, report
 from profile_grid.measuring.smoke import smoke_capture, smoke_specification
-from profile_grid.runs import grid_plan
+from profile_grid.study.runs import grid_plan
 
 SMOKE_LIMIT_S = 120
 GPU_FIELDS = "name,driver_version,memory.total,memory.free"
@@ -30,7 +30,9 @@ GPU_FIELDS = "name,driver_version,memory.total,memory.free"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=json.loads, required=True, help="what profile_grid.runs.grid_part returns")
+    parser.add_argument(
+        "--config", type=json.loads, required=True, help="what grid_part returns"
+    )
     parser.add_argument("--runs", type=Path, required=True, help="folder of earlier results, one folder per run")
     parser.add_argument("--output", type=Path, help="file for the lines")
     arguments = parser.parse_args()

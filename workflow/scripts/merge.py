@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from profile_grid.files import write_json, write_table
-from profile_grid.tables import merge
-from profile_grid.tables.provenance import provenance
+from profile_grid.merging import merge
+from profile_grid.merging.provenance import provenance
 
 
 def main() -> None:

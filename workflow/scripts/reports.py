@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernel_tables.reading import nsys
 from profile_grid.files import write_text
-from profile_grid.tables.nsys_reports import REPORTS, reports
+from profile_grid.merging.nsys_reports import REPORTS, reports
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from profile_grid.files import write_json, write_table
-from profile_grid.tables.run_tables import tables_of_capture
+from profile_grid.merging.run_tables import tables_of_capture
 
 
 def main() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.answers.formats import SUFFIXES, FormatError, fragment_in
-from profile_grid.answers.table_documents import table_documents
+from profile_grid.documents.formats import SUFFIXES, FormatError, fragment_in
+from profile_grid.documents.table_documents import table_documents
 from profile_grid.files import write_text
-from profile_grid.tables.columns import TABLES
+from profile_grid.merging.columns import TABLES
 
 
 def main() -> None:

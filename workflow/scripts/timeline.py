@@ -10,7 +10,7 @@ from pathlib import Path
 from kernel_tables.trace import Trace
 from kernel_tables.views.perfetto import write_timeline
 from profile_grid.files import replacing, write_table
-from profile_grid.tables.timeline import empty_timeline, timeline
+from profile_grid.merging.timeline import empty_timeline, timeline
 
 
 def main() -> None:

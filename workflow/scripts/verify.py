@@ -14,17 +14,19 @@ import tempfile
 from pathlib import Path
 
 from profile_grid.files import write_json, write_table
-from profile_grid.runs import grid_plan
-from profile_grid.tables import merge
-from profile_grid.tables.run_tables import tables_of_capture
-from profile_grid.tables.verify import table_differences
+from profile_grid.merging import merge
+from profile_grid.merging.run_tables import tables_of_capture
+from profile_grid.merging.verify import table_differences
+from profile_grid.study.runs import grid_plan
 
 RESULTS_OF_A_RUN = ("timing.json", "capture.json")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=json.loads, required=True, help="what profile_grid.runs.grid_part returns")
+    parser.add_argument(
+        "--config", type=json.loads, required=True, help="what grid_part returns"
+    )
     parser.add_argument("--kernel-classes", type=json.loads, default=[], help="own class rules, as JSON")
     parser.add_argument("--results", type=Path, required=True, help="folder of runs and tables")
     arguments = parser.parse_args()

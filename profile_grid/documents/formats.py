@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-TEMPLATES = Path(__file__).parents[2] / "workflow" / "templates"
+TEMPLATES = Path(__file__).with_name("templates")
 SUFFIXES = {"markdown": ".md", "latex": ".tex", "typst": ".typ"}
 # no raw HTML and no mathematics: a name from a capture can only ever be text
 READER = "commonmark-raw_html+pipe_tables"

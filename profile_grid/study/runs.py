@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-SCHEMA = Path(__file__).parent.parent / "workflow" / "schemas" / "config.schema.yaml"
+SCHEMA = Path(__file__).with_name("config.schema.yaml")
 ROPE_THETA = 10000.0
 PREFERRED_CONTEXT = 512
 FULLEST_FIRST = ("train_step", "forward_backward", "forward")

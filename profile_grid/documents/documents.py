@@ -16,16 +16,17 @@ import pandas as pd
 
 from profile_grid.answers import answer_tables as tables
 from profile_grid.answers import statements
-from profile_grid.answers.missing import lacking_sentence, not_measured, noted
 from profile_grid.answers.timing_statements import LAUNCH_BOUND_IDLE_SHARE, forward_time_sentences
+from profile_grid.documents.missing import lacking_sentence, not_measured, noted
 from profile_grid.markdown import code, escaped, pipe_table
+from profile_grid.merging.machines import Machine, by_machine, command_to_measure_again
 from profile_grid.quantities import count, interval
-from profile_grid.tables.machines import Machine, by_machine, command_to_measure_again
 from profile_grid.tables.measured import Measured, measured
 from profile_grid.tables.shares import NON_TRIVIAL_SHARE
 from profile_grid.tables.summary import MATCH_TOLERANCE
 
-TEMPLATES = Path(__file__).parents[2] / "workflow" / "templates"
+TEMPLATES = Path(__file__).with_name("templates")
+QUESTION_FOLDERS = Path(__file__).parents[1] / "questions"
 QUESTIONS = {
     "a_forward_time": forward_time_sentences,
     "b_top_kernels": statements.top_kernel_sentences,
@@ -87,7 +88,7 @@ def part(machine: Machine, names: list[str], runs: pd.DataFrame, summaries: dict
 def template_environment() -> jinja2.Environment:
     """Jinja for Markdown: an unknown name in a template is an error."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        loader=jinja2.FileSystemLoader([TEMPLATES, QUESTION_FOLDERS]),
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # that is for HTML: names go through `escaped` or `code`
         trim_blocks=True,

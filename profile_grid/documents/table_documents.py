@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 from profile_grid.markdown import Table, code, escaped, pipe_table
+from profile_grid.merging.columns import LEADING, TABLES
 from profile_grid.quantities import ABSENT, known, significant
-from profile_grid.tables.columns import LEADING, TABLES
 
 LONGEST = 1000  # rows; a longer table comes as one document per run
 NAMES = ("kernel",)

@@ -264,7 +264,7 @@ def check_documented(name: str, table: pd.DataFrame) -> None:
     if unknown or absent:
         raise UndocumentedColumn(
             f"{name}: columns without a description: {', '.join(unknown) or 'none'}; described but not there:"
-            f" {', '.join(absent) or 'none'}; both are mended in profile_grid/tables/columns.py"
+            f" {', '.join(absent) or 'none'}; both are mended in profile_grid/merging/columns.py"
         )
 
 

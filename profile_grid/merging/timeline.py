@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.trace import Trace
-from profile_grid.tables.run_tables import MEASURE, SEPARATOR, STEP
+from profile_grid.merging.run_tables import MEASURE, SEPARATOR, STEP
 
 RANGE, LAUNCH, KERNEL = "range", "launch", "kernel"
 COLUMNS = ["run", "track", "lane", "depth", "name", "start_ns", "end_ns", "class", "path"]

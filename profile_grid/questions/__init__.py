@@ -1,0 +1,1 @@
+"""A folder per question: its tables, sentences, template, figures and tests."""

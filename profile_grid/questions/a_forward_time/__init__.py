@@ -1,0 +1,1 @@
+"""(a) How long the forward pass takes, and whether the profiler agrees."""

@@ -1,0 +1,1 @@
+"""(b) Which kernel takes the most time."""

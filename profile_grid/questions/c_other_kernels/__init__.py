@@ -1,0 +1,1 @@
+"""(c) What takes time besides matrix multiplies."""

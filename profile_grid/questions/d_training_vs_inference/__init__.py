@@ -1,0 +1,1 @@
+"""(d) How training differs from inference."""

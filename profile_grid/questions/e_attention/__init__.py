@@ -1,0 +1,1 @@
+"""(e) What softmax costs in attention."""
