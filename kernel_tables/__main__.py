@@ -1,4 +1,4 @@
-"""The command: python -m kernel_tables ranges|kernels|classes|check|trace CAPTURE.
+"""The command: kernel-tables ranges|kernels|classes|check|trace CAPTURE.
 
 Only what parses the arguments is imported here, so that --help and a wrong argument are answered at once.
 """
@@ -46,7 +46,7 @@ def _refuse(message: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m kernel_tables",
+        prog="python -m kernel_tables" if Path(sys.argv[0]).name == "__main__.py" else "kernel-tables",
         description="What each NVTX range of a program launched on the GPU, from a capture of Nsight Systems.",
         epilog="Times are nanoseconds. Bad input: one line on standard error and exit status 2.",
     )
