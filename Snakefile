@@ -22,6 +22,9 @@ include: "workflow/rules/documents.smk"
 include: "workflow/rules/verify.smk"
 
 
+remember_imports()
+
+
 rule all:
     default_target: True
     input:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.planning import dry_run_seconds, empty_folder, grid_folder
-from profile_grid.imported_files import imported_files
 from tests.workflow.conftest import ROOT, copy_sources
+from workflow.imported_files import imported_files
 
 # Imported by the programs that measure, but without a part in what is measured.
 NO_PART_IN_A_MEASUREMENT = {

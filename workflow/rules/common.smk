@@ -12,8 +12,6 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from profile_grid.imported_files import digest_of_files, files_of_module, imported_files
-from workflow.job_environment import count_measurements, prepare_job_environment
 from profile_grid.study.runs import (
     ConfigError,
     capture_specification,
@@ -23,6 +21,9 @@ from profile_grid.study.runs import (
     run_to_show,
     timing_specification,
 )
+from workflow.import_statements import UnreadableSource, remember_imports
+from workflow.imported_files import digest_of_files, files_of_module, imported_files
+from workflow.job_environment import count_measurements, prepare_job_environment
 
 ROOT = Path(workflow.basedir)
 
@@ -50,7 +51,10 @@ def sources(*patterns):
 
 def program_sources(*programs):
     """The files of these programs and all of this checkout that they import."""
-    return sources(*imported_files(ROOT, *programs))
+    try:
+        return sources(*imported_files(ROOT, *programs))
+    except UnreadableSource as error:
+        raise WorkflowError(f"{error}; nothing can be planned before this file is mended")
 
 
 def digest(paths):

@@ -30,9 +30,7 @@ GPU_FIELDS = "name,driver_version,memory.total,memory.free"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--config", type=json.loads, required=True, help="what grid_part returns"
-    )
+    parser.add_argument("--config", type=json.loads, required=True, help="what grid_part returns")
     parser.add_argument("--runs", type=Path, required=True, help="folder of earlier results, one folder per run")
     parser.add_argument("--output", type=Path, help="file for the lines")
     arguments = parser.parse_args()

@@ -12,9 +12,7 @@ from profile_grid.study.runs import grid_plan
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--config", type=json.loads, required=True, help="what grid_part returns"
-    )
+    parser.add_argument("--config", type=json.loads, required=True, help="what grid_part returns")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     write_json(arguments.output, grid_plan(arguments.config))

@@ -24,9 +24,7 @@ RESULTS_OF_A_RUN = ("timing.json", "capture.json")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--config", type=json.loads, required=True, help="what grid_part returns"
-    )
+    parser.add_argument("--config", type=json.loads, required=True, help="what grid_part returns")
     parser.add_argument("--kernel-classes", type=json.loads, default=[], help="own class rules, as JSON")
     parser.add_argument("--results", type=Path, required=True, help="folder of runs and tables")
     arguments = parser.parse_args()
