@@ -1,19 +1,17 @@
 """Driver, clocks, temperature and users of one GPU: from NVML where its Python binding is, else from nvidia-smi."""
 
-import subprocess
 from dataclasses import dataclass
 
-# What lowers the clocks for a reason that makes times incomparable (nvml.h, nvmlClocksEventReason*).
-# Idle (0x1) and the clocks that an application set (0x2) are no throttling.
-_THROTTLE_BITS = {
-    0x4: "software power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
-_SMI_FIELDS = "driver_version,clocks.current.sm,clocks.current.memory,temperature.gpu,clocks_throttle_reasons.active"
+from cs336_model import nvidia_smi
+from cs336_model.nvidia_smi import integer, throttle_reasons, throttle_reasons_in
+
+_FIELDS = (
+    "driver_version",
+    "clocks.current.sm",
+    "clocks.current.memory",
+    "temperature.gpu",
+    "clocks_throttle_reasons.active",
+)
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,6 @@ def gpu_state(uuid: str | None) -> GpuState:
         return _state_from_smi(uuid)
 
 
-def throttle_reasons(bits: int) -> list[str]:
-    """Names of the reasons in an NVML bit mask that slow the GPU down."""
-    return [name for bit, name in _THROTTLE_BITS.items() if bits & bit]
-
-
 def other_processes(pids: list[int]) -> int | None:
     """How many of the GPU's processes are not this one, which uses it too. Our own is not looked up by its number: in a
     container the driver knows it by another. A list that is empty while we use the GPU tells nothing (None)."""
@@ -68,29 +61,15 @@ def _state_from_nvml(pynvml, uuid: str) -> GpuState:
 
 
 def _state_from_smi(uuid: str) -> GpuState:
-    row = _smi(uuid, f"--query-gpu={_SMI_FIELDS}")
-    if row is None or len(values := [value.strip() for value in row.split(",")]) != len(_SMI_FIELDS.split(",")):
+    found = nvidia_smi.gpus(*_FIELDS, gpu=uuid)
+    if not found:
         return GpuState()
-    driver, sm_clock, memory_clock, temperature, throttle = values
-    pids = (_smi(uuid, "--query-compute-apps=pid") or "").split()
+    driver, sm_clock, memory_clock, temperature, throttle = found[0].values()
     return GpuState(
         driver=driver,
-        sm_clock_mhz=_integer(sm_clock),
-        memory_clock_mhz=_integer(memory_clock),
-        temperature_c=_integer(temperature),
-        throttle_reasons=throttle_reasons(int(throttle, 16)) if throttle.startswith("0x") else None,
-        other_processes=other_processes([int(pid) for pid in pids if pid.isdigit()]),
+        sm_clock_mhz=integer(sm_clock),
+        memory_clock_mhz=integer(memory_clock),
+        temperature_c=integer(temperature),
+        throttle_reasons=throttle_reasons_in(throttle),
+        other_processes=other_processes(nvidia_smi.compute_processes(uuid)),
     )
-
-
-def _smi(uuid: str, query: str) -> str | None:
-    """What nvidia-smi prints for a query of this GPU; None when it is not there or refuses."""
-    command = ["nvidia-smi", f"--id={uuid}", query, "--format=csv,noheader,nounits"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _integer(text: str) -> int | None:
-    return int(text) if text.isdigit() else None

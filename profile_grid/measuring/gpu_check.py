@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from cs336_model import nvidia_smi
 from cs336_model.arithmetic.flops import ModelShape
 from cs336_model.arithmetic.memory import estimated_peak_bytes
-from cs336_model.program.gpu_state import throttle_reasons
 
 OWN_CONSTRUCTOR = "cs336_model.model:TransformerLM"  # the one whose memory can be told from its shape
-QUERY = "memory.used,memory.free,clocks_throttle_reasons.active"
+FIELDS = ("memory.used", "memory.free", "clocks_throttle_reasons.active")
 IDLE_BYTES = 2**30  # a driver without users holds some hundred MiB
 HEATED = ("hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "hardware power brake")
-PATIENCE_S = 20
 
 
 @dataclass(frozen=True)
@@ -54,17 +52,24 @@ def notes(gpu: GpuBefore, needed_bytes: int | None) -> list[str]:
 
 def gpu_before() -> GpuBefore | None:
     """What nvidia-smi says of the GPU that a program will take; None where it says nothing."""
-    row = _smi(f"--query-gpu={QUERY}")
-    fields = [field.strip() for field in row.splitlines()[0].split(",")] if row else []
-    if len(fields) != len(QUERY.split(",")) or not (fields[0].isdigit() and fields[1].isdigit()):
+    gpu = first_visible_gpu()
+    found = nvidia_smi.gpus(*FIELDS, gpu=gpu)
+    if not found:
         return None
-    used, free, reasons = fields
+    used, free, reasons = found[0].values()
+    if not (used.isdigit() and free.isdigit()):
+        return None
     return GpuBefore(
         used_bytes=int(used) * 2**20,
         free_bytes=int(free) * 2**20,
-        throttle_reasons=tuple(throttle_reasons(int(reasons, 16))) if reasons.startswith("0x") else (),
-        processes=sum(line.strip().isdigit() for line in _smi("--query-compute-apps=pid").splitlines()),
+        throttle_reasons=tuple(nvidia_smi.throttle_reasons_in(reasons) or ()),
+        processes=len(nvidia_smi.compute_processes(gpu)),
     )
+
+
+def first_visible_gpu() -> str:
+    """The first GPU that CUDA would show, as nvidia-smi names it."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"
 
 
 def needed_bytes(program: dict) -> int | None:
@@ -76,16 +81,6 @@ def needed_bytes(program: dict) -> int | None:
     }
     shape = ModelShape(batch_size=program["batch_size"], context_length=program["context_length"], **sizes)
     return estimated_peak_bytes(shape, program["mode"])
-
-
-def _smi(query: str) -> str:
-    """What nvidia-smi answers about the first GPU that CUDA would show; "" where it is not there or refuses."""
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"
-    command = ["nvidia-smi", f"--id={first}", query, "--format=csv,noheader,nounits"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
 
 
 def _gib(count: int) -> str:

@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from cs336_model import nvidia_smi
+from cs336_model.nvidia_smi import throttle_reasons
 from cs336_model.program import gpu_state
-from cs336_model.program.gpu_state import GpuState, other_processes, throttle_reasons
+from cs336_model.program.gpu_state import GpuState, other_processes
 
 UUID = "GPU-6b83273f-51cf-d5cd-703d-29ea8dd55b8f"
 
@@ -29,7 +31,8 @@ def test_without_a_gpu_nothing_is_asked(monkeypatch):
 
 def test_nvidia_smi_answers_where_there_is_no_nvml(monkeypatch):
     answers = {
-        f"--query-gpu={gpu_state._SMI_FIELDS}": "580.95.05, 1980, 3201, 41, 0x0000000000000004\n",
+        "--query-gpu=driver_version,clocks.current.sm,clocks.current.memory,temperature.gpu,"
+        "clocks_throttle_reasons.active": "580.95.05, 1980, 3201, 41, 0x0000000000000004\n",
         "--query-compute-apps=pid": "101\n202\n",
     }
 
@@ -47,6 +50,22 @@ def test_nvidia_smi_answers_where_there_is_no_nvml(monkeypatch):
         throttle_reasons=["software power cap"],
         other_processes=1,
     )
+
+
+def test_nvidia_smi_that_answers_in_another_form_or_fails_or_is_absent_tells_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert nvidia_smi.gpus("name", "uuid") == []
+    for script in ("echo No devices were found", "echo one, two; exit 9", "echo one, two, three"):
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+        assert nvidia_smi.gpus("name", "uuid") == []
+
+
+def test_every_gpu_of_the_host_is_told_where_none_is_named(monkeypatch, tmp_path):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 0, GPU-a\necho 1, GPU-b\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert nvidia_smi.gpus("index", "uuid") == [{"index": "0", "uuid": "GPU-a"}, {"index": "1", "uuid": "GPU-b"}]
 
 
 def test_a_machine_without_either_knows_nothing(monkeypatch):

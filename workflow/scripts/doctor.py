@@ -10,22 +10,23 @@ import argparse
 import json
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from importlib import metadata
 from pathlib import Path
 
+from cs336_model import nvidia_smi
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
 from profile_grid.files import write_text
 from profile_grid.measuring import estimates
 from profile_grid.measuring.doctor import Gpu, Host, Line, cause, report
+from profile_grid.measuring.gpu_check import first_visible_gpu
 from profile_grid.measuring.smoke import smoke_capture, smoke_specification
 from profile_grid.study.runs import grid_plan
 
 SMOKE_LIMIT_S = 120
-GPU_FIELDS = "name,driver_version,memory.total,memory.free"
+GPU_FIELDS = ("name", "driver_version", "memory.total", "memory.free")
 
 
 def main() -> None:
@@ -70,11 +71,11 @@ def this_host(runs: Path) -> Host:
 
 
 def _gpu() -> Gpu | None:
-    row = _said("nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader,nounits").splitlines()
-    if not row:
+    found = nvidia_smi.gpus(*GPU_FIELDS, gpu=first_visible_gpu())
+    if not found:
         return None
-    name, driver, total, free = (field.strip() for field in row[0].split(","))
-    cuda = re.search(r"CUDA Version:\s*([\d.]+)", _said("nvidia-smi"))
+    name, driver, total, free = found[0].values()
+    cuda = re.search(r"CUDA Version:\s*([\d.]+)", nvidia_smi.said())
     return Gpu(name, driver, cuda and cuda[1], int(total) * 2**20, int(free) * 2**20)
 
 
@@ -101,14 +102,6 @@ def _available_memory_bytes() -> int | None:
     path = Path("/proc/meminfo")
     found = re.search(r"MemAvailable:\s*(\d+) kB", path.read_text()) if path.exists() else None
     return int(found[1]) * 1024 if found else None
-
-
-def _said(*command: str) -> str:
-    """What a program prints; "" where it is not there or fails."""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
 
 
 if __name__ == "__main__":
