@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
+from cs336_model.program.loaded_files import loaded_files
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
 from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec, read_spec
@@ -54,7 +56,11 @@ def run(spec: RunSpec, profiler: str, path_to_capture: Path | None, progress: Pr
         result |= {"status": "out_of_memory", "out_of_memory": record}
         result |= {"memory": memory_facts(device), "machine": machine_facts(device)}
         _say(spec, f"out of memory during {progress.during}")
-    result["cost_seconds"] = progress.seconds | {"total": process_age_seconds()}
+    age, now = process_age_seconds(), time.time()
+    result |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
+    result["loaded_files"] = loaded_files(
+        target.partition(":")[0] for target in (spec.constructor, *spec.annotate.values())
+    )
     return result
 
 
@@ -113,6 +119,8 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
         "flops": planned_flops(spec),
         "machine": None,
         "cost_seconds": None,
+        "ran_unix_s": None,
+        "loaded_files": None,
     }
 
 

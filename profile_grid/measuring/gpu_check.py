@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,10 +32,11 @@ def gpu_is_visible() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
-def notes_before(program: dict) -> list[str]:
-    """What makes the times of a run hard to compare, or lets it run out of memory; [] without a GPU or nvidia-smi."""
-    gpu = None if program["device"] == "cpu" else gpu_before()
-    return [] if gpu is None else notes(gpu, needed_bytes(program))
+def notes_before(program: dict, gpus: Sequence[str]) -> list[str]:
+    """What makes the times of a run on these GPUs hard to compare, or lets it run out of memory; [] where nvidia-smi
+    says nothing of them."""
+    found = [gpu_before(gpu) for gpu in gpus]
+    return [note for gpu in found if gpu is not None for note in notes(gpu, needed_bytes(program))]
 
 
 def notes(gpu: GpuBefore, needed_bytes: int | None) -> list[str]:
@@ -50,9 +52,8 @@ def notes(gpu: GpuBefore, needed_bytes: int | None) -> list[str]:
     return found
 
 
-def gpu_before() -> GpuBefore | None:
-    """What nvidia-smi says of the GPU that a program will take; None where it says nothing."""
-    gpu = first_visible_gpu()
+def gpu_before(gpu: str) -> GpuBefore | None:
+    """What nvidia-smi says of a GPU that a program will take; None where it says nothing."""
     found = nvidia_smi.gpus(*FIELDS, gpu=gpu)
     if not found:
         return None
@@ -67,9 +68,19 @@ def gpu_before() -> GpuBefore | None:
     )
 
 
-def first_visible_gpu() -> str:
-    """The first GPU that CUDA would show, as nvidia-smi names it."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"
+def visible_gpus() -> list[str]:
+    """The UUIDs of the GPUs that CUDA shows to a program started here, in its order: never more than
+    CUDA_VISIBLE_DEVICES names. Where nvidia-smi tells no UUID, the name that is used for the GPU."""
+    uuids = {row["index"]: row["uuid"] for row in nvidia_smi.gpus("index", "uuid")}
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return list(uuids.values()) or ["0"]
+    return [_uuid(name.strip(), uuids) for name in named.split(",") if name.strip()]
+
+
+def _uuid(name: str, uuids: dict[str, str]) -> str:
+    """The UUID of a GPU that is named by its number, or by the beginning of its UUID."""
+    return uuids.get(name) or next((uuid for uuid in uuids.values() if uuid.startswith(name)), name)
 
 
 def needed_bytes(program: dict) -> int | None:

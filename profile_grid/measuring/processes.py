@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from profile_grid.measuring.host_locks import open_files
+
 # What a CUDA program needs to start; everything else stays outside, because nsys copies the whole environment of the
 # profiled process into its report.
 NEEDED_VARIABLES = (
@@ -97,6 +99,7 @@ def run_program(
         supervisor = subprocess.Popen(
             [sys.executable, "-I", "-S", str(SUPERVISOR), *command],
             env=dict(environment), cwd=folder, stdin=subprocess.PIPE, stdout=sink, stderr=sink, start_new_session=True,
+            pass_fds=open_files(),  # it ends last, so a lease of this job is held until nothing is left on the GPU
         )  # fmt: skip
     try:
         timed_out = not _ends_within(supervisor, time_limit_s)

@@ -21,16 +21,16 @@ def announced(stage: str, program: dict, output: Path) -> Iterator[None]:
     total, since = os.environ.get(TOTAL_VARIABLE, "?"), float(os.environ.get(STARTED_VARIABLE, "inf"))
     number, started = _finished(output.parent.parent, since) + 1, time.time()
     place = f"[{number:>{len(total)}}/{total}]"
-    _say(f"{place} {what} ...")
+    say(f"{place} {what} ...")
     yield
     left = int(total) - number if total.isdigit() else 0
-    _say(f"{place} {what}: {time.time() - started:.1f} s{_remaining(number, left, time.time() - since)}")
+    say(f"{place} {what}: {time.time() - started:.1f} s{_remaining(number, left, time.time() - since)}")
 
 
 def say_notes(notes: list[str]) -> None:
     """Says, below the line of the measurement that began, what is not as it should be."""
     for note in notes:
-        _say(f"    {note}")
+        say(f"    {note}")
 
 
 def _finished(runs: Path, since: float) -> int:
@@ -47,5 +47,6 @@ def _remaining(finished: int, left: int, elapsed_s: float) -> str:
     return f"; {left} to go, about {minutes:.0f} min" if minutes >= 1 else f"; {left} to go, under a minute"
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """One line on standard error, which Snakemake passes on to the terminal."""
     print(line, file=sys.stderr, flush=True)

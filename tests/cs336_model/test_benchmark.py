@@ -16,6 +16,7 @@ from cs336_model.program import benchmark
 KEYS = {
     "schema", "status", "spec", "profiler", "out_of_memory", "step_seconds", "phase_seconds", "phase_clock", "losses",
     "memory", "parameters", "flops", "machine", "cost_seconds",
+    "ran_unix_s", "loaded_files",
 }  # fmt: skip
 
 

@@ -38,59 +38,60 @@ def nvidia_smi(tmp_path, monkeypatch):
 
 def test_a_free_and_cool_gpu_that_is_large_enough_gets_no_note(nvidia_smi):
     nvidia_smi("571, 200000, 0x0000000000000001")
-    assert notes_before(PROGRAM) == []
+    assert notes_before(PROGRAM, ["0"]) == []
 
 
 def test_a_gpu_with_another_users_process_is_said_to_be_in_use(nvidia_smi):
     nvidia_smi("20480, 200000, 0x0000000000000000", "4711\n4712")
-    assert notes_before(PROGRAM) == [
+    assert notes_before(PROGRAM, ["0"]) == [
         "the GPU was in use by 2 other process(es) before the run (20.0 GiB of its memory taken)"
     ]
 
 
 def test_memory_taken_by_a_process_that_a_container_does_not_show_is_said_too(nvidia_smi):
     nvidia_smi("20480, 200000, 0x0000000000000000")
-    assert notes_before(PROGRAM) == ["the GPU was in use by somebody before the run (20.0 GiB of its memory taken)"]
+    assert notes_before(PROGRAM, ["0"]) == [
+        "the GPU was in use by somebody before the run (20.0 GiB of its memory taken)"
+    ]
 
 
 def test_a_hot_gpu_is_said_to_be_throttled_but_idle_and_the_power_cap_are_no_heat(nvidia_smi):
     nvidia_smi("571, 200000, 0x0000000000000064")  # software power cap, software and hardware thermal slowdown
-    assert notes_before(PROGRAM) == [
+    assert notes_before(PROGRAM, ["0"]) == [
         "the GPU was throttled before the run: software thermal slowdown, hardware thermal slowdown"
     ]
 
 
 def test_less_free_memory_than_the_run_needs_is_said_before_it_starts(nvidia_smi):
     nvidia_smi("571, 143000, 0x0000000000000001")
-    (note,) = notes_before(PROGRAM)
+    (note,) = notes_before(PROGRAM, ["0"])
     assert note.endswith("GiB of GPU memory needed (estimated), 139.6 GiB free")
-    assert notes_before(PROGRAM | {"mode": "forward"}) == []
+    assert notes_before(PROGRAM | {"mode": "forward"}, ["0"]) == []
 
 
 def test_nothing_is_known_about_the_memory_of_other_peoples_models(nvidia_smi):
     nvidia_smi("571, 100, 0x0000000000000001")
-    assert notes_before(PROGRAM | {"constructor": "cs336_basics.model:BasicsTransformerLM"}) == []
+    assert notes_before(PROGRAM | {"constructor": "cs336_basics.model:BasicsTransformerLM"}, ["0"]) == []
 
 
-def test_the_gpu_that_is_asked_about_is_the_one_that_the_program_will_see(nvidia_smi, monkeypatch):
+def test_the_gpu_that_is_asked_about_is_the_one_that_is_leased(nvidia_smi):
     asked = nvidia_smi("571, 200000, 0x0")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1")
-    notes_before(PROGRAM)
-    assert all("--id=3" in line for line in asked.read_text().splitlines())
+    notes_before(PROGRAM, ["GPU-6b83"])
+    assert all("--id=GPU-6b83" in line for line in asked.read_text().splitlines())
 
 
 @pytest.mark.parametrize("answer", ["No devices were found", "[N/A], [N/A], [N/A]", ""])
 def test_an_nvidia_smi_without_an_answer_is_no_note(nvidia_smi, answer):
     nvidia_smi(answer)
-    assert notes_before(PROGRAM) == []
+    assert notes_before(PROGRAM, ["0"]) == []
 
 
 def test_without_nvidia_smi_there_is_no_note(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert notes_before(PROGRAM) == []
+    assert notes_before(PROGRAM, ["0"]) == []
 
 
-def test_a_run_on_the_cpu_asks_nothing_about_gpus(nvidia_smi):
+def test_a_run_without_a_gpu_asks_nothing_about_gpus(nvidia_smi):
     asked = nvidia_smi("20480, 100, 0x0", "4711")
-    assert notes_before(PROGRAM | {"device": "cpu"}) == []
+    assert notes_before(PROGRAM, []) == []
     assert not asked.exists()

@@ -19,6 +19,8 @@ NO_PART_IN_A_MEASUREMENT = {
     "profile_grid/checkout.py",
     "profile_grid/files.py",
     "profile_grid/measuring/gpu_check.py",
+    "profile_grid/measuring/host_locks.py",
+    "profile_grid/measuring/leases.py",
     "profile_grid/measuring/progress.py",
     "profile_grid/measuring/storage.py",
 }

@@ -15,12 +15,13 @@ rule doctor:
         "../../envs/measure.yaml"
     resources:
         gpu=1,
+        time_limit_s=config["time_limit_s"],
     params:
         config=grid_part(config),
     message:
         "what this machine can do"
     shell:
-        "python -m workflow.scripts.doctor --config {params.config:q} --runs results/runs 2>&1 | tee {log:q}"
+        "python -m workflow.scripts.doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} 2>&1 | tee {log:q}"
 
 
 rule machine:
@@ -33,6 +34,7 @@ rule machine:
         "../../envs/measure.yaml"
     resources:
         gpu=1,
+        time_limit_s=config["time_limit_s"],
     params:
         program=config["program"]["constructor"],
         device=config["device"],
@@ -42,5 +44,5 @@ rule machine:
     message:
         "what this machine can do"
     shell:
-        "python -m workflow.scripts.doctor --config {params.config:q} --runs results/runs --output {output:q} 2>&1"
+        "python -m workflow.scripts.doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} --output {output:q} 2>&1"
         " | tee {log:q}"

@@ -18,8 +18,10 @@ from profile_grid.checkout import git_state
 from profile_grid.files import remove_leftovers, replacing, write_json
 from profile_grid.measuring.capture import PUBLISHED, captured
 from profile_grid.measuring.gpu_check import notes_before
+from profile_grid.measuring.host_locks import LeaseError
+from profile_grid.measuring.leases import lease_for
 from profile_grid.measuring.processes import ProgramFailed
-from profile_grid.measuring.progress import announced, say_notes
+from profile_grid.measuring.progress import announced, say, say_notes
 from profile_grid.measuring.storage import clear_disk_errors
 
 SCRATCH = ".capture-"
@@ -39,7 +41,7 @@ def main() -> None:
         remove_leftovers(*(folder / name for name in (arguments.output.name, *PUBLISHED)), scratch=SCRATCH)
         try:
             result = _captured(arguments, folder)
-        except ProgramFailed as error:
+        except (LeaseError, ProgramFailed) as error:
             sys.exit(str(error))
         if result["status"] != "complete":
             _write_status(folder / "capture.sqlite", result)
@@ -51,17 +53,18 @@ def _captured(arguments: argparse.Namespace, folder: Path) -> dict:
     program = arguments.specification["program"]
     # the scratch folder is beside the results, so that what is whole can be moved into place in one step
     with (
+        lease_for(program["device"], f"capture of {program['run']}", say) as lease,
         announced("capture", program, arguments.output),
         tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH) as scratch,
     ):
-        notes = notes_before(program)
+        notes = notes_before(program, lease.gpus)
         say_notes(notes)
         result = captured(
             arguments.specification, folder, Path(scratch), log=arguments.log, time_limit_s=arguments.time_limit_s
         )
         if result["reason"]:
             say_notes([f"incomplete after {result['attempts']} attempts: {result['reason']}; see {arguments.log}"])
-    return result | {"notes": notes}
+    return result | {"notes": notes, "waited_s": lease.waited_s}
 
 
 def _write_status(path: Path, result: dict) -> None:

@@ -21,7 +21,10 @@ from kernel_tables.reading import nsys
 from profile_grid.files import write_text
 from profile_grid.measuring import estimates
 from profile_grid.measuring.doctor import Gpu, Host, Line, cause, report
-from profile_grid.measuring.gpu_check import first_visible_gpu
+from profile_grid.measuring.gpu_check import visible_gpus
+from profile_grid.measuring.host_locks import LeaseError
+from profile_grid.measuring.leases import lease_for
+from profile_grid.measuring.progress import say
 from profile_grid.measuring.smoke import smoke_capture, smoke_specification
 from profile_grid.study.runs import grid_plan
 
@@ -34,8 +37,12 @@ def main() -> None:
     parser.add_argument("--config", type=json.loads, required=True, help="what grid_part returns")
     parser.add_argument("--runs", type=Path, required=True, help="folder of earlier results, one folder per run")
     parser.add_argument("--output", type=Path, help="file for the lines")
+    parser.add_argument("--time-limit-s", type=float, default=SMOKE_LIMIT_S, help="of a measurement")
     arguments = parser.parse_args()
-    lines = examined(grid_plan(arguments.config), arguments.runs)
+    try:
+        lines = examined(grid_plan(arguments.config), arguments.runs, min(arguments.time_limit_s, SMOKE_LIMIT_S))
+    except LeaseError as error:
+        sys.exit(str(error))
     text = "".join(f"{'FAILS' if line.failure else 'ok':5} {line.topic:9} {line.text}\n" for line in lines)
     print(text, end="", flush=True)
     if (failure := cause(lines)) is not None:
@@ -44,12 +51,16 @@ def main() -> None:
         write_text(arguments.output, text)
 
 
-def examined(plan: dict, runs: Path) -> list[Line]:
+def examined(plan: dict, runs: Path, time_limit_s: float) -> list[Line]:
     """The doctor's lines for this machine and grid."""
     specifications = [entry["capture_specification"] for entry in plan["runs"]]
-    host = this_host(runs)
-    with tempfile.TemporaryDirectory() as scratch:
-        smoke = smoke_capture(smoke_specification(specifications), Path(scratch), SMOKE_LIMIT_S)
+    specification = smoke_specification(specifications)
+    with (
+        lease_for(specification["program"]["device"], "the doctor's smoke capture", say),
+        tempfile.TemporaryDirectory() as scratch,
+    ):
+        host = this_host(runs)
+        smoke = smoke_capture(specification, Path(scratch), time_limit_s)
     device = smoke.machine["device_name"] if smoke.machine else None
     pace = estimates.pace(runs, smoke.seconds, device, specifications[0]["program"]["precision"])
     return report(host, smoke, plan, estimates.remaining(plan["runs"], runs), pace, specifications[0]["backend"])
@@ -71,7 +82,7 @@ def this_host(runs: Path) -> Host:
 
 
 def _gpu() -> Gpu | None:
-    found = nvidia_smi.gpus(*GPU_FIELDS, gpu=first_visible_gpu())
+    found = [row for gpu in visible_gpus()[:1] for row in nvidia_smi.gpus(*GPU_FIELDS, gpu=gpu)]
     if not found:
         return None
     name, driver, total, free = found[0].values()

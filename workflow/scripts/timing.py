@@ -12,9 +12,11 @@ from pathlib import Path
 from profile_grid.checkout import git_state
 from profile_grid.files import remove_leftovers, write_json
 from profile_grid.measuring.gpu_check import notes_before
+from profile_grid.measuring.host_locks import LeaseError
+from profile_grid.measuring.leases import lease_for
 from profile_grid.measuring.measured_program import program_command, run_to_result
 from profile_grid.measuring.processes import ProgramFailed
-from profile_grid.measuring.progress import announced, say_notes
+from profile_grid.measuring.progress import announced, say, say_notes
 from profile_grid.measuring.storage import clear_disk_errors
 
 
@@ -31,16 +33,20 @@ def main() -> None:
         remove_leftovers(arguments.output)
         try:
             result = _timed(arguments)
-        except ProgramFailed as error:
+        except (LeaseError, ProgramFailed) as error:
             sys.exit(str(error))
         write_json(arguments.output, result | {"git": git_state()})
 
 
 def _timed(arguments: argparse.Namespace) -> dict:
     """What timing.json holds; raises ProgramFailed when the program does not end well."""
-    program, started = arguments.specification["program"], time.time()
-    with announced("timing", program, arguments.output), tempfile.TemporaryDirectory() as scratch:
-        notes = notes_before(program)
+    program = arguments.specification["program"]
+    with (
+        lease_for(program["device"], f"timing of {program['run']}", say) as lease,
+        announced("timing", program, arguments.output),
+        tempfile.TemporaryDirectory() as scratch,
+    ):
+        notes = notes_before(program, lease.gpus)
         say_notes(notes)
         result = Path(scratch) / "timing.json"
         written, outcome = run_to_result(
@@ -54,8 +60,9 @@ def _timed(arguments: argparse.Namespace) -> dict:
         "notes": notes,
         "specification": arguments.specification,
         "program": written,
-        "seconds": {"program": outcome.seconds, "all": round(time.time() - started, 3)},
-        "started_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "seconds": {"program": outcome.seconds, "all": round(time.time() - lease.since_unix_s, 3)},
+        "waited_s": lease.waited_s,
+        "started_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(lease.since_unix_s)),
     }
 
 

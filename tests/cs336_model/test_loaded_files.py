@@ -1,0 +1,62 @@
+"""What a process has loaded, as its result tells it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import importlib, json, sys
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+from cs336_model.program.loaded_files import loaded_files
+print(json.dumps(loaded_files(sys.argv[1].split())))
+"""
+
+
+def loaded(folder, named, *modules):
+    """The files that a process knows after these imports, with our own taken out."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, named, *modules], cwd=folder, capture_output=True, text=True, check=True,
+        env={"PYTHONPATH": f"{ROOT}:{folder}:{folder}/site-packages"},
+    )  # fmt: skip
+    return {path: digest for path, digest in json.loads(done.stdout).items() if not path.startswith("cs336_model/")}
+
+
+def write(folder, **texts):
+    for name, text in texts.items():
+        path = folder / f"{name.replace('__', '/', 1)}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def test_a_module_that_is_imported_by_a_name_made_up_at_run_time_is_loaded(tmp_path):
+    text = "import importlib\nimportlib.import_module('hel' + 'per')\n"
+    assert list(loaded(write(tmp_path, model=text, helper=""), "model:Model", "model")) == ["helper.py", "model.py"]
+
+
+def test_a_file_of_a_package_is_told_below_the_folder_that_it_is_imported_from(tmp_path):
+    write(tmp_path, theirs__layers="").joinpath("theirs/__init__.py").write_text("from theirs import layers\n")
+    assert list(loaded(tmp_path, "theirs", "theirs")) == ["theirs/__init__.py", "theirs/layers.py"]
+
+
+def test_a_package_without_an_init_file_counts_too(tmp_path):
+    assert list(loaded(write(tmp_path, space__part=""), "", "space.part")) == ["space/part.py"]
+
+
+def test_an_installed_package_counts_where_the_model_is_in_it_and_else_does_not(tmp_path):
+    write(tmp_path / "site-packages", theirs__model="import library\n", library="")
+    assert list(loaded(tmp_path, "theirs.model:Model", "theirs.model")) == ["theirs/model.py"]
+    assert loaded(tmp_path, "", "theirs.model") == {}
+
+
+def test_the_standard_library_does_not_count(tmp_path):
+    assert loaded(tmp_path, "", "json", "xml.dom") == {}
+
+
+def test_the_digest_is_of_the_content_alone(tmp_path):
+    first = loaded(write(tmp_path, model="a = 1\n"), "", "model")
+    assert loaded(write(tmp_path, model="a = 1\n"), "", "model") == first
+    assert loaded(write(tmp_path, model="a = 2\n"), "", "model") != first
