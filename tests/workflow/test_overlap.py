@@ -1,4 +1,4 @@
-"""No two measurements run at once, whatever Snakemake would allow: the grid ran on eight cores, without the profile."""
+"""No two measurements run at once, whatever Snakemake would allow: the grid ran on three cores, without the profile."""
 
 import json
 from itertools import pairwise
