@@ -1,6 +1,7 @@
 """How long the `kernels` command takes, as a whole process, against merely reading its columns and against nsys stats.
 
-    python -m benchmarks.kernel_tables [--folder FOLDER] [--sizes 1m_kernels 1m_ranges 10m_kernels] [--repeats 3]
+    python -m benchmarks.kernel_tables [--folder FOLDER] [--repeats 3]
+        [--sizes 1m_kernels 1m_ranges 200k_overlapping 10m_kernels]
 
 Makes each capture once, starts every command REPEATS times (nsys once), takes the fastest, and prints a Markdown
 table with ratios to the bare read and peak memory.
@@ -48,7 +49,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "kernel_tables_benchmark")
     parser.add_argument(
-        "--sizes", nargs="+", choices=[size.name for size in SIZES], default=["1m_kernels", "1m_ranges"]
+        "--sizes",
+        nargs="+",
+        choices=[size.name for size in SIZES],
+        default=["1m_kernels", "1m_ranges", "200k_overlapping"],
     )
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
@@ -64,7 +68,8 @@ def main() -> None:
 def report(size: Size, path: Path, repeats: int) -> str:
     """The measured table of one capture."""
     lines = [
-        f"{size.kernels:,} kernels, as many launches, {size.ranges:,} ranges {len(size.ranges_by_level)} deep:"
+        f"{size.kernels:,} kernels, as many launches, {size.ranges:,} ranges {len(size.ranges_by_level)} deep"
+        f"{', overlapping without nesting' if size.overlap > 1 else ''}:"
         f" {path.stat().st_size / 1e6:.0f} MB, {os.cpu_count()} cores\n",
         "| whole process | wall s | CPU s | peak MiB | x bare read |",
         "| --- | ---: | ---: | ---: | ---: |",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 PROCESS = 1 << 48 | 444 << 24
 MAIN_THREAD, AUTOGRAD_THREAD = PROCESS | 444, PROCESS | 481
+PUSH_POP, START_END = 59, 60
 NS_PER_LAUNCH = 5000
 KERNEL_NAMES = 60
 NAMES_OF_INNER_RANGES = 20  # on each of the two innermost levels; the others have one name each, as a model has
@@ -37,6 +38,7 @@ class Size:
     kernels: int
     ranges_by_level: tuple[int, ...]
     numbered_calls: bool = False  # a name per call, as emit_nvtx writes them
+    overlap: float = 1.0  # how many times its part a range of the innermost level lasts; above 1 they do not nest
 
     @property
     def ranges(self) -> int:
@@ -46,6 +48,7 @@ class Size:
 SIZES = (
     Size("1m_kernels", 1_000_000, (10, 1_000, 50_000, 150_000)),
     Size("1m_ranges", 100_000, (100, 1_000, 10_000, 100_000, 100_000, 200_000, 200_000, 400_000), numbered_calls=True),
+    Size("200k_overlapping", 1_000_000, (10, 1_000, 200_000), overlap=2.5),
     Size("10m_kernels", 10_000_000, (100, 10_000, 500_000, 1_500_000)),
 )
 
@@ -94,7 +97,7 @@ def _launches(size: Size) -> Iterator[tuple]:
 
 
 def _ranges(size: Size) -> Iterator[tuple]:
-    """Ranges by level; those of a level fill their part of the ones above."""
+    """Ranges by level; those of a level fill their part of the ones above, or reach over it into the next ones."""
     total_ns = size.kernels * NS_PER_LAUNCH
     values = (None,) * (len(NVTX_COLUMNS) - 11)
     for level, count in enumerate(size.ranges_by_level):
@@ -102,5 +105,7 @@ def _ranges(size: Size) -> Iterator[tuple]:
             inner = level >= len(size.ranges_by_level) - 2
             name = f"level {level} part {number % NAMES_OF_INNER_RANGES if inner else 0}"
             text = f"{name}, seq = {number}, op_id = {number}" if size.numbered_calls else name
-            start, end = number * total_ns // count + level, (number + 1) * total_ns // count - level
-            yield start, end, 59, None, None, None, text, MAIN_THREAD, None, None, 0, *values
+            parts = size.overlap if level == len(size.ranges_by_level) - 1 else 1
+            start, end = number * total_ns // count + level, int((number + parts) * total_ns // count) - level
+            kind = START_END if parts > 1 else PUSH_POP
+            yield start, end, kind, None, None, None, text, MAIN_THREAD, None, None, 0, *values

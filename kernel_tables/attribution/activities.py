@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.launches import NO_LAUNCH, launch_rows
 from kernel_tables.errors import TraceError
-from kernel_tables.reading.capture import Capture, Columns, process_of
+from kernel_tables.reading.capture import Capture, Columns
+from kernel_tables.reading.global_ids import process_of
 from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING
 
 KINDS = ("kernel", "memcpy", "memset", "graph")
@@ -40,7 +42,8 @@ class Activities:
     end_ns: np.ndarray
     correlation: np.ndarray
     process: np.ndarray  # global process id
-    thread: np.ndarray  # global id of the launching thread, MISSING without a launch
+    thread_index: np.ndarray  # index into threads, -1 without a launch
+    threads: np.ndarray  # global ids of the threads that made API calls
     launch_row: np.ndarray  # row of the API call, NO_LAUNCH without one
     launch_ns: np.ndarray  # start of the API call, 0 without one
 
@@ -50,6 +53,11 @@ class Activities:
     @property
     def duration_ns(self) -> np.ndarray:
         return self.end_ns - self.start_ns
+
+    @property
+    def thread(self) -> np.ndarray:
+        """The global id of the launching thread of each activity, MISSING without a launch."""
+        return np.append(self.threads, MISSING)[self.thread_index]
 
     @property
     def launched(self) -> np.ndarray:
@@ -63,15 +71,25 @@ def read_activities(capture: Capture, tables: list[Columns], calls: Columns) -> 
     kind = np.repeat(np.arange(len(KINDS), dtype=np.int8), counts)
     name, names = _names(capture, tables)
     column = {key: _joined([table[key] for table in tables]) for key in tables[0] if key != "label"}
-    call_process = process_of(calls["thread"])
-    process = _known_process(capture, column["process"], call_process)
-    row = launch_rows(process, column["correlation"], call_process, calls["correlation"], calls["start"])
+    threads, thread = compact(calls["thread"])
+    process = _known_process(capture, column["process"], np.unique(process_of(threads)))
+    row = launch_rows(process, column["correlation"], process_of(threads)[thread], calls["correlation"], calls["start"])
     return Activities(
         kind, name, names, column["start"], column["end"], column["correlation"], process,
-        thread=np.append(calls["thread"], MISSING)[row],
+        thread_index=_at_launch(thread, row, otherwise=-1),
+        threads=threads,
         launch_row=row,
-        launch_ns=np.append(calls["start"], 0)[row],
+        launch_ns=_at_launch(calls["start"], row, otherwise=0),
     )  # fmt: skip
+
+
+def _at_launch(values: np.ndarray, row: np.ndarray, otherwise: int) -> np.ndarray:
+    """The value of the API call of each activity, OTHERWISE where it has none."""
+    if not len(values):
+        return np.full(len(row), otherwise, values.dtype)
+    found = values[row]
+    found[row == NO_LAUNCH] = otherwise
+    return found
 
 
 def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[str]]:
@@ -86,8 +104,8 @@ def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[st
     code, names = [], []
     for table, namer in zip(tables, namers, strict=True):
         label = table.get("label", np.zeros(len(table["start"]), np.int64))
-        distinct, index = np.unique(label, return_inverse=True)
-        code.append(index.reshape(-1).astype(np.int32) + len(names))
+        distinct, index = compact(label)
+        code.append(index + np.int32(len(names)))
         names.extend(namer(distinct))
     return _joined(code), names
 
@@ -97,12 +115,11 @@ def _kernel_names(capture: Capture, ids: np.ndarray) -> list[str]:
     return [strings.get(number, f"(kernel without a name, id {number})") for number in ids.tolist()]
 
 
-def _known_process(capture: Capture, process: np.ndarray, call_process: np.ndarray) -> np.ndarray:
-    """The process of each activity; where it is not recorded, the only process there is."""
+def _known_process(capture: Capture, process: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """The process of each activity; where it is not recorded, the only one KNOWN."""
     lacking = process == MISSING
     if not lacking.any():
         return process
-    known = np.unique(call_process)
     if len(known) > 1:
         raise TraceError(
             f"{capture.path}: {int(lacking.sum())} activities name no process (globalPid) and {len(known)} processes"

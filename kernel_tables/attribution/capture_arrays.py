@@ -19,7 +19,7 @@ from kernel_tables.attribution.range_names import coded_names, without_last_numb
 from kernel_tables.attribution.threads import NONE
 from kernel_tables.classes.categories import classify
 from kernel_tables.errors import TraceError
-from kernel_tables.reading.capture import Capture, process_of
+from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import MISSING, NVTX, RUNTIME
 
 
@@ -48,7 +48,7 @@ class CaptureArrays:
     def enclosing(self, name: str) -> np.ndarray:
         """For each activity, the instance of the outermost range NAME open at its launch, -1 if none."""
         outermost = self._outermost(name)
-        return np.append(outermost, NONE)[self.activity_node]
+        return np.append(outermost, NONE)[self.attribution.launch_node]
 
     def require_range(self, name: str) -> None:
         """Raises TraceError where no range has this name."""
@@ -94,22 +94,13 @@ class CaptureArrays:
         end_ns = events["end"]
         if (end_ns == MISSING).any():
             end_ns = np.where(end_ns == MISSING, self.capture.last_time_ns(), end_ns)
-        thread = events["thread"]
-        return in_opening_order(events["start"], end_ns, thread, process_of(thread), self.range_names[0])
+        return in_opening_order(events["start"], end_ns, events["thread"], self.range_names[0])
 
     @cached_property
     def attribution(self) -> Attribution:
-        """The chain of ranges of every activity that has a launch, in the order of those activities."""
-        launched = self.gpu_activities
-        has = launched.launched
-        return attribute(self.range_arrays, launched.launch_ns[has], launched.thread[has], launched.process[has])
-
-    @cached_property
-    def activity_node(self) -> np.ndarray:
-        """The node of the attribution's forest of each activity, NONE without a range or a launch."""
-        nodes = np.full(len(self.gpu_activities), NONE)
-        nodes[self.gpu_activities.launched] = self.attribution.launch_node
-        return nodes
+        """The chain of ranges of every activity."""
+        found = self.gpu_activities
+        return attribute(self.range_arrays, found.launch_ns, found.thread_index, found.threads)
 
     @cached_property
     def range_paths(self) -> Paths:
@@ -119,8 +110,9 @@ class CaptureArrays:
     @cached_property
     def activity_path(self) -> np.ndarray:
         """The path id of each activity."""
-        path = np.append(self.range_paths.of_node, NO_RANGE)[self.activity_node]
-        return np.where(self.gpu_activities.launched, path, BEFORE_CAPTURE)
+        path = np.append(self.range_paths.of_node, NO_RANGE).astype(np.int32)[self.attribution.launch_node]
+        path[~self.gpu_activities.launched] = BEFORE_CAPTURE
+        return path
 
     def _outermost(self, name: str) -> np.ndarray:
         """For each node, the outermost range NAME in its chain, NONE if there is none."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_tables.attribution.keys import compact
-from kernel_tables.attribution.threads import NONE, InterleavedThread, NestedThread, by_level, parents_if_nested
+from kernel_tables.attribution.keys import compact, grouped
+from kernel_tables.attribution.threads import NONE, InterleavedThread, NestedThread, parents_if_nested
+from kernel_tables.reading.global_ids import process_of
 
 Thread = NestedThread | InterleavedThread
 Members = tuple[np.ndarray, np.ndarray]  # (place, number of a range), one entry per range of each place
@@ -24,20 +25,24 @@ class Ranges:
 
     start_ns: np.ndarray
     end_ns: np.ndarray
-    thread: np.ndarray
-    process: np.ndarray
+    thread: np.ndarray  # global id
     name: np.ndarray  # code of the name
     row: np.ndarray  # where it stood in the table
 
     def __len__(self) -> int:
         return len(self.start_ns)
 
+    @property
+    def process(self) -> np.ndarray:
+        """The global id of the process of each range."""
+        return process_of(self.thread)
 
-def in_opening_order(start_ns, end_ns, thread, process, name) -> Ranges:
+
+def in_opening_order(start_ns, end_ns, thread, name) -> Ranges:
     """The ranges, sorted; an end before its start is taken for the start."""
     end_ns = np.maximum(start_ns, end_ns)
     order = np.lexsort((thread, -end_ns, start_ns))
-    return Ranges(start_ns[order], end_ns[order], thread[order], process[order], name[order], order)
+    return Ranges(start_ns[order], end_ns[order], thread[order], name[order], order)
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,12 @@ class Attribution:
 
     parent: np.ndarray  # node -> node, or NONE
     range: np.ndarray  # node -> number of its innermost range
-    launch_node: np.ndarray  # launch -> node, or NONE where no range is open
+    launch_node: np.ndarray  # launch -> node, or NONE where no range is open or the launch is not known
 
     def levels(self) -> list[np.ndarray]:
         """The nodes by their depth: every parent stands in the level before its children."""
-        return by_level(self.totals((self.parent != NONE).astype(np.int64)))
+        depth = self.totals((self.parent != NONE).astype(np.int64))
+        return grouped(depth, int(depth.max(initial=0)) + 1)
 
     def totals(self, values: np.ndarray) -> np.ndarray:
         """The sum of VALUES (one per node) over each node and the nodes around it."""
@@ -68,19 +74,19 @@ class Attribution:
         return totals
 
 
-def attribute(
-    ranges: Ranges, launch_ns: np.ndarray, launch_thread: np.ndarray, launch_process: np.ndarray
-) -> Attribution:
-    """The chain of ranges of every launch, given the start of its API call and its global thread and process."""
-    threads, parent = _threads(ranges)
+def attribute(ranges: Ranges, launch_ns: np.ndarray, launch_thread: np.ndarray, threads: np.ndarray) -> Attribution:
+    """The chain of ranges of every launch.
+
+    LAUNCH_NS is the start of its API call, LAUNCH_THREAD the index of its thread in THREADS (global ids), NONE where
+    the call is not known.
+    """
+    with_ranges, parent = _threads(ranges)
     forest = _Forest(ranges, parent)
-    for thread in threads.values():
-        forest.set_inherited(thread, _others(threads, thread))
-    launch_node = np.full(len(launch_ns), NONE)
-    for thread_id, process in _pairs(launch_thread, launch_process):
-        here = np.flatnonzero(launch_thread == thread_id)
-        own = threads.get(thread_id)
-        others = [t for key, t in threads.items() if key != thread_id and t.process == process]
+    for thread in with_ranges.values():
+        forest.set_inherited(thread, _others(with_ranges, thread.thread_id))
+    launch_node = np.full(len(launch_ns), NONE, np.int32)
+    for thread_id, here in zip(threads.tolist(), grouped(launch_thread + 1, len(threads) + 1)[1:], strict=True):
+        own, others = with_ranges.get(thread_id), _others(with_ranges, thread_id)
         launch_node[here] = forest.launch_nodes(launch_ns[here], own, others)
     return forest.attribution(launch_node)
 
@@ -107,8 +113,8 @@ class _Forest:
             roots = thread.numbers[self._within[thread.numbers] == NONE]
             self._parent[roots] = self._inherited([(other, other.around(roots)) for other in others], len(roots))
         else:
-            before = thread.opened_before(thread.numbers)
-            self._parent[thread.numbers] = self._mixed(thread, before, others, outermost=thread.numbers)
+            own = thread.opened_before(thread.numbers)
+            self._parent[thread.numbers] = self._mixed(own, others, outermost=thread.numbers.copy())
 
     def launch_nodes(self, times_ns: np.ndarray, own: Thread | None, others: list[Thread]) -> np.ndarray:
         """The node of each launch on a thread with the ranges OWN."""
@@ -116,7 +122,8 @@ class _Forest:
         bare = np.flatnonzero(nodes == NONE)
         if isinstance(own, InterleavedThread):
             states, inverse = compact(nodes)
-            nodes = self._mixed(own, states, others, outermost=None)[inverse]
+            nothing = np.full(len(states), len(self._ranges))
+            nodes = self._mixed(own.members(states), others, outermost=nothing)[inverse]
         nodes[bare] = self._inherited([(other, other.at(times_ns[bare])) for other in others], len(bare))
         return nodes
 
@@ -136,39 +143,47 @@ class _Forest:
         members = [thread.members(states[example]) for thread, states in offers]
         return self._chains(len(example), members)[key]
 
-    def _mixed(
-        self, thread: InterleavedThread, states: np.ndarray, others: list[Thread], outermost: np.ndarray | None
-    ) -> np.ndarray:
-        """The node of each state of an interleaved THREAD; OUTERMOST is the outermost range where a state is empty."""
-        place, number = thread.members(states)
-        first = np.full(len(states), len(self._ranges)) if outermost is None else outermost.copy()
-        np.minimum.at(first, place, number)
-        asked = np.flatnonzero(first < len(self._ranges))
-        members = []
+    def _mixed(self, own: Members, others: list[Thread], outermost: np.ndarray) -> np.ndarray:
+        """The node at each place of an interleaved thread, where its OWN ranges are open.
+
+        OUTERMOST is the outermost range of each place but for its own ones, len(ranges) for none; it is overwritten.
+        """
+        np.minimum.at(outermost, *own)
+        asked = np.flatnonzero(outermost < len(self._ranges))
+        inherited = []
         for other in others:
-            at, inherited = other.members(other.around(first[asked]))
-            members.append((asked[at], inherited))
-        return self._chains(len(states), members, own=(place, number))
+            place, number = other.members(other.around(outermost[asked]))
+            inherited.append((asked[place], number))
+        return self._chains(len(outermost), inherited, own)
 
     def _chains(self, count: int, inherited: list[Members], own: Members | None = None) -> np.ndarray:
-        """A new node for each distinct chain: at each of COUNT places, the INHERITED ranges and then its OWN."""
+        """The node of the chain at each of COUNT places: the INHERITED ranges and then its OWN, each in opening order.
+
+        The places are in order of time, so a chain that comes twice stands side by side: neighbours share their nodes.
+        """
         parts = [*inherited, own] if own else inherited
-        place = np.concatenate([place for place, _ in parts])
-        number = np.concatenate([number for _, number in parts])
-        is_own = np.repeat([False] * len(inherited) + [True] * bool(own), [len(place) for place, _ in parts])
-        order = np.lexsort((number, is_own, place))
-        place, number = place[order], number[order]
-        first = np.searchsorted(place, np.arange(count))
-        length = np.diff(np.append(first, len(place)))
+        keys = [
+            (2 * place + (part is own)) * len(self._ranges) + number
+            for part, (place, number) in zip(parts, parts, strict=True)
+        ]
+        keys = np.sort(np.concatenate(keys))
+        place, number = keys // (2 * len(self._ranges)), keys % len(self._ranges)
+        length = np.bincount(place, minlength=count)
+        first = np.cumsum(length) - length
         nodes = np.full(count, NONE)
+        differs = np.zeros(
+            count, bool
+        )  # whether the chain, as far as it was looked at, is not that of the place before
         for level in range(length.max(initial=0)):
             here = np.flatnonzero(length > level)
-            key = (nodes[here] + 1) * len(self._ranges) + number[first[here] + level]
-            distinct, inverse = compact(key)
-            self._more_parents.append(distinct // len(self._ranges) - 1)
-            self._more_ranges.append(distinct % len(self._ranges))
-            nodes[here] = self._count + inverse
-            self._count += len(distinct)
+            innermost = number[first[here] + level]
+            differs[here[1:]] |= (np.diff(here) > 1) | (innermost[1:] != innermost[:-1])
+            differs[here[0]] = True
+            is_new = differs[here]
+            self._more_parents.append(nodes[here[is_new]])
+            self._more_ranges.append(innermost[is_new])
+            nodes[here] = self._count - 1 + np.cumsum(is_new)
+            self._count += int(is_new.sum())
         return nodes
 
 
@@ -176,23 +191,18 @@ def _threads(ranges: Ranges) -> tuple[dict[int, Thread], np.ndarray]:
     """Every thread that has ranges by its global id, in order of ids, and the range around each range on its thread."""
     parent = np.full(len(ranges), NONE)
     threads: dict[int, Thread] = {}
-    for thread_id, process in _pairs(ranges.thread, ranges.process):
-        numbers = np.flatnonzero(ranges.thread == thread_id)
+    ids, thread = compact(ranges.thread)
+    for thread_id, numbers in zip(ids.tolist(), grouped(thread, len(ids)), strict=True):
         around = parents_if_nested(ranges.start_ns[numbers], ranges.end_ns[numbers])
         if around is None:
-            thread = InterleavedThread(process, numbers, ranges.start_ns, ranges.end_ns)
+            threads[thread_id] = InterleavedThread(thread_id, numbers, ranges.start_ns, ranges.end_ns)
         else:
             parent[numbers] = np.append(numbers, NONE)[around]
-            thread = NestedThread(process, numbers, ranges.start_ns, ranges.end_ns, parent)
-        threads[thread_id] = thread
+            threads[thread_id] = NestedThread(thread_id, numbers, ranges.start_ns, ranges.end_ns, parent)
     return threads, parent
 
 
-def _others(threads: dict[int, Thread], thread: Thread) -> list[Thread]:
-    return [other for other in threads.values() if other is not thread and other.process == thread.process]
-
-
-def _pairs(threads: np.ndarray, processes: np.ndarray) -> list[tuple[int, int]]:
-    """The distinct threads, ascending, each with its process."""
-    distinct, first = np.unique(threads, return_index=True)
-    return list(zip(distinct.tolist(), processes[first].tolist(), strict=True))
+def _others(threads: dict[int, Thread], thread_id: int) -> list[Thread]:
+    """The threads of the same process but for this one."""
+    process = process_of(thread_id)
+    return [other for key, other in threads.items() if key != thread_id and process_of(key) == process]

@@ -1,21 +1,41 @@
-"""Integer keys numbered without gaps. Pure numpy."""
+"""Integer keys numbered without gaps."""
 
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 
 def compact(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct keys, ascending, and the index of each key among them; without a sort where the keys are dense."""
+    """The distinct keys, ascending, and the index of each key among them as int32; nothing long is sorted."""
     if not len(keys):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+        return np.empty(0, np.int64), np.empty(0, np.int32)
     low, high = int(keys.min()), int(keys.max())
-    if high - low > 4 * len(keys) + 1024:
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        return distinct, inverse.reshape(-1)
+    if high - low > len(keys) + 1024:
+        return _hashed(keys)
     present = np.zeros(high - low + 1, bool)
     present[keys - low] = True
     distinct = np.flatnonzero(present)
-    code = np.empty(high - low + 1, np.int64)
-    code[distinct] = np.arange(len(distinct))
-    return distinct + low, code[keys - low]
+    return distinct + low, _index_of(distinct, len(present))[keys - low]
+
+
+def grouped(groups: np.ndarray, count: int) -> list[np.ndarray]:
+    """The positions of each of the groups 0 to COUNT - 1 in GROUPS, ascending."""
+    if count < 2:
+        return [np.arange(len(groups))] * count
+    order = np.argsort(groups.astype(np.min_scalar_type(count - 1)), kind="stable")  # small integers: a radix sort
+    return np.split(order, np.cumsum(np.bincount(groups, minlength=count))[:-1])
+
+
+def _hashed(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    encoded = pa.array(keys).dictionary_encode()
+    distinct = encoded.dictionary.to_numpy()
+    order = np.argsort(distinct)
+    return distinct[order], _index_of(order, len(order))[encoded.indices.to_numpy()]
+
+
+def _index_of(values: np.ndarray, size: int) -> np.ndarray:
+    """The index in VALUES of each of the numbers up to SIZE that stand there."""
+    index = np.empty(size, np.int32)
+    index[values] = np.arange(len(values), dtype=np.int32)
+    return index

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernel_tables.attribution.keys import compact, grouped
+
 NO_LAUNCH = -1
+SLOTS_PER_CALL = 8  # ids spread wider than this are sorted instead of standing in an array by id
 
 
 def launch_rows(
@@ -14,36 +17,50 @@ def launch_rows(
     call_correlation: np.ndarray,
     call_start_ns: np.ndarray,
 ) -> np.ndarray:
-    """The row of the API call of each activity, NO_LAUNCH where there is none.
+    """The row of the API call of each activity as int32, NO_LAUNCH where there is none.
 
     Correlation ids are unique only within a process, so the join is on both. Where one id stands on several calls (a
     runtime call around a driver call), the earliest start wins, which is the outermost call; then the first row.
     """
-    rows = np.full(len(activity_process), NO_LAUNCH)
-    processes = np.unique(activity_process)
-    for process in processes.tolist():
-        calls = np.flatnonzero((call_process == process) & (call_correlation >= 0))
-        activities = np.flatnonzero((activity_process == process) & (activity_correlation >= 0))
-        if len(calls) and len(activities):
-            found = _lookup(call_correlation[calls], call_start_ns[calls], activity_correlation[activities])
-            rows[activities] = np.where(found == NO_LAUNCH, NO_LAUNCH, calls[found])
+    processes, process = compact(activity_process)
+    if len(processes) == 1 and (call_process == processes[0]).all():
+        return _lookup(call_correlation, call_start_ns, activity_correlation)
+    rows = np.full(len(activity_process), NO_LAUNCH, np.int32)
+    for number, activities in zip(processes.tolist(), grouped(process, len(processes)), strict=True):
+        calls = np.flatnonzero(call_process == number)
+        found = _lookup(call_correlation[calls], call_start_ns[calls], activity_correlation[activities])
+        rows[activities] = np.append(calls, NO_LAUNCH)[found]
     return rows
 
 
 def _lookup(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The index in IDS of each wanted id, NO_LAUNCH where it is not there; of equal ids the one that starts first."""
+    """The index in IDS of each wanted id, NO_LAUNCH where it is not there; of equal ids the one that starts first.
+
+    A negative id is no id.
+    """
+    if not len(ids):
+        return np.full(len(wanted), NO_LAUNCH, np.int32)
     low, high = int(ids.min()), int(ids.max())
-    if high - low > 16 * len(ids) + 1024:
-        order = np.lexsort((start_ns, ids))
-        distinct, first = np.unique(ids[order], return_index=True)
-        slot = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
-        return np.where(distinct[slot] == wanted, order[first[slot]], NO_LAUNCH)
-    index_of = np.full(high - low + 2, NO_LAUNCH)  # the last slot stays empty
-    index_of[ids - low] = np.arange(len(ids))
-    repeated = np.flatnonzero(index_of[ids - low] != np.arange(len(ids)))
-    if len(repeated):  # numpy lets the last assignment to an element win, so the earliest call is assigned last
-        repeated = np.flatnonzero(np.isin(ids, ids[repeated]))
+    if low < 0:
+        kept = np.flatnonzero(ids >= 0)
+        return np.append(kept, NO_LAUNCH).astype(np.int32)[_lookup(ids[kept], start_ns[kept], wanted)]
+    if high - low > SLOTS_PER_CALL * len(ids) + 1024:
+        return _lookup_in_sorted(ids, start_ns, wanted)
+    slots = np.full(high - low + 2, NO_LAUNCH, np.int32)  # the last slot stays empty
+    index = np.arange(len(ids), dtype=np.int32)
+    slots[ids - low] = index
+    if np.count_nonzero(slots != NO_LAUNCH) < len(ids):  # an id stands on several calls
+        repeated = np.flatnonzero(np.isin(ids, ids[slots[ids - low] != index]))
         repeated = repeated[np.lexsort((-repeated, -start_ns[repeated]))]
-        index_of[ids[repeated] - low] = repeated
-    inside = (wanted >= low) & (wanted <= high)
-    return index_of[np.where(inside, wanted - low, -1)]
+        slots[ids[repeated] - low] = repeated  # numpy lets the last assignment win, so the earliest call comes last
+    slot = wanted - low
+    slot[(slot < 0) | (slot > high - low)] = -1
+    return slots[slot]
+
+
+def _lookup_in_sorted(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """As _lookup, for ids that are far apart."""
+    order = np.lexsort((start_ns, ids)).astype(np.int32)
+    distinct, first = np.unique(ids[order], return_index=True)
+    slot = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
+    return np.where(distinct[slot] == wanted, order[first[slot]], NO_LAUNCH)

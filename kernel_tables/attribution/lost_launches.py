@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kernel_tables.attribution.activities import Activities
-from kernel_tables.reading.capture import Capture, Columns, process_of
+from kernel_tables.reading.capture import Capture, Columns
+from kernel_tables.reading.global_ids import process_of
 
 LAUNCH = r"(cuda|cu)(Launch(Cooperative)?Kernel|GraphLaunch)"
 BEGIN_STREAM_CAPTURE = r"(cuda|cu)StreamBeginCapture"

@@ -6,10 +6,11 @@ so a smaller number was opened earlier. A state stands for a set of open ranges;
 
 from __future__ import annotations
 
-from bisect import insort
 from itertools import pairwise
 
 import numpy as np
+
+from kernel_tables.attribution.keys import grouped
 
 NONE = -1
 
@@ -17,9 +18,11 @@ NONE = -1
 class NestedThread:
     """A thread whose ranges nest: its state is the innermost open range, whose parents are the other open ones."""
 
-    def __init__(self, process: int, numbers: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, parent: np.ndarray):
+    def __init__(
+        self, thread_id: int, numbers: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, parent: np.ndarray
+    ):
         """NUMBERS are this thread's ranges in ascending order; the rest is of all ranges, PARENT the range around."""
-        self.process, self.numbers = process, numbers
+        self.thread_id, self.numbers = thread_id, numbers
         self._start_ns, self._end_ns, self._parent = start_ns, end_ns, parent
         self._times_ns, self._states = _innermost_over_time(
             numbers, start_ns[numbers], end_ns[numbers], parent[numbers]
@@ -27,7 +30,7 @@ class NestedThread:
 
     def at(self, times_ns: np.ndarray) -> np.ndarray:
         """The innermost range open at each time."""
-        return np.append(self._states, NONE)[np.searchsorted(self._times_ns, times_ns, "right") - 1]
+        return self._states[np.searchsorted(self._times_ns, times_ns, "right") - 1]
 
     def around(self, ranges: np.ndarray) -> np.ndarray:
         """The innermost range that encloses each of RANGES, which are another thread's, without being equal to it."""
@@ -54,65 +57,59 @@ class NestedThread:
 
 
 class InterleavedThread:
-    """A thread whose ranges overlap without nesting (domains, start/end ranges): a sweep, one event at a time."""
+    """A thread whose ranges overlap without nesting (domains, start/end ranges).
 
-    def __init__(self, process: int, numbers: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray):
-        self.process, self.numbers = process, numbers
+    A state is the index of a stretch of time in which nothing opens or closes: it stands for the ranges open then.
+    Behind the stretches come the states of `around`: the number of a range, plus the number of stretches.
+    """
+
+    def __init__(self, thread_id: int, numbers: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray):
+        """NUMBERS are this thread's ranges in ascending order; the rest is of all ranges."""
+        self.thread_id, self.numbers = thread_id, numbers
         self._start_ns, self._end_ns = start_ns, end_ns
-        self._sets: list[tuple[int, ...]] = []
-        self._state_of: dict[tuple[int, ...], int] = {(): NONE}
+        self._solid = numbers[end_ns[numbers] > start_ns[numbers]]
+        starts, ends = start_ns[self._solid], np.sort(end_ns[self._solid])
+        self._stretches = _sorted_distinct(np.concatenate([starts, ends]))  # the time at which each begins
+        opened, closed = (np.searchsorted(times, self._stretches, "right") for times in (starts, ends))
+        self._is_empty = np.append(opened == closed, True)  # the last entry serves times before the first stretch
 
     def at(self, times_ns: np.ndarray) -> np.ndarray:
         """The state at each time."""
-        distinct, inverse = np.unique(times_ns, return_inverse=True)
-        return self._swept(distinct)[inverse.reshape(-1)]
+        stretch = np.searchsorted(self._stretches, times_ns, "right") - 1
+        stretch[self._is_empty[stretch]] = NONE
+        return stretch
 
     def around(self, ranges: np.ndarray) -> np.ndarray:
         """The state of the ranges that enclose each of RANGES, which are another thread's, and are not equal to it."""
-        states = self.at(self._start_ns[ranges])
-        for position in np.flatnonzero(states != NONE):
-            members = np.array(self._sets[states[position]])
-            inner = np.full(len(members), ranges[position])
-            kept = members[_encloses(self._start_ns, self._end_ns, members, inner)]
-            states[position] = self._state(tuple(kept.tolist()))
-        return states
-
-    def opened_before(self, ranges: np.ndarray) -> np.ndarray:
-        """The state of those ranges that were open when each of RANGES, which are this thread's, was opened."""
-        states = self.at(self._start_ns[ranges])
-        for position, number in enumerate(ranges.tolist()):
-            if states[position] != NONE:
-                members = self._sets[states[position]]
-                states[position] = self._state(tuple(member for member in members if member < number))
-        return states
+        open_then = self.at(self._start_ns[ranges]) != NONE
+        return np.where(open_then, len(self._stretches) + ranges, NONE)
 
     def members(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(position in STATES, range) for every range open in each state."""
-        sets = [self._sets[state] if state != NONE else () for state in states.tolist()]
-        positions = np.repeat(np.arange(len(sets)), [len(members) for members in sets])
-        return positions, np.array([number for members in sets for number in members], np.int64)
+        """(position in STATES, range) for every range open in each state, in no order."""
+        inner = states - len(self._stretches)
+        position = np.flatnonzero(states != NONE)
+        is_range = inner[position] >= 0
+        at, around = position[~is_range], position[is_range]
+        place, number = self._open_at(self._stretches[states[at]])
+        outer_place, outer = self._open_at(self._start_ns[inner[around]])
+        encloses = _encloses(self._start_ns, self._end_ns, outer, inner[around][outer_place])
+        places = np.concatenate([at[place], around[outer_place[encloses]]])
+        return places, np.concatenate([number, outer[encloses]])
 
-    def _swept(self, times_ns: np.ndarray) -> np.ndarray:
-        """The state at each of TIMES, which ascend."""
-        events = _events(self.numbers, self._start_ns[self.numbers], self._end_ns[self.numbers])
-        states, is_open, next_event, state = [], [], 0, NONE
-        event_times, opens, numbers = (column.tolist() for column in events)
-        for time_ns in times_ns.tolist():
-            event_before = next_event
-            while next_event < len(event_times) and event_times[next_event] <= time_ns:
-                number = numbers[next_event]
-                insort(is_open, number) if opens[next_event] else is_open.remove(number)
-                next_event += 1
-            if next_event != event_before:
-                state = self._state(tuple(is_open))
-            states.append(state)
-        return np.array(states, np.int64)
+    def opened_before(self, ranges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(position in RANGES, range) for every range open when each of RANGES, this thread's, was opened."""
+        place, number = self._open_at(self._start_ns[ranges])
+        earlier = number < ranges[place]
+        return place[earlier], number[earlier]
 
-    def _state(self, members: tuple[int, ...]) -> int:
-        if members not in self._state_of:
-            self._state_of[members] = len(self._sets)
-            self._sets.append(members)
-        return self._state_of[members]
+    def _open_at(self, times_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(position in TIMES, range) for every range open at each time, in no order."""
+        order = np.argsort(times_ns, kind="stable")
+        sorted_ns = times_ns[order]
+        first = np.searchsorted(sorted_ns, self._start_ns[self._solid])
+        count = np.searchsorted(sorted_ns, self._end_ns[self._solid]) - first
+        skipped = np.cumsum(count) - count - first
+        return order[np.arange(count.sum()) - np.repeat(skipped, count)], np.repeat(self._solid, count)
 
 
 def parents_if_nested(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray | None:
@@ -124,7 +121,7 @@ def parents_if_nested(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray | 
     closed_before = np.searchsorted(np.sort(end_ns[solid]), start_ns, "right")
     depth = np.cumsum(solid) - solid - closed_before
     parent = np.full(len(depth), NONE)
-    levels = by_level(depth)
+    levels = grouped(depth, int(depth.max(initial=0)) + 1)
     for above, here in pairwise(levels):
         above = above[solid[above]]
         parent[here] = above[np.searchsorted(above, here) - 1]
@@ -132,17 +129,13 @@ def parents_if_nested(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray | 
     return parent if (end_ns[inner] <= end_ns[parent[inner]]).all() else None
 
 
-def by_level(depth: np.ndarray) -> list[np.ndarray]:
-    """The indices of each depth from 0 on, ascending."""
-    deepest = int(depth.max(initial=0))
-    order = np.argsort(depth.astype(np.min_scalar_type(deepest)), kind="stable")  # small integers are sorted by radix
-    return np.split(order, np.cumsum(np.bincount(depth, minlength=1))[:-1])
-
-
 def _innermost_over_time(
     numbers: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, parent: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The times at which the innermost open range changes, and that range from each time on; NONE stands last."""
+    """The times at which the innermost open range changes, and that range from each time on.
+
+    One more NONE at the end of the ranges is for the index -1: what comes before the first time.
+    """
     solid = end_ns > start_ns
     numbers, start_ns, end_ns, parent = numbers[solid], start_ns[solid], end_ns[solid], parent[solid]
     end_order = _end_order(end_ns)
@@ -150,20 +143,16 @@ def _innermost_over_time(
     opening = np.arange(len(numbers)) + np.searchsorted(sorted_ends, start_ns, "right")
     closes = np.ones(2 * len(numbers), bool)
     closes[opening] = False
-    times_ns, states = np.empty(len(closes), np.int64), np.empty(len(closes), np.int64)
+    times_ns, states = np.empty(len(closes), np.int64), np.full(len(closes) + 1, NONE)
     times_ns[opening], states[opening] = start_ns, numbers
-    times_ns[closes], states[closes] = sorted_ends, parent[end_order]
+    times_ns[closes], states[:-1][closes] = sorted_ends, parent[end_order]
     return times_ns, states
 
 
-def _events(numbers: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(time, whether it opens, range) of every opening and closing in order; at one time the closings come first."""
-    solid = end_ns > start_ns
-    numbers, start_ns, end_ns = numbers[solid], start_ns[solid], end_ns[solid]
-    times_ns = np.concatenate([end_ns, start_ns])
-    opens = np.repeat([False, True], len(numbers))
-    order = np.argsort(times_ns, kind="stable")
-    return times_ns[order], opens[order], np.concatenate([numbers, numbers])[order]
+def _sorted_distinct(times_ns: np.ndarray) -> np.ndarray:
+    """Each of the times once, ascending."""
+    times_ns = np.sort(times_ns)
+    return times_ns[np.append(True, times_ns[1:] != times_ns[:-1])[: len(times_ns)]]
 
 
 def _end_order(end_ns: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from kernel_tables.errors import TraceError
+from kernel_tables.reading.global_ids import process_of
 from kernel_tables.reading.schema import (
     CALLS,
     DIAGNOSTICS,
@@ -234,8 +235,3 @@ def _mapped(reader: pa.RecordBatchReader, of_text: TextMap) -> pa.Table:
     with ThreadPoolExecutor(1) as pool:
         batches = list(pool.map(mapped, reader))
     return pa.Table.from_batches(batches or [mapped(pa.RecordBatch.from_pylist([], reader.schema))])
-
-
-def process_of(global_thread: np.ndarray) -> np.ndarray:
-    """The global process id of global thread ids: bits 0-23 are the thread, 24-47 the process, the rest the host."""
-    return global_thread & ~np.int64(0xFFFFFF)

@@ -13,7 +13,7 @@ from kernel_tables.attribution.activities import COUNTS_AS_KERNEL
 from kernel_tables.attribution.lost_launches import kernels_without_calls, launches_without_kernels
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.threads import NONE
-from kernel_tables.reading.capture import process_of
+from kernel_tables.reading.global_ids import process_of
 from kernel_tables.reading.schema import MISSING, NVTX, RUNTIME
 from kernel_tables.reading.source import report_beside
 
@@ -239,8 +239,7 @@ def _launches_inheriting_from_several(trace: CaptureArrays) -> int:
     thread = ranges.thread[forest.range]
     changes = forest.totals(((forest.parent != NONE) & (thread != thread[forest.parent])).astype(np.int64))
     node = forest.launch_node
-    launched = trace.gpu_activities.launched
-    has_own = thread[node] == trace.gpu_activities.thread[launched]
+    has_own = thread[node] == trace.gpu_activities.thread
     return int(((node != NONE) & (changes[node] > has_own)).sum())
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.paths import PATH_SEPARATOR, WINDOW
 from kernel_tables.attribution.threads import NONE
+from kernel_tables.reading.global_ids import process_number, thread_number
 from kernel_tables.reading.schema import RUNTIME
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _range_events(trace: CaptureArrays, numbers: np.ndarray, first_ns: int) -> I
     found, names = trace.range_arrays, trace.range_names[1]
     columns = (found.start_ns, found.end_ns, found.thread, found.name)
     for start, end, thread, name in zip(*(column[numbers].tolist() for column in columns), strict=True):
-        yield _slice(names[name], "range", start, end, first_ns, _pid(thread), _tid(thread), {})
+        yield _slice(names[name], "range", start, end, first_ns, process_number(thread), thread_number(thread), {})
 
 
 def _launch_events(trace: CaptureArrays, activities: np.ndarray, first_ns: int) -> Iterator[dict]:
@@ -74,7 +75,9 @@ def _launch_events(trace: CaptureArrays, activities: np.ndarray, first_ns: int) 
     starts, threads = (trace.columns[RUNTIME][name][rows].tolist() for name in ("start", "thread"))
     ends, names = trace.capture.call_ends_and_names()
     for row, start, thread in zip(rows.tolist(), starts, threads, strict=True):
-        yield _slice(names[row], "launch", start, int(ends[row]), first_ns, _pid(thread), _tid(thread), {})
+        yield _slice(
+            names[row], "launch", start, int(ends[row]), first_ns, process_number(thread), thread_number(thread), {}
+        )
 
 
 def _activity_events(trace: CaptureArrays, activities: np.ndarray, first_ns: int) -> Iterator[dict]:
@@ -85,12 +88,17 @@ def _activity_events(trace: CaptureArrays, activities: np.ndarray, first_ns: int
     )  # fmt: skip
     rows = zip(*(column[activities].tolist() for column in columns), strict=True)
     for number, (start, end, process, device, stream, name, kind, path, row, launch, thread) in enumerate(rows):
-        pid, tid = _pid(process), _stream_track(device, stream)
+        pid, tid = process_number(process), _stream_track(device, stream)
         arguments = {"range": PATH_SEPARATOR.join(paths[path]), "class": classes[name], "device": device}
         yield _slice(found.names[name], KINDS[kind], start, end, first_ns, pid, tid, arguments)
         if row != NONE:
             arrow = {"id": number, "cat": "launch", "name": "launch"}
-            yield arrow | {"ph": "s", "ts": _us(launch, first_ns), "pid": _pid(thread), "tid": _tid(thread)}
+            yield arrow | {
+                "ph": "s",
+                "ts": _us(launch, first_ns),
+                "pid": process_number(thread),
+                "tid": thread_number(thread),
+            }
             yield arrow | {"ph": "f", "bp": "e", "ts": _us(start, first_ns), "pid": pid, "tid": tid}
 
 
@@ -99,15 +107,15 @@ def _track_names(trace: CaptureArrays, activities: np.ndarray, ranges: np.ndarra
     launching = found.thread[activities][found.launched[activities]]
     threads = np.unique(np.concatenate([trace.range_arrays.thread[ranges], launching])).tolist()
     streams = {
-        (_pid(process), device, stream)
+        (process_number(process), device, stream)
         for process, device, stream in zip(
             *(column[activities].tolist() for column in (found.process, *trace.places.values())), strict=True
         )
     }
-    for pid in sorted({_pid(thread) for thread in threads} | {pid for pid, _, _ in streams}):
+    for pid in sorted({process_number(thread) for thread in threads} | {pid for pid, _, _ in streams}):
         yield _name("process_name", pid, 0, f"process {pid}")
     for thread in threads:
-        yield _name("thread_name", _pid(thread), _tid(thread), f"thread {_tid(thread)}")
+        yield _name("thread_name", process_number(thread), thread_number(thread), f"thread {thread_number(thread)}")
     for pid, device, stream in sorted(streams):
         where = "CPU" if device < 0 else f"GPU {device}"
         yield _name("thread_name", pid, _stream_track(device, stream), f"{where}, stream {stream}")
@@ -124,14 +132,6 @@ def _name(kind: str, pid: int, tid: int, name: str) -> dict:
 
 def _us(time_ns: int, first_ns: int) -> float:
     return (time_ns - first_ns) / 1000
-
-
-def _pid(global_id: int) -> int:
-    return global_id >> 24 & 0xFFFFFF
-
-
-def _tid(global_id: int) -> int:
-    return global_id & 0xFFFFFF
 
 
 def _stream_track(device: int, stream: int) -> int:

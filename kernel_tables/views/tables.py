@@ -76,8 +76,9 @@ def ranges(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
 def kernels(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
     found, paths = trace.gpu_activities, trace.range_paths
     kept = _kept(trace, under)
-    group, key_of = compact(trace.activity_path[kept] * len(found.names) + found.name[kept])
-    stats = _statistics(key_of, found.duration_ns[kept], len(group))
+    key = trace.activity_path[kept].astype(np.int64) * len(found.names) + found.name[kept]
+    group, group_of = compact(key)
+    stats = _statistics(group_of, found.duration_ns[kept], len(group))
     path_id, name = group // max(len(found.names), 1), group % max(len(found.names), 1)
     used = np.unique(path_id)
     label = dict(zip(used.tolist(), [PATH_SEPARATOR.join(paths.tuples[path]) for path in used.tolist()], strict=True))
@@ -127,21 +128,18 @@ def _instances(trace: CaptureArrays, under: str | None) -> np.ndarray:
 
 def _statistics(group: np.ndarray, duration_ns: np.ndarray, groups: int) -> dict[str, np.ndarray]:
     """Launches, total, mean, min, max and sample standard deviation (NaN for one launch) of each group."""
-    order = np.argsort(group, kind="stable")
-    sorted_ns = duration_ns[order]
     launches = np.bincount(group, minlength=groups)
-    first = np.cumsum(launches) - launches
-    total_ns = np.add.reduceat(sorted_ns, first) if groups else launches
+    total_ns = _sums(group, duration_ns, groups)
+    min_ns, max_ns = np.full(groups, np.iinfo(np.int64).max), np.full(groups, np.iinfo(np.int64).min)
+    np.minimum.at(min_ns, group, duration_ns)
+    np.maximum.at(max_ns, group, duration_ns)
     mean_ns = total_ns / launches
     squares = np.bincount(group, (duration_ns - mean_ns[group]) ** 2, minlength=groups)
+    std_ns = np.sqrt(np.where(launches > 1, squares, np.nan) / np.maximum(launches - 1, 1))
     return {
-        "launches": launches,
-        "total_ns": total_ns,
-        "mean_ns": mean_ns,
-        "min_ns": np.minimum.reduceat(sorted_ns, first) if groups else launches,
-        "max_ns": np.maximum.reduceat(sorted_ns, first) if groups else launches,
-        "std_ns": np.sqrt(np.where(launches > 1, squares, np.nan) / np.maximum(launches - 1, 1)),
-    }
+        "launches": launches, "total_ns": total_ns, "mean_ns": mean_ns, "min_ns": min_ns, "max_ns": max_ns,
+        "std_ns": std_ns,
+    }  # fmt: skip
 
 
 def _counts_and_sums(group: np.ndarray, values: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
@@ -149,10 +147,10 @@ def _counts_and_sums(group: np.ndarray, values: np.ndarray, groups: int) -> tupl
 
 
 def _sums(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
-    """The exact integer sum of each group: in halves of 32 bits, since bincount adds as float64."""
-    low, high = values & 0xFFFFFFFF, values >> 32
-    sums = [np.bincount(group, part, minlength=groups).astype(np.int64) for part in (high, low)]
-    return (sums[0] << 32) + sums[1]
+    """The exact integer sum of each group."""
+    sums = np.zeros(groups, np.int64)
+    np.add.at(sums, group, values)
+    return sums
 
 
 def _domains(trace: CaptureArrays) -> pd.Categorical:
