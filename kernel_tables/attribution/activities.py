@@ -73,7 +73,7 @@ def read_activities(capture: Capture, tables: list[Columns], calls: Columns) -> 
     column = {key: _joined([table[key] for table in tables]) for key in tables[0] if key != "label"}
     threads, thread = compact(calls["thread"])
     process = _known_process(capture, column["process"], np.unique(process_of(threads)))
-    row = launch_rows(process, column["correlation"], process_of(threads)[thread], calls["correlation"], calls["start"])
+    row = launch_rows(process, column["correlation"], thread, threads, calls["correlation"], calls["start"])
     return Activities(
         kind, name, names, column["start"], column["end"], column["correlation"], process,
         thread_index=_at_launch(thread, row, otherwise=-1),

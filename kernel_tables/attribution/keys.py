@@ -13,16 +13,19 @@ def compact(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low, high = int(keys.min()), int(keys.max())
     if high - low > len(keys) + 1024:
         return _hashed(keys)
+    if low == high:
+        return np.array([low]), np.zeros(len(keys), np.int32)
+    offset = keys - low if low else keys
     present = np.zeros(high - low + 1, bool)
-    present[keys - low] = True
+    present[offset] = True
     distinct = np.flatnonzero(present)
-    return distinct + low, _index_of(distinct, len(present))[keys - low]
+    return distinct + low, _index_of(distinct, len(present))[offset]
 
 
 def grouped(groups: np.ndarray, count: int) -> list[np.ndarray]:
     """The positions of each of the groups 0 to COUNT - 1 in GROUPS, ascending."""
-    if count < 2:
-        return [np.arange(len(groups))] * count
+    if count < 8:
+        return [np.flatnonzero(groups == group) for group in range(count)]
     order = np.argsort(groups.astype(np.min_scalar_type(count - 1)), kind="stable")  # small integers: a radix sort
     return np.split(order, np.cumsum(np.bincount(groups, minlength=count))[:-1])
 

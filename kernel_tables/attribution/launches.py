@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernel_tables.attribution.keys import compact, grouped
+from kernel_tables.reading.global_ids import process_of
 
 NO_LAUNCH = -1
 SLOTS_PER_CALL = 8  # ids spread wider than this are sorted instead of standing in an array by id
@@ -13,21 +14,23 @@ SLOTS_PER_CALL = 8  # ids spread wider than this are sorted instead of standing 
 def launch_rows(
     activity_process: np.ndarray,
     activity_correlation: np.ndarray,
-    call_process: np.ndarray,
+    call_thread: np.ndarray,
+    threads: np.ndarray,
     call_correlation: np.ndarray,
     call_start_ns: np.ndarray,
 ) -> np.ndarray:
     """The row of the API call of each activity as int32, NO_LAUNCH where there is none.
 
+    Processes are global ids; CALL_THREAD is the index of each call's thread in THREADS, which are global ids too.
     Correlation ids are unique only within a process, so the join is on both. Where one id stands on several calls (a
     runtime call around a driver call), the earliest start wins, which is the outermost call; then the first row.
     """
     processes, process = compact(activity_process)
-    if len(processes) == 1 and (call_process == processes[0]).all():
+    if len(processes) == 1 and (process_of(threads) == processes[0]).all():
         return _lookup(call_correlation, call_start_ns, activity_correlation)
     rows = np.full(len(activity_process), NO_LAUNCH, np.int32)
     for number, activities in zip(processes.tolist(), grouped(process, len(processes)), strict=True):
-        calls = np.flatnonzero(call_process == number)
+        calls = np.flatnonzero((process_of(threads) == number)[call_thread])
         found = _lookup(call_correlation[calls], call_start_ns[calls], activity_correlation[activities])
         rows[activities] = np.append(calls, NO_LAUNCH)[found]
     return rows
@@ -54,7 +57,8 @@ def _lookup(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.nda
         repeated = repeated[np.lexsort((-repeated, -start_ns[repeated]))]
         slots[ids[repeated] - low] = repeated  # numpy lets the last assignment win, so the earliest call comes last
     slot = wanted - low
-    slot[(slot < 0) | (slot > high - low)] = -1
+    if len(wanted) and (wanted.min() < low or wanted.max() > high):
+        slot[(slot < 0) | (slot > high - low)] = -1
     return slots[slot]
 
 
