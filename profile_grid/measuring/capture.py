@@ -12,12 +12,13 @@ import time
 from pathlib import Path
 
 from kernel_tables.reading import nsys
+from profile_grid.measuring.capture_identity import write_specification
 from profile_grid.measuring.gpu_check import gpu_is_visible
 from profile_grid.measuring.measured_program import Attempt, program_command, run_to_result
 from profile_grid.measuring.nsys_capture import nsys_attempt
+from profile_grid.measuring.results import FORMAT
 
 ATTEMPTS = 2
-CAPTURE_FORMAT = 1
 PUBLISHED = ("capture.nsys-rep", "capture.sqlite")
 
 
@@ -43,13 +44,13 @@ def captured(specification: dict, folder: Path, scratch: Path, *, log: Path, tim
         if attempt.problem is None:
             break
     if attempt.problem is None and attempt.program["status"] == "complete":
+        write_specification(trial / "capture.sqlite", specification)
         publish(trial, folder)
     return {
-        "format": CAPTURE_FORMAT,
+        "format": FORMAT,
         "status": "incomplete" if attempt.problem else attempt.program["status"],
         "reason": attempt.problem,
         "attempts": number,
-        "log": str(log),
         "backend": backend,
         "nsys": attempt.profiler,
         "host_hidden": attempt.host_hidden,

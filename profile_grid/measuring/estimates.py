@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from profile_grid.gpu_peaks import peaks_of
 from profile_grid.measuring.gpu_check import OWN_CONSTRUCTOR, needed_bytes
+from profile_grid.measuring.results import BadResult, Capture, Timing, read_capture, read_timing
 
 STAGES = ("timing", "capture")
 AS_SMOKE = "start-ups as long as the smoke capture"
@@ -36,8 +36,13 @@ def remaining(plan: list[dict], runs: Path) -> list[tuple[str, dict]]:
         (stage, entry[f"{stage}_specification"]["program"])
         for entry in plan
         for stage in STAGES
-        if _measured(runs / entry["run"], stage).get("specification") != entry[f"{stage}_specification"]
+        if not _is_measured(runs / entry["run"] / f"{stage}.json", stage, entry)
     ]
+
+
+def _is_measured(path: Path, stage: str, entry: dict) -> bool:
+    measured = _read(path, stage)
+    return measured is not None and measured.specification == entry[f"{stage}_specification"]
 
 
 def pace(runs: Path, start_s: float, device_name: str | None, precision: str) -> Pace:
@@ -115,16 +120,18 @@ def _too_large(program: dict, memory_bytes: int | None) -> bool:
     return memory_bytes is not None and (needed_bytes(program) or 0) > memory_bytes
 
 
-def _measured(folder: Path, stage: str) -> dict:
-    path = folder / f"{stage}.json"
-    return json.loads(path.read_text()) if path.exists() else {}
-
-
 def _finished(runs: Path, stage: str, device_name: str | None) -> Iterator[tuple[float, float, int]]:
     """(seconds in all, seconds of its steps, their FLOPs) of every complete measurement on this device."""
     for path in sorted(runs.glob(f"*/{stage}.json")):
-        measured = json.loads(path.read_text())
-        program = measured["program"]
-        if measured["status"] == "complete" and program["machine"]["device_name"] == device_name:
-            cost = program["cost_seconds"]
-            yield measured["seconds"]["all"], cost["warmup"] + cost["measured"], steps_flops(program["spec"])
+        measured = _read(path, stage)
+        if measured and measured.status == "complete" and measured.program.machine.device_name == device_name:
+            cost = measured.program.cost_seconds
+            yield measured.seconds["all"], cost["warmup"] + cost["measured"], steps_flops(measured.program.spec)
+
+
+def _read(path: Path, stage: str) -> Timing | Capture | None:
+    """An earlier result; None where it cannot be used: then it is not there for an estimate either."""
+    try:
+        return {"timing": read_timing, "capture": read_capture}[stage](path)
+    except BadResult:
+        return None

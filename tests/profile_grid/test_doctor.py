@@ -8,6 +8,7 @@ from profile_grid.measuring.doctor import Gpu, Host, cause, report
 from profile_grid.measuring.nsys_capture import NSYS_MISSING
 from profile_grid.measuring.smoke import Smoke, smoke_specification
 from profile_grid.study.runs import grid_plan
+from tests.profile_grid.made_up_results import CAPTURE, TIMING, changed
 
 GIB = 2**30
 NOWHERE = Path("no folder of results")
@@ -145,24 +146,33 @@ def test_a_run_that_will_not_fit_costs_its_start_only():
     assert estimates.seconds_needed(measurements, pace, 10**15) > 8.0
 
 
+RECORDS = {"timing": TIMING, "capture": CAPTURE}
+
+
+def write_result(runs, run, stage, **changes):
+    (runs / run).mkdir(exist_ok=True)
+    (runs / run / f"{stage}.json").write_text(json.dumps(changed(RECORDS[stage], **changes)))
+
+
 def test_what_was_measured_with_the_same_settings_is_not_counted_again(tmp_path):
     of_plan = plan(models=["small"], modes=["forward", "train_step"])["runs"]
-    (tmp_path / "small_ctx512_forward").mkdir()
-    for stage, specification in (("timing", of_plan[0]["timing_specification"]), ("capture", {"other": "settings"})):
-        (tmp_path / f"small_ctx512_forward/{stage}.json").write_text(json.dumps({"specification": specification}))
+    write_result(tmp_path, "small_ctx512_forward", "timing", specification=of_plan[0]["timing_specification"])
+    write_result(tmp_path, "small_ctx512_forward", "capture", specification={"other": "settings"})
+    write_result(tmp_path, "small_ctx512_train_step", "timing", specification=None)  # damaged
     left = [(stage, program["mode"]) for stage, program in estimates.remaining(of_plan, tmp_path)]
     assert left == [("capture", "forward"), ("timing", "train_step"), ("capture", "train_step")]
 
 
 def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
     entry = plan(modes=["forward"])["runs"][0]
-    (tmp_path / entry["run"]).mkdir()
     for stage, all_s in (("timing", 5.0), ("capture", 9.0)):
         program = entry[f"{stage}_specification"]["program"]
-        cost = {"warmup": 1.0, "measured": 2.0}
-        measured = {"spec": program, "machine": {"device_name": "NVIDIA H200"}, "cost_seconds": cost}
-        made = {"status": "complete", "seconds": {"all": all_s}, "program": measured}
-        (tmp_path / entry["run"] / f"{stage}.json").write_text(json.dumps(made))
+        write_result(
+            tmp_path, entry["run"], stage,
+            program__spec=program, program__machine__device_name="NVIDIA H200", seconds={"all": all_s},
+            program__cost_seconds={"warmup": 1.0, "measured": 2.0}, program__phase_seconds={},
+            program__step_seconds=[0.1] * program["measured_steps"],
+        )  # fmt: skip
     found = estimates.pace(tmp_path, 6.0, "NVIDIA H200", "fp32")
     forward = estimates.steps_flops(entry["timing_specification"]["program"]) / 15
     assert found.overhead_s == {"timing": 2.0, "capture": 6.0}

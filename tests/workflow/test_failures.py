@@ -277,8 +277,8 @@ SPECIFICATION = json.dumps(
     | {"backend": "torch"}
 )
 SCRIPT = (
-    f"{sys.executable} -m workflow.scripts.%s --specification '{SPECIFICATION}' --output results/runs/r/%s.json"
-    " --log run.log --time-limit-s 20; echo status $? >&2; find results -type f >&2"
+    f"{sys.executable} -m workflow.scripts.%s --specification '{SPECIFICATION}' --sources 0"
+    " --output results/runs/r/%s.json --log run.log --time-limit-s 20; echo status $? >&2; find results -type f >&2"
 )
 
 

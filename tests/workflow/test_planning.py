@@ -22,7 +22,9 @@ NO_PART_IN_A_MEASUREMENT = {
     "profile_grid/measuring/host_locks.py",
     "profile_grid/measuring/leases.py",
     "profile_grid/measuring/progress.py",
+    "profile_grid/measuring/results.py",
     "profile_grid/measuring/storage.py",
+    "profile_grid/measuring/typed_json.py",
 }
 WITHOUT = """
 import importlib.machinery, importlib.util, sys

@@ -12,6 +12,7 @@ TIMING_SOURCES = MEASURED_PROGRAM + sources(
 )
 CAPTURE_SOURCES = MEASURED_PROGRAM + sources(
     "profile_grid/measuring/capture.py",
+    "profile_grid/measuring/capture_identity.py",
     "profile_grid/measuring/hidden_host.py",
     "profile_grid/measuring/measured_program.py",
     "profile_grid/measuring/nsys_capture.py",
@@ -42,8 +43,8 @@ rule timing:
     message:
         "timing {wildcards.run}"
     shell:
-        "python -m workflow.scripts.timing --specification {params.specification:q} --output {output:q} --log {log:q}"
-        " --time-limit-s {resources.time_limit_s}"
+        "python -m workflow.scripts.timing --specification {params.specification:q} --sources {params.sources}"
+        " --output {output:q} --log {log:q} --time-limit-s {resources.time_limit_s}"
 
 
 rule capture:
@@ -63,5 +64,5 @@ rule capture:
     message:
         "capture {wildcards.run}"
     shell:
-        "python -m workflow.scripts.capture --specification {params.specification:q} --output {output.json:q} --log {log:q}"
-        " --time-limit-s {resources.time_limit_s}"
+        "python -m workflow.scripts.capture --specification {params.specification:q} --sources {params.sources}"
+        " --output {output.json:q} --log {log:q} --time-limit-s {resources.time_limit_s}"

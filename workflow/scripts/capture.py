@@ -17,6 +17,7 @@ from pathlib import Path
 from profile_grid.checkout import git_state
 from profile_grid.files import remove_leftovers, replacing, write_json
 from profile_grid.measuring.capture import PUBLISHED, captured
+from profile_grid.measuring.capture_identity import full_disk_as_os_error, identity, write_specification
 from profile_grid.measuring.gpu_check import notes_before
 from profile_grid.measuring.host_locks import LeaseError
 from profile_grid.measuring.leases import lease_for
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument(
         "--specification", type=json.loads, required=True, help="canonical JSON made by profile_grid.study.runs"
     )
+    parser.add_argument("--sources", required=True, help="digest of the files that decide what is measured")
     parser.add_argument("--output", type=Path, required=True, help="capture.json of the run")
     parser.add_argument("--log", type=Path, required=True, help="everything the program prints is appended here")
     parser.add_argument("--time-limit-s", type=float, required=True)
@@ -43,9 +45,10 @@ def main() -> None:
             result = _captured(arguments, folder)
         except (LeaseError, ProgramFailed) as error:
             sys.exit(str(error))
+        sqlite = folder / "capture.sqlite"
         if result["status"] != "complete":
-            _write_status(folder / "capture.sqlite", result)
-        write_json(arguments.output, result | {"git": git_state()})
+            _write_status(sqlite, result)
+        write_json(arguments.output, result | identity(sqlite) | {"sources": arguments.sources, "git": git_state()})
 
 
 def _captured(arguments: argparse.Namespace, folder: Path) -> dict:
@@ -68,9 +71,11 @@ def _captured(arguments: argparse.Namespace, folder: Path) -> dict:
 
 
 def _write_status(path: Path, result: dict) -> None:
-    with replacing(path) as beside, closing(sqlite3.connect(beside)) as database, database:
-        database.execute("CREATE TABLE CAPTURE_STATUS (status TEXT NOT NULL, reason TEXT)")
-        database.execute("INSERT INTO CAPTURE_STATUS VALUES (?, ?)", (result["status"], result["reason"]))
+    with replacing(path) as beside:
+        with full_disk_as_os_error(path), closing(sqlite3.connect(beside)) as database, database:
+            database.execute("CREATE TABLE CAPTURE_STATUS (status TEXT NOT NULL, reason TEXT)")
+            database.execute("INSERT INTO CAPTURE_STATUS VALUES (?, ?)", (result["status"], result["reason"]))
+        write_specification(beside, result["specification"])
 
 
 if __name__ == "__main__":

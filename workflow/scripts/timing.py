@@ -17,6 +17,7 @@ from profile_grid.measuring.leases import lease_for
 from profile_grid.measuring.measured_program import program_command, run_to_result
 from profile_grid.measuring.processes import ProgramFailed
 from profile_grid.measuring.progress import announced, say, say_notes
+from profile_grid.measuring.results import FORMAT
 from profile_grid.measuring.storage import clear_disk_errors
 
 
@@ -25,6 +26,7 @@ def main() -> None:
     parser.add_argument(
         "--specification", type=json.loads, required=True, help="canonical JSON made by profile_grid.study.runs"
     )
+    parser.add_argument("--sources", required=True, help="digest of the files that decide what is measured")
     parser.add_argument("--output", type=Path, required=True, help="timing.json of the run")
     parser.add_argument("--log", type=Path, required=True, help="everything the program prints is appended here")
     parser.add_argument("--time-limit-s", type=float, required=True)
@@ -55,10 +57,11 @@ def _timed(arguments: argparse.Namespace) -> dict:
             time_limit_s=arguments.time_limit_s,
         )  # fmt: skip
     return {
-        "format": 1,
+        "format": FORMAT,
         "status": written["status"],
         "notes": notes,
         "specification": arguments.specification,
+        "sources": arguments.sources,
         "program": written,
         "seconds": {"program": outcome.seconds, "all": round(time.time() - lease.since_unix_s, 3)},
         "waited_s": lease.waited_s,

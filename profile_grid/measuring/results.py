@@ -1,0 +1,196 @@
+"""What a run leaves behind, read into dataclasses: timing.json, capture.json and status.json.
+
+A file that is missing, damaged, of another version or impossible is named in one line, with what is wrong in it and the
+command that makes it again; it never ends as a traceback, or as a figure.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from profile_grid.measuring.typed_json import Mismatch, built
+
+FORMAT = 2  # of timing.json and capture.json; raised when a field changes its meaning
+STATUSES = ("complete", "out_of_memory", "incomplete")
+
+Seconds = dict[str, float]
+
+
+class BadResult(ValueError):
+    """A result file cannot be used; the message is one line: the file, what is wrong, what to do."""
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """What ran a program; None for what could not be known there."""
+
+    device: str
+    device_name: str
+    gpu_uuid_sha256: str | None
+    driver: str | None
+    cuda: str | None
+    torch: str
+    python: str
+    cores: int
+    threads: int
+    sm_clock_mhz: int | None
+    throttle_reasons: list[str] | None
+    other_processes: int | None
+
+
+@dataclass(frozen=True)
+class MemoryFacts:
+    """Bytes of the device's memory; None on a processor."""
+
+    peak_allocated_bytes: int | None
+    peak_reserved_bytes: int | None
+    device_total_bytes: int | None
+
+
+@dataclass(frozen=True)
+class OutOfMemory:
+    """What a program did when memory ran out, what it asked for, and what there was."""
+
+    during: str
+    message: str
+    requested_bytes: int | None
+    free_bytes: int | None
+    total_bytes: int | None
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """What the measured program wrote: see cs336_model/program/benchmark.py. Times are seconds."""
+
+    status: str
+    spec: dict[str, Any]
+    out_of_memory: OutOfMemory | None
+    step_seconds: list[float]
+    phase_seconds: dict[str, list[float]]
+    losses: list[float]
+    memory: MemoryFacts
+    parameters: int | None
+    flops: dict[str, int | None] | None
+    machine: MachineFacts
+    cost_seconds: Seconds
+    ran_unix_s: list[float]
+    loaded_files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """The commit that was measured, and whether the tree was clean; None outside a git repository."""
+
+    git_commit: str | None
+    git_clean: bool | None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """timing.json: one run without a profiler; `sources` is the digest of what measured it."""
+
+    format: int
+    status: str
+    specification: dict[str, Any]
+    sources: str
+    program: ProgramResult
+    seconds: Seconds
+    waited_s: float
+    notes: list[str]
+    started_utc: str
+    git: Checkout
+
+
+@dataclass(frozen=True)
+class Capture:
+    """capture.json: the same run under a profiler; `program` is None where it was ended before it wrote its result."""
+
+    format: int
+    status: str
+    reason: str | None
+    attempts: int
+    backend: str
+    nsys: str | None
+    host_hidden: bool | None
+    specification: dict[str, Any]
+    sources: str
+    sqlite_sha256: str
+    sqlite_bytes: int
+    program: ProgramResult | None
+    seconds: Seconds
+    waited_s: float
+    notes: list[str]
+    started_utc: str
+    git: Checkout
+
+
+@dataclass(frozen=True)
+class Status:
+    """status.json: whether the capture of a run is whole, why not, and what was odd."""
+
+    status: str
+    reason: str | None
+    warnings: list[str]
+
+
+Result = TypeVar("Result", Timing, Capture, Status)
+
+
+def read_timing(path: Path) -> Timing:
+    """The contents of a timing.json; raises BadResult."""
+    return _read(path, Timing)
+
+
+def read_capture(path: Path) -> Capture:
+    """The contents of a capture.json; raises BadResult."""
+    return _read(path, Capture)
+
+
+def read_status(path: Path) -> Status:
+    """The contents of a status.json; raises BadResult."""
+    return _read(path, Status)
+
+
+def _read(path: Path, kind: type[Result]) -> Result:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(values, dict) and values.get("format", FORMAT) != FORMAT:
+            raise Mismatch(f"it has format {values['format']}, this version of the project reads {FORMAT}")
+        result = built(kind, values)
+        _require_possible(result)
+    except FileNotFoundError:
+        raise _bad(path, "it is missing") from None
+    except Mismatch as error:
+        raise _bad(path, str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise _bad(path, f"it is damaged ({str(error).splitlines()[0]})") from error
+    return result
+
+
+def _bad(path: Path, what: str) -> BadResult:
+    return BadResult(f"{path}: {what}; make it again: snakemake --cores 1 all --forcerun {path}")
+
+
+def _require_possible(result: Timing | Capture | Status) -> None:
+    if result.status not in STATUSES:
+        raise Mismatch(f"status is {result.status!r}, which is none of {', '.join(STATUSES)}")
+    program = getattr(result, "program", None)
+    if program is not None and program.status == "complete":
+        _require_times(program)
+    if program is None and result.status == "complete" and not isinstance(result, Status):
+        raise Mismatch("status is complete, and program is null")
+
+
+def _require_times(program: ProgramResult) -> None:
+    """As many times as steps, each of them finite and above zero."""
+    steps = program.spec.get("measured_steps")
+    times = {"step": program.step_seconds} | {name: one for name, one in program.phase_seconds.items() if one}
+    for name, seconds in times.items():
+        if len(seconds) != steps:
+            raise Mismatch(f"program has {len(seconds)} times of {name} and {steps} measured steps")
+        if wrong := [value for value in seconds if not (math.isfinite(value) and value > 0)]:
+            raise Mismatch(f"program has {wrong[0]} s as a time of {name}")

@@ -1,0 +1,39 @@
+"""What the two processes of one run leave behind, as records that a test changes where it looks."""
+
+import json
+
+from profile_grid.measuring.results import FORMAT
+
+MACHINE = {
+    "device": "cpu", "device_name": "Some CPU", "gpu_uuid_sha256": None, "driver": None, "cuda": None,
+    "torch": "2.11.0", "python": "3.12.3", "cores": 2, "threads": 2, "sm_clock_mhz": None, "throttle_reasons": None,
+    "other_processes": None,
+}  # fmt: skip
+MEMORY = {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "device_total_bytes": None}
+PROGRAM = {
+    "status": "complete", "spec": {"run": "a", "measured_steps": 2}, "out_of_memory": None,
+    "step_seconds": [0.01, 0.02], "phase_seconds": {"forward": [0.01, 0.02], "loss": []}, "losses": [4.0],
+    "memory": MEMORY, "parameters": 10, "flops": None, "machine": MACHINE, "cost_seconds": {"import": 1.0},
+    "ran_unix_s": [1.0, 2.0], "loaded_files": {"a.py": "00"},
+}  # fmt: skip
+TIMING = {
+    "format": FORMAT, "status": "complete", "specification": {"program": {}}, "sources": "00", "program": PROGRAM,
+    "seconds": {"all": 2.0}, "waited_s": 0, "notes": [], "started_utc": "2026-01-02T03:04:05Z",
+    "git": {"git_commit": None, "git_clean": None},
+}  # fmt: skip
+CAPTURE = TIMING | {
+    "reason": None, "attempts": 1, "backend": "torch", "nsys": None, "host_hidden": None, "sqlite_sha256": "00",
+    "sqlite_bytes": 10,
+}  # fmt: skip
+
+
+def changed(record, **changes):
+    """A copy of a record with other values below it: `program__machine__driver="580.82"`."""
+    copy = json.loads(json.dumps(record))
+    for name, value in changes.items():
+        *above, last = name.split("__")
+        target = copy
+        for key in above:
+            target = target[key]
+        target[last] = value
+    return copy
