@@ -1,7 +1,7 @@
 """A capture as tables: `with Trace(path) as trace: trace.kernels()`.
 
 Times are integer nanoseconds on the capture's own clock; processes and threads are nsys's global ids. The rule that
-gives activities to ranges stands in attribution/forest.py.
+gives activities to ranges stands in attribution/rule.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The arrays of a capture: what ran on the GPU, the ranges, and which activity belongs to which ranges.
 
 Times are integer nanoseconds on the capture's own clock; processes and threads are nsys's global ids. The rule that
-gives activities to ranges stands in forest.py.
+gives activities to ranges stands in rule.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Self
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS, TABLES, Activities, read_activities
-from kernel_tables.attribution.forest import Attribution, Ranges, attribute, in_opening_order
+from kernel_tables.attribution.forest import Attribution
 from kernel_tables.attribution.paths import BEFORE_CAPTURE, NO_RANGE, Paths
 from kernel_tables.attribution.range_names import coded_names, without_last_numbers
-from kernel_tables.attribution.threads import NONE
+from kernel_tables.attribution.ranges import NONE, Ranges, in_opening_order
+from kernel_tables.attribution.rule import Rule
 from kernel_tables.classes.categories import classify
 from kernel_tables.errors import TraceError
 from kernel_tables.reading.capture import Capture
@@ -100,7 +101,7 @@ class CaptureArrays:
     def attribution(self) -> Attribution:
         """The chain of ranges of every activity."""
         found = self.gpu_activities
-        return attribute(self.range_arrays, found.launch_ns, found.thread_index, found.threads)
+        return Rule(self.range_arrays).attribution(found.launch_ns, found.thread_index, found.threads)
 
     @cached_property
     def range_paths(self) -> Paths:

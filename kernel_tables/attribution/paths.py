@@ -8,7 +8,7 @@ import numpy as np
 
 from kernel_tables.attribution.forest import Attribution
 from kernel_tables.attribution.keys import compact
-from kernel_tables.attribution.threads import NONE
+from kernel_tables.attribution.ranges import NONE
 
 PATH_SEPARATOR = " > "  # between the names of a path where it is written as one text
 WINDOW = "measure"  # the range around what is measured, where the program opens one

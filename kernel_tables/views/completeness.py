@@ -12,7 +12,7 @@ import numpy as np
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL
 from kernel_tables.attribution.lost_launches import kernels_without_calls, launches_without_kernels
 from kernel_tables.attribution.paths import WINDOW
-from kernel_tables.attribution.threads import NONE
+from kernel_tables.attribution.ranges import NONE
 from kernel_tables.reading.global_ids import process_of
 from kernel_tables.reading.schema import MISSING, NVTX, RUNTIME
 from kernel_tables.reading.source import report_beside

@@ -16,7 +16,7 @@ import numpy as np
 
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.paths import PATH_SEPARATOR, WINDOW
-from kernel_tables.attribution.threads import NONE
+from kernel_tables.attribution.ranges import NONE
 from kernel_tables.reading.global_ids import process_number, thread_number
 from kernel_tables.reading.schema import RUNTIME
 

@@ -161,7 +161,7 @@ CHANGED_SOURCES = {
     "cs336_model/program/benchmark.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
     "cs336_model/embedded/kineto_trace.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
     "profile_grid/measuring/nsys_profile.py": [*captures(ONE, TWO), *MERGE],
-    "kernel_tables/attribution/forest.py": [*TABLES, *MERGE],
+    "kernel_tables/attribution/rule.py": [*TABLES, *MERGE],
     "kernel_tables/classes/class_rules.toml": [*TABLES, *MERGE],
     "profile_grid/merging/run_tables.py": [*TABLES, *MERGE],
     "profile_grid/merging/merge.py": MERGE,
@@ -241,7 +241,7 @@ def test_a_run_that_is_removed_is_in_no_table_and_nothing_is_measured(project, s
 
 
 def test_a_change_of_the_analysis_that_changes_no_table_is_run_once(project, snakemake):
-    appended("kernel_tables/attribution/forest.py", "\n# a remark\n")(project)
+    appended("kernel_tables/attribution/rule.py", "\n# a remark\n")(project)
     target = f"results/runs/{ONE}/status.json"
     assert snakemake(project, "--cores", "2", target).jobs == [f"run_tables {ONE}"]
     assert plan(snakemake, project, target).jobs == []
