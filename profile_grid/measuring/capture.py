@@ -49,7 +49,8 @@ def captured(specification: dict, folder: Path, scratch: Path, *, log: Path, tim
     return {
         "format": FORMAT,
         "status": "incomplete" if attempt.problem else attempt.program["status"],
-        "reason": attempt.problem,
+        "reason": attempt.problem and attempt.problem.text,
+        "reason_code": attempt.problem and attempt.problem.code,
         "attempts": number,
         "backend": backend,
         "nsys": attempt.profiler,

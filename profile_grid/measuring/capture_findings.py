@@ -4,23 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from profile_grid.measuring.problems import Problem
+
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
+    from kernel_tables.views.completeness import Finding
 
 NO_KERNELS = "no_kernels"
+NSYS_TOO_OLD = "nsys_older_than_driver"
+NOT_KNOWN = "is not supported by this build"  # nsys on a driver that is newer than it
 SETTLED = ("nsys_hedge",)  # the number of steps and their equal counts, which are checked, are the answer to it
+# nsys makes its messages up from what it met on the host, so none of its words is published.
+OF_NSYS = {
+    "nsys_lost_events": "nsys reports that it lost events: times and counts may be too small; capture less at a time",
+    "nsys_error": "nsys reports an error: what it failed to record is missing; capture again",
+    "nsys_warning": "nsys has a warning: nothing is known to be lost",
+    NSYS_TOO_OLD: "nsys does not know the CUDA of this driver: a newer nsys would",
+}
 
 
-def errors_and_warnings(trace: Trace, *, measured_steps: int, device: str, backend: str) -> tuple[list[str], list[str]]:
-    """Messages of what is wrong and of what is odd. nsys records no operators of a CPU program, so there none lack."""
-    without_kernels = backend == "nsys" and device == "cpu"
-    found = [
-        finding
-        for finding in trace.check(expected_steps=measured_steps)
-        if not (without_kernels and finding.code == NO_KERNELS)
-    ]
-    by_severity = {"error": [], "warning": []}
-    for finding in found:
-        if finding.severity == "error" or finding.code not in SETTLED:
-            by_severity[finding.severity].append(finding.message)
-    return by_severity["error"], by_severity["warning"]
+def errors_and_warnings(
+    trace: Trace, *, measured_steps: int, device: str, backend: str
+) -> tuple[list[Problem], list[Problem]]:
+    """What is wrong, and what is odd. nsys records no operators of a CPU program, so their absence is neither."""
+    found: dict[str, list[Problem]] = {"error": [], "warning": []}
+    for finding in trace.check(expected_steps=measured_steps):
+        lacks_nothing = finding.code == NO_KERNELS and backend == "nsys" and device == "cpu"
+        settled = finding.severity == "warning" and finding.code in SETTLED
+        problem = _published(finding)
+        if not (lacks_nothing or settled) and problem.code not in [one.code for one in found[finding.severity]]:
+            found[finding.severity].append(problem)
+    return found["error"], found["warning"]
+
+
+def _published(finding: Finding) -> Problem:
+    code = NSYS_TOO_OLD if finding.code == "nsys_warning" and NOT_KNOWN in finding.message else finding.code
+    if code not in OF_NSYS:
+        return Problem(code, finding.message)
+    return Problem(code, OF_NSYS[code], finding.message)

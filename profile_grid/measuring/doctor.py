@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from profile_grid.measuring import estimates
+from profile_grid.measuring.capture_findings import NSYS_TOO_OLD
 from profile_grid.measuring.nsys_capture import NSYS_MISSING
 from profile_grid.measuring.smoke import Smoke
 
 GIB = 2**30
 OLD_NVTX = "pip install 'nvtx<0.2.12'"
-NO_RANGES = "no NVTX range was recorded"
-NOT_KNOWN = "is not supported by this build"  # nsys on a driver that is newer than it
+NO_RANGES = "no_ranges"  # the code of the finding
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,6 @@ class Host:
 
     gpu: Gpu | None
     nsys: str | None
-    nsys_path: str | None
     nvtx: str | None
     perf_event_paranoid: int | None
     free_disk_bytes: int
@@ -91,12 +90,12 @@ def _torch(smoke: Smoke) -> Line:
 def _nsys(host: Host, smoke: Smoke) -> Line:
     if host.nsys is None:
         return Line("nsys", "none on PATH")
-    found = f"{host.nsys} ({host.nsys_path})"
+    found = host.nsys
     if host.gpu is None:
         return Line("nsys", f"{found}; without a GPU it records ranges, and no kernels")
     if smoke.backend != "nsys":
         return Line("nsys", f"{found}; not used")
-    unknown = any(NOT_KNOWN in text for text in (smoke.problem or "", *smoke.warnings))
+    unknown = any(problem and problem.code == NSYS_TOO_OLD for problem in (smoke.problem, *smoke.warnings))
     knows = "does not know" if unknown else "did not complain about"
     return Line("nsys", f"{found}; {knows} the driver's CUDA {host.gpu.cuda or ''}".rstrip())
 
@@ -104,7 +103,7 @@ def _nsys(host: Host, smoke: Smoke) -> Line:
 def _backend(host: Host, smoke: Smoke, wanted: str) -> Line:
     profiler = {"nsys": "Nsight Systems", "torch": "PyTorch's own profiler"}[smoke.backend]
     if wanted == "nsys" and host.nsys is None:
-        return Line("captures", NSYS_MISSING, failure=True)
+        return Line("captures", NSYS_MISSING.text, failure=True)
     if wanted != "auto":
         return Line("captures", f"{profiler}, as config.yaml says")
     lacking = " and ".join([*(["GPU"] if host.gpu is None else []), *(["nsys"] if host.nsys is None else [])])
@@ -114,7 +113,7 @@ def _backend(host: Host, smoke: Smoke, wanted: str) -> Line:
 def _smoke(smoke: Smoke) -> Line:
     held = f"one step: {smoke.ranges} ranges and {smoke.kernels} kernels in {smoke.seconds:.1f} s"
     if smoke.problem is not None:
-        return Line("smoke", f"{held}, not a whole capture: {_first_finding(smoke.problem)}", failure=True)
+        return Line("smoke", f"{held}, not a whole capture: {smoke.problem.said or smoke.problem}", failure=True)
     on_cpu = {"nsys": " (nsys records none on a CPU)", "torch": " (operators, on a CPU)"}[smoke.backend]
     return Line("smoke", held + (on_cpu if smoke.machine["device"] == "cpu" else ""))
 
@@ -124,7 +123,7 @@ def _nvtx(host: Host, smoke: Smoke) -> Line:
         return Line("nvtx", f"{host.nvtx or 'not installed'}; not used by PyTorch's profiler")
     if host.nvtx is None:
         return Line("nvtx", "not installed, and nsys knows no ranges without it: pip install nvtx", failure=True)
-    if smoke.problem and NO_RANGES in smoke.problem:
+    if smoke.problem and smoke.problem.code == NO_RANGES:
         return Line("nvtx", f"{host.nvtx} is not seen by nsys {host.nsys}: {OLD_NVTX}, or a newer nsys", failure=True)
     return Line("nvtx", f"{host.nvtx}, seen by nsys" if smoke.ranges else f"{host.nvtx}")
 
@@ -175,12 +174,6 @@ def on_gpu(host: Host, plan: list[dict]) -> bool:
 def memory_bytes(host: Host, plan: list[dict]) -> int | None:
     """What the runs find free where they are measured."""
     return host.gpu.free_bytes if on_gpu(host, plan) else host.available_memory_bytes
-
-
-def _first_finding(problem: str) -> str:
-    """What was found first, or the last line that a program printed before it crashed: one line."""
-    printed = [line.removeprefix("  | ") for line in problem.splitlines() if line.startswith("  | ")]
-    return printed[-1] if printed else problem.partition("; ")[0]
 
 
 def _duration(seconds: float) -> str:

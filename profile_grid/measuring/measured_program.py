@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from profile_grid.measuring.problems import Problem
 from profile_grid.measuring.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
 
 MODULE = "cs336_model.program.benchmark"
@@ -19,7 +20,7 @@ class Attempt:
 
     program: dict | None
     seconds: dict[str, float] = field(default_factory=dict)
-    problem: str | None = None
+    problem: Problem | None = None
     profiler: str | None = None  # nsys's version
     host_hidden: bool | None = None  # whether nsys could see neither other processes nor the host's name
 

@@ -1,8 +1,8 @@
 """One try at a capture under Nsight Systems, and why it is not whole.
 
 nsys may be missing or unable to run, end badly, hang, end well without a report, or write one that lacks kernels or
-ranges. All of that is a reason, told without paths and process numbers, so that runs with one cause have one reason.
-Only a crash of the program itself raises.
+ranges. All of that is a problem, told in words of our own, so that runs with one cause have one reason; what nsys said
+is in the log. Only a crash of the program itself raises.
 """
 
 from __future__ import annotations
@@ -14,19 +14,24 @@ from pathlib import Path
 
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
-from kernel_tables.reading.publishable import without_paths, write_publishable
+from kernel_tables.reading.publishable import write_publishable
 from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.gpu_check import gpu_is_visible
 from profile_grid.measuring.hidden_host import namespace_command, neutral_folder
 from profile_grid.measuring.measured_program import Attempt, program_command
 from profile_grid.measuring.nsys_profile import profile_command
+from profile_grid.measuring.problems import Problem, append_to_log, joined
 from profile_grid.measuring.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
 
-NSYS_MISSING = (
+NSYS_MISSING = Problem(
+    "nsys_missing",
     "capture.backend is nsys and there is no nsys on PATH; install Nsight Systems"
     " (https://developer.nvidia.com/nsight-systems, or the CUDA toolkit's nsight-systems package),"
-    " or set capture.backend to torch"
+    " or set capture.backend to torch",
 )
+CANNOT_RUN = "nsys is on PATH and cannot tell its version: it does not run here; try `nsys --version`"
+NOT_EXPORTED = "nsys cannot export its own report: it is damaged, or the disk is full"
+UNREADABLE = "nsys exported its report, and the export cannot be read: it is cut short, or the disk is full"
 # nsys passes on the exit status of its program; that Python itself ended badly stands in the output only.
 PROGRAM_CRASHED = re.compile(r"^(Traceback \(most recent call last\):|Fatal Python error:)", re.MULTILINE)
 
@@ -38,7 +43,7 @@ def nsys_attempt(specification: dict, trial: Path, log: Path, time_limit_s: floa
     try:
         version = nsys.version()
     except TraceError as error:
-        return Attempt(None, problem=without_paths(str(error)))
+        return Attempt(None, problem=_logged(log, "nsys_cannot_run", CANNOT_RUN, error))
     outcome = _profiled(specification, trial, log, time_limit_s)
     hidden, seconds = bool(namespace_command()), {"program": outcome.seconds}
     result = trial / "program.json"
@@ -49,7 +54,7 @@ def nsys_attempt(specification: dict, trial: Path, log: Path, time_limit_s: floa
     if written["status"] != "complete":
         return Attempt(written, seconds, None, version, hidden)
     started = time.monotonic()
-    problem = _problem_of_report(trial, written, outcome, time_limit_s)
+    problem = _problem_of_report(trial, written, outcome, log, time_limit_s)
     return Attempt(written, seconds | {"export": round(time.monotonic() - started, 3)}, problem, version, hidden)
 
 
@@ -73,37 +78,44 @@ def _profiled(specification: dict, trial: Path, log: Path, time_limit_s: float) 
         )
 
 
-def _problem_without_result(program: dict, outcome: Outcome, log: Path, time_limit_s: float) -> str:
+def _problem_without_result(program: dict, outcome: Outcome, log: Path, time_limit_s: float) -> Problem:
     """Why there is no result, where that is nsys's doing; raises ProgramFailed where the program crashed."""
     if outcome.timed_out:
-        return f"ended at the time limit of {time_limit_s:g} s, before the program had written its result"
+        ended = f"ended at the time limit of {time_limit_s:g} s, before the program had written its result"
+        return Problem("time_limit", ended)
     if PROGRAM_CRASHED.search(outcome.output(log)):
         raise ProgramFailed(failure_message(f"capture of {program['run']} (nsys)", outcome, log, time_limit_s))
-    lines = outcome.output(log).split("\n")
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
-    return f"nsys {outcome.how} before the program had written its result: {without_paths(said[:200])}"
+    said = next((line.strip() for line in reversed(outcome.output(log).split("\n")) if line.strip()), "")
+    return Problem("nsys_ended_early", f"nsys {outcome.how} before the program had written its result", said)
 
 
-def _problem_of_report(trial: Path, written: dict, outcome: Outcome, time_limit_s: float) -> str | None:
+def _problem_of_report(trial: Path, written: dict, outcome: Outcome, log: Path, time_limit_s: float) -> Problem | None:
     """Why the report is not a whole capture, or None; on the way it becomes trial/capture.sqlite."""
-    from kernel_tables.trace import Trace
-
     report, export = trial / "capture.nsys-rep", trial / "export.sqlite"
     if not report.exists() or report.stat().st_size == 0:
         ended = f"hung and was ended at the time limit of {time_limit_s:g} s" if outcome.timed_out else outcome.how
-        return f"nsys {ended} and wrote no report, though the program ended well"
+        return Problem("nsys_no_report", f"nsys {ended} and wrote no report, though the program ended well")
     try:
         nsys.export_report(report, export)
-        write_publishable(export, trial / "capture.sqlite")
-        with Trace(trial / "capture.sqlite") as trace:
-            errors, _ = errors_and_warnings(
-                trace,
-                measured_steps=written["spec"]["measured_steps"],
-                device=written["machine"]["device"],
-                backend="nsys",
-            )
     except TraceError as error:
-        return without_paths(str(error).replace(f"{report}: ", "").replace(f"{trial / 'capture.sqlite'}: ", ""))
+        return _logged(log, "nsys_export_failed", NOT_EXPORTED, error)
+    try:
+        write_publishable(export, trial / "capture.sqlite")
+        return joined(_errors(trial / "capture.sqlite", written))
+    except TraceError as error:
+        return _logged(log, "export_unreadable", UNREADABLE, error)
     finally:
         export.unlink(missing_ok=True)
-    return "; ".join(without_paths(message) for message in errors) or None
+
+
+def _errors(sqlite: Path, written: dict) -> list[Problem]:
+    from kernel_tables.trace import Trace
+
+    with Trace(sqlite) as trace:
+        steps, device = written["spec"]["measured_steps"], written["machine"]["device"]
+        return errors_and_warnings(trace, measured_steps=steps, device=device, backend="nsys")[0]
+
+
+def _logged(log: Path, code: str, text: str, error: TraceError) -> Problem:
+    append_to_log(log, str(error))
+    return Problem(code, text, str(error))

@@ -112,6 +112,7 @@ class Capture:
     format: int
     status: str
     reason: str | None
+    reason_code: str | None
     attempts: int
     backend: str
     nsys: str | None

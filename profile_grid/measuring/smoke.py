@@ -13,6 +13,7 @@ from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.gpu_check import OWN_CONSTRUCTOR
 from profile_grid.measuring.measured_program import Attempt
 from profile_grid.measuring.nsys_capture import nsys_attempt
+from profile_grid.measuring.problems import Problem, joined
 from profile_grid.measuring.processes import ProgramFailed
 
 CONTEXT_LENGTH = 16
@@ -29,8 +30,8 @@ class Smoke:
     ranges: int
     kernels: int
     seconds: float
-    problem: str | None = None
-    warnings: tuple[str, ...] = ()
+    problem: Problem | None = None
+    warnings: tuple[Problem, ...] = ()
 
 
 def smoke_specification(specifications: list[dict]) -> dict:
@@ -56,15 +57,15 @@ def smoke_capture(specification: dict, scratch: Path, time_limit_s: float) -> Sm
     try:
         attempt = attempt_once(specification, scratch, scratch / "smoke.log", time_limit_s)
     except ProgramFailed as error:
-        attempt = Attempt(None, problem=str(error))
+        attempt = Attempt(None, problem=Problem("crashed", "the measured program crashed", _last_line(error)))
     seconds = time.monotonic() - started
     machine = attempt.program["machine"] if attempt.program else None
     ranges, kernels, errors, warnings = _seen(scratch / "capture.sqlite", machine, backend)
-    problem = attempt.problem or _out_of_memory(attempt.program) or "; ".join(errors) or None
+    problem = attempt.problem or _out_of_memory(attempt.program) or joined(errors)
     return Smoke(backend, machine, ranges, kernels, seconds, problem, tuple(warnings))
 
 
-def _seen(sqlite: Path, machine: dict | None, backend: str) -> tuple[int, int, list[str], list[str]]:
+def _seen(sqlite: Path, machine: dict | None, backend: str) -> tuple[int, int, list[Problem], list[Problem]]:
     """Ranges, kernels, errors and warnings of the capture; nothing where there is none to read."""
     if machine is None or not sqlite.exists():
         return 0, 0, [], []
@@ -73,13 +74,19 @@ def _seen(sqlite: Path, machine: dict | None, backend: str) -> tuple[int, int, l
             found = errors_and_warnings(trace, measured_steps=1, device=machine["device"], backend=backend)
             return len(trace.range_instances()), len(trace.activities()), *found
     except TraceError as error:
-        return 0, 0, [str(error)], []
+        return 0, 0, [Problem("unreadable", "the capture cannot be read", str(error))], []
 
 
-def _out_of_memory(program: dict | None) -> str | None:
+def _last_line(error: ProgramFailed) -> str:
+    """What a program printed last before it crashed, as the failure's message quotes it."""
+    printed = [line.removeprefix("  | ") for line in str(error).splitlines() if line.startswith("  | ")]
+    return printed[-1] if printed else str(error).partition("\n")[0]
+
+
+def _out_of_memory(program: dict | None) -> Problem | None:
     if program is None or program["status"] == "complete":
         return None
-    return f"out of memory: {(program['out_of_memory'] or {}).get('message')}"
+    return Problem("out_of_memory", "memory ran out", (program["out_of_memory"] or {}).get("message") or "")
 
 
 def _size(constructor_args: dict) -> int:

@@ -16,6 +16,7 @@ import pandas as pd
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.measuring.capture_findings import errors_and_warnings
+from profile_grid.measuring.problems import joined
 
 MEASURE, STEP = "measure", "step"
 WHOLE_STEP = "step"
@@ -189,11 +190,10 @@ def tables_of_capture(
     steps, device = capture["program"]["spec"]["measured_steps"], capture["program"]["machine"]["device"]
     try:
         with Trace(sqlite, extra_rules) as trace:
-            errors, warnings = errors_and_warnings(
-                trace, measured_steps=steps, device=device, backend=capture["backend"]
-            )
+            errors, odd = errors_and_warnings(trace, measured_steps=steps, device=device, backend=capture["backend"])
+            warnings = [str(problem) for problem in odd]
             if errors:
-                return _status("incomplete", "; ".join(errors), warnings), _empty_tables()
+                return _status("incomplete", str(joined(errors)), warnings), _empty_tables()
             activities, ranges = measured_activities(trace), measured_ranges(trace)
     except TraceError as error:
         return _status("incomplete", str(error), []), _empty_tables()

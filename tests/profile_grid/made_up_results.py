@@ -22,8 +22,8 @@ TIMING = {
     "git": {"git_commit": None, "git_clean": None},
 }  # fmt: skip
 CAPTURE = TIMING | {
-    "reason": None, "attempts": 1, "backend": "torch", "nsys": None, "host_hidden": None, "sqlite_sha256": "00",
-    "sqlite_bytes": 10,
+    "reason": None, "reason_code": None, "attempts": 1, "backend": "torch", "nsys": None, "host_hidden": None,
+    "sqlite_sha256": "00", "sqlite_bytes": 10,
 }  # fmt: skip
 
 

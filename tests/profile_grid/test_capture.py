@@ -105,34 +105,50 @@ def test_a_whole_capture_is_complete_at_the_first_attempt_and_its_files_are_in_p
 
 
 @pytest.mark.parametrize(
-    ("nsys_manner", "reason"),
+    ("nsys_manner", "code", "reason"),
     [
-        ("writes nothing", "nsys ended with exit status 0 and wrote no report, though the program ended well"),
-        ("writes half", "`nsys export` of <path> failed (status 1"),
-        ("exports half", "left no usable SQLite"),
-        ("lacks a right", "nsys ended with exit status 1 before the program had written its result: Failed to start"),
-        ("cannot run", "is this NVIDIA's nsys?"),
+        ("writes nothing", "nsys_no_report", "nsys ended with exit status 0 and wrote no report, though the program"),
+        ("writes half", "nsys_export_failed", "nsys cannot export its own report"),
+        ("exports half", "nsys_export_failed", "nsys cannot export its own report"),
+        (
+            "lacks a right",
+            "nsys_ended_early",
+            "nsys ended with exit status 1 before the program had written its result",
+        ),
+        ("cannot run", "nsys_cannot_run", "it does not run here"),
     ],
 )
-def test_a_failure_of_nsys_is_incomplete_with_its_reason_after_one_more_try(fake, nsys_manner, reason):
+def test_a_failure_of_nsys_is_incomplete_with_its_reason_after_one_more_try(fake, nsys_manner, code, reason):
     result = fake(nsys_manner)
-    assert result["status"] == "incomplete"
+    assert (result["status"], result["reason_code"]) == ("incomplete", code)
     assert reason in result["reason"]
     assert result["attempts"] == 2
     assert list(Path("results").iterdir()) == []
 
 
+CANARIES = ("gpu-node-17", "anna", "s3cr3t", "/home", "my models", "secret run")
+
+
+@pytest.mark.parametrize("manner", ["writes half", "exports half", "lacks a right", "cannot run"])
+def test_what_nsys_says_when_it_fails_stays_in_the_log(fake, manner):
+    result = json.dumps(fake(manner))
+    for canary in (*CANARIES, str(fake.folder), "libexample"):
+        assert canary not in result
+    assert ("anna" in Path("capture.log").read_text()) == (manner in ("writes half", "lacks a right"))
+
+
+@pytest.mark.parametrize("severity", [2, 3])
+def test_what_nsys_notes_in_its_report_is_told_by_a_code(fake, severity):
+    text = "Failed to reach daemon of anna on gpu-node-17 with NGC_API_KEY=s3cr3t from '/home/anna/my models'"
+    report = whole_capture().diagnostic(severity, text)
+    result = json.dumps(fake(report=report))
+    assert not any(canary in result for canary in CANARIES)
+    assert ("nsys_error" in result) == (severity == 3)
+
+
 def test_an_nsys_that_is_killed_is_incomplete(fake):
     reason = fake("is killed")["reason"]
     assert re.match(r"nsys (was ended by SIGKILL|ended with exit status 137 \(SIGKILL\)) and wrote no report", reason)
-
-
-def test_no_reason_names_a_path_of_this_host(fake):
-    for manner in ("writes half", "exports half", "lacks a right"):
-        shutil.rmtree("scratch")
-        Path("scratch").mkdir()
-        assert str(fake.folder) not in (reason := fake(manner)["reason"])
-        assert "/opt/nsys" not in reason
 
 
 @pytest.mark.parametrize(
@@ -263,7 +279,9 @@ def command_line(pid):
 def test_a_program_that_hangs_under_the_real_nsys_ends_at_the_limit_with_every_process_of_nsys(under_real_nsys):
     capturing, processes = under_real_nsys
     assert any(b"--start-agent" in command_line(pid) for pid in processes)
-    assert capturing.result().problem == "ended at the time limit of 6 s, before the program had written its result"
+    assert (
+        str(capturing.result().problem) == "ended at the time limit of 6 s, before the program had written its result"
+    )
     assert not any(is_alive(pid) for pid in processes)
 
 
@@ -271,7 +289,7 @@ def test_kill_9_of_the_real_nsys_ends_its_program_and_is_a_reason(under_real_nsy
     capturing, processes = under_real_nsys
     (profiler,) = [pid for pid in processes if command_line(pid)[:2] == [b"nsys", b"profile"]]
     os.kill(profiler, signal.SIGKILL)
-    problem = capturing.result().problem
+    problem = str(capturing.result().problem)
     assert "SIGKILL" in problem
     assert "before the program had written its result" in problem
     assert not any(is_alive(pid) for pid in processes)

@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 from profile_grid.measuring import estimates
+from profile_grid.measuring.capture_findings import NSYS_TOO_OLD
 from profile_grid.measuring.doctor import Gpu, Host, cause, report
 from profile_grid.measuring.nsys_capture import NSYS_MISSING
+from profile_grid.measuring.problems import Problem
 from profile_grid.measuring.smoke import Smoke, smoke_specification
 from profile_grid.study.runs import grid_plan
 from tests.profile_grid.made_up_results import CAPTURE, TIMING, changed
@@ -13,8 +15,8 @@ from tests.profile_grid.made_up_results import CAPTURE, TIMING, changed
 GIB = 2**30
 NOWHERE = Path("no folder of results")
 H200 = Gpu("NVIDIA H200", "580.159.04", "13.0", 140 * GIB, 139 * GIB)
-GPU_HOST = Host(H200, "2025.3.1.0", "/usr/bin/nsys", "0.2.14", 4, 200 * GIB, 100 * GIB)
-LAPTOP = Host(None, None, None, "0.2.14", 2, 50 * GIB, 8 * GIB)
+GPU_HOST = Host(H200, "2025.3.1.0", "0.2.14", 4, 200 * GIB, 100 * GIB)
+LAPTOP = Host(None, None, "0.2.14", 2, 50 * GIB, 8 * GIB)
 ON_H200 = {
     "device": "cuda",
     "device_name": "NVIDIA H200",
@@ -89,7 +91,7 @@ def test_on_a_laptop_auto_is_pytorchs_profiler_and_the_lines_say_why():
 
 def test_nsys_that_is_wanted_and_not_there_is_the_failure_and_says_how_to_get_it():
     missing = Smoke("nsys", None, 0, 0, 0.0, problem=NSYS_MISSING)
-    host = Host(H200, None, None, "0.2.14", 4, 200 * GIB, 100 * GIB)
+    host = Host(H200, None, "0.2.14", 4, 200 * GIB, 100 * GIB)
     failure = cause(lines(host, missing, wanted="nsys"))
     assert failure.topic == "captures"
     assert "install Nsight Systems" in failure.text
@@ -97,7 +99,7 @@ def test_nsys_that_is_wanted_and_not_there_is_the_failure_and_says_how_to_get_it
 
 def test_ranges_that_nsys_does_not_see_are_a_failure_and_say_which_nvtx_to_install():
     blind = Smoke(
-        "nsys", ON_H200, 0, 70, 6.0, problem="no NVTX range was recorded: no kernel can be given; 0 ranges 'step'"
+        "nsys", ON_H200, 0, 70, 6.0, problem=Problem("no_ranges", "no NVTX range was recorded; 0 ranges 'step'")
     )
     failure = cause(lines(smoke=blind))
     assert failure.topic == "nvtx"
@@ -105,22 +107,20 @@ def test_ranges_that_nsys_does_not_see_are_a_failure_and_say_which_nvtx_to_insta
 
 
 def test_a_smoke_capture_without_kernels_is_a_failure_with_the_finding():
-    empty = Smoke("nsys", ON_H200, 23, 0, 6.0, problem="no kernel was recorded: GPU times are missing")
+    empty = Smoke("nsys", ON_H200, 23, 0, 6.0, problem=Problem("no_kernels", "no kernel was recorded"))
     failure = cause(lines(smoke=empty))
     assert failure.topic == "smoke"
-    assert failure.text.endswith("not a whole capture: no kernel was recorded: GPU times are missing")
+    assert failure.text.endswith("not a whole capture: no kernel was recorded")
 
 
 def test_a_program_that_crashes_is_told_in_one_line_by_what_it_said_last():
-    message = "smoke ended with exit status 1; the end of its log:\n  | Traceback\n  | ImportError: no torch\nlog: x"
-    crashed = Smoke("torch", None, 0, 0, 2.0, problem=message)
+    crashed = Smoke("torch", None, 0, 0, 2.0, problem=Problem("crashed", "it crashed", "ImportError: no torch"))
     assert cause(lines(LAPTOP, crashed)).text.endswith("not a whole capture: ImportError: no torch")
 
 
 def test_a_driver_that_is_newer_than_nsys_is_said():
-    text = "nsys: Installed CUDA driver version (13.0) is not supported by this build of Nsight Systems"
-    found = lines(smoke=Smoke("nsys", ON_H200, 23, 70, 6.0, warnings=(text,)))
-    assert said("nsys", found).text == "2025.3.1.0 (/usr/bin/nsys); does not know the driver's CUDA 13.0"
+    found = lines(smoke=Smoke("nsys", ON_H200, 23, 70, 6.0, warnings=(Problem(NSYS_TOO_OLD, "a newer nsys would"),)))
+    assert said("nsys", found).text == "2025.3.1.0; does not know the driver's CUDA 13.0"
     assert cause(found) is None
 
 
@@ -129,7 +129,7 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_a_failure():
 
 
 def test_too_little_disk_is_a_failure():
-    host = Host(H200, "2025.3.1.0", "/usr/bin/nsys", "0.2.14", 4, 1000, 100 * GIB)
+    host = Host(H200, "2025.3.1.0", "0.2.14", 4, 1000, 100 * GIB)
     assert cause(lines(host)).topic == "disk"
 
 

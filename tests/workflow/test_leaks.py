@@ -117,8 +117,8 @@ def test_nsys_on_the_cpu_is_whole_or_says_that_this_nvtx_is_unseen(nsys_report):
     attempt, _, _ = nsys_report
     unseen = nsys.version_numbers() < (2024, 3) and tuple(map(int, version("nvtx").split("."))) >= (0, 2, 12)
     if unseen:
-        assert "no NVTX range was recorded" in attempt.problem
-        assert "nvtx 0.2.12 or newer records nothing under nsys 2024.2 or older" in attempt.problem
+        assert "no NVTX range was recorded" in str(attempt.problem)
+        assert "nvtx 0.2.12 or newer records nothing under nsys 2024.2 or older" in str(attempt.problem)
     else:
         assert attempt.problem is None
 

@@ -68,12 +68,10 @@ def examined(plan: dict, runs: Path, time_limit_s: float) -> list[Line]:
 
 def this_host(runs: Path) -> Host:
     """What can be found out without PyTorch."""
-    path = nsys.find()
     folder = next(parent for parent in (runs, *runs.absolute().parents) if parent.exists())
     return Host(
         gpu=_gpu(),
-        nsys=_nsys_version() if path else None,
-        nsys_path=str(path) if path else None,
+        nsys=_nsys_version() if nsys.find() else None,
         nvtx=_package_version("nvtx"),
         perf_event_paranoid=_perf_event_paranoid(),
         free_disk_bytes=shutil.disk_usage(folder).free,
@@ -93,8 +91,8 @@ def _gpu() -> Gpu | None:
 def _nsys_version() -> str:
     try:
         return nsys.version() or "of unknown version"
-    except TraceError as error:
-        return f"that does not run ({error})"
+    except TraceError:
+        return "that does not run"
 
 
 def _package_version(name: str) -> str | None:
