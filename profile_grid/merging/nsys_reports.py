@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
-
-from kernel_tables.reading.publishable import without_paths
 
 # The reports have had other names until 2022.4 (nsys stats --help-reports).
 REPORTS = {
@@ -26,17 +25,17 @@ def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, 
         done = subprocess.run(
             [*command, str(sqlite)], capture_output=True, text=True, errors="replace", check=False, timeout=PATIENCE_S
         )
-        said = f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        said, ended = f"{done.stdout}\n{done.stderr}", f"nsys stats ended with exit status {done.returncode}"
     except subprocess.TimeoutExpired:
-        said = f"it was ended after {PATIENCE_S} s"
-    return {ours: _text(scratch / f"report_{name}.csv", name, said) for ours, name in names.items()}
+        said, ended = "", f"nsys stats was ended after {PATIENCE_S} s"
+    return {ours: _text(scratch / f"report_{name}.csv", name, said, ended) for ours, name in names.items()}
 
 
-def _text(path: Path, name: str, said: str) -> str:
-    """The CSV, or why there is none: what nsys said after it named the report, else its last words. No path of this
-    host."""
+def _text(path: Path, name: str, said: str, ended: str) -> str:
+    """The CSV, or why there is none in words of our own: what nsys prints goes to standard error, which is a log."""
     if path.exists() and path.stat().st_size:
-        return path.read_text()
-    about = said.partition(f"{name}.py")[2].partition("SKIPPED:")[2].strip().split("\n")[0].strip()
-    reason = about or next(line for line in reversed(said.split("\n")) if line.strip())
-    return f"# nsys stats wrote no {name}: {without_paths(reason).removeprefix('<path> ')}\n"
+        return path.read_text(encoding="utf-8", errors="replace")
+    about = said.partition(f"{name}.py")[2].partition("Processing [")[0].strip()
+    print(f"nsys stats on {name}: {about or said.strip()}", file=sys.stderr)
+    why = "the capture holds nothing for it" if "SKIPPED:" in about else ended
+    return f"# nsys stats wrote no {name}: {why}\n"

@@ -39,15 +39,16 @@ def test_a_report_that_nsys_writes_is_passed_on_as_it_is(stats):
     assert stats((2022, 4, 2))[0]["nvtx_summary"] == "Range\n:step\n"
 
 
-def test_where_nsys_has_nothing_to_report_its_own_reason_stands_without_paths(stats):
+def test_where_nsys_has_nothing_to_report_a_line_says_so(stats):
     texts, _ = stats((2022, 4, 2))
-    assert texts["kernel_summary"] == "# nsys stats wrote no gpukernsum: does not contain CUDA kernel data.\n"
-    assert texts["api_summary"] == "# nsys stats wrote no cudaapisum: does not contain CUDA trace data.\n"
+    assert texts["kernel_summary"] == "# nsys stats wrote no gpukernsum: the capture holds nothing for it\n"
+    assert texts["api_summary"] == "# nsys stats wrote no cudaapisum: the capture holds nothing for it\n"
 
 
-def test_where_nsys_fails_its_last_words_stand_instead(stats):
-    texts, _ = stats((2022, 4, 2), said="cannot open /home/ada/x")
-    assert texts["kernel_summary"] == "# nsys stats wrote no gpukernsum: cannot open <path>\n"
+def test_where_nsys_fails_its_status_is_told_and_its_words_go_to_the_log_alone(stats, capfd):
+    texts, _ = stats((2022, 4, 2), said="user ada on gpu-17: cannot open '/home/ada/my file' with TOKEN=s3cr3t")
+    assert texts["kernel_summary"] == "# nsys stats wrote no gpukernsum: nsys stats ended with exit status 0\n"
+    assert "s3cr3t" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
