@@ -18,6 +18,9 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield beside
         os.replace(beside, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk is told without the name of what was written
+        raise
     finally:
         beside.unlink(missing_ok=True)
 

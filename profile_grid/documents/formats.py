@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from profile_grid.errors import OutsideError
+
 TEMPLATES = Path(__file__).with_name("templates")
 SUFFIXES = {"markdown": ".md", "latex": ".tex", "typst": ".typ"}
 # no raw HTML and no mathematics: a name from a capture can only ever be text
 READER = "commonmark-raw_html+pipe_tables"
 
 
-class FormatError(RuntimeError):
+class FormatError(OutsideError):
     """A format was asked for that this machine cannot make; the message is one line."""
 
 

@@ -15,6 +15,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from profile_grid.errors import OutsideError
+
 FOLDER_VARIABLE = "PROFILE_GRID_LEASES"
 FOLDER = "/tmp/profile-grid-leases"  # not below TMPDIR, which users and jobs set for themselves
 FOR_ALL_USERS = 0o1777  # as /tmp: everybody may make a file, nobody may remove another's
@@ -22,7 +24,7 @@ FOR_ALL_USERS = 0o1777  # as /tmp: everybody may make a file, nobody may remove 
 _open_files: set[int] = set()
 
 
-class LeaseError(RuntimeError):
+class LeaseError(OutsideError):
     """A lock, or as many as are asked for, cannot be had on this host; the message is one line."""
 
 

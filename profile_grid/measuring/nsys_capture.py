@@ -18,6 +18,7 @@ from kernel_tables.reading.publishable import write_publishable
 from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.gpu_check import gpu_is_visible
 from profile_grid.measuring.hidden_host import namespace_command, neutral_folder
+from profile_grid.measuring.long_output import cut_line
 from profile_grid.measuring.measured_program import Attempt, program_command
 from profile_grid.measuring.nsys_profile import profile_command
 from profile_grid.measuring.problems import Problem, append_to_log, joined
@@ -86,7 +87,7 @@ def _problem_without_result(program: dict, outcome: Outcome, log: Path, time_lim
     if PROGRAM_CRASHED.search(outcome.output(log)):
         raise ProgramFailed(failure_message(f"capture of {program['run']} (nsys)", outcome, log, time_limit_s))
     said = next((line.strip() for line in reversed(outcome.output(log).split("\n")) if line.strip()), "")
-    return Problem("nsys_ended_early", f"nsys {outcome.how} before the program had written its result", said)
+    return Problem("nsys_ended_early", f"nsys {outcome.how} before the program had written its result", cut_line(said))
 
 
 def _problem_of_report(trial: Path, written: dict, outcome: Outcome, log: Path, time_limit_s: float) -> Problem | None:

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from profile_grid.errors import OutsideError
 from profile_grid.measuring.host_locks import open_files
+from profile_grid.measuring.long_output import cut_line, cut_log
 
 # What a CUDA program needs to start; everything else stays outside, because nsys copies the whole environment of the
 # profiled process into its report.
@@ -37,7 +39,7 @@ SUPERVISOR = Path(__file__).with_name("supervisor.py")
 WORKFLOW_VARIABLE = "PROFILE_GRID_WORKFLOW"  # the process id of Snakemake, set by the Snakefile
 
 
-class ProgramFailed(RuntimeError):
+class ProgramFailed(OutsideError):
     """A program that was run ended badly; the message holds the end of its log and the path of the whole."""
 
 
@@ -106,6 +108,7 @@ def run_program(
     finally:
         supervisor.stdin.close()
         supervisor.wait()
+        cut_log(log, log_start)
     return Outcome(supervisor.returncode, timed_out, time.monotonic() - started, log_start)
 
 
@@ -143,5 +146,5 @@ def failure_message(what: str, outcome: Outcome, log: Path, time_limit_s: float)
     """What happened, the last lines of the log, and where the whole log is."""
     how = f"was ended at the time limit of {time_limit_s:g} s" if outcome.timed_out else outcome.how
     lines = outcome.output(log).splitlines()[-LOG_LINES_IN_MESSAGE:]
-    tail = "\n".join(f"  | {line}" for line in lines) or "  | (it printed nothing)"
+    tail = "\n".join(f"  | {cut_line(line)}" for line in lines) or "  | (it printed nothing)"
     return f"{what} {how}; the end of its log:\n{tail}\nwhole log: {log}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from profile_grid.errors import OutsideError
 from profile_grid.measuring.typed_json import Mismatch, built
 
 FORMAT = 2  # of timing.json and capture.json; raised when a field changes its meaning
@@ -20,7 +21,7 @@ STATUSES = ("complete", "out_of_memory", "incomplete")
 Seconds = dict[str, float]
 
 
-class BadResult(ValueError):
+class BadResult(OutsideError):
     """A result file cannot be used; the message is one line: the file, what is wrong, what to do."""
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from profile_grid.errors import OutsideError
 from profile_grid.markdown import Table, code, escaped, pipe_table
 
 
-class UndocumentedColumn(ValueError):
+class UndocumentedColumn(OutsideError):
     """A table and the dictionary do not agree; the message is one line."""
 
 

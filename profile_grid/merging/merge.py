@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from profile_grid.errors import OutsideError
+
 LEADING = ["run", "model", "context_length", "mode"]
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
 
 
-class StaleRun(ValueError):
+class StaleRun(OutsideError):
     """A run's files were made from another specification than config.yaml now holds."""
 
 

@@ -9,13 +9,15 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from profile_grid.errors import OutsideError
+
 SCHEMA = Path(__file__).with_name("config.schema.yaml")
 ROPE_THETA = 10000.0
 PREFERRED_CONTEXT = 512
 FULLEST_FIRST = ("train_step", "forward_backward", "forward")
 
 
-class ConfigError(ValueError):
+class ConfigError(OutsideError):
     """config.yaml asks for something that cannot be run; the message is one line."""
 
 

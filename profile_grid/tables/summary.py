@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from profile_grid.errors import OutsideError
+
 RUN_KEYS = ["run", "model", "context_length", "mode"]
 WHOLE_STEP = "step"
 ALL_PHASES = "all phases"
@@ -22,7 +24,7 @@ KERNELS_KEPT = 5
 MATCH_TOLERANCE = 0.05
 
 
-class ConservationError(ValueError):
+class ConservationError(OutsideError):
     """Two tables of one run disagree on what should be the same time; the message is one line."""
 
 

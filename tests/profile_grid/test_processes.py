@@ -124,6 +124,23 @@ def test_a_failure_message_names_the_status_the_end_of_the_log_and_its_path(tmp_
     assert message.endswith(f"  | 40\nwhole log: {log}")
 
 
+def test_a_log_of_a_program_that_prints_without_end_keeps_both_its_ends(tmp_path):
+    (tmp_path / "run.log").write_text("from before\n")
+    outcome, log = run_shell("echo first; yes | head -c 20000000; echo last; exit 3", tmp_path)
+    assert log.stat().st_size < 1_100_000
+    assert log.read_text().startswith("from before\nfirst\ny\n")
+    assert "\n... 19000011 bytes that were printed here are left out ...\n" in log.read_text()
+    assert outcome.output(log).endswith("y\nlast\n")
+
+
+def test_a_line_without_end_is_cut_in_a_message_and_keeps_both_its_ends(tmp_path):
+    outcome, log = run_shell("printf first; head -c 300000 /dev/zero | tr '\\0' x; echo last; exit 3", tmp_path)
+    message = failure_message("timing of small", outcome, log, 20.0)
+    assert len(message) < 1000
+    assert "  | firstxxx" in message
+    assert "xxxlast\n" in message
+
+
 def test_a_program_ended_by_a_signal_is_said_to_be(tmp_path):
     outcome, log = run_shell("kill -SEGV $$", tmp_path)
     assert "was ended by SIGSEGV" in failure_message("capture", outcome, log, 20.0)

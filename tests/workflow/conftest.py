@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
+FAKES = ROOT / "tests" / "fakes"
 SOURCES = (
     "Snakefile",
     "config.yaml",
@@ -129,3 +131,23 @@ def finished_project(first_run) -> Path:
 def project(finished_project, tmp_path) -> Path:
     """A copy of the finished project, times of the files included."""
     return Path(shutil.copytree(finished_project, tmp_path / "project", symlinks=True))
+
+
+def write_config(folder, **changes):
+    """The tiny grid with three models at one context length and mode, and top-level keys changed."""
+    config = yaml.safe_load(TINY_GRID)
+    sizes = {"d_ff": 32, "num_layers": 1, "num_heads": 2}
+    config["models"] = {name: {"d_model": d, **sizes} for name, d in (("one", 16), ("two", 32), ("three", 48))}
+    product = {"models": list(config["models"]), "context_lengths": [8], "modes": ["forward"]}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config | {"grids": {"test": [product]}} | changes))
+
+
+@pytest.fixture
+def fake_project(tmp_path):
+    """A project in which the fake program stands for the benchmark."""
+    folder = copy_sources(ROOT, tmp_path / "project")
+    write_config(folder)
+    shutil.copyfile(FAKES / "fake_program.py", folder / "cs336_model" / "program" / "benchmark.py")
+    for name in ("pid", "runs"):
+        (folder / name).touch()
+    return folder

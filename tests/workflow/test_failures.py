@@ -6,7 +6,6 @@ The grids here are run by Snakemake in copies of this project. In most of them a
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,12 +14,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 
 from tests.kernel_tables.synthetic import Synthetic
-from tests.workflow.conftest import ROOT, TINY_GRID, copy_sources
+from tests.workflow.conftest import FAKES, ROOT, copy_sources, write_config
 
-FAKES = ROOT / "tests" / "fakes"
 OUT_OF_MEMORY = """
 import torch
 from cs336_model.model.transformer import TransformerLM
@@ -40,15 +37,6 @@ for suffix in ("svg", "png"):
     (folder / f"{name}.{suffix}").touch()
 """
 TIMING = "results/runs/one_ctx8_forward/timing.json"
-
-
-def write_config(folder, **changes):
-    """The tiny grid with three models at one context length and mode, and top-level keys changed."""
-    config = yaml.safe_load(TINY_GRID)
-    sizes = {"d_ff": 32, "num_layers": 1, "num_heads": 2}
-    config["models"] = {name: {"d_model": d, **sizes} for name, d in (("one", 16), ("two", 32), ("three", 48))}
-    product = {"models": list(config["models"]), "context_lengths": [8], "modes": ["forward"]}
-    (folder / "config.yaml").write_text(yaml.safe_dump(config | {"grids": {"test": [product]}} | changes))
 
 
 def install_fake_nsys(folder):
@@ -124,17 +112,6 @@ def test_the_command_that_the_message_gives_captures_that_run_again_and_no_other
     planned = snakemake(folder, *command.split(), "--dry-run", PATH=path)
     measured = [job for job in planned.jobs if job.startswith(("timing", "capture"))]
     assert measured == ["capture two_ctx8_forward"]
-
-
-@pytest.fixture
-def fake_project(tmp_path):
-    """A project in which the fake program stands for the benchmark."""
-    folder = copy_sources(ROOT, tmp_path / "project")
-    write_config(folder)
-    shutil.copyfile(FAKES / "fake_program.py", folder / "cs336_model" / "program" / "benchmark.py")
-    for name in ("pid", "runs"):
-        (folder / name).touch()
-    return folder
 
 
 def timing_of(model):
@@ -254,61 +231,3 @@ def test_what_a_killed_capture_left_half_written_is_removed_and_never_taken_for_
     assert run.jobs == ["capture one_ctx8_forward"]
     left = {path.name for path in folder.iterdir()} - {"capture.json", "capture.sqlite"}
     assert left == set()
-
-
-@pytest.fixture
-def in_mounts():
-    """A function that runs a shell script with mounts of its own, which end with it."""
-    way = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
-    tried = subprocess.run([*way, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False)
-    if tried.returncode:
-        pytest.skip(f"this system permits no mounts: {tried.stderr.decode().strip()}")
-    return lambda script, folder: subprocess.run(
-        [*way, "sh", "-c", script], cwd=folder, capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(folder)},
-    )  # fmt: skip
-
-
-SPECIFICATION = json.dumps(
-    {
-        "program": {"run": "r", "model": "one", "context_length": 8, "mode": "forward", "device": "cpu"},
-        "environment": [],
-    }
-    | {"backend": "torch"}
-)
-SCRIPT = (
-    f"{sys.executable} -m workflow.scripts.%s --specification '{SPECIFICATION}' --sources 0"
-    " --output results/runs/r/%s.json --log run.log --time-limit-s 20; echo status $? >&2; find results -type f >&2"
-)
-
-
-def test_a_full_disk_is_one_line_and_leaves_no_half_result(fake_project, in_mounts):
-    fill = (
-        "mkdir results; mount -t tmpfs -o size=64k none results; mkdir -p results/runs/r; cat /dev/zero >results/fill"
-    )
-    done = in_mounts(f"{fill} 2>/dev/null; {SCRIPT % ('timing', 'timing')}", fake_project)
-    said = [line for line in done.stderr.splitlines() if not line.startswith("[")]
-    assert said == [
-        "cannot write results/runs/r: No space left on device; free some space, then run snakemake again",
-        "status 1",
-        "results/fill",
-    ]
-
-
-def test_a_disk_that_fills_up_during_a_capture_is_said_too(fake_project, in_mounts):
-    fill = (
-        "mkdir results; mount -t tmpfs -o size=64k none results; mkdir -p results/runs/r; cat /dev/zero >results/fill"
-    )
-    done = in_mounts(f"{fill} 2>/dev/null; {SCRIPT % ('capture', 'capture')}", fake_project)
-    assert "No space left on device" in done.stderr
-    assert done.stderr.splitlines()[-2:] == ["status 1", "results/fill"]
-
-
-def test_a_folder_that_is_read_only_is_one_line(fake_project, in_mounts):
-    mount = "mkdir -p results/runs/r; mount --bind results results; mount -o remount,ro,bind results"
-    done = in_mounts(f"{mount}; {SCRIPT % ('timing', 'timing')}", fake_project)
-    said = [line for line in done.stderr.splitlines() if not line.startswith("[")]
-    assert said[0].startswith("cannot write results/runs/r")
-    assert said[0].endswith("Read-only file system; make the folder writable, or run in a copy of the project,"
-                            " then run snakemake again")  # fmt: skip
-    assert said[1:] == ["status 1"]

@@ -17,14 +17,17 @@ NO_PART_IN_A_MEASUREMENT = {
     "profile_grid/measuring/__init__.py",
     "profile_grid/measuring/capture_findings.py",
     "profile_grid/checkout.py",
+    "profile_grid/errors.py",
     "profile_grid/files.py",
     "profile_grid/measuring/gpu_check.py",
     "profile_grid/measuring/host_locks.py",
     "profile_grid/measuring/leases.py",
+    "profile_grid/measuring/long_output.py",
+    "profile_grid/measuring/problems.py",
     "profile_grid/measuring/progress.py",
     "profile_grid/measuring/results.py",
-    "profile_grid/measuring/storage.py",
     "profile_grid/measuring/typed_json.py",
+    "workflow/command.py",
 }
 WITHOUT = """
 import importlib.machinery, importlib.util, sys

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 import pandas as pd
 
 from profile_grid.documents.documents import NAMES, documents
-from profile_grid.documents.formats import SUFFIXES, FormatError, document_in
+from profile_grid.documents.formats import SUFFIXES, document_in
 from profile_grid.files import write_text
+from workflow.command import run_command
 
 SUMMARIES = ("forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "attention")
 
@@ -26,13 +26,10 @@ def main() -> None:
     summaries = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in SUMMARIES}
     runs = pd.read_parquet(arguments.tables / "runs.parquet")
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
-    try:
-        for name, markdown in documents(summaries, runs, provenance, arguments.documents).items():
-            for style in dict.fromkeys(["markdown", *arguments.formats]):
-                write_text(arguments.output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
-    except FormatError as error:
-        sys.exit(str(error))
+    for name, markdown in documents(summaries, runs, provenance, arguments.documents).items():
+        for style in dict.fromkeys(["markdown", *arguments.formats]):
+            write_text(arguments.output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import sqlite3
-import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -19,11 +18,9 @@ from profile_grid.files import remove_leftovers, replacing, write_json
 from profile_grid.measuring.capture import PUBLISHED, captured
 from profile_grid.measuring.capture_identity import full_disk_as_os_error, identity, write_specification
 from profile_grid.measuring.gpu_check import notes_before
-from profile_grid.measuring.host_locks import LeaseError
 from profile_grid.measuring.leases import lease_for
-from profile_grid.measuring.processes import ProgramFailed
 from profile_grid.measuring.progress import announced, say, say_notes
-from profile_grid.measuring.storage import clear_disk_errors
+from workflow.command import run_command
 
 SCRATCH = ".capture-"
 
@@ -39,16 +36,12 @@ def main() -> None:
     parser.add_argument("--time-limit-s", type=float, required=True)
     arguments = parser.parse_args()
     folder = arguments.output.parent
-    with clear_disk_errors(folder):
-        remove_leftovers(*(folder / name for name in (arguments.output.name, *PUBLISHED)), scratch=SCRATCH)
-        try:
-            result = _captured(arguments, folder)
-        except (LeaseError, ProgramFailed) as error:
-            sys.exit(str(error))
-        sqlite = folder / "capture.sqlite"
-        if result["status"] != "complete":
-            _write_status(sqlite, result)
-        write_json(arguments.output, result | identity(sqlite) | {"sources": arguments.sources, "git": git_state()})
+    remove_leftovers(*(folder / name for name in (arguments.output.name, *PUBLISHED)), scratch=SCRATCH)
+    result = _captured(arguments, folder)
+    sqlite = folder / "capture.sqlite"
+    if result["status"] != "complete":
+        _write_status(sqlite, result)
+    write_json(arguments.output, result | identity(sqlite) | {"sources": arguments.sources, "git": git_state()})
 
 
 def _captured(arguments: argparse.Namespace, folder: Path) -> dict:
@@ -79,4 +72,4 @@ def _write_status(path: Path, result: dict) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

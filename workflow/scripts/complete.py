@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from profile_grid.files import write_json
+from workflow.command import run_command
 
 RESULTS = ("complete", "out_of_memory")
 
@@ -30,4 +31,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 import pandas as pd
 
 from profile_grid.files import write_text
-from profile_grid.merging.columns import TABLES, UndocumentedColumn, check_documented, dictionary
+from profile_grid.merging.columns import TABLES, check_documented, dictionary
+from workflow.command import run_command
 
 
 def main() -> None:
@@ -18,13 +18,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="Markdown file")
     arguments = parser.parse_args()
     if arguments.tables:
-        try:
-            for name in TABLES:
-                check_documented(name, pd.read_parquet(arguments.tables / f"{name}.parquet"))
-        except UndocumentedColumn as error:
-            sys.exit(str(error))
+        for name in TABLES:
+            check_documented(name, pd.read_parquet(arguments.tables / f"{name}.parquet"))
     write_text(arguments.output, dictionary())
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -22,11 +22,11 @@ from profile_grid.files import write_text
 from profile_grid.measuring import estimates
 from profile_grid.measuring.doctor import Gpu, Host, Line, cause, report
 from profile_grid.measuring.gpu_check import visible_gpus
-from profile_grid.measuring.host_locks import LeaseError
 from profile_grid.measuring.leases import lease_for
 from profile_grid.measuring.progress import say
 from profile_grid.measuring.smoke import smoke_capture, smoke_specification
 from profile_grid.study.runs import grid_plan
+from workflow.command import run_command
 
 SMOKE_LIMIT_S = 120
 GPU_FIELDS = ("name", "driver_version", "memory.total", "memory.free")
@@ -39,10 +39,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="file for the lines")
     parser.add_argument("--time-limit-s", type=float, default=SMOKE_LIMIT_S, help="of a measurement")
     arguments = parser.parse_args()
-    try:
-        lines = examined(grid_plan(arguments.config), arguments.runs, min(arguments.time_limit_s, SMOKE_LIMIT_S))
-    except LeaseError as error:
-        sys.exit(str(error))
+    lines = examined(grid_plan(arguments.config), arguments.runs, min(arguments.time_limit_s, SMOKE_LIMIT_S))
     text = "".join(f"{'FAILS' if line.failure else 'ok':5} {line.topic:9} {line.text}\n" for line in lines)
     print(text, end="", flush=True)
     if (failure := cause(lines)) is not None:
@@ -114,4 +111,4 @@ def _available_memory_bytes() -> int | None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from profile_grid.figures import NAMES, TABLES, figure, save
 from profile_grid.files import replacing
+from workflow.command import run_command
 
 
 def main() -> None:
@@ -27,4 +28,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -10,6 +10,7 @@ from pathlib import Path
 from profile_grid.files import write_json, write_table
 from profile_grid.merging import merge
 from profile_grid.merging.provenance import provenance
+from workflow.command import run_command
 
 
 def main() -> None:
@@ -19,10 +20,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder of the merged tables and provenance.json")
     arguments = parser.parse_args()
     plan = json.loads(arguments.plan.read_text())
-    try:
-        runs = merge.read_runs(plan["runs"], arguments.runs)
-    except merge.StaleRun as error:
-        sys.exit(str(error))
+    runs = merge.read_runs(plan["runs"], arguments.runs)
     tables = merge.merged_tables(runs, arguments.runs)
     for name, table in tables.items():
         write_table(arguments.output / f"{name}.csv", table)
@@ -31,4 +29,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

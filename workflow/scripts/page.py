@@ -11,6 +11,7 @@ import pandas as pd
 from profile_grid.figures import NAMES
 from profile_grid.files import write_text
 from profile_grid.page import TABLES, page
+from workflow.command import run_command
 
 
 def main() -> None:
@@ -29,4 +30,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

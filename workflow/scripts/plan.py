@@ -8,6 +8,7 @@ from pathlib import Path
 
 from profile_grid.files import write_json
 from profile_grid.study.runs import grid_plan
+from workflow.command import run_command
 
 
 def main() -> None:
@@ -19,4 +20,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

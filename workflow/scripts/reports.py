@@ -13,6 +13,7 @@ from pathlib import Path
 from kernel_tables.reading import nsys
 from profile_grid.files import write_text
 from profile_grid.merging.nsys_reports import REPORTS, reports
+from workflow.command import run_command
 
 
 def main() -> None:
@@ -37,4 +38,4 @@ def _texts(path_to_capture: Path) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

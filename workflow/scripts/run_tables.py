@@ -12,6 +12,7 @@ from pathlib import Path
 
 from profile_grid.files import write_json, write_table
 from profile_grid.merging.run_tables import tables_of_capture
+from workflow.command import run_command
 
 
 def main() -> None:
@@ -28,4 +29,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

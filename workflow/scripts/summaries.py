@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 import pandas as pd
 
 from profile_grid.files import write_table
-from profile_grid.tables.summary import ConservationError, summary_tables
+from profile_grid.tables.summary import summary_tables
+from workflow.command import run_command
 
 MERGED = ("runs", "timings", "kernels", "phases", "ranges")
 
@@ -20,13 +20,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="folder of the summary tables; by default that of the merged ones")
     arguments = parser.parse_args()
     merged = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in MERGED}
-    try:
-        summaries = summary_tables(merged)
-    except ConservationError as error:
-        sys.exit(str(error))
-    for name, table in summaries.items():
+    for name, table in summary_tables(merged).items():
         write_table((arguments.output or arguments.tables) / f"{name}.csv", table)
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

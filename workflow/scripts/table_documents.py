@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.documents.formats import SUFFIXES, FormatError, fragment_in
+from profile_grid.documents.formats import SUFFIXES, fragment_in
 from profile_grid.documents.table_documents import table_documents
 from profile_grid.files import write_text
 from profile_grid.merging.columns import TABLES
+from workflow.command import run_command
 
 
 def main() -> None:
@@ -20,11 +20,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder; one folder per format is made in it")
     parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="beside Markdown")
     arguments = parser.parse_args()
-    try:
-        for name in TABLES:
-            write_table_documents(name, arguments.tables, arguments.output, ["markdown", *arguments.formats])
-    except FormatError as error:
-        sys.exit(str(error))
+    for name in TABLES:
+        write_table_documents(name, arguments.tables, arguments.output, ["markdown", *arguments.formats])
 
 
 def write_table_documents(name: str, tables: Path, output: Path, styles: list[str]) -> None:
@@ -35,4 +32,4 @@ def write_table_documents(name: str, tables: Path, output: Path, styles: list[st
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

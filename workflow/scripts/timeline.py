@@ -11,6 +11,7 @@ from kernel_tables.trace import Trace
 from kernel_tables.views.perfetto import write_timeline
 from profile_grid.files import replacing, write_table
 from profile_grid.merging.timeline import empty_timeline, timeline
+from workflow.command import run_command
 
 
 def main() -> None:
@@ -34,4 +35,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

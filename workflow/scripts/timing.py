@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -12,13 +11,11 @@ from pathlib import Path
 from profile_grid.checkout import git_state
 from profile_grid.files import remove_leftovers, write_json
 from profile_grid.measuring.gpu_check import notes_before
-from profile_grid.measuring.host_locks import LeaseError
 from profile_grid.measuring.leases import lease_for
 from profile_grid.measuring.measured_program import program_command, run_to_result
-from profile_grid.measuring.processes import ProgramFailed
 from profile_grid.measuring.progress import announced, say, say_notes
 from profile_grid.measuring.results import FORMAT
-from profile_grid.measuring.storage import clear_disk_errors
+from workflow.command import run_command
 
 
 def main() -> None:
@@ -31,13 +28,8 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True, help="everything the program prints is appended here")
     parser.add_argument("--time-limit-s", type=float, required=True)
     arguments = parser.parse_args()
-    with clear_disk_errors(arguments.output.parent):
-        remove_leftovers(arguments.output)
-        try:
-            result = _timed(arguments)
-        except (LeaseError, ProgramFailed) as error:
-            sys.exit(str(error))
-        write_json(arguments.output, result | {"git": git_state()})
+    remove_leftovers(arguments.output)
+    write_json(arguments.output, _timed(arguments) | {"git": git_state()})
 
 
 def _timed(arguments: argparse.Namespace) -> dict:
@@ -70,4 +62,4 @@ def _timed(arguments: argparse.Namespace) -> dict:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

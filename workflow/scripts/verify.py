@@ -18,6 +18,7 @@ from profile_grid.merging import merge
 from profile_grid.merging.run_tables import tables_of_capture
 from profile_grid.merging.verify import table_differences
 from profile_grid.study.runs import grid_plan
+from workflow.command import run_command
 
 RESULTS_OF_A_RUN = ("timing.json", "capture.json")
 
@@ -84,4 +85,4 @@ def differences_of_run(folder: Path, scratch: Path, kernel_classes: list[dict]) 
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)
