@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from profile_grid.errors import OutsideError
+from profile_grid.study.unusable import unusable_values
 
 SCHEMA = Path(__file__).with_name("config.schema.yaml")
 ROPE_THETA = 10000.0
@@ -41,6 +42,8 @@ def checked_config(config: dict) -> dict:
     Raises ConfigError with one line that names the key, the value and what was expected.
     """
     _check_schema(config)
+    for message in unusable_values(config):
+        raise ConfigError(message)
     if config["grid"] not in config["grids"]:
         raise ConfigError(f"grid: {config['grid']!r} is not one of the grids: {', '.join(config['grids'])}")
     for name, shape in config["models"].items():

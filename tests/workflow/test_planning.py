@@ -68,6 +68,36 @@ def test_the_grid_is_planned_where_neither_torch_nor_pandas_is_installed(fresh_c
     assert re.search(r"^timing +60$", done.stdout + done.stderr, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("time_limit_s=.inf", "config.yaml: time_limit_s: "),
+        ("program={constructor: cs336_model.model:TransformerLM, sources: [envs]}", "'envs' is a folder"),
+        ("kernel_classes=[{class: gemm, pattern: (}]", "'(' is not a regular expression"),
+    ],
+)
+def test_a_value_that_cannot_be_used_ends_the_planning_with_one_line(fresh_checkout, snakemake, config, said):
+    planned = snakemake(fresh_checkout, "--dry-run", "--config", config)
+    assert planned.status != 0
+    assert planned.jobs == []
+    assert said in planned.output
+    assert "Traceback" not in planned.output
+
+
+def test_a_project_in_a_folder_with_a_brace_in_its_name_is_refused_with_its_path(tmp_path, snakemake):
+    planned = snakemake(copy_sources(ROOT, tmp_path / "a{b"), "--dry-run")
+    assert planned.status != 0
+    assert f"move it: {tmp_path}/a{{b" in planned.output
+    assert "Traceback" not in planned.output
+
+
+def test_a_source_that_is_no_python_is_named_with_its_line(fresh_checkout, snakemake):
+    (fresh_checkout / "my_model.py").write_text("class Model(:\n")
+    planned = snakemake(fresh_checkout, "--dry-run", "--config", "program={constructor: my_model:Model}")
+    assert planned.status != 0
+    assert "my_model.py: line 1: invalid syntax" in planned.output
+
+
 def test_the_rules_import_nothing_heavy(fresh_checkout):
     done = run_python(REPORT_IMPORTS, fresh_checkout)
     imported = set(re.search(r"^IMPORTED (.*)$", done.stdout, re.MULTILINE).group(1).split())

@@ -21,11 +21,14 @@ from profile_grid.study.runs import (
     run_to_show,
     timing_specification,
 )
+from profile_grid.study.unusable import unusable_sources
 from workflow.import_statements import UnreadableSource, remember_imports
 from workflow.imported_files import digest_of_files, files_of_module, imported_files
 from workflow.job_environment import count_measurements, prepare_job_environment
 
 ROOT = Path(workflow.basedir)
+if set("{}").intersection(str(ROOT)):
+    raise WorkflowError(f"the project's path holds a brace, which Snakemake takes for a wildcard; move it: {ROOT}")
 
 try:
     RUNS = grid_runs(checked_config(config))
@@ -66,7 +69,10 @@ def measured_program(program):
     """What changes a measurement: the benchmark, the model and functions that config.yaml names, and its own list."""
     named = [program["constructor"], *program.get("annotate", {}).values()]
     modules = [path for name in named for path in files_of_module(ROOT, name.partition(":")[0])]
-    return program_sources("cs336_model/program/benchmark.py", *modules) + sources(*program.get("sources", []))
+    own = program.get("sources", [])
+    for message in unusable_sources(ROOT, own):
+        raise WorkflowError(f"config.yaml: {message}")
+    return program_sources("cs336_model/program/benchmark.py", *modules) + sources(*own)
 
 
 MEASURED_PROGRAM = measured_program(config["program"])
