@@ -30,7 +30,7 @@ class Attribution:
         return grouped(depth, int(depth.max(initial=0)) + 1)
 
     def totals(self, values: np.ndarray) -> np.ndarray:
-        """The sum of VALUES (one per node) over each node and the nodes around it."""
+        """The sum of VALUES (one per node) over each node and all the nodes around it."""
         totals, above = values.copy(), self.parent.copy()
         inside = np.flatnonzero(above != NONE)
         while len(inside):  # each round doubles the reach, so there are as many as the depth has bits
@@ -44,26 +44,46 @@ class Attribution:
 class Forest:
     """The nodes of an Attribution while they are made."""
 
-    def __init__(self, parent: np.ndarray):
-        """PARENT is the node around each range; the caller may overwrite it until the forest is finished."""
-        self.parent = parent
-        self._ranges = len(parent)
+    def __init__(self, ranges: int, parent: np.ndarray, innermost: np.ndarray):
+        """Begins with nodes of this PARENT and INNERMOST range each; RANGES is the number of ranges."""
+        self._ranges = ranges
+        self._parent, self._range = [parent], [innermost]
         self._count = len(parent)
-        self._more_parents: list[np.ndarray] = []
-        self._more_ranges: list[np.ndarray] = []
 
-    def finished(self, launch_node: np.ndarray) -> Attribution:
-        """The forest, with the node of each launch."""
-        parent = np.concatenate([self.parent, *self._more_parents])
-        innermost = np.concatenate([np.arange(self._ranges), *self._more_ranges])
-        return Attribution(parent, innermost, launch_node)
+    @property
+    def parent(self) -> np.ndarray:
+        """The node around each node."""
+        self._parent = [np.concatenate(self._parent)] if len(self._parent) > 1 else self._parent
+        return self._parent[0]
 
-    def chains(self, count: int, inherited: list[Members], own: Members | None = None) -> np.ndarray:
-        """The node of the chain at each of COUNT places: the INHERITED ranges, then its OWN, both in opening order.
+    @property
+    def range(self) -> np.ndarray:
+        """The number of the innermost range of each node."""
+        self._range = [np.concatenate(self._range)] if len(self._range) > 1 else self._range
+        return self._range[0]
+
+    def members(self, nodes: np.ndarray) -> Members:
+        """The ranges in the chain of each of NODES; a place is a position in NODES."""
+        parent = self.parent
+        place = np.flatnonzero(nodes != NONE)
+        current = nodes[place]
+        places, chain = [place], [current]
+        while len(place):
+            current = parent[current]
+            place, current = place[current != NONE], current[current != NONE]
+            places.append(place)
+            chain.append(current)
+        return np.concatenate(places), self.range[np.concatenate(chain)]
+
+    def chains(self, count: int, members: list[Members]) -> np.ndarray:
+        """The node of a chain of all MEMBERS of a place in opening order, for each of COUNT places; new nodes.
 
         Places come in order of time, where places with the same beginning of a chain stand side by side and share it.
         """
-        first, length, number = self._in_order(count, inherited, own)
+        keys = np.sort(np.concatenate([place * self._ranges + number for place, number in members]))
+        number = keys % self._ranges
+        length = np.bincount(keys // self._ranges, minlength=count)
+        first = np.cumsum(length) - length
         nodes = np.full(count, NONE)
         differs = np.zeros(count, bool)  # whether the chain up to this level is another one than at the place before
         for level in range(length.max(initial=0)):
@@ -72,19 +92,8 @@ class Forest:
             differs[here[0]] = True
             differs[here[1:]] |= (np.diff(here) > 1) | (innermost[1:] != innermost[:-1])
             is_new = differs[here]
-            self._more_parents.append(nodes[here[is_new]])
-            self._more_ranges.append(innermost[is_new])
+            self._parent.append(nodes[here[is_new]])
+            self._range.append(innermost[is_new])
             nodes[here] = self._count - 1 + np.cumsum(is_new)
             self._count += int(is_new.sum())
         return nodes
-
-    def _in_order(
-        self, count: int, inherited: list[Members], own: Members | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(where the chain of each place begins, its length, the numbers of all chains one after the other)."""
-        keys = [2 * place * self._ranges + number for place, number in inherited]
-        if own:
-            keys.append((2 * own[0] + 1) * self._ranges + own[1])
-        keys = np.sort(np.concatenate(keys))
-        length = np.bincount(keys // (2 * self._ranges), minlength=count)
-        return np.cumsum(length) - length, length, keys % self._ranges

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_tables.attribution.forest import Attribution, Forest, Members
-from kernel_tables.attribution.interleaved_thread import InterleavedThread
+from kernel_tables.attribution.forest import Attribution, Forest
 from kernel_tables.attribution.keys import compact, grouped
-from kernel_tables.attribution.nested_thread import NestedThread, nesting
 from kernel_tables.attribution.ranges import NONE, Ranges
+from kernel_tables.attribution.thread import Thread
 from kernel_tables.reading.global_ids import process_of
-
-Thread = NestedThread | InterleavedThread
 
 
 class Rule:
@@ -24,10 +21,15 @@ class Rule:
 
     def __init__(self, ranges: Ranges):
         self._ranges = ranges
-        self._threads, within = _threads(ranges)
-        self._forest = Forest(within.copy())
+        self._threads = _threads(ranges)
+        nodes = len(ranges) + sum(thread.more_nodes for thread in self._threads.values())
+        own_parent, innermost, self._end_ns = (np.empty(nodes, np.int64) for _ in range(3))
         for thread in self._threads.values():
-            self._set_inherited(thread, within)
+            own_parent[thread.nodes] = thread.parents
+            innermost[thread.nodes] = thread.ranges
+            self._end_ns[thread.nodes] = thread.ends_ns
+        self._forest = Forest(len(ranges), own_parent, innermost)
+        self._inherited_by = [self._inherited_by_roots(thread) for thread in self._threads.values()]
 
     def attribution(self, launch_ns: np.ndarray, launch_thread: np.ndarray, threads: np.ndarray) -> Attribution:
         """The chain of ranges of every launch.
@@ -38,77 +40,69 @@ class Rule:
         launch_node = np.full(len(launch_ns), NONE, np.int32)
         for thread_id, here in zip(threads.tolist(), grouped(launch_thread + 1, len(threads) + 1)[1:], strict=True):
             launch_node[here] = self._launch_nodes(launch_ns[here], thread_id)
-        return self._forest.finished(launch_node)
+        parent = self._forest.parent.copy()
+        for roots, inherited in self._inherited_by:
+            parent[roots] = inherited
+        return Attribution(parent, self._forest.range, launch_node)
 
     def _others(self, thread_id: int) -> list[Thread]:
         """The other threads of the same process that have ranges."""
         process = process_of(thread_id)
         return [other for key, other in self._threads.items() if key != thread_id and process_of(key) == process]
 
-    def _set_inherited(self, thread: Thread, within: np.ndarray) -> None:
-        """Puts what other threads have around it below each range of THREAD; WITHIN is what its own thread has."""
-        others = self._others(thread.thread_id)
-        if isinstance(thread, NestedThread):
-            roots = thread.numbers[within[thread.numbers] == NONE]
-            offers = [(other, other.around(roots)) for other in others]
-            self._forest.parent[roots] = self._inherited(offers, len(roots))
-        else:
-            own = thread.opened_before(thread.numbers)
-            self._forest.parent[thread.numbers] = self._mixed(own, others, outermost=thread.numbers.copy())
+    def _inherited_by_roots(self, thread: Thread) -> tuple[np.ndarray, np.ndarray]:
+        """(the outermost nodes of a thread, the node of what each inherits)."""
+        is_root = thread.parents == NONE
+        roots, outermost = thread.nodes[is_root], thread.ranges[is_root]
+        return roots, self._merged([self._around(other, outermost) for other in self._others(thread.thread_id)], roots)
 
     def _launch_nodes(self, times_ns: np.ndarray, thread_id: int) -> np.ndarray:
         """The node of each launch on a thread."""
-        own, others = self._threads.get(thread_id), self._others(thread_id)
+        own = self._threads.get(thread_id)
         nodes = own.at(times_ns) if own else np.full(len(times_ns), NONE)
-        without_own = np.flatnonzero(nodes == NONE)
-        if isinstance(own, InterleavedThread):
-            states, state_of = compact(nodes)
-            nobody = np.full(len(states), len(self._ranges))
-            nodes = self._mixed(own.members(states), others, outermost=nobody)[state_of]
-        offers = [(other, other.at(times_ns[without_own])) for other in others]
-        nodes[without_own] = self._inherited(offers, len(without_own))
+        bare = np.flatnonzero(nodes == NONE)
+        nodes[bare] = self._merged([other.at(times_ns[bare]) for other in self._others(thread_id)], bare)
         return nodes
 
-    def _inherited(self, offers: list[tuple[Thread, np.ndarray]], count: int) -> np.ndarray:
-        """The node of what other threads offer to each of COUNT places; an offer is a thread and its states."""
-        offers = [(thread, states) for thread, states in offers if (states != NONE).any()]
+    def _around(self, thread: Thread, ranges: np.ndarray) -> np.ndarray:
+        """The node of those ranges of a thread that enclose each of RANGES, which are other threads'."""
+        forest = self._forest
+        nodes = thread.at(self._ranges.start_ns[ranges])
+        rest = np.flatnonzero(nodes != NONE)
+        while len(rest):
+            rest = rest[~self._ranges.encloses(forest.range[nodes[rest]], ranges[rest])]
+            nodes[rest] = forest.parent[nodes[rest]]
+            rest = rest[nodes[rest] != NONE]
+        found = np.flatnonzero(nodes != NONE)
+        broken = found[self._end_ns[nodes[found]] < self._ranges.end_ns[ranges[found]]]
+        if len(broken):  # a range further out ends too early: only some of the chain encloses
+            place, number = forest.members(nodes[broken])
+            encloses = self._ranges.encloses(number, ranges[broken[place]])
+            nodes[broken] = forest.chains(len(broken), [(place[encloses], number[encloses])])
+        return nodes
+
+    def _merged(self, offers: list[np.ndarray], places: np.ndarray) -> np.ndarray:
+        """The node of all that other threads offer to each place; an offer is a thread's node at each of PLACES."""
+        offers = [nodes for nodes in offers if (nodes != NONE).any()]
         if not offers:
-            return np.full(count, NONE)
-        if len(offers) == 1 and isinstance(offers[0][0], NestedThread):
-            return offers[0][1]  # what lies around the outermost range there would have been offered too
-        key = np.zeros(count, np.int64)
-        for _, states in offers:
-            distinct, index = compact(states)
-            key = compact(key * len(distinct) + index)[1].astype(np.int64)
-        example = np.zeros(key.max() + 1, np.int64)
-        example[key] = np.arange(count)
-        members = [thread.members(states[example]) for thread, states in offers]
+            return np.full(len(places), NONE)
+        if len(offers) == 1:
+            return offers[0]  # what lies around the outermost range there would have been offered too
+        key, *more_keys = (compact(nodes)[1] for nodes in offers)
+        for more in more_keys:
+            key = compact(key.astype(np.int64) * (int(more.max()) + 1) + more)[1]
+        example = np.zeros(int(key.max()) + 1, np.int64)
+        example[key] = np.arange(len(places))
+        members = [self._forest.members(nodes[example]) for nodes in offers]
         return self._forest.chains(len(example), members)[key]
 
-    def _mixed(self, own: Members, others: list[Thread], outermost: np.ndarray) -> np.ndarray:
-        """The node at each place of an interleaved thread, where its OWN ranges are open.
 
-        OUTERMOST is the outermost range of each place but for its own ones, len(ranges) for none; it is overwritten.
-        """
-        np.minimum.at(outermost, *own)
-        asked = np.flatnonzero(outermost < len(self._ranges))
-        inherited = []
-        for other in others:
-            place, number = other.members(other.around(outermost[asked]))
-            inherited.append((asked[place], number))
-        return self._forest.chains(len(outermost), inherited, own)
-
-
-def _threads(ranges: Ranges) -> tuple[dict[int, Thread], np.ndarray]:
-    """(every thread that has ranges by its global id, the range around each range on its own thread)."""
-    within = np.full(len(ranges), NONE)
+def _threads(ranges: Ranges) -> dict[int, Thread]:
+    """Every thread that has ranges, by its global id."""
     threads: dict[int, Thread] = {}
+    next_node = len(ranges)
     ids, thread = compact(ranges.thread)
     for thread_id, numbers in zip(ids.tolist(), grouped(thread, len(ids)), strict=True):
-        nested = nesting(ranges.start_ns[numbers], ranges.end_ns[numbers])
-        if nested is None:
-            threads[thread_id] = InterleavedThread(thread_id, numbers, ranges)
-        else:
-            within[numbers] = np.append(numbers, NONE)[nested.parent]
-            threads[thread_id] = NestedThread(thread_id, numbers, ranges, nested, within)
-    return threads, within
+        threads[thread_id] = Thread(thread_id, numbers, ranges, next_node)
+        next_node += threads[thread_id].more_nodes
+    return threads

@@ -1,5 +1,6 @@
 """Random threads, nestings and launches against the rule written out."""
 
+import random
 import tempfile
 from pathlib import Path
 
@@ -80,6 +81,24 @@ def test_every_activity_has_the_path_that_the_rule_gives_it(capture):
                 assert instance == -1
             else:
                 assert identity[instance] == (named[0].start, named[0].end, named[0].thread, name)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hundreds_of_overlapping_ranges_on_several_threads_give_every_launch_what_the_rule_gives_it(seed, tmp_path):
+    chosen = random.Random(seed)
+    capture = Synthetic()
+    for number in range(300):
+        start = chosen.randrange(2000)
+        lasts = chosen.choice([0, 5, 50, 2000])  # momentary, overlapping its neighbours, long, to the end
+        thread = chosen.choice([1, 1, 1, 2, 3])
+        capture.range(f"range {number}", start, min(start + lasts, 2000), thread, kind=START_END)
+    for _ in range(300):
+        capture.kernel("k", at=chosen.randrange(2100), thread=chosen.randrange(1, 5))
+    path = capture.write(tmp_path / "capture.sqlite")
+    with Trace(path) as trace:
+        found = [trace.paths[path_id] for path_id in trace.activities()["path_id"]]
+    assert found == brute_force.paths(path)
+    assert max(map(len, found)) > 20
 
 
 @given(captures(), st.sampled_from([None, "a"]))
