@@ -10,6 +10,7 @@ from pathlib import Path
 
 from profile_grid.measuring.processes import WORKFLOW_VARIABLE
 from profile_grid.measuring.progress import STARTED_VARIABLE, TOTAL_VARIABLE
+from profile_grid.study.stages import BY_NAME
 
 
 def prepare_job_environment(root: Path) -> None:
@@ -20,9 +21,20 @@ def prepare_job_environment(root: Path) -> None:
     os.environ[STARTED_VARIABLE] = str(time.time())
 
 
+def planned_rules(workflow) -> list[str]:
+    """The rule of every job that this Snakemake has planned; none where it does not tell: that is no part of what it
+    promises, and only the progress lines lose their total."""
+    try:
+        return [job.rule.name for job in workflow.persistence.dag.needrun_jobs()]
+    except AttributeError:
+        return []
+
+
 def count_measurements(planned_rules: Iterable[str]) -> None:
     """Sets for the jobs how many measurements this Snakemake has planned."""
-    os.environ[TOTAL_VARIABLE] = str(sum(rule in ("timing", "capture") for rule in planned_rules))
+    if not planned_rules:
+        return
+    os.environ[TOTAL_VARIABLE] = str(sum(rule in BY_NAME for rule in planned_rules))
 
 
 def _lead(variable: str, folder: str) -> None:

@@ -25,6 +25,7 @@ from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_re
 from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec, read_spec
 from cs336_model.program.steps import PhaseClock, Subject, finite_losses, loss_of_forward, make_subject, run_steps
+from cs336_model.program.variants import prepare_process
 from cs336_model.program.windows import EMITTER_OF_PROFILER, profiled_window, save_capture
 from cs336_model.program.work import count_parameters, counted_flops, planned_flops, planned_parameters
 
@@ -47,6 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
 def run(spec: RunSpec, profiler: str, path_to_capture: Path | None, progress: Progress) -> Result:
     """The result of one run: complete, or out of memory with what it asked for."""
     ranges.emit_ranges(EMITTER_OF_PROFILER[profiler])
+    prepare_process(spec)
     device = resolve_device(spec.device)
     result = empty_result(spec, profiler)
     try:

@@ -4,26 +4,23 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any
 
+from cs336_model.program.variants import KNOWN_DIMENSIONS, PRECISIONS
 from cs336_model.ranges import PHASES_OF_MODE
 
-PRECISIONS = ("fp32", "bf16")
 DEVICES = ("auto", "cuda", "cpu")
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One configuration of the grid. `annotate` maps a range name to the "module:function" that becomes that range."""
+    """One configuration of the grid: the value of every dimension by its key, and what all runs have in common.
+    `annotate` maps a range name to the "module:function" that becomes that range."""
 
     run: str
-    model: str
+    dimensions: dict[str, Any]
     constructor: str
     constructor_args: dict[str, Any]
     annotate: dict[str, str]
-    mode: str
-    batch_size: int
-    context_length: int
     vocab_size: int
-    precision: str
     warmup_steps: int
     measured_steps: int
     seed: int
@@ -32,7 +29,7 @@ class RunSpec:
     @property
     def phases(self) -> tuple[str, ...]:
         """The phases of one step in this mode, in their order."""
-        return PHASES_OF_MODE[self.mode]
+        return PHASES_OF_MODE[self.dimensions["mode"]]
 
 
 def read_spec(text: str) -> RunSpec:
@@ -40,22 +37,33 @@ def read_spec(text: str) -> RunSpec:
     values = json.loads(text)
     if not isinstance(values, dict):
         raise ValueError(f"a run specification is a JSON object, not {type(values).__name__}")
-    known = {field.name for field in fields(RunSpec)}
-    if unknown := sorted(values.keys() - known):
-        raise ValueError(f"run specification has unknown keys {unknown}; known are {sorted(known)}")
-    if missing := sorted(known - values.keys()):
-        raise ValueError(f"run specification lacks the keys {missing}")
+    _check_keys("run specification", values, [field.name for field in fields(RunSpec)])
     spec = RunSpec(**values)
-    _check_choice("mode", spec.mode, tuple(PHASES_OF_MODE))
-    _check_choice("precision", spec.precision, PRECISIONS)
+    if not isinstance(spec.dimensions, dict):
+        raise ValueError(f"run specification: dimensions is {spec.dimensions!r}, not an object")
+    _check_keys("dimensions of the run specification", spec.dimensions, KNOWN_DIMENSIONS)
+    _check_choice("mode", spec.dimensions["mode"], tuple(PHASES_OF_MODE))
+    _check_choice("precision", spec.dimensions["precision"], PRECISIONS)
     _check_choice("device", spec.device, DEVICES)
-    for name, least in (("batch_size", 1), ("context_length", 1), ("measured_steps", 1), ("warmup_steps", 0)):
-        value = getattr(spec, name)
-        if type(value) is not int or value < least:
-            raise ValueError(f"run specification: {name} is {value!r}, which is no integer of at least {least}")
+    for name in ("batch_size", "context_length"):
+        _check_count(name, spec.dimensions[name], least=1)
+    _check_count("measured_steps", spec.measured_steps, least=1)
+    _check_count("warmup_steps", spec.warmup_steps, least=0)
     return spec
+
+
+def _check_keys(what: str, values: dict, known: list[str] | tuple[str, ...]) -> None:
+    if unknown := sorted(values.keys() - set(known)):
+        raise ValueError(f"{what}: unknown keys {unknown}; known are {sorted(known)}")
+    if missing := sorted(set(known) - values.keys()):
+        raise ValueError(f"{what}: missing keys {missing}")
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise ValueError(f"run specification: {name} is {value!r}; one of {', '.join(choices)} is wanted")
+        raise ValueError(f"run specification: {name} is {value!r}; it has to be one of {', '.join(choices)}")
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise ValueError(f"run specification: {name} is {value!r}; it has to be a whole number, {least} or more")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from timeit import default_timer
 
@@ -16,6 +16,7 @@ from cs336_model.program.device import synchronize
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.subject import build_model, make_batch
+from cs336_model.program.variants import autocast
 from cs336_model.ranges import span
 
 
@@ -35,10 +36,8 @@ class Subject:
         self.parameters = list(self.model.parameters())  # walking the modules in every step would take host time
 
     def autocast(self) -> AbstractContextManager:
-        """bf16 for the operations that autocast deems safe, weights staying fp32; nothing at all in fp32."""
-        if self.spec.precision == "bf16":
-            return torch.autocast(self.device.type, dtype=torch.bfloat16)
-        return nullcontext()
+        """What the forward pass and the loss run under, as the run's precision wants it."""
+        return autocast(self.spec, self.device)
 
 
 def make_subject(spec: RunSpec, device: torch.device) -> Subject:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model.program.spec import RunSpec
+from cs336_model.program.variants import batch_shape
 from cs336_model.ranges import span
 
 
@@ -26,8 +27,7 @@ def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
 def make_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:
     """Random tokens and the tokens that follow them, int64 (batch, position) each, made on the device from the seed."""
     generator = torch.Generator(device=device).manual_seed(spec.seed)
-    shape = (spec.batch_size, spec.context_length + 1)
-    tokens = torch.randint(spec.vocab_size, shape, generator=generator, device=device)
+    tokens = torch.randint(spec.vocab_size, batch_shape(spec), generator=generator, device=device)
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 

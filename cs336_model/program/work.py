@@ -3,30 +3,20 @@
 import torch
 from torch import nn
 
-from cs336_model.arithmetic.flops import ModelShape, forward_flops, parameter_count
+from cs336_model.arithmetic.flops import forward_flops, parameter_count
+from cs336_model.arithmetic.own_model import shape_of
 from cs336_model.program.spec import RunSpec
-
-OWN_CONSTRUCTOR = "cs336_model.model:TransformerLM"
-
-
-def shape_of(spec: RunSpec) -> ModelShape | None:
-    """The shape of a run of this package's model; None for other people's, whose layers are not known."""
-    if spec.constructor != OWN_CONSTRUCTOR:
-        return None
-    names = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
-    sizes = {name: spec.constructor_args[name] for name in names}
-    return ModelShape(batch_size=spec.batch_size, context_length=spec.context_length, **sizes)
 
 
 def planned_parameters(spec: RunSpec) -> int | None:
     """Parameters before the model exists; None for other people's."""
-    shape = shape_of(spec)
+    shape = shape_of(vars(spec))
     return parameter_count(shape) if shape else None
 
 
 def planned_flops(spec: RunSpec) -> dict[str, int | None]:
     """{"forward": FLOPs of the matrix products, and each part}; {"forward": None} for other people's models."""
-    shape = shape_of(spec)
+    shape = shape_of(vars(spec))
     return forward_flops(shape) if shape else {"forward": None}
 
 

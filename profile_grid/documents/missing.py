@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.markdown import escaped
+from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.quantities import known, memory
-from profile_grid.tables.measured import COMPLETE, MODES, OUT_OF_MEMORY, where
-
-STAGES = {"timing_status": "timing", "capture_status": "capture"}
+from profile_grid.study.stages import STAGES
+from profile_grid.tables.wording import run_in_words
 
 
 def not_measured(runs: pd.DataFrame) -> list[str]:
@@ -16,13 +16,13 @@ def not_measured(runs: pd.DataFrame) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for row in runs.to_dict("records"):
         if reason := _reason(row):
-            reasons.setdefault(reason, []).append(_name(row))
+            reasons.setdefault(reason, []).append(run_in_words(row))
     return [f"{_some(names)}: {reason}" for reason, names in reasons.items()]
 
 
 def lacking_sentence(runs: pd.DataFrame) -> list[str]:
     """How many runs lack figures, where any does: no sentence about "all" is about them."""
-    lacking = runs[(runs["timing_status"] != COMPLETE) | (runs["capture_status"] != COMPLETE)]
+    lacking = runs[(runs[[stage.status_column for stage in STAGES]] != COMPLETE).any(axis=1)]
     if lacking.empty:
         return []
     verb = "lacks" if len(lacking) == 1 else "lack"
@@ -33,19 +33,19 @@ def noted(runs: pd.DataFrame) -> list[str]:
     """The notes that runs with figures carry, each once, with the runs that it concerns."""
     lines = []
     for note, rows in runs[runs["note"].notna()].groupby("note", sort=False):
-        names = [_name(row) for row in rows.to_dict("records")]
+        names = [run_in_words(row) for row in rows.to_dict("records")]
         lines.append(f"{'every run' if len(names) == len(runs) else _some(names)}: {escaped(note)}")
     return lines
 
 
 def _reason(row: dict) -> str | None:
-    failed = {name: row[name] for name in STAGES if row[name] != COMPLETE}
+    failed = {stage.name: row[stage.status_column] for stage in STAGES if row[stage.status_column] != COMPLETE}
     if not failed:
         return None
     if OUT_OF_MEMORY in failed.values():
         return _memory(row)
     status = next(iter(failed.values()))
-    stages = " and ".join(STAGES[name] for name in failed)
+    stages = " and ".join(failed)
     reason = escaped(row["reason"]) if known(row.get("reason")) else "no reason was recorded"
     return f"{stages} {escaped(status)}: {reason}"
 
@@ -55,11 +55,6 @@ def _memory(row: dict) -> str:
     asked = memory(row.get("oom_requested_bytes"))
     free, total = memory(row.get("oom_free_bytes")), memory(row.get("oom_total_bytes"))
     return f"OOM, out of memory{during}: asked for {asked}, {free} free of {total}"
-
-
-def _name(row: dict) -> str:
-    run = pd.Series(row)
-    return f"{where(run)}, {MODES.get(row['mode'], row['mode'])}"
 
 
 def _some(names: list[str], most: int = 4) -> str:

@@ -9,8 +9,8 @@ import pandas as pd
 from profile_grid.figures import rows
 from profile_grid.gpu_peaks import peaks_in_words
 from profile_grid.quantities import interval, known, percent, significant
+from profile_grid.tables.classes import MATMUL
 from profile_grid.tables.scaling import fitted_power_law
-from profile_grid.tables.summary import MATMUL
 
 Tables = dict[str, pd.DataFrame]
 

@@ -19,7 +19,7 @@ from profile_grid.figures.style import (
 )
 from profile_grid.figures.times import unhappy_notes
 from profile_grid.quantities import count, percent, significant
-from profile_grid.tables.summary import family
+from profile_grid.tables.classes import family
 
 CLASS_SHARES = "Kernel classes as shares of the time of all kernels"
 TOP_KERNELS = "The kernels that take most time"

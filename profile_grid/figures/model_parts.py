@@ -26,7 +26,7 @@ from profile_grid.figures.style import (
 from profile_grid.figures.times import mark_unhappy, unhappy_notes
 from profile_grid.gpu_peaks import Peaks, peaks_in_words, peaks_of
 from profile_grid.quantities import known
-from profile_grid.tables.attention import PARTS
+from profile_grid.questions.e_attention.table import PARTS
 
 ATTENTION = "Parts of attention in the forward pass: time beside FLOPs"
 ROOFLINE = "Roofline of the forward pass by part of the model"

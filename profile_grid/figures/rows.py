@@ -6,15 +6,16 @@ import numpy as np
 import pandas as pd
 
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops
-from profile_grid.merging.machines import by_machine
-from profile_grid.tables.attention import PARTS
+from profile_grid.questions.e_attention.table import PARTS
+from profile_grid.study.dimensions import FULLEST_FIRST, LEADING, MODES, keys_without
+from profile_grid.tables.classes import family
+from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import ON_CPU, ON_GPU, Words
-from profile_grid.tables.summary import ALL_PHASES, FORWARD, RUN_KEYS, WHOLE_STEP, family
+from profile_grid.tables.names import ALL_PHASES, FORWARD, WHOLE_STEP
 
-FULLEST_FIRST = ("train_step", "forward_backward", "forward")
-MODE_NAMES = {"forward": "forward pass", "forward_backward": "forward + backward", "train_step": "training step"}
+MODE_NAMES = MODES
 DRAWN_PHASES = ("forward", "backward", "optimizer")
-CELL = ["model", "context_length"]
+CELL = keys_without("mode")
 COMPLETE = "complete"
 INFERENCE, TRAINING = SIDES = ("inference", "training")
 
@@ -51,7 +52,7 @@ def unhappy_runs(runs: pd.DataFrame, stages: tuple[str, ...] = ("timing", "captu
     status = pd.Series(COMPLETE, index=runs.index, dtype="object")
     for stage in stages:
         status = status.where(status != COMPLETE, runs[f"{stage}_status"].astype("object"))
-    table = runs[RUN_KEYS].assign(status=status, reason=runs["reason"].astype("object"))
+    table = runs[LEADING].assign(status=status, reason=runs["reason"].astype("object"))
     return table[table["status"] != COMPLETE].reset_index(drop=True)
 
 
@@ -85,9 +86,9 @@ def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame)
     unprofiled = timings[timings["run"].isin(chosen) & timings["phase"].isin(DRAWN_PHASES)]
     captured = phases[phases["run"].isin(chosen) & phases["phase"].isin(DRAWN_PHASES)]
     span_ms = captured["gpu_span_ns"].where(captured["kernels"] > 0, captured["wall_ns"]).astype("float64") / 1e6
-    profiled = span_ms.groupby([captured[key] for key in [*RUN_KEYS, "phase"]]).agg(["mean", "std"]).reset_index()
+    profiled = span_ms.groupby([captured[key] for key in [*LEADING, "phase"]]).agg(["mean", "std"]).reset_index()
     profiled = profiled.rename(columns={"mean": "profiled_ms", "std": "profiled_std_ms"})
-    keys = [*RUN_KEYS, "phase"]
+    keys = [*LEADING, "phase"]
     return unprofiled[[*keys, "mean_ms", "std_ms"]].merge(profiled, on=keys, how="outer", validate="one_to_one")
 
 
@@ -95,7 +96,7 @@ def class_shares(runs: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
     """(2) One row per run and family of classes with its `share` of the whole step, of the runs of both sides."""
     chosen = pd.concat([of_side(runs, side)["run"] for side in SIDES])
     drawn = shares[(shares["phase"] == ALL_PHASES) & shares["run"].isin(chosen)]
-    keys = [*RUN_KEYS, "family"]
+    keys = [*LEADING, "family"]
     return drawn.assign(family=drawn["class"].map(family)).groupby(keys, sort=False)["share"].sum().reset_index()
 
 
@@ -136,8 +137,8 @@ def attention_parts(attention: pd.DataFrame) -> pd.DataFrame:
 def busy_and_wall(phases: pd.DataFrame) -> pd.DataFrame:
     """(5) One row per run that has kernels: wall_ms and busy_ms of a step, its kernels, mean kernel_us, busy_share."""
     steps = phases[(phases["phase"] == WHOLE_STEP) & (phases["kernels"] > 0) & (phases["wall_ns"] > 0)]
-    means = steps.groupby(RUN_KEYS, sort=False)[["wall_ns", "gpu_busy_ns", "kernel_ns", "kernels"]].mean().reset_index()
-    return means[[*RUN_KEYS, "kernels"]].assign(
+    means = steps.groupby(LEADING, sort=False)[["wall_ns", "gpu_busy_ns", "kernel_ns", "kernels"]].mean().reset_index()
+    return means[[*LEADING, "kernels"]].assign(
         wall_ms=means["wall_ns"] / 1e6,
         busy_ms=means["gpu_busy_ns"] / 1e6,
         kernel_us=means["kernel_ns"] / 1e3 / means["kernels"],
@@ -148,7 +149,7 @@ def busy_and_wall(phases: pd.DataFrame) -> pd.DataFrame:
 def step_times(runs: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
     """(6) One row per run that was timed: mean_ms and std_ms of a step without a profiler, and its parameters."""
     timed = timings[(timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
-    table = timed[[*RUN_KEYS, "mean_ms", "std_ms"]].merge(runs[["run", "parameters"]], on="run", validate="one_to_one")
+    table = timed[[*LEADING, "mean_ms", "std_ms"]].merge(runs[["run", "parameters"]], on="run", validate="one_to_one")
     return table.assign(parameters=pd.to_numeric(table["parameters"], errors="coerce").astype("float64"))
 
 
@@ -164,13 +165,13 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
             continue
         gpu_s = _gpu_seconds_by_part(own)
         flops, moved = forward_flops(shape), forward_bytes(shape, {"bf16": 2}.get(run["precision"], 4))
-        lead = {key: run[key] for key in [*RUN_KEYS, "precision", "device_name"]}
+        lead = {key: run[key] for key in [*LEADING, "device_name"]}
         rows += [
             lead | {"part": part, "flops": flops.get(part), "bytes": moved[part], "gpu_s": gpu_s[part]}
             for part in moved
             if gpu_s.get(part, 0) > 0
         ]
-    columns = [*RUN_KEYS, "precision", "device_name", "part", "flops", "bytes", "gpu_s"]
+    columns = [*LEADING, "device_name", "part", "flops", "bytes", "gpu_s"]
     table = pd.DataFrame(rows, columns=columns)
     table["flops"] = table["flops"].astype("float64")
     return table.assign(

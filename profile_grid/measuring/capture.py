@@ -8,18 +8,21 @@ the result.
 from __future__ import annotations
 
 import shutil
-import time
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from kernel_tables.reading import nsys
-from profile_grid.measuring.capture_identity import write_specification
+from profile_grid.files import replacing
+from profile_grid.measuring.capture_identity import full_disk_as_os_error, write_specification
 from profile_grid.measuring.gpu_check import gpu_is_visible
+from profile_grid.measuring.job import Job
 from profile_grid.measuring.measured_program import Attempt, program_command, run_to_result
 from profile_grid.measuring.nsys_capture import nsys_attempt
-from profile_grid.measuring.results import FORMAT
+from profile_grid.measuring.results import COMPLETE, INCOMPLETE
+from profile_grid.study.stages import CAPTURE
 
 ATTEMPTS = 2
-PUBLISHED = ("capture.nsys-rep", "capture.sqlite")
 
 
 def chosen_backend(wanted: str, device: str) -> str:
@@ -29,36 +32,35 @@ def chosen_backend(wanted: str, device: str) -> str:
     return "nsys" if device != "cpu" and nsys.find() is not None and gpu_is_visible() else "torch"
 
 
-def captured(specification: dict, folder: Path, scratch: Path, *, log: Path, time_limit_s: float) -> dict:
-    """The capture's JSON: how it ended. On success capture.sqlite, and nsys's report, are in `folder`.
+def captured(job: Job) -> dict:
+    """What capture.json holds of the process. On success capture.sqlite, and nsys's report, are in the job's folder;
+    else capture.sqlite holds one table that says why there is no capture.
 
     Raises ProgramFailed when the program under test crashes: that is never a result.
     """
-    backend = chosen_backend(specification["backend"], specification["program"]["device"])
+    backend = chosen_backend(job.specification["backend"], job.program["device"])
     attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
-    started = time.time()
     for number in range(1, ATTEMPTS + 1):
-        trial = scratch / f"attempt-{number}"
+        trial = job.scratch / f"attempt-{number}"
         trial.mkdir()
-        attempt = attempt_once(specification, trial, log, time_limit_s)
+        attempt = attempt_once(job.specification, trial, job.log, job.time_limit_s)
         if attempt.problem is None:
             break
-    if attempt.problem is None and attempt.program["status"] == "complete":
-        write_specification(trial / "capture.sqlite", specification)
-        publish(trial, folder)
+    status = INCOMPLETE if attempt.problem else attempt.program["status"]
+    reason = attempt.problem and attempt.problem.text
+    if status == COMPLETE:
+        write_specification(trial / "capture.sqlite", job.specification)
+        publish(trial, job.folder)
+    else:
+        write_status(job.folder / "capture.sqlite", status, reason, job.specification)
+    facts = {"backend": backend, "nsys": attempt.profiler, "host_hidden": attempt.host_hidden, "attempts": number}
     return {
-        "format": FORMAT,
-        "status": "incomplete" if attempt.problem else attempt.program["status"],
-        "reason": attempt.problem and attempt.problem.text,
+        "status": status,
+        "reason": reason,
         "reason_code": attempt.problem and attempt.problem.code,
-        "attempts": number,
-        "backend": backend,
-        "nsys": attempt.profiler,
-        "host_hidden": attempt.host_hidden,
-        "specification": specification,
         "program": attempt.program,
-        "seconds": attempt.seconds | {"all": round(time.time() - started, 3)},
-        "started_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "facts": facts,
+        "seconds": attempt.seconds,
     }
 
 
@@ -73,8 +75,17 @@ def torch_attempt(specification: dict, trial: Path, log: Path, time_limit_s: flo
     return Attempt(written, {"program": outcome.seconds})
 
 
+def write_status(path: Path, status: str, reason: str | None, specification: dict) -> None:
+    """Writes an SQLite file that holds how the capture ended, and what was to be captured."""
+    with replacing(path) as beside:
+        with full_disk_as_os_error(path), closing(sqlite3.connect(beside)) as database, database:
+            database.execute("CREATE TABLE CAPTURE_STATUS (status TEXT NOT NULL, reason TEXT)")
+            database.execute("INSERT INTO CAPTURE_STATUS VALUES (?, ?)", (status, reason))
+        write_specification(beside, specification)
+
+
 def publish(trial: Path, folder: Path) -> None:
     """Moves what the attempt captured into the run's folder; each file appears whole or not at all."""
-    for name in PUBLISHED:
+    for name in (*CAPTURE.may_leave, *CAPTURE.files):
         if (trial / name).exists():
             shutil.move(trial / name, folder / name)

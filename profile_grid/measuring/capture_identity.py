@@ -1,4 +1,4 @@
-"""Whether a capture.sqlite is the one that capture.json tells of: by its digest, and by the specification inside it."""
+"""Whether a file is the one that the result beside it tells of: by its digest, and by the specification inside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from profile_grid.measuring.results import Capture
+from profile_grid.measuring.results import StageResult
 
 TABLE = "RUN_SPECIFICATION"
 CHUNK_BYTES = 2**20
@@ -35,9 +35,9 @@ def full_disk_as_os_error(path: Path) -> Iterator[None]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
 
 
-def identity(sqlite: Path) -> dict:
-    """What capture.json holds of the file beside it."""
-    return {"sqlite_sha256": sha256_of_file(sqlite), "sqlite_bytes": sqlite.stat().st_size}
+def identity(path: Path) -> dict:
+    """What a result holds of a file beside it."""
+    return {"sha256": sha256_of_file(path), "bytes": path.stat().st_size}
 
 
 def sha256_of_file(path: Path) -> str:
@@ -49,19 +49,20 @@ def sha256_of_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def difference(capture: Capture, sqlite: Path) -> str | None:
+def difference(capture: StageResult, sqlite: Path) -> str | None:
     """Why the file is not the one that was captured; None where it is."""
-    return quick_difference(capture, sqlite) or (
-        None if sha256_of_file(sqlite) == capture.sqlite_sha256 else "its digest is not the one in capture.json"
-    )
+    if found := quick_difference(capture, sqlite):
+        return found
+    same = sha256_of_file(sqlite) == capture.files[sqlite.name].sha256
+    return None if same else "its digest is not the one in capture.json"
 
 
-def quick_difference(capture: Capture, sqlite: Path) -> str | None:
+def quick_difference(capture: StageResult, sqlite: Path) -> str | None:
     """The same without reading all of the file: by its size and the specification inside it."""
     if not sqlite.exists():
         return "it is missing"
-    if (size := sqlite.stat().st_size) != capture.sqlite_bytes:
-        return f"it has {size} bytes, capture.json tells of {capture.sqlite_bytes}"
+    if (size := sqlite.stat().st_size) != capture.files[sqlite.name].bytes:
+        return f"it has {size} bytes, capture.json tells of {capture.files[sqlite.name].bytes}"
     found = _specification(sqlite)
     if found is None:
         return "it does not say what was captured"

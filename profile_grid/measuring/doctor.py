@@ -8,6 +8,7 @@ from profile_grid.measuring import estimates
 from profile_grid.measuring.capture_findings import NSYS_TOO_OLD
 from profile_grid.measuring.nsys_capture import NSYS_MISSING
 from profile_grid.measuring.smoke import Smoke
+from profile_grid.study.stages import STAGES
 
 GIB = 2**30
 OLD_NVTX = "pip install 'nvtx<0.2.12'"
@@ -48,7 +49,7 @@ class Host:
 
 def report(host: Host, smoke: Smoke, plan: dict, measurements: list, pace: estimates.Pace, wanted: str) -> list[Line]:
     """The lines, in order. `wanted`: capture.backend of the configuration; `measurements`: what is not there yet."""
-    device = plan["runs"][0]["capture_specification"]["program"]["device"]
+    device = estimates.first_program(plan["runs"][0])["device"]
     return [
         _gpu(host, device),
         _torch(smoke),
@@ -157,18 +158,18 @@ def _memory(host: Host, plan: list[dict]) -> Line:
 
 
 def _time(host: Host, plan: dict, measurements: list, pace: estimates.Pace) -> Line:
-    done = 2 * len(plan["runs"]) - len(measurements)
-    grid = f"grid {plan['grid']}: {len(plan['runs'])} runs, {done} of {2 * len(plan['runs'])} measurements there"
+    every = len(STAGES) * len(plan["runs"])
+    grid = f"grid {plan['grid']}: {len(plan['runs'])} runs, {every - len(measurements)} of {every} measurements there"
     if not measurements:
         return Line("time", f"{grid}; nothing is left to measure")
     seconds = estimates.seconds_needed(measurements, pace, memory_bytes(host, plan["runs"]))
-    about = "at least" if pace.flop_per_s is None else "about"
+    about = "about" if pace.flop_per_s else "at least"
     return Line("time", f"{grid}; the others take {about} {_duration(seconds)} ({pace.source})")
 
 
 def on_gpu(host: Host, plan: list[dict]) -> bool:
     """Whether the grid is measured on the GPU."""
-    return host.gpu is not None and plan[0]["timing_specification"]["program"]["device"] != "cpu"
+    return host.gpu is not None and estimates.first_program(plan[0])["device"] != "cpu"
 
 
 def memory_bytes(host: Host, plan: list[dict]) -> int | None:

@@ -2,136 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cs336_model.arithmetic.flops import ModelShape, forward_flops
+from cs336_model.arithmetic.flops import forward_flops
+from cs336_model.arithmetic.own_model import shape_of
 from profile_grid.gpu_peaks import peaks_of
-from profile_grid.measuring.gpu_check import OWN_CONSTRUCTOR, needed_bytes
-from profile_grid.measuring.results import BadResult, Capture, Timing, read_capture, read_timing
+from profile_grid.measuring.gpu_check import needed_bytes
+from profile_grid.measuring.results import COMPLETE, BadResult, StageResult, read_result
+from profile_grid.study.stages import BY_NAME, STAGES, Stage
 
-STAGES = ("timing", "capture")
 AS_SMOKE = "start-ups as long as the smoke capture"
-SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
+NO_PACE = "the steps come on top, their pace is not known yet"
 FORWARDS_OF_MODE = {"forward": 1, "forward_backward": 3, "train_step": 3}  # a backward pass computes twice a forward
 USUAL_SHARE_OF_PEAK = 0.6  # H200, fp32: 2.7B at context 1024 reaches 39.6 of 67 TFLOP/s
-# nsys, H200: 3 training steps of 2.7B (32 layers) leave 3.8 MB of SQLite, and about as much of report
-CAPTURE_BYTES = 500_000
-CAPTURE_BYTES_PER_LAYER_AND_STEP = 80_000
+
+
+@dataclass(frozen=True)
+class Finished:
+    """One complete measurement: its seconds in all, those of its steps, their FLOPs, and its precision."""
+
+    all_s: float
+    steps_s: float
+    flops: int
+    precision: str
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast this machine measures: seconds of one process besides its steps, FLOP/s of the steps, and the source."""
+    """How fast this machine measures: seconds of one process of each stage besides its steps, FLOP/s of the steps by
+    precision (absent where it is not known), and the source."""
 
     overhead_s: dict[str, float]
-    flop_per_s: float | None
+    flop_per_s: dict[str, float]
     source: str
+
+    def steps_seconds(self, program: dict) -> float:
+        """Seconds of the steps of a process; 0 where the pace is not known."""
+        rate = self.flop_per_s.get(program["dimensions"]["precision"])
+        return steps_flops(program) / rate if rate else 0.0
 
 
 def remaining(plan: list[dict], runs: Path) -> list[tuple[str, dict]]:
     """(stage, specification of the program) of every measurement that is not there, or was made with other settings."""
     return [
-        (stage, entry[f"{stage}_specification"]["program"])
+        (stage.name, entry["specifications"][stage.name]["program"])
         for entry in plan
         for stage in STAGES
-        if not _is_measured(runs / entry["run"] / f"{stage}.json", stage, entry)
+        if not _is_measured(runs / entry["run"] / stage.result, entry["specifications"][stage.name])
     ]
 
 
-def _is_measured(path: Path, stage: str, entry: dict) -> bool:
-    measured = _read(path, stage)
-    return measured is not None and measured.specification == entry[f"{stage}_specification"]
+def _is_measured(path: Path, specification: dict) -> bool:
+    measured = _read(path)
+    return measured is not None and measured.specification == specification
 
 
-def pace(runs: Path, start_s: float, device_name: str | None, precision: str) -> Pace:
+def pace(runs: Path, start_s: float, device_name: str | None, precisions: Iterable[str]) -> Pace:
     """The pace of the measurements below `runs` on this device; without any, that of the smoke capture and the maker's
     peak. `start_s`: the seconds that the smoke capture took."""
-    finished = {stage: list(_finished(runs, stage, device_name)) for stage in STAGES}
+    finished = {stage.name: list(_finished(runs, stage, device_name)) for stage in STAGES}
+    peaks = peaks_of(device_name)
+    rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
+    usual = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in rates.items() if rate}
     if all(finished.values()):
         overhead = {
-            stage: sum(all_s - steps_s for all_s, steps_s, _ in rows) / len(rows) for stage, rows in finished.items()
+            stage: sum(one.all_s - one.steps_s for one in found) / len(found) for stage, found in finished.items()
         }
-        rows = [row for rows in finished.values() for row in rows if row[2]]
-        seconds, flops = sum(row[1] for row in rows), sum(row[2] for row in rows)
-        rate = flops / seconds if seconds and flops else None
-        return Pace(overhead, rate, f"from {sum(map(len, finished.values()))} earlier measurements on this device")
-    overhead, peaks = dict.fromkeys(STAGES, start_s), peaks_of(device_name)
-    peak = peaks.flop_per_s(precision) if peaks else None
-    if peak is None:
-        return Pace(
-            overhead, None, "start-ups as long as the smoke capture; the steps come on top, their pace is not known yet"
-        )
-    return Pace(
-        overhead,
-        peak * USUAL_SHARE_OF_PEAK,
-        "start-ups as long as the smoke capture, steps at 60 % of the maker's peak",
-    )
+        every = [one for found in finished.values() for one in found]
+        return Pace(overhead, usual | _measured_rates(every), f"from {len(every)} earlier measurements on this device")
+    steps = f"steps at {100 * USUAL_SHARE_OF_PEAK:.0f} % of the maker's peak" if usual else NO_PACE
+    return Pace(dict.fromkeys(finished, start_s), usual, f"{AS_SMOKE}{', ' if usual else '; '}{steps}")
+
+
+def _measured_rates(finished: list[Finished]) -> dict[str, float]:
+    """FLOP/s of the steps by precision, of the runs whose FLOPs are known."""
+    rates = {}
+    for precision in {one.precision for one in finished}:
+        own = [one for one in finished if one.precision == precision and one.flops]
+        seconds = sum(one.steps_s for one in own)
+        if seconds:
+            rates[precision] = sum(one.flops for one in own) / seconds
+    return rates
 
 
 def seconds_needed(measurements: list[tuple[str, dict]], pace: Pace, memory_bytes: int | None) -> float:
     """Seconds for these measurements one after another; one that will run out of memory costs its start."""
     return sum(
-        pace.overhead_s[stage] + (0 if _too_large(program, memory_bytes) else _steps_seconds(program, pace))
+        pace.overhead_s[stage] + (0 if _too_large(program, memory_bytes) else pace.steps_seconds(program))
         for stage, program in measurements
     )
 
 
 def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
-    """Bytes that the captures will leave."""
-    layers_and_steps = [
-        program["constructor_args"]["num_layers"] * program["measured_steps"]
+    """Bytes that these measurements will leave."""
+    return sum(
+        BY_NAME[stage].disk_bytes
+        + BY_NAME[stage].disk_bytes_per_layer_and_step
+        * program["constructor_args"]["num_layers"]
+        * program["measured_steps"]
         for stage, program in measurements
-        if stage == "capture"
-    ]
-    return sum(CAPTURE_BYTES + CAPTURE_BYTES_PER_LAYER_AND_STEP * count for count in layers_and_steps)
+    )
+
+
+def first_program(entry: dict) -> dict:
+    """What the program of a run's first stage is told; the stages differ in their steps alone."""
+    return entry["specifications"][STAGES[0].name]["program"]
 
 
 def largest(plan: list[dict]) -> tuple[str, int] | None:
     """The run that needs most memory and how many bytes its tensors take (cs336_model.arithmetic.memory, fp32: weights,
     gradients, two moments and what the backward pass needs); None where only other people's models run."""
-    needs = [(entry["run"], needed_bytes(entry["timing_specification"]["program"])) for entry in plan]
+    needs = [(entry["run"], needed_bytes(first_program(entry))) for entry in plan]
     return max((need for need in needs if need[1]), key=lambda need: need[1], default=None)
 
 
 def too_large(plan: list[dict], memory_bytes: int | None) -> list[str]:
     """The runs whose tensors alone do not fit."""
-    return [entry["run"] for entry in plan if _too_large(entry["timing_specification"]["program"], memory_bytes)]
+    return [entry["run"] for entry in plan if _too_large(first_program(entry), memory_bytes)]
 
 
 def steps_flops(program: dict) -> int:
     """FLOPs of the matrix products of all steps of a process; 0 for other people's models, whose layers are unknown."""
-    if program["constructor"] != OWN_CONSTRUCTOR:
-        return 0
-    sizes = {
-        name: program["constructor_args"][name] for name in ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
-    }
-    shape = ModelShape(batch_size=program["batch_size"], context_length=program["context_length"], **sizes)
+    shape = shape_of(program)
     steps = program["warmup_steps"] + program["measured_steps"]
-    return steps * FORWARDS_OF_MODE[program["mode"]] * forward_flops(shape)["forward"]
-
-
-def _steps_seconds(program: dict, pace: Pace) -> float:
-    return steps_flops(program) / pace.flop_per_s if pace.flop_per_s else 0.0
+    return steps * FORWARDS_OF_MODE[program["dimensions"]["mode"]] * forward_flops(shape)["forward"] if shape else 0
 
 
 def _too_large(program: dict, memory_bytes: int | None) -> bool:
     return memory_bytes is not None and (needed_bytes(program) or 0) > memory_bytes
 
 
-def _finished(runs: Path, stage: str, device_name: str | None) -> Iterator[tuple[float, float, int]]:
-    """(seconds in all, seconds of its steps, their FLOPs) of every complete measurement on this device."""
-    for path in sorted(runs.glob(f"*/{stage}.json")):
-        measured = _read(path, stage)
-        if measured and measured.status == "complete" and measured.program.machine.device_name == device_name:
-            cost = measured.program.cost_seconds
-            yield measured.seconds["all"], cost["warmup"] + cost["measured"], steps_flops(measured.program.spec)
+def _finished(runs: Path, stage: Stage, device_name: str | None) -> Iterator[Finished]:
+    """Every complete measurement of a stage on this device."""
+    for path in sorted(runs.glob(f"*/{stage.result}")):
+        measured = _read(path)
+        if measured and measured.status == COMPLETE and measured.program.machine.device_name == device_name:
+            cost, spec = measured.program.cost_seconds, measured.program.spec
+            steps_s = cost["warmup"] + cost["measured"]
+            yield Finished(measured.seconds["all"], steps_s, steps_flops(spec), spec["dimensions"]["precision"])
 
 
-def _read(path: Path, stage: str) -> Timing | Capture | None:
+def _read(path: Path) -> StageResult | None:
     """An earlier result; None where it cannot be used: then it is not there for an estimate either."""
     try:
-        return {"timing": read_timing, "capture": read_capture}[stage](path)
+        return read_result(path)
     except BadResult:
         return None

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cs336_model import nvidia_smi
-from cs336_model.arithmetic.flops import ModelShape
 from cs336_model.arithmetic.memory import estimated_peak_bytes
+from cs336_model.arithmetic.own_model import shape_of
 
-OWN_CONSTRUCTOR = "cs336_model.model:TransformerLM"  # the one whose memory can be told from its shape
 FIELDS = ("memory.used", "memory.free", "clocks_throttle_reasons.active")
 IDLE_BYTES = 2**30  # a driver without users holds some hundred MiB
 HEATED = ("hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "hardware power brake")
@@ -85,13 +84,8 @@ def _uuid(name: str, uuids: dict[str, str]) -> str:
 
 def needed_bytes(program: dict) -> int | None:
     """An estimate of the memory that a run's tensors take (fp32); None for other people's models."""
-    if program["constructor"] != OWN_CONSTRUCTOR:
-        return None
-    sizes = {
-        name: program["constructor_args"][name] for name in ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
-    }
-    shape = ModelShape(batch_size=program["batch_size"], context_length=program["context_length"], **sizes)
-    return estimated_peak_bytes(shape, program["mode"])
+    shape = shape_of(program)
+    return estimated_peak_bytes(shape, program["dimensions"]["mode"]) if shape else None
 
 
 def _gib(count: int) -> str:

@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from profile_grid.study.stages import RESULTS_OF_A_RUN, STAGES
+
 TOTAL_VARIABLE = "PROFILE_GRID_MEASUREMENTS"
 STARTED_VARIABLE = "PROFILE_GRID_STARTED"
-MEASUREMENTS = ("timing.json", "capture.json")
+WIDEST = max(len(stage.name) for stage in STAGES)
 
 
 @contextmanager
 def announced(stage: str, program: dict, output: Path) -> Iterator[None]:
     """Says when a measurement begins and ends; what this Snakemake has to measure in all stands in the environment."""
-    what = f"{stage:7} {program['model']} ctx {program['context_length']} {program['mode']}"
+    what = f"{stage:{WIDEST}} {program['run']}"
     total, since = os.environ.get(TOTAL_VARIABLE, "?"), float(os.environ.get(STARTED_VARIABLE, "inf"))
     number, started = _finished(output.parent.parent, since) + 1, time.time()
     place = f"[{number:>{len(total)}}/{total}]"
@@ -35,7 +37,7 @@ def say_notes(notes: list[str]) -> None:
 
 def _finished(runs: Path, since: float) -> int:
     """Measurements below results/runs that were finished since a time."""
-    files = (path for name in MEASUREMENTS for path in runs.glob(f"*/{name}"))
+    files = (path for name in RESULTS_OF_A_RUN for path in runs.glob(f"*/{name}"))
     return sum(path.stat().st_mtime >= since for path in files)
 
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind, read into dataclasses: timing.json, capture.json and status.json.
+"""What a run leaves behind, read into dataclasses: the JSON of every stage, and the status of its tables.
 
 A file that is missing, damaged, of another version or impossible is named in one line, with what is wrong in it and the
 command that makes it again; it never ends as a traceback, or as a figure.
@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from profile_grid.errors import OutsideError
 from profile_grid.measuring.typed_json import Mismatch, built
 
-FORMAT = 2  # of timing.json and capture.json; raised when a field changes its meaning
-STATUSES = ("complete", "out_of_memory", "incomplete")
+FORMAT = 3  # of a stage's JSON; raised when a field changes its meaning
+STATUSES = COMPLETE, OUT_OF_MEMORY, INCOMPLETE = ("complete", "out_of_memory", "incomplete")
 
 Seconds = dict[str, float]
 
@@ -91,38 +91,28 @@ class Checkout:
 
 
 @dataclass(frozen=True)
-class Timing:
-    """timing.json: one run without a profiler; `sources` is the digest of what measured it."""
+class FileIdentity:
+    """What tells a file beside a result from every other."""
 
-    format: int
-    status: str
-    specification: dict[str, Any]
-    sources: str
-    program: ProgramResult
-    seconds: Seconds
-    waited_s: float
-    notes: list[str]
-    started_utc: str
-    git: Checkout
+    sha256: str
+    bytes: int
 
 
 @dataclass(frozen=True)
-class Capture:
-    """capture.json: the same run under a profiler; `program` is None where it was ended before it wrote its result."""
+class StageResult:
+    """One stage of one run: timing.json, capture.json. `reason` says why there are no figures. `sources` is the digest
+    of what measured it, `files` the identity of the files beside it, `facts` what only this stage's results hold;
+    `program` is None where it was ended before it wrote its result."""
 
     format: int
     status: str
     reason: str | None
     reason_code: str | None
-    attempts: int
-    backend: str
-    nsys: str | None
-    host_hidden: bool | None
     specification: dict[str, Any]
     sources: str
-    sqlite_sha256: str
-    sqlite_bytes: int
     program: ProgramResult | None
+    facts: dict[str, Any]
+    files: dict[str, FileIdentity]
     seconds: Seconds
     waited_s: float
     notes: list[str]
@@ -132,28 +122,23 @@ class Capture:
 
 @dataclass(frozen=True)
 class Status:
-    """status.json: whether the capture of a run is whole, why not, and what was odd."""
+    """Whether what a stage left gives the tables of the run, why not, and what was odd."""
 
     status: str
     reason: str | None
     warnings: list[str]
 
 
-Result = TypeVar("Result", Timing, Capture, Status)
+Result = TypeVar("Result", StageResult, Status)
 
 
-def read_timing(path: Path) -> Timing:
-    """The contents of a timing.json; raises BadResult."""
-    return _read(path, Timing)
-
-
-def read_capture(path: Path) -> Capture:
-    """The contents of a capture.json; raises BadResult."""
-    return _read(path, Capture)
+def read_result(path: Path) -> StageResult:
+    """The result of a stage; raises BadResult."""
+    return _read(path, StageResult)
 
 
 def read_status(path: Path) -> Status:
-    """The contents of a status.json; raises BadResult."""
+    """Whether the tables of a run are whole; raises BadResult."""
     return _read(path, Status)
 
 
@@ -177,13 +162,13 @@ def _bad(path: Path, what: str) -> BadResult:
     return BadResult(f"{path}: {what}; make it again: snakemake --cores 1 all --forcerun {path}")
 
 
-def _require_possible(result: Timing | Capture | Status) -> None:
+def _require_possible(result: StageResult | Status) -> None:
     if result.status not in STATUSES:
         raise Mismatch(f"status is {result.status!r}, which is none of {', '.join(STATUSES)}")
     program = getattr(result, "program", None)
-    if program is not None and program.status == "complete":
+    if program is not None and program.status == COMPLETE:
         _require_times(program)
-    if program is None and result.status == "complete" and not isinstance(result, Status):
+    if program is None and result.status == COMPLETE and not isinstance(result, Status):
         raise Mismatch("status is complete, and program is null")
 
 

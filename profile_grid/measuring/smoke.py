@@ -6,11 +6,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from cs336_model.arithmetic.own_model import OWN_CONSTRUCTOR
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.measuring.capture import chosen_backend, torch_attempt
 from profile_grid.measuring.capture_findings import errors_and_warnings
-from profile_grid.measuring.gpu_check import OWN_CONSTRUCTOR
 from profile_grid.measuring.measured_program import Attempt
 from profile_grid.measuring.nsys_capture import nsys_attempt
 from profile_grid.measuring.problems import Problem, joined
@@ -39,10 +39,10 @@ def smoke_specification(specifications: list[dict]) -> dict:
     else's, whose sizes may not be ours to choose, of its smallest run."""
     smallest = min(specifications, key=lambda one: _size(one["program"]["constructor_args"]))
     program = smallest["program"]
-    length = min(CONTEXT_LENGTH, program["context_length"])
+    length = min(CONTEXT_LENGTH, program["dimensions"]["context_length"])
     sizes = LITTLE if program["constructor"] == OWN_CONSTRUCTOR else {}
     cut = {
-        "run": "smoke", "batch_size": 1, "context_length": length, **STEPS,
+        "run": "smoke", "dimensions": program["dimensions"] | {"batch_size": 1, "context_length": length}, **STEPS,
         "vocab_size": sizes.get("vocab_size", program["vocab_size"]),
         "constructor_args": program["constructor_args"] | {"context_length": length} | sizes,
     }  # fmt: skip

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+from kernel_tables.reading import nsys
+from profile_grid.measuring.results import COMPLETE, StageResult
 
 # The reports have had other names until 2022.4 (nsys stats --help-reports).
 REPORTS = {
@@ -14,6 +18,22 @@ REPORTS = {
 }
 RENAMED_IN = (2023, 1)
 PATIENCE_S = 600
+
+
+def reports_of_capture(capture: StageResult, folder: Path) -> dict[str, str]:
+    """The text of every report by its file; one line of comment where there is none."""
+    return {f"reports/{name}.csv": text for name, text in _texts(capture, folder / "capture.sqlite").items()}
+
+
+def _texts(capture: StageResult, sqlite: Path) -> dict[str, str]:
+    if capture.facts["backend"] != "nsys":
+        return dict.fromkeys(REPORTS, "# no nsys report: captured by PyTorch's profiler\n")
+    if capture.status != COMPLETE:
+        return dict.fromkeys(REPORTS, f"# no nsys report: {capture.status}\n")
+    if nsys.find() is None:
+        return dict.fromkeys(REPORTS, "# no nsys report: there is no nsys on the machine that made these tables\n")
+    with tempfile.TemporaryDirectory() as scratch:
+        return reports(sqlite, Path(scratch), nsys.version_numbers())
 
 
 def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, str]:

@@ -9,14 +9,15 @@ from importlib import metadata
 import pandas as pd
 
 from profile_grid.checkout import git_state
+from profile_grid.study.stages import STAGES
 
 OF_MACHINE = ("device_name", "gpu_uuid_sha256", "driver", "cuda", "torch", "nsys", "python", "backend")
 
 
 def provenance(runs: pd.DataFrame, plan: dict, checkouts: list[dict]) -> dict:
     """What every document ends with; a value is a list where the runs do not agree, and None where nobody knows it."""
-    started = pd.concat([runs["timing_started_utc"], runs["capture_started_utc"]])
-    statuses = runs[["timing_status", "capture_status"]].agg(" / ".join, axis=1).value_counts()
+    started = pd.concat([runs[f"{stage.name}_started_utc"] for stage in STAGES])
+    statuses = runs[[stage.status_column for stage in STAGES]].agg(" / ".join, axis=1).value_counts()
     return {
         "runs": len(runs),
         "statuses": {name: int(count) for name, count in statuses.items()},

@@ -13,15 +13,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from kernel_tables.attribution.paths import PATH_SEPARATOR
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.problems import joined
+from profile_grid.measuring.results import COMPLETE, StageResult
+from profile_grid.tables.classes import MEMORY_OPERATIONS
+from profile_grid.tables.conservation import require_same
+from profile_grid.tables.described import WHERE, Described, columns
+from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
 
-MEASURE, STEP = "measure", "step"
-WHOLE_STEP = "step"
-OUTSIDE = "(outside)"
-SEPARATOR = " > "
 KERNEL_COLUMNS = [
     "step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns",
 ]  # fmt: skip
@@ -31,10 +33,6 @@ PHASE_COLUMNS = [
 RANGE_COLUMNS = [
     "step", "phase", "range", "instances", "wall_ns", "gpu_time_ns", "kernels", "memop_time_ns", "memops",
 ]  # fmt: skip
-
-
-class NotConserved(AssertionError):
-    """Time or launches were lost or invented between the capture and a table; a defect, never a result."""
 
 
 def measured_activities(trace: Trace) -> pd.DataFrame:
@@ -71,8 +69,8 @@ def kernel_table(activities: pd.DataFrame) -> pd.DataFrame:
     grouped = activities.groupby(keys, sort=True, observed=True)["duration_ns"]
     table = grouped.agg(["count", "sum", "mean", "min", "max"]).reset_index()
     table.columns = KERNEL_COLUMNS
-    _conserve("launches", table["launches"].sum(), len(activities))
-    _conserve("nanoseconds", table["total_ns"].sum(), activities["duration_ns"].sum())
+    require_same("launches", table["launches"].sum(), len(activities))
+    require_same("nanoseconds", table["total_ns"].sum(), activities["duration_ns"].sum())
     return table
 
 
@@ -90,7 +88,7 @@ def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=PHASE_COLUMNS)
     by_phase = table[table["phase"] != WHOLE_STEP]
     for column in ("kernel_ns", "kernels", "memop_ns", "memops"):
-        _conserve(column, by_phase[column].sum(), table.loc[table["phase"] == WHOLE_STEP, column].sum())
+        require_same(column, by_phase[column].sum(), table.loc[table["phase"] == WHOLE_STEP, column].sum())
     return table
 
 
@@ -106,7 +104,7 @@ def range_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
 
 def _inclusive(activities: pd.DataFrame) -> pd.DataFrame:
     """GPU time and counts by step, phase and range, where a range also counts what the ranges below it launched."""
-    is_kernel = ~activities["kind"].isin(["memcpy", "memset"])
+    is_kernel = ~activities["kind"].isin(MEMORY_OPERATIONS)
     duration = activities["duration_ns"]
     own = (
         activities.assign(
@@ -124,12 +122,12 @@ def _inclusive(activities: pd.DataFrame) -> pd.DataFrame:
 
 
 def _prefixes(path: str) -> list[str]:
-    parts = path.split(SEPARATOR) if path else []
-    return [SEPARATOR.join(parts[:length]) for length in range(len(parts) + 1)]
+    parts = path.split(PATH_SEPARATOR) if path else []
+    return [PATH_SEPARATOR.join(parts[:length]) for length in range(len(parts) + 1)]
 
 
 def _phase_row(step: int, phase: str, activities: pd.DataFrame, walls: pd.DataFrame) -> tuple:
-    is_kernel = ~activities["kind"].isin(["memcpy", "memset"]).to_numpy(dtype=bool)
+    is_kernel = ~activities["kind"].isin(MEMORY_OPERATIONS).to_numpy(dtype=bool)
     start, end = activities["start_ns"].to_numpy("int64"), activities["end_ns"].to_numpy("int64")
     duration = end - start
     wall_ns = int((walls["end_ns"] - walls["start_ns"]).sum())
@@ -164,7 +162,7 @@ def _phase_and_part(paths: Iterable[tuple[str, ...]]) -> tuple[np.ndarray, np.nd
     for path in paths:
         inner = path[path.index(STEP) + 1 :] if STEP in path else ()
         phases.append(inner[0] if inner else OUTSIDE)
-        below.append(SEPARATOR.join(inner[1:]))
+        below.append(PATH_SEPARATOR.join(inner[1:]))
     return np.array(phases, dtype=object), np.array(below, dtype=object)
 
 
@@ -176,21 +174,25 @@ def _step_numbers(trace: Trace) -> dict[int, int]:
     return {int(instance): number for number, instance in enumerate(steps["instance"])}
 
 
-def _conserve(what: str, got: int, expected: int) -> None:
-    if int(got) != int(expected):
-        raise NotConserved(f"{what}: {int(got)} in the table, {int(expected)} in the capture")
-
-
 def tables_of_capture(
-    capture: dict, sqlite: Path, extra_rules: Sequence[dict] = ()
+    capture: StageResult, folder: Path, extra_rules: Sequence[dict] = ()
+) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """The status of a run's capture and its three tables; `folder` holds its capture.sqlite."""
+    return tables_of_file(capture, folder / "capture.sqlite", extra_rules)
+
+
+def tables_of_file(
+    capture: StageResult, sqlite: Path, extra_rules: Sequence[dict] = ()
 ) -> tuple[dict, dict[str, pd.DataFrame]]:
     """The status of a run's capture and its three tables, which are empty unless the capture is whole."""
-    if capture["status"] != "complete":
-        return _status(capture["status"], capture["reason"], []), _empty_tables()
-    steps, device = capture["program"]["spec"]["measured_steps"], capture["program"]["machine"]["device"]
+    if capture.status != COMPLETE:
+        return _status(capture.status, capture.reason, []), _empty_tables()
+    steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
     try:
         with Trace(sqlite, extra_rules) as trace:
-            errors, odd = errors_and_warnings(trace, measured_steps=steps, device=device, backend=capture["backend"])
+            errors, odd = errors_and_warnings(
+                trace, measured_steps=steps, device=device, backend=capture.facts["backend"]
+            )
             warnings = [str(problem) for problem in odd]
             if errors:
                 return _status("incomplete", str(joined(errors)), warnings), _empty_tables()
@@ -202,8 +204,8 @@ def tables_of_capture(
         "phases": phase_table(activities, ranges),
         "ranges": range_table(activities, ranges),
     }
-    _conserve("measured steps", tables["phases"]["step"].nunique(), steps)
-    if capture["backend"] == "nsys" and device == "cpu":
+    require_same("measured steps", tables["phases"]["step"].nunique(), steps)
+    if capture.facts["backend"] == "nsys" and device == "cpu":
         warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
         tables["phases"] = _without_gpu_figures(tables["phases"])
     return _status("complete", None, warnings), tables
@@ -222,3 +224,44 @@ def _status(status: str, reason: str | None, warnings: list[str]) -> dict:
 def _empty_tables() -> dict[str, pd.DataFrame]:
     columns = {"kernels": KERNEL_COLUMNS, "phases": PHASE_COLUMNS, "ranges": RANGE_COLUMNS}
     return {name: pd.DataFrame(columns=names) for name, names in columns.items()}
+
+
+DESCRIBED = {
+    "kernels": Described(
+        "One row per run, step, phase, range and kernel name",
+        columns(f"""{WHERE}
+    kernel | | full name; of an ATen operator on a CPU
+    class | | kind of work, by the rules of kernel_tables
+    launches | | executions
+    total_ns | ns | sum of their durations
+    mean_ns | ns | mean duration
+    min_ns | ns | shortest
+    max_ns | ns | longest
+"""),
+    ),
+    "phases": Described(
+        "One row per run, step and phase, and one with phase = step for the whole step",
+        columns("""
+    step | | number of the measured step, from 0
+    phase | | forward, loss, backward, optimizer, synchronize, (outside); step: all of them
+    wall_ns | ns | wall time of the NVTX range on the CPU
+    gpu_span_ns | ns | start of the first kernel or memory operation to the end of the last
+    gpu_busy_ns | ns | time in which at least one of them ran
+    kernel_ns | ns | sum of the durations of kernels
+    kernels | | kernels
+    memop_ns | ns | sum of the durations of memory operations (copies and fills by the driver)
+    memops | | memory operations
+"""),
+    ),
+    "ranges": Described(
+        "One row per run, step, phase and range; what nested ranges launched counts in the outer ones too",
+        columns(f"""{WHERE}
+    instances | | times the range was opened
+    wall_ns | ns | wall time of the range on the CPU, summed over instances
+    gpu_time_ns | ns | sum of the durations of kernels launched inside
+    kernels | | kernels launched inside
+    memop_time_ns | ns | sum of the durations of memory operations launched inside
+    memops | | memory operations launched inside
+"""),
+    ),
+}

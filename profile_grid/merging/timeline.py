@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from kernel_tables.attribution.paths import PATH_SEPARATOR
 from kernel_tables.trace import Trace
-from profile_grid.merging.run_tables import MEASURE, SEPARATOR, STEP
+from profile_grid.tables.names import MEASURE, STEP
 
 RANGE, LAUNCH, KERNEL = "range", "launch", "kernel"
 COLUMNS = ["run", "track", "lane", "depth", "name", "start_ns", "end_ns", "class", "path"]
@@ -37,7 +38,7 @@ def timeline(trace: Trace, run: str) -> pd.DataFrame:
 def _ranges(trace: Trace, instances: pd.DataFrame, step: pd.Series) -> pd.DataFrame:
     inside = (instances["start_ns"] >= step["start_ns"]) & (instances["end_ns"] <= step["end_ns"])
     own = instances[inside & (instances["process"] == step["process"])]
-    joined = np.array([SEPARATOR.join(path) for path in trace.paths], dtype=object)
+    joined = np.array([PATH_SEPARATOR.join(path) for path in trace.paths], dtype=object)
     depth = np.array([len(path) for path in trace.paths])[own["path_id"]]
     return pd.DataFrame(
         {
@@ -58,7 +59,7 @@ def _device(trace: Trace, step: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     activities = trace.activities()
     chosen = np.asarray(trace.enclosing(STEP)) == step
     own = activities[chosen]
-    joined = np.array([SEPARATOR.join(path) for path in trace.paths], dtype=object)
+    joined = np.array([PATH_SEPARATOR.join(path) for path in trace.paths], dtype=object)
     shared = {
         "depth": 0,
         "name": own["name"].astype("str"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
@@ -16,51 +15,25 @@ import pandas as pd
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from profile_grid.documents.documents import QUESTIONS, Part, part
+from profile_grid.documents.documents import Section, section
 from profile_grid.figures import KINDS, caption
 from profile_grid.figures.rows import MODE_NAMES, models_in_order, of_one_machine
-from profile_grid.merging.machines import by_machine
 from profile_grid.page import libraries
 from profile_grid.page.charts import charts
 from profile_grid.page.names import Names
 from profile_grid.page.steps import flame, timeline_figure
 from profile_grid.page.tables import STATIC_ROWS, page_tables
 from profile_grid.page.themes import THEMES
+from profile_grid.study import catalogue
+from profile_grid.tables.machines import by_machine
 
 HERE = Path(__file__).parent
-SUMMARIES = ("forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "attention")
-TABLES = ("runs", "timings", "kernels", "phases", "ranges", *SUMMARIES)
+TABLES = tuple(name for name in catalogue.TABLES if name not in ("steps", "cost"))
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).disable(["link", "image", "autolink", "html_inline", "entity"])
 
 
-@dataclass(frozen=True)
-class Question:
-    """One section: its name among the answers, its letter and title, and what stands in it."""
-
-    name: str
-    letter: str
-    title: str
-    figures: tuple[str, ...]
-    tables: tuple[str, ...]
-
-
-SECTIONS = (
-    Question(
-        "a_forward_time", "a", "How long does the forward pass take?",
-        ("phase_times", "launch_bound"), ("forward_time", "timings"),
-    ),
-    Question("b_top_kernels", "b", "Which kernel takes the most time?", ("top_kernels",), ("top_kernels",)),
-    Question(
-        "c_other_kernels", "c", "What takes time besides matrix multiplies?",
-        (), ("forward_classes", "forward_parts", "other_kernels"),
-    ),
-    Question(
-        "d_training_vs_inference", "d", "How does training differ from inference?",
-        ("class_shares",), ("class_shares",),
-    ),
-    Question("e_attention", "e", "What does softmax cost in attention?", ("attention",), ("attention",)),
-)  # fmt: skip
-BEYOND = ("scaling", "roofline")
+SECTIONS = tuple(question for question in catalogue.QUESTIONS if question.has_document)
+BEYOND = tuple(name for question in catalogue.QUESTIONS if not question.has_document for name in question.figures)
 
 
 def page(
@@ -75,8 +48,8 @@ def page(
     `images` are the PNG files of the figures by name, since an SVG's fonts differ from viewer to viewer; `trace_file`
     is where the trace for Perfetto lies, relative to the page.
     """
-    summaries = {name: tables[name] for name in SUMMARIES}
-    parts = [part(machine, runs, tables["runs"], summaries) for machine, runs in by_machine(tables["runs"])]
+    summaries = {name: tables[name] for name in catalogue.SUMMARIES}
+    parts = [section(machine, runs, tables["runs"], summaries) for machine, runs in by_machine(tables["runs"])]
     of_machine, machine, _ = of_one_machine(tables)
     names = Names()
     return _environment().get_template("template.html.j2").render(
@@ -85,7 +58,7 @@ def page(
         provenance=provenance,
         sections=SECTIONS,
         beyond=BEYOND,
-        questions=list(QUESTIONS),
+        questions=list(catalogue.DOCUMENTS),
         first_sentence=first_sentence,
         legend=_legend,
         choices=_choices(tables["runs"]),
@@ -109,7 +82,7 @@ def page(
     )  # fmt: skip
 
 
-def first_sentence(of: Part, question: str) -> Markup:
+def first_sentence(of: Section, question: str) -> Markup:
     """The answer to a question in one sentence."""
     return markdown(of.sentences[question][0])
 
@@ -125,7 +98,7 @@ def for_script(value: object) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
-def _legend(of: Part) -> list[tuple[Markup, str]]:
+def _legend(of: Section) -> list[tuple[Markup, str]]:
     """Label and full name of the kernels that this machine's sentences mention."""
     text = "\n".join(sentence for sentences in of.sentences.values() for sentence in sentences)
     return [(markdown(label), name) for label, name in of.legend(text)]

@@ -21,8 +21,8 @@ from profile_grid.page.marks import (
     unhappy_bars,
     wrapped,
 )
-from profile_grid.tables.attention import PARTS
-from profile_grid.tables.summary import family
+from profile_grid.questions.e_attention.table import PARTS
+from profile_grid.tables.classes import family
 
 Tables = dict[str, pd.DataFrame]
 

@@ -9,7 +9,7 @@ from profile_grid.figures.style import GREY, PHASES, family_style
 from profile_grid.merging.timeline import KERNEL, LAUNCH, RANGE
 from profile_grid.page.marks import PATTERNS, text_of
 from profile_grid.page.names import Names
-from profile_grid.tables.summary import family
+from profile_grid.tables.classes import family
 
 NO_PARENT = -1
 SEPARATOR = " > "

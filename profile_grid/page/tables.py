@@ -6,26 +6,30 @@ from dataclasses import asdict, dataclass
 
 import pandas as pd
 
-from profile_grid.merging.columns import LEADING, TABLES
+from profile_grid.documents.dictionary import described
 from profile_grid.page.names import Names
 from profile_grid.quantities import known
-from profile_grid.tables.summary import ALL_PHASES, FORWARD, FORWARD_OTHERS
+from profile_grid.study.dimensions import KEYS, LEADING
+from profile_grid.tables.apart import shown_dimensions
+from profile_grid.tables.described import LEADING_COLUMNS
+from profile_grid.tables.names import ALL_PHASES, FORWARD, FORWARD_OTHERS
 
 SIGNIFICANT = 6
 UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}
 SHARES = ("share", "share_of_step", "other_share", "share_of_others", "idle_share")
 PLAIN = ("context_length",)
 RUN_COLUMNS = [
-    "model", "context_length", "mode", "timing_status", "capture_status", "reason", "parameters",
+    *KEYS, "timing_status", "capture_status", "reason", "parameters",
     "peak_allocated_bytes", "steps_timed", "steps_captured", "note",
 ]  # fmt: skip
 FORWARD_COLUMNS = [
-    "model", "context_length", "mode", "timing_status", "capture_status", "unprofiled_step_ms",
+    *KEYS, "timing_status", "capture_status", "unprofiled_step_ms",
     "unprofiled_step_std_ms", "step_wall_ms", "step_wall_std_ms", "overhead_ratio", "matches_python",
     "forward_wall_ms", "forward_gpu_span_ms", "forward_gpu_busy_ms", "forward_kernels", "mean_kernel_us", "idle_share",
 ]  # fmt: skip
 HEADINGS = {"context_length": "context", "flop_per_s": "FLOP/s", "flops_formula": "FLOP, formula"}
 STATIC_ROWS = 8
+ALWAYS_SHOWN = ("model", "context_length", "mode")  # another dimension has a column where a run is not at its default
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,11 @@ def page_tables(tables: dict[str, pd.DataFrame], names: Names) -> dict[str, Page
         "attention": ("Attention by part", tables["attention"], "attention", None),
         "kernels": ("Every kernel by phase, per step", kernels_per_step(tables["kernels"]), "kernels", None),
     }  # fmt: skip
+    shown = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
+    hidden = {"run", *KEYS} - set(shown)
     return {
-        name: _page_table(name, title, frame[columns or [c for c in frame.columns if c != "run"]], described, names)
-        for name, (title, frame, described, columns) in chosen.items()
+        name: _page_table(name, title, frame[[c for c in columns or frame.columns if c not in hidden]], source, names)
+        for name, (title, frame, source, columns) in chosen.items()
     }
 
 
@@ -84,7 +90,7 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     """One row per run, phase and kernel: launches and GPU time per measured step, longest first within a run."""
     measured = kernels[kernels["step"] >= 0]
     steps = measured.groupby("run")["step"].nunique()
-    keys = ["run", "model", "context_length", "mode", "phase", "kernel", "class"]
+    keys = [*LEADING, "phase", "kernel", "class"]
     table = measured.groupby(keys, sort=False)[["launches", "total_ns"]].sum().reset_index()
     count = table["run"].map(steps).astype("float64")  # without kernels there is nothing to tell its type from
     table = table.assign(launches=table["launches"] / count, gpu_time_ms=table["total_ns"] / 1e6 / count)
@@ -95,15 +101,15 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     return table.drop(columns=["_run", "total_ns"])
 
 
-def _page_table(name: str, title: str, frame: pd.DataFrame, described: str, names: Names) -> PageTable:
-    meanings = {column.name: column.meaning for column in (*LEADING, *TABLES[described].columns)}
+def _page_table(name: str, title: str, frame: pd.DataFrame, source: str, names: Names) -> PageTable:
+    meanings = {column.name: column.meaning for column in (*LEADING_COLUMNS, *described()[source].columns)}
     kinds = {column: _kind(column, frame[column]) for column in frame.columns}
     columns = tuple(
         PageColumn(column, _heading(column), meanings.get(column, ""), kind) for column, kind in kinds.items()
     )
     values = [[_value(value, kind, names) for value in frame[column]] for column, kind in kinds.items()]
     scaled = [_in_gibibytes(of) if column.endswith("_bytes") else of for column, of in zip(kinds, values, strict=True)]
-    return PageTable(name, title, f"results/tables/{described}.csv", columns, tuple(zip(*scaled, strict=True)))
+    return PageTable(name, title, f"results/tables/{source}.csv", columns, tuple(zip(*scaled, strict=True)))
 
 
 def _kind(column: str, values: pd.Series) -> str:

@@ -1,4 +1,4 @@
-"""The runs that config.yaml declares, and what each of their two processes is told.
+"""The runs that config.yaml declares, and what each process of each run is told.
 
 The plan of a grid is made on every start of Snakemake, so nothing heavy is imported here.
 """
@@ -6,34 +6,32 @@ The plan of a grid is made on every start of Snakemake, so nothing heavy is impo
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from profile_grid.errors import OutsideError
+from profile_grid.study.dimensions import DIMENSIONS, FULLEST_FIRST, Dimension, Value, combinations, run_name
+from profile_grid.study.schema import ConfigError, check_schema
+from profile_grid.study.stages import STAGES, Stage
 from profile_grid.study.unusable import unusable_values
 
-SCHEMA = Path(__file__).with_name("config.schema.yaml")
 ROPE_THETA = 10000.0
 PREFERRED_CONTEXT = 512
-FULLEST_FIRST = ("train_step", "forward_backward", "forward")
-
-
-class ConfigError(OutsideError):
-    """config.yaml asks for something that cannot be run; the message is one line."""
+GRID_SETTINGS = ("grid", "vocab_size", "seed", "device")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One model x context length x mode of the grid."""
+    """One cell of the grid: a value of every dimension."""
 
-    model: str
-    context_length: int
-    mode: str
+    values: Mapping[str, Value]
+
+    def __getitem__(self, dimension: str) -> Value:
+        return self.values[dimension]
 
     @property
     def name(self) -> str:
         """The folder below results/runs, and the name in every table."""
-        return f"{self.model}_ctx{self.context_length}_{self.mode}"
+        return run_name(self.values)
 
 
 def checked_config(config: dict) -> dict:
@@ -41,7 +39,7 @@ def checked_config(config: dict) -> dict:
 
     Raises ConfigError with one line that names the key, the value and what was expected.
     """
-    _check_schema(config)
+    check_schema(config)
     for message in unusable_values(config):
         raise ConfigError(message)
     if config["grid"] not in config["grids"]:
@@ -64,51 +62,49 @@ def grid_runs(config: dict) -> dict[str, Run]:
     """The runs of the chosen grid by name, in the order of the file, each once."""
     runs = {}
     for product in config["grids"][config["grid"]]:
+        lists = {one.key: product.get(one.listed, [setting(config, one)]) for one in DIMENSIONS}
         for model in product["models"]:
             if model not in config["models"]:
                 declared = ", ".join(config["models"])
                 raise ConfigError(f"grids.{config['grid']}: model {model!r} is not declared under models: {declared}")
-            for context_length in product["context_lengths"]:
-                for mode in product["modes"]:
-                    run = Run(model, context_length, mode)
-                    runs[run.name] = run
+        for values in combinations(lists):
+            run = Run(values)
+            if runs.setdefault(run.name, run) != run:
+                raise ConfigError(f"grids.{config['grid']}: two different runs are named {run.name}; rename a model")
     return runs
 
 
-def run_to_show(runs: dict[str, Run]) -> str:
-    """The run whose step is worth a timeline: the fullest mode, the first model of the grid, context 512 or near it."""
-    models = list(dict.fromkeys(run.model for run in runs.values()))
+def setting(config: dict, dimension: Dimension) -> Value | None:
+    """The value of the runs of a product that does not list this dimension."""
+    return config.get(dimension.setting, dimension.default) if dimension.setting else dimension.default
+
+
+def run_to_show(runs: Mapping[str, Run]) -> str:
+    """The run whose step is worth a timeline: the fullest mode, the first model of the grid, context 512 or near it,
+    every further dimension at its default where there is such a run."""
+    models = list(dict.fromkeys(run["model"] for run in runs.values()))
 
     def rank(name: str) -> tuple:
         run = runs[name]
-        far = abs(run.context_length - PREFERRED_CONTEXT)
-        return FULLEST_FIRST.index(run.mode), models.index(run.model), far, name
+        far = abs(run["context_length"] - PREFERRED_CONTEXT)
+        others = sum(one.default is not None and run[one.key] != one.default for one in DIMENSIONS)
+        return FULLEST_FIRST.index(run["mode"]), models.index(run["model"]), others, far, name
 
     return min(runs, key=rank)
 
 
-def timing_specification(config: dict, run: Run) -> str:
-    """What the timing process is told: canonical JSON, so that Snakemake sees a change and nothing else."""
-    return _canonical({"program": _program(config, run, "timing"), "environment": _environment(config)})
-
-
-def capture_specification(config: dict, run: Run) -> str:
-    """What the capture process is told: canonical JSON, as for timing, with the profiler's own settings."""
-    return _canonical(
-        {
-            "program": _program(config, run, "capture"),
-            "environment": _environment(config),
-            "backend": config["capture"]["backend"],
-            "nsys_options": config["capture"].get("nsys_options", []),
-        }
-    )
+def specification(config: dict, run: Run, stage: Stage) -> str:
+    """What the process of a stage is told: canonical JSON, so that Snakemake sees a change and nothing else."""
+    told = {"program": _program(config, run, stage), "environment": _environment(config)}
+    return _canonical(told | _settings(config, stage, of_program=False))
 
 
 def grid_part(config: dict) -> str:
     """The part of the configuration that decides what the chosen grid measures, as canonical JSON."""
-    used = {run.model for run in grid_runs(config).values()}
-    keys = ("grid", "batch_size", "vocab_size", "precision", "seed", "device", "timing", "capture")
-    part = {key: config[key] for key in keys}
+    used = {run["model"] for run in grid_runs(config).values()}
+    part = {key: config[key] for key in GRID_SETTINGS}
+    part |= {one.setting: setting(config, one) for one in DIMENSIONS if one.setting}
+    part |= {stage.name: _settings(config, stage) for stage in STAGES}
     part["grids"] = {config["grid"]: config["grids"][config["grid"]]}
     part["models"] = {name: shape for name, shape in config["models"].items() if name in used}
     part["program"] = {key: config["program"].get(key, {}) for key in ("constructor", "annotate")}
@@ -117,43 +113,45 @@ def grid_part(config: dict) -> str:
 
 
 def grid_plan(config: dict) -> dict:
-    """The grid's name and its runs in order, each with what its two processes are told."""
+    """The grid's name and its runs in order: name, dimensions, and what the process of each stage is told."""
     runs = [
         {
             "run": name,
-            "model": run.model,
-            "context_length": run.context_length,
-            "mode": run.mode,
-            "timing_specification": json.loads(timing_specification(config, run)),
-            "capture_specification": json.loads(capture_specification(config, run)),
+            **run.values,
+            "specifications": {stage.name: json.loads(specification(config, run, stage)) for stage in STAGES},
         }
         for name, run in grid_runs(config).items()
     ]
     return {"grid": config["grid"], "runs": runs}
 
 
-def _program(config: dict, run: Run, stage: str) -> dict:
-    shape = config["models"][run.model]
+def _program(config: dict, run: Run, stage: Stage) -> dict:
+    shape = config["models"][run["model"]]
     return {
         "run": run.name,
-        "model": run.model,
+        "dimensions": dict(run.values),
         "constructor": config["program"]["constructor"],
         "constructor_args": {
             "vocab_size": config["vocab_size"],
-            "context_length": run.context_length,
+            "context_length": run["context_length"],
             **{key: shape[key] for key in ("d_model", "num_layers", "num_heads", "d_ff")},
             "rope_theta": float(shape.get("rope_theta", ROPE_THETA)),
         },
         "annotate": config["program"].get("annotate", {}),
-        "mode": run.mode,
-        "batch_size": config["batch_size"],
-        "context_length": run.context_length,
         "vocab_size": config["vocab_size"],
-        "precision": config["precision"],
-        "warmup_steps": config[stage]["warmup_steps"],
-        "measured_steps": config[stage]["measured_steps"],
         "seed": config["seed"],
         "device": config["device"],
+        **_settings(config, stage, of_program=True),
+    }
+
+
+def _settings(config: dict, stage: Stage, of_program: bool | None = None) -> dict:
+    """The settings of a stage, or those of them that the measured program is told, or not told."""
+    section = config.get(stage.name, {})
+    return {
+        name: section.get(name, list(one.default) if isinstance(one.default, tuple) else one.default)
+        for name, one in stage.settings.items()
+        if of_program is None or one.of_program == of_program
     }
 
 
@@ -163,26 +161,3 @@ def _environment(config: dict) -> list[str]:
 
 def _canonical(specification: dict) -> str:
     return json.dumps(specification, sort_keys=True, separators=(",", ":"))
-
-
-def _check_schema(config: dict) -> None:
-    import jsonschema
-    import yaml
-
-    schema = yaml.safe_load(SCHEMA.read_text())
-    validator = jsonschema.Draft202012Validator(schema)
-    error = jsonschema.exceptions.best_match(validator.iter_errors(config))
-    if error is not None:
-        where = ".".join(str(part) for part in error.absolute_path) or "top level"
-        raise ConfigError(f"{where}: {_explained(error)}".replace("\n", " "))
-
-
-def _explained(error) -> str:
-    """One line on a schema error: the value, and what the schema wanted."""
-    if error.validator == "additionalProperties":
-        known = ", ".join(error.schema["properties"])
-        unknown = sorted(set(error.instance) - set(error.schema["properties"]))
-        return f"unknown key {', '.join(map(repr, unknown))}; known keys: {known}"
-    if error.validator == "pattern":
-        return f"{error.instance!r} is not allowed here; it must match {error.validator_value}"
-    return error.message if len(error.message) < 300 else error.message[:300] + " ..."

@@ -13,6 +13,7 @@ with install_import_hook(["cs336_model.model.transformer", "cs336_model.model.fu
     import cs336_model.model.transformer  # noqa: F401
 
 from cs336_model import ranges
+from tests.cs336_model.specs import changed
 
 SIZES = {"vocab_size": 50, "context_length": 8, "d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32}
 
@@ -29,15 +30,17 @@ def spec_values() -> dict:
     """A run of a model that takes milliseconds."""
     return {
         "run": "tiny_ctx8_train_step",
-        "model": "tiny",
+        "dimensions": {
+            "model": "tiny",
+            "context_length": 8,
+            "mode": "train_step",
+            "precision": "fp32",
+            "batch_size": 2,
+        },
         "constructor": "cs336_model.model:TransformerLM",
         "constructor_args": {**SIZES, "rope_theta": 10000.0},
         "annotate": {},
-        "mode": "train_step",
-        "batch_size": 2,
-        "context_length": 8,
         "vocab_size": 50,
-        "precision": "fp32",
         "warmup_steps": 1,
         "measured_steps": 2,
         "seed": 0,
@@ -57,7 +60,7 @@ def run_benchmark(tmp_path, spec_values):
 
     def run(*options: str, **changes) -> dict:
         path = tmp_path / "result.json"
-        benchmark.main(["--spec", json.dumps(spec_values | changes), "--output", str(path), *options])
+        benchmark.main(["--spec", json.dumps(changed(spec_values, **changes)), "--output", str(path), *options])
         return json.loads(path.read_text())
 
     return run

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from cs336_model.program import benchmark
+from tests.cs336_model.specs import changed
 
 KEYS = {
     "schema", "status", "spec", "profiler", "out_of_memory", "step_seconds", "phase_seconds", "phase_clock", "losses",
@@ -31,7 +32,7 @@ KEYS = {
 def test_every_mode_keeps_every_time_and_loss(run_benchmark, spec_values, mode, phases, losses):
     result = run_benchmark(mode=mode)
     assert set(result) == KEYS
-    assert result["status"] == "complete" and result["spec"] == spec_values | {"mode": mode}
+    assert result["status"] == "complete" and result["spec"] == changed(spec_values, mode=mode)
     assert len(result["step_seconds"]) == 2 and min(result["step_seconds"]) > 0
     assert {phase: len(seconds) for phase, seconds in result["phase_seconds"].items()} == phases
     assert len(result["losses"]) == losses
@@ -116,9 +117,10 @@ def finished_process(tmp_path_factory):
     """The program as a job starts it: with nsys's emitter, in a process of its own."""
     path = tmp_path_factory.mktemp("process") / "result.json"
     sizes = {"vocab_size": 50, "context_length": 8, "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32}
+    dimensions = {"model": "tiny", "context_length": 8, "mode": "forward", "precision": "fp32", "batch_size": 2}
     spec = {
-        "run": "one", "model": "tiny", "constructor": "cs336_model.model:TransformerLM", "constructor_args": sizes,
-        "annotate": {}, "mode": "forward", "batch_size": 2, "context_length": 8, "vocab_size": 50, "precision": "fp32",
+        "run": "one", "constructor": "cs336_model.model:TransformerLM", "constructor_args": sizes,
+        "annotate": {}, "vocab_size": 50, "dimensions": dimensions,
         "warmup_steps": 1, "measured_steps": 1, "seed": 0, "device": "cpu",
     }  # fmt: skip
     command = [sys.executable, "-m", "cs336_model.program.benchmark", "--spec", json.dumps(spec), "--output", str(path)]

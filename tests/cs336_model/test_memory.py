@@ -16,6 +16,7 @@ from cs336_model.model.transformer import TransformerLM
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, Subject, run_step
+from tests.cs336_model.specs import changed
 
 
 class LiveBytes(TorchDispatchMode):
@@ -46,7 +47,7 @@ class LiveBytes(TorchDispatchMode):
 
 
 def peak_of_two_steps(spec_values: dict, shape: ModelShape, mode: str) -> int:
-    spec, cpu = read_spec(json.dumps(spec_values | {"mode": mode})), torch.device("cpu")
+    spec, cpu = read_spec(json.dumps(changed(spec_values, mode=mode))), torch.device("cpu")
     with LiveBytes() as memory, torch.device("meta"):
         lm = model_of(shape)
         tokens = torch.zeros(shape.batch_size, shape.context_length, dtype=torch.int64)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from cs336_model.program.spec import read_spec
+from tests.cs336_model.specs import changed
 
 
 def test_a_spec_is_read_as_it_was_written(spec_values):
@@ -13,7 +14,7 @@ def test_a_spec_is_read_as_it_was_written(spec_values):
 
 def test_the_mode_names_the_phases_of_a_step(spec_values):
     phases = {
-        mode: read_spec(json.dumps(spec_values | {"mode": mode})).phases
+        mode: read_spec(json.dumps(changed(spec_values, mode=mode))).phases
         for mode in ("forward", "forward_backward", "train_step")
     }
     assert phases == {
@@ -27,28 +28,40 @@ def test_the_mode_names_the_phases_of_a_step(spec_values):
     ("changes", "message"),
     [
         ({"colour": 1}, "unknown keys ['colour']"),
-        ({"mode": "inference"}, "mode is 'inference'; one of forward, forward_backward, train_step is wanted"),
+        ({"mode": "inference"}, "mode is 'inference'; it has to be one of forward, forward_backward, train_step"),
         ({"precision": "fp8"}, "precision is 'fp8'"),
         ({"device": "tpu"}, "device is 'tpu'"),
-        ({"measured_steps": 0}, "measured_steps is 0, which is no integer of at least 1"),
-        ({"warmup_steps": -1}, "warmup_steps is -1, which is no integer of at least 0"),
-        ({"batch_size": 2.5}, "batch_size is 2.5, which is no integer"),
-        ({"batch_size": True}, "batch_size is True, which is no integer"),
+        ({"measured_steps": 0}, "measured_steps is 0; it has to be a whole number, 1 or more"),
+        ({"warmup_steps": -1}, "warmup_steps is -1; it has to be a whole number, 0 or more"),
+        ({"batch_size": 2.5}, "batch_size is 2.5; it has to be a whole number"),
+        ({"batch_size": True}, "batch_size is True; it has to be a whole number"),
     ],
 )
 def test_a_wrong_value_is_refused_in_one_line(spec_values, changes, message):
     with pytest.raises(ValueError) as error:
-        read_spec(json.dumps(spec_values | changes))
+        read_spec(json.dumps(changed(spec_values, **changes)))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_missing_key_is_named(spec_values):
     del spec_values["seed"]
-    with pytest.raises(ValueError, match=r"lacks the keys \['seed'\]"):
+    with pytest.raises(ValueError, match=r"missing keys \['seed'\]"):
         read_spec(json.dumps(spec_values))
 
 
 def test_a_spec_that_is_no_object_is_refused():
     with pytest.raises(ValueError, match="is a JSON object, not list"):
         read_spec("[]")
+
+
+def test_a_dimension_that_the_program_does_not_know_is_refused(spec_values):
+    spec_values["dimensions"]["dropout"] = 0.1
+    with pytest.raises(ValueError, match=r"dimensions of the run specification: unknown keys \['dropout'\]"):
+        read_spec(json.dumps(spec_values))
+
+
+def test_a_dimension_without_a_value_is_named(spec_values):
+    del spec_values["dimensions"]["precision"]
+    with pytest.raises(ValueError, match=r"missing keys \['precision'\]"):
+        read_spec(json.dumps(spec_values))

@@ -10,12 +10,13 @@ from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, finite_losses, make_subject, run_steps
 from tests.cs336_model.other_models import RaisingModel
+from tests.cs336_model.specs import changed
 
 CPU = torch.device("cpu")
 
 
 def subject_of(values: dict, **changes) -> steps.Subject:
-    return make_subject(read_spec(json.dumps(values | changes)), CPU)
+    return make_subject(read_spec(json.dumps(changed(values, **changes))), CPU)
 
 
 def test_the_device_is_waited_for_once_per_step(monkeypatch, spec_values):

@@ -8,12 +8,13 @@ import torch
 from cs336_model import ranges
 from cs336_model.program import subject
 from cs336_model.program.spec import RunSpec, read_spec
+from tests.cs336_model.specs import changed
 
 CPU = torch.device("cpu")
 
 
 def spec_of(values: dict, **changes) -> RunSpec:
-    return read_spec(json.dumps(values | changes))
+    return read_spec(json.dumps(changed(values, **changes)))
 
 
 def test_equal_seeds_make_equal_weights_and_batches(spec_values):

@@ -18,7 +18,9 @@ for option in ("--spec", "--output", "--profiler", "--capture"):
     parser.add_argument(option)
 options = parser.parse_args()
 spec = json.loads(options.spec)
-manners = [path for name in (f"program-{spec.get('model')}", "program") if (path := Path(name)).exists()]
+manners = [
+    path for name in (f"program-{spec.get('dimensions', {}).get('model')}", "program") if (path := Path(name)).exists()
+]
 manner = manners[0].read_text() if manners else "ends well"
 with Path("runs").open("a") as runs:
     print(options.profiler, file=runs)

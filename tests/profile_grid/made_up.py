@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-LEADING = ["run", "model", "context_length", "mode"]
+from profile_grid.study.dimensions import KEYS, LEADING, run_name
+
 KERNEL = ["step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns"]
 PHASE = ["step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels", "memop_ns", "memops"]
 RANGE = ["step", "phase", "range", "instances", "wall_ns", "gpu_time_ns", "kernels", "memop_time_ns", "memops"]
@@ -57,10 +58,17 @@ class Made:
     capture_status: str = "complete"
     machine: dict = field(default_factory=lambda: H200)
     others: dict = field(default_factory=dict)
+    precision: str = "fp32"
+    batch_size: int = 4
+
+    @property
+    def leading(self) -> dict:
+        values = {key: getattr(self, key) for key in KEYS}
+        return {"run": run_name(values), **values}
 
     @property
     def name(self) -> str:
-        return f"{self.model}_ctx{self.context_length}_{self.mode}"
+        return self.leading["run"]
 
 
 def forward_kernels(matmul_us=8000.0, softmax_us=900.0, layers=12) -> tuple[Kernel, ...]:
@@ -105,7 +113,7 @@ def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
     """The merged tables of these runs."""
     rows = {"runs": [_run_row(run) for run in runs], "timings": [], "kernels": [], "phases": [], "ranges": []}
     for run in runs:
-        lead = [run.name, run.model, run.context_length, run.mode]
+        lead = list(run.leading.values())
         rows["timings"] += [[*lead, *row] for row in _timings(run)]
         for step in range(run.steps if run.capture_status == "complete" else 0):
             for name, make in (("kernels", _kernel_rows), ("phases", _phase_rows), ("ranges", _range_rows)):
@@ -120,9 +128,9 @@ def _run_row(run: Made) -> dict:
     d_model, layers, heads = SHAPES.get(run.model, SHAPES["small"])
     absent = dict.fromkeys(("reason", "oom_during", "oom_requested_bytes", "oom_free_bytes", "oom_total_bytes", "note"))
     return {
-        "run": run.name, "model": run.model, "context_length": run.context_length, "mode": run.mode,
-        "precision": "fp32", "batch_size": 4, "d_model": d_model, "d_ff": 4 * d_model, "num_layers": layers,
-        "num_heads": heads, "vocab_size": 10000, "timing_status": run.timing_status,
+        **run.leading, "d_model": d_model, "d_ff": 4 * d_model, "num_layers": layers,
+        "num_heads": heads, "vocab_size": 10000, "steps_timed": 10 if run.timing_status == "complete" else 0,
+        "steps_captured": run.steps if run.capture_status == "complete" else 0, "timing_status": run.timing_status,
         "capture_status": run.capture_status, **absent, **run.machine, **run.others,
     }  # fmt: skip
 

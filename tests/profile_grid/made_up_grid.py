@@ -13,8 +13,9 @@ import pandas as pd
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, parameter_count
+from profile_grid.documents.summaries import summary_tables
 from profile_grid.merging.run_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
-from profile_grid.tables.summary import summary_tables
+from profile_grid.study.dimensions import LEADING, run_name
 
 MODELS = {  # d_model, d_ff, layers, heads
     "small": (768, 3072, 12, 12),
@@ -25,7 +26,6 @@ MODELS = {  # d_model, d_ff, layers, heads
 }
 CONTEXTS = (128, 256, 512, 1024)
 MODES = ("forward", "forward_backward", "train_step")
-LEADING = ["run", "model", "context_length", "mode"]
 STEPS = 3
 FLOP_PER_S, BYTES_PER_S, SHORTEST_NS, LAUNCH_NS = 4.0e13, 2.4e12, 2_000, 20_000
 COLUMNS = {"kernels": KERNEL_COLUMNS, "phases": PHASE_COLUMNS, "ranges": RANGE_COLUMNS}
@@ -132,8 +132,10 @@ def shape_of(model: str, context: int) -> ModelShape:
 
 
 def _run(model, context, mode, machine, changes, hostile) -> dict[str, pd.DataFrame]:
-    shape, name = shape_of(model, context), f"{model}_ctx{context}_{mode}"
-    lead = dict(zip(LEADING, (name, model, context, mode), strict=True))
+    shape = shape_of(model, context)
+    values = {"model": model, "context_length": context, "mode": mode, "precision": "fp32", "batch_size": 4}
+    name = run_name(values)
+    lead = {"run": name, **values}
     statuses = {"timing_status": "complete", "capture_status": "complete"} | changes.get(name, {})
     random = np.random.default_rng(sum(map(ord, name)))
     once = _kernels(shape, mode, hostile)
@@ -206,7 +208,7 @@ def _wall_ns(rows: list[tuple], phase: str) -> int:
 def _runs_row(shape: ModelShape, machine: dict) -> dict:
     absent = dict.fromkeys(("reason", "oom_during", "oom_requested_bytes", "oom_free_bytes", "oom_total_bytes", "note"))
     return absent | machine | {
-        "precision": "fp32", "batch_size": shape.batch_size, "vocab_size": shape.vocab_size, "d_model": shape.d_model,
+        "vocab_size": shape.vocab_size, "d_model": shape.d_model,
         "d_ff": shape.d_ff, "num_layers": shape.num_layers, "num_heads": shape.num_heads,
         "parameters": parameter_count(shape), "forward_flops": forward_flops(shape)["forward"],
         "steps_timed": 10, "steps_captured": STEPS, "peak_allocated_bytes": 16 * parameter_count(shape),

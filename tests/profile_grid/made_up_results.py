@@ -17,13 +17,14 @@ PROGRAM = {
     "ran_unix_s": [1.0, 2.0], "loaded_files": {"a.py": "00"},
 }  # fmt: skip
 TIMING = {
-    "format": FORMAT, "status": "complete", "specification": {"program": {}}, "sources": "00", "program": PROGRAM,
+    "format": FORMAT, "status": "complete", "reason": None, "reason_code": None, "facts": {},
+    "files": {}, "specification": {"program": {}}, "sources": "00", "program": PROGRAM,
     "seconds": {"all": 2.0}, "waited_s": 0, "notes": [], "started_utc": "2026-01-02T03:04:05Z",
     "git": {"git_commit": None, "git_clean": None},
 }  # fmt: skip
 CAPTURE = TIMING | {
-    "reason": None, "reason_code": None, "attempts": 1, "backend": "torch", "nsys": None, "host_hidden": None,
-    "sqlite_sha256": "00", "sqlite_bytes": 10,
+    "facts": {"backend": "torch", "nsys": None, "host_hidden": None, "attempts": 1},
+    "files": {"capture.sqlite": {"sha256": "00", "bytes": 10}},
 }  # fmt: skip
 
 

@@ -8,8 +8,9 @@ import jinja2
 import pytest
 
 from profile_grid.documents.documents import documents, facts, template_environment
+from profile_grid.documents.summaries import summary_tables
 from profile_grid.files import write_table
-from profile_grid.tables.summary import summary_tables
+from profile_grid.study.dimensions import LEADING
 from tests.profile_grid.made_up import ADAM, CPU, GEMM, H200, SOFTMAX, Kernel, Made, forward_kernels, grid, merged
 
 ROOT = Path(__file__).parents[2]
@@ -163,7 +164,7 @@ def test_the_scripts_go_from_merged_tables_to_documents(tmp_path):
         command = [sys.executable, "-m", f"workflow.scripts.{script}", "--tables", str(tmp_path), *options]
         subprocess.run(command, cwd=ROOT, check=True)
     assert (tmp_path / "answers" / "answers.md").read_text() == rendered(grid())["answers"]
-    assert (tmp_path / "top_kernels.csv").read_text().startswith("run,model,context_length,mode,scope,rank,kernel,")
+    assert (tmp_path / "top_kernels.csv").read_text().startswith(",".join(LEADING) + ",scope,rank,kernel,")
 
 
 def test_classes_are_told_before_and_after_and_matrix_multiplies_with_their_change():

@@ -9,12 +9,14 @@ import sqlite3
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kernel_tables.reading import nsys
 from profile_grid.measuring import capture, measured_program
+from profile_grid.measuring.job import Job
 from profile_grid.measuring.nsys_capture import nsys_attempt
 from profile_grid.measuring.processes import ProgramFailed
 from profile_grid.measuring.supervisor import descendants
@@ -72,10 +74,8 @@ def fake(tmp_path, monkeypatch):
         (report or whole_capture()).write(fakes / "report")
         (fakes / "manner").write_text(nsys_manner)
         (tmp_path / "program").write_text(program_manner)
-        return capture.captured(
-            SPECIFICATION | specification, Path("results"), Path("scratch"),
-            log=Path("capture.log"), time_limit_s=time_limit_s,
-        )  # fmt: skip
+        job = Job(SPECIFICATION | specification, Path("results"), Path("scratch"), Path("capture.log"), time_limit_s)
+        return capture.captured(job)
 
     run.folder, run.nsys = tmp_path, fakes
     return run
@@ -96,8 +96,8 @@ def is_alive(pid):
 
 def test_a_whole_capture_is_complete_at_the_first_attempt_and_its_files_are_in_place(fake):
     result = fake()
-    assert (result["status"], result["reason"], result["attempts"]) == ("complete", None, 1)
-    assert result["nsys"].startswith("2099.1.1.1")
+    assert (result["status"], result["reason"], result["facts"]["attempts"]) == ("complete", None, 1)
+    assert result["facts"]["nsys"].startswith("2099.1.1.1")
     assert sorted(path.name for path in Path("results").iterdir()) == ["capture.nsys-rep", "capture.sqlite"]
     with sqlite3.connect("results/capture.sqlite") as database:
         assert database.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone() == (2,)
@@ -122,8 +122,9 @@ def test_a_failure_of_nsys_is_incomplete_with_its_reason_after_one_more_try(fake
     result = fake(nsys_manner)
     assert (result["status"], result["reason_code"]) == ("incomplete", code)
     assert reason in result["reason"]
-    assert result["attempts"] == 2
-    assert list(Path("results").iterdir()) == []
+    assert result["facts"]["attempts"] == 2
+    with closing(sqlite3.connect("results/capture.sqlite")) as database:
+        assert database.execute("SELECT * FROM CAPTURE_STATUS").fetchall() == [("incomplete", result["reason"])]
 
 
 CANARIES = ("gpu-node-17", "anna", "s3cr3t", "/home", "my models", "secret run")
@@ -161,7 +162,7 @@ def test_an_nsys_that_is_killed_is_incomplete(fake):
 )
 def test_a_report_that_lacks_something_is_incomplete(fake, report, reason):
     result = fake(report=report())
-    assert (result["status"], result["attempts"]) == ("incomplete", 2)
+    assert (result["status"], result["facts"]["attempts"]) == ("incomplete", 2)
     assert reason in result["reason"]
 
 
@@ -174,7 +175,7 @@ def test_an_nsys_that_is_missing_is_incomplete_and_says_how_to_get_it(fake, monk
 
 def test_a_second_try_that_succeeds_is_complete(fake):
     result = fake("fails the first time")
-    assert (result["status"], result["attempts"]) == ("complete", 2)
+    assert (result["status"], result["facts"]["attempts"]) == ("complete", 2)
 
 
 def test_exit_status_143_with_a_whole_report_is_complete(fake):
@@ -184,7 +185,7 @@ def test_exit_status_143_with_a_whole_report_is_complete(fake):
 def test_an_nsys_that_hangs_before_the_program_is_ended_at_the_limit(fake):
     result = fake("hangs before the program", time_limit_s=0.7)
     assert result["reason"] == "ended at the time limit of 0.7 s, before the program had written its result"
-    assert result["attempts"] == 2
+    assert result["facts"]["attempts"] == 2
 
 
 def test_an_nsys_that_hangs_after_the_program_is_ended_at_the_limit(fake):
@@ -219,7 +220,7 @@ def test_a_crash_under_the_torch_profiler_is_no_result_either(fake):
 
 def test_out_of_memory_is_a_result_at_the_first_attempt_and_asks_for_no_report(fake):
     result = fake("writes nothing", "runs out of memory")
-    assert (result["status"], result["reason"], result["attempts"]) == ("out_of_memory", None, 1)
+    assert (result["status"], result["reason"], result["facts"]["attempts"]) == ("out_of_memory", None, 1)
 
 
 def test_the_log_of_an_earlier_attempt_is_not_taken_for_a_crash_of_this_one(fake):

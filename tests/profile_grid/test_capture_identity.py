@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from profile_grid.measuring.capture_identity import difference, identity, quick_difference, write_specification
-from profile_grid.measuring.results import Capture
+from profile_grid.measuring.results import FileIdentity, StageResult
 from profile_grid.measuring.typed_json import built
 from tests.kernel_tables.synthetic import Synthetic
 from tests.profile_grid.made_up_results import CAPTURE, changed
@@ -21,10 +21,13 @@ def captured(tmp_path):
     """A function that captures a run: its capture.json as it is read, and its capture.sqlite."""
 
     def capture(run, kernel="gemm"):
-        path, specification = tmp_path / f"{run}.sqlite", changed(SPECIFICATION, program__run=run)
+        (tmp_path / run).mkdir()
+        path, specification = tmp_path / run / "capture.sqlite", changed(SPECIFICATION, program__run=run)
         Synthetic().range("step", 0, 100).kernel(kernel, at=10).write(path)
         write_specification(path, specification)
-        return built(Capture, changed(CAPTURE, specification=specification) | identity(path)), path
+        return built(
+            StageResult, changed(CAPTURE, specification=specification) | {"files": {path.name: identity(path)}}
+        ), path
 
     return capture
 
@@ -57,5 +60,6 @@ def test_a_capture_that_lost_its_end_or_is_missing_is_told(captured):
 
 def test_a_file_that_is_no_capture_of_ours_is_told(captured, tmp_path):
     capture, _ = captured("a")
-    (tmp_path / "x").write_text("no SQLite")
-    assert difference(replace(capture, sqlite_bytes=9), tmp_path / "x") == "it does not say what was captured"
+    (tmp_path / "capture.sqlite").write_text("no SQLite")
+    other = replace(capture, files={"capture.sqlite": FileIdentity("00", 9)})
+    assert difference(other, tmp_path / "capture.sqlite") == "it does not say what was captured"

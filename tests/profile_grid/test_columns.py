@@ -1,10 +1,11 @@
 import pandas as pd
 import pytest
 
+from profile_grid.documents.dictionary import UndocumentedColumn, check_documented, described, dictionary
+from profile_grid.documents.summaries import summary_tables
 from profile_grid.documents.table_documents import LONGEST, table_document, table_documents
 from profile_grid.merging import run_tables
-from profile_grid.merging.columns import LEADING, TABLES, UndocumentedColumn, check_documented, dictionary
-from profile_grid.tables.summary import summary_tables
+from profile_grid.tables.described import LEADING_COLUMNS
 from tests.profile_grid.made_up import grid, merged
 
 
@@ -20,11 +21,13 @@ def test_every_column_of_the_per_run_tables_is_in_the_dictionary():
         "ranges": run_tables.RANGE_COLUMNS,
     }
     for name, own in columns.items():
-        assert [column.name for column in TABLES[name].columns] == own
+        assert [column.name for column in described()[name].columns] == own
 
 
 def test_a_column_that_nobody_described_is_an_error_that_names_it():
-    table = pd.DataFrame(columns=[*(column.name for column in (*LEADING, *TABLES["steps"].columns)), "new_ms"])
+    table = pd.DataFrame(
+        columns=[*(column.name for column in (*LEADING_COLUMNS, *described()["steps"].columns)), "new_ms"]
+    )
     with pytest.raises(
         UndocumentedColumn, match="steps: columns without a description: new_ms; described but not there: none"
     ):
@@ -33,9 +36,9 @@ def test_a_column_that_nobody_described_is_an_error_that_names_it():
 
 def test_the_dictionary_gives_column_unit_and_meaning_of_every_table():
     text = dictionary()
-    assert "| `oom_free_bytes`       | B         | what the GPU had free then" in text
-    assert all(f"## {name}\n" in text for name in TABLES)
-    assert all(column.meaning for table in TABLES.values() for column in table.columns)
+    assert "| `oom_free_bytes`       | B      | what the GPU had free then" in text
+    assert all(f"## {name}\n" in text for name in described())
+    assert all(column.meaning for table in described().values() for column in table.columns)
 
 
 def test_a_table_document_has_units_in_its_headings_and_dashes_for_what_is_missing():

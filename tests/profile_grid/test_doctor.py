@@ -67,7 +67,7 @@ def plan(
 
 def lines(host=GPU_HOST, smoke=WHOLE, of=None, wanted="auto"):
     of = of or plan()
-    pace = estimates.pace(NOWHERE, smoke.seconds, (smoke.machine or {}).get("device_name"), "fp32")
+    pace = estimates.pace(NOWHERE, smoke.seconds, (smoke.machine or {}).get("device_name"), ["fp32"])
     return report(host, smoke, of, estimates.remaining(of["runs"], NOWHERE), pace, wanted)
 
 
@@ -141,7 +141,7 @@ def test_runs_that_do_not_fit_are_named_and_are_no_failure():
 
 def test_a_run_that_will_not_fit_costs_its_start_only():
     measurements = estimates.remaining(plan(models=["10B"])["runs"], NOWHERE)
-    pace = estimates.Pace({"timing": 2.0, "capture": 6.0}, 1e12, "made up")
+    pace = estimates.Pace({"timing": 2.0, "capture": 6.0}, {"fp32": 1e12}, "made up")
     assert estimates.seconds_needed(measurements, pace, 140 * GIB) == 8.0
     assert estimates.seconds_needed(measurements, pace, 10**15) > 8.0
 
@@ -156,43 +156,52 @@ def write_result(runs, run, stage, **changes):
 
 def test_what_was_measured_with_the_same_settings_is_not_counted_again(tmp_path):
     of_plan = plan(models=["small"], modes=["forward", "train_step"])["runs"]
-    write_result(tmp_path, "small_ctx512_forward", "timing", specification=of_plan[0]["timing_specification"])
+    write_result(tmp_path, "small_ctx512_forward", "timing", specification=of_plan[0]["specifications"]["timing"])
     write_result(tmp_path, "small_ctx512_forward", "capture", specification={"other": "settings"})
     write_result(tmp_path, "small_ctx512_train_step", "timing", specification=None)  # damaged
-    left = [(stage, program["mode"]) for stage, program in estimates.remaining(of_plan, tmp_path)]
+    left = [(stage, program["dimensions"]["mode"]) for stage, program in estimates.remaining(of_plan, tmp_path)]
     assert left == [("capture", "forward"), ("timing", "train_step"), ("capture", "train_step")]
 
 
 def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
     entry = plan(modes=["forward"])["runs"][0]
     for stage, all_s in (("timing", 5.0), ("capture", 9.0)):
-        program = entry[f"{stage}_specification"]["program"]
+        program = entry["specifications"][stage]["program"]
         write_result(
             tmp_path, entry["run"], stage,
             program__spec=program, program__machine__device_name="NVIDIA H200", seconds={"all": all_s},
             program__cost_seconds={"warmup": 1.0, "measured": 2.0}, program__phase_seconds={},
             program__step_seconds=[0.1] * program["measured_steps"],
         )  # fmt: skip
-    found = estimates.pace(tmp_path, 6.0, "NVIDIA H200", "fp32")
-    forward = estimates.steps_flops(entry["timing_specification"]["program"]) / 15
+    found = estimates.pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
+    forward = estimates.steps_flops(entry["specifications"]["timing"]["program"]) / 15
     assert found.overhead_s == {"timing": 2.0, "capture": 6.0}
-    assert found.flop_per_s == forward * (15 + 6) / 6.0
-    assert estimates.pace(tmp_path, 6.0, "NVIDIA L4", "fp32").source.startswith(
+    assert found.flop_per_s == {"fp32": forward * (15 + 6) / 6.0}
+    assert estimates.pace(tmp_path, 6.0, "NVIDIA L4", ["fp32"]).source.startswith(
         "start-ups as long as the smoke capture"
     )
 
 
 def test_the_smoke_capture_is_of_a_little_model_and_one_step():
-    specifications = [entry["capture_specification"] for entry in plan(models=["10B", "small"])["runs"]]
+    specifications = [entry["specifications"]["capture"] for entry in plan(models=["10B", "small"])["runs"]]
     program = smoke_specification(specifications)["program"]
-    assert (program["batch_size"], program["context_length"], program["measured_steps"]) == (1, 16, 1)
+    assert (program["dimensions"]["batch_size"], program["dimensions"]["context_length"]) == (1, 16)
+    assert program["measured_steps"] == 1
     assert program["constructor_args"]["num_layers"] == 1
     assert program["vocab_size"] == program["constructor_args"]["vocab_size"]
 
 
 def test_the_smoke_capture_of_somebody_elses_model_has_the_sizes_of_the_smallest_run():
     specifications = [
-        entry["capture_specification"] for entry in plan(["10B", "small"], constructor="theirs:Model")["runs"]
+        entry["specifications"]["capture"] for entry in plan(["10B", "small"], constructor="theirs:Model")["runs"]
     ]
     sizes = smoke_specification(specifications)["program"]["constructor_args"]
     assert (sizes["d_model"], sizes["num_layers"], sizes["context_length"]) == (768, 12, 16)
+
+
+def test_runs_of_another_precision_have_a_pace_of_their_own(tmp_path):
+    pace = estimates.pace(NOWHERE, 2.0, "NVIDIA H200", ["fp32", "bf16"])
+    assert pace.flop_per_s == {"fp32": 0.6 * 67e12, "bf16": 0.6 * 989.4e12}
+    program = plan()["runs"][0]["specifications"]["timing"]["program"]
+    in_bf16 = program | {"dimensions": program["dimensions"] | {"precision": "bf16"}}
+    assert pace.steps_seconds(program) / pace.steps_seconds(in_bf16) == 989.4 / 67

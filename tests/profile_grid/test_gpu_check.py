@@ -11,9 +11,7 @@ MODEL = {"vocab_size": 10000, "d_model": 4608, "d_ff": 12288, "num_layers": 50, 
 PROGRAM = {
     "constructor": "cs336_model.model:TransformerLM",
     "constructor_args": MODEL,
-    "batch_size": 4,
-    "context_length": 512,
-    "mode": "train_step",
+    "dimensions": {"batch_size": 4, "context_length": 512, "mode": "train_step"},
     "device": "auto",
 }
 
@@ -66,7 +64,7 @@ def test_less_free_memory_than_the_run_needs_is_said_before_it_starts(nvidia_smi
     nvidia_smi("571, 143000, 0x0000000000000001")
     (note,) = notes_before(PROGRAM, ["0"])
     assert note.endswith("GiB of GPU memory needed (estimated), 139.6 GiB free")
-    assert notes_before(PROGRAM | {"mode": "forward"}, ["0"]) == []
+    assert notes_before(PROGRAM | {"dimensions": PROGRAM["dimensions"] | {"mode": "forward"}}, ["0"]) == []
 
 
 def test_nothing_is_known_about_the_memory_of_other_peoples_models(nvidia_smi):

@@ -1,23 +1,30 @@
 """Runs brought together, from small JSON records written as the two processes of a run leave them."""
 
-import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from profile_grid.measuring.results import FORMAT
 from profile_grid.merging import merge
+from profile_grid.merging.cost import cost_in_words, cost_table
+from profile_grid.merging.measured_runs import StaleRun, read_runs
 from profile_grid.merging.provenance import provenance
+from profile_grid.merging.runs_table import runs_table
+from profile_grid.merging.timings import steps_table, timings_table
+from profile_grid.study.dimensions import LEADING
 
+DIMENSIONS = {"model": "small", "context_length": 8, "mode": "train_step", "precision": "fp32", "batch_size": 4}
 SPEC = {
-    "run": "small_ctx8_train_step", "model": "small", "context_length": 8, "mode": "train_step", "precision": "fp32",
-    "batch_size": 4, "warmup_steps": 1, "measured_steps": 3,
+    "run": "small_ctx8_train_step", "dimensions": DIMENSIONS, "warmup_steps": 1, "measured_steps": 3,
     "constructor_args": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2, "vocab_size": 50},
 }  # fmt: skip
 MACHINE = {
     "device": "cuda", "device_name": "NVIDIA H200", "gpu_uuid_sha256": "5f2a", "driver": "580.82", "cuda": "13.0",
-    "torch": "2.11.0", "python": "3.12.3", "sm_clock_mhz": 1980, "throttle_reasons": [], "other_processes": 0,
+    "torch": "2.11.0", "python": "3.12.3", "cores": 16, "threads": 16,
+    "sm_clock_mhz": 1980, "throttle_reasons": [], "other_processes": 0,
 }  # fmt: skip
 PROGRAM = {
     "status": "complete", "spec": SPEC, "out_of_memory": None, "step_seconds": [0.010, 0.012, 0.014],
@@ -28,6 +35,7 @@ PROGRAM = {
         "import": 1.0, "context": 0.5, "initialise": 0.25, "warmup": 0.125, "measured": 2.0, "profiler": 0.0625,
         "total": 4.0,
     },
+    "ran_unix_s": [1.0, 2.0], "loaded_files": {},
 }  # fmt: skip
 OUT_OF_MEMORY = {
     "during": "warmup step 0: backward", "message": "Tried to allocate 20 GiB",
@@ -35,8 +43,8 @@ OUT_OF_MEMORY = {
 }  # fmt: skip
 PLAN = [
     {
-        "run": SPEC["run"], "model": "small", "context_length": 8, "mode": "train_step",
-        "timing_specification": {"program": SPEC}, "capture_specification": {"program": SPEC},
+        "run": SPEC["run"], **DIMENSIONS,
+        "specifications": {"timing": {"program": SPEC}, "capture": {"program": SPEC}},
     }
 ]  # fmt: skip
 
@@ -44,16 +52,20 @@ PLAN = [
 @pytest.fixture
 def records():
     """What one run leaves: a test changes what it is about."""
-    began = {"started_utc": "2026-01-02T03:04:05Z", "notes": []}
+    began = {
+        "started_utc": "2026-01-02T03:04:05Z", "notes": [], "format": FORMAT, "reason": None, "reason_code": None,
+        "sources": "00", "facts": {}, "files": {}, "waited_s": 0.0, "git": {"git_commit": None, "git_clean": None},
+    }  # fmt: skip
     made = json.dumps(  # text, so that the two processes share nothing
         {
-            "timing": {
+            "timing": began | {
                 "status": "complete", "specification": {"program": SPEC}, "program": PROGRAM,
-                "seconds": {"program": 4.2, "all": 4.5}, **began,
+                "seconds": {"program": 4.2, "all": 4.5},
             },
-            "capture": {
-                "status": "complete", "reason": None, "specification": {"program": SPEC}, "program": PROGRAM,
-                "backend": "nsys", "nsys": "2025.3.1", "seconds": {"program": 7.0, "export": 0.5, "all": 8.0}, **began,
+            "capture": began | {
+                "status": "complete", "specification": {"program": SPEC}, "program": PROGRAM,
+                "facts": {"backend": "nsys", "nsys": "2025.3.1"},
+                "seconds": {"program": 7.0, "export": 0.5, "all": 8.0},
             },
             "status": {"status": "complete", "reason": None, "warnings": []},
         }
@@ -69,7 +81,7 @@ def runs_of(tmp_path):
         (tmp_path / SPEC["run"]).mkdir()
         for name, record in records.items():
             (tmp_path / SPEC["run"] / f"{name}.json").write_text(json.dumps(record))
-        return merge.read_runs(PLAN, tmp_path)
+        return read_runs(PLAN, tmp_path)
 
     return read
 
@@ -81,7 +93,7 @@ def ran_out_of_memory(record):
 
 
 def test_the_mean_and_the_deviation_of_a_sample_of_every_phase_that_ran_stand_in_milliseconds(records, runs_of):
-    table = merge.timings_table(runs_of(records)).set_index("phase")
+    table = timings_table(runs_of(records)).set_index("phase")
     assert table.loc["step", "n"] == 3
     assert table.loc["step", "mean_ms"] == pytest.approx(12.0)
     assert table.loc["step", "std_ms"] == pytest.approx(2.0)  # n - 1: sqrt((4 + 0 + 4) / 2)
@@ -91,14 +103,15 @@ def test_the_mean_and_the_deviation_of_a_sample_of_every_phase_that_ran_stand_in
 
 
 def test_one_step_has_a_mean_and_no_deviation(records, runs_of):
-    records["timing"]["program"]["step_seconds"] = [0.010]
-    step = merge.timings_table(runs_of(records)).set_index("phase").loc["step"]
+    program = records["timing"]["program"]
+    program |= {"step_seconds": [0.010], "phase_seconds": {}, "spec": SPEC | {"measured_steps": 1}}
+    step = timings_table(runs_of(records)).set_index("phase").loc["step"]
     assert step["mean_ms"] == pytest.approx(10.0)
     assert np.isnan(step["std_ms"])
 
 
 def test_every_single_time_is_kept(records, runs_of):
-    table = merge.steps_table(runs_of(records))
+    table = steps_table(runs_of(records))
     assert table.loc[table["phase"] == "step", "ms"].tolist() == pytest.approx([10.0, 12.0, 14.0])
     assert table.loc[table["phase"] == "backward", "step"].tolist() == [0, 1, 2]
 
@@ -107,8 +120,8 @@ def test_every_single_time_is_kept(records, runs_of):
 def test_a_run_with_other_settings_than_the_plan_is_an_error_that_names_the_file_and_the_command(
     records, runs_of, stage
 ):
-    records[stage]["specification"] = {"program": SPEC | {"batch_size": 8}}
-    with pytest.raises(merge.StaleRun, match=rf"{SPEC['run']}/{stage}.json .*--forcerun .*{stage}.json"):
+    records[stage]["specification"] = {"program": SPEC | {"seed": 8}}
+    with pytest.raises(StaleRun, match=rf"{SPEC['run']}/{stage}.json .*--forcerun .*{stage}.json"):
         runs_of(records)
 
 
@@ -116,7 +129,7 @@ def test_a_run_with_other_settings_than_the_plan_is_an_error_that_names_the_file
 def test_the_parts_of_the_cost_add_up_to_the_whole_and_overhead_is_all_but_the_steps(
     records, runs_of, stage, all_s, export_s
 ):
-    row = merge.cost_table(runs_of(records)).set_index("stage").loc[stage]
+    row = cost_table(runs_of(records)).set_index("stage").loc[stage]
     parts = ["import_s", "context_s", "initialise_s", "warmup_s", "measured_s", "profiler_s", "export_s", "other_s"]
     assert row[parts].sum() == pytest.approx(all_s)
     assert row["total_s"] == all_s
@@ -129,13 +142,13 @@ def test_a_run_out_of_memory_has_a_row_with_what_it_asked_for_and_no_figures(rec
     ran_out_of_memory(records["capture"])
     records["status"]["status"] = "out_of_memory"
     runs = runs_of(records)
-    row = merge.runs_table(runs).iloc[0]
+    row = runs_table(runs).iloc[0]
     assert (row["timing_status"], row["capture_status"]) == ("out_of_memory", "out_of_memory")
     assert row["oom_during"] == "warmup step 0: backward"
     assert (row["oom_requested_bytes"], row["oom_free_bytes"], row["oom_total_bytes"]) == (20, 5, 30)
     assert row["reason"] == "Tried to allocate 20 GiB"
     assert row["steps_captured"] == 0
-    timing = merge.timings_table(runs)
+    timing = timings_table(runs)
     assert timing[["phase", "n", "status"]].values.tolist() == [["step", 0, "out_of_memory"]]
     assert timing["mean_ms"].isna().all()
 
@@ -144,35 +157,35 @@ def test_a_run_whose_capture_alone_ran_out_of_memory_keeps_its_times(records, ru
     ran_out_of_memory(records["capture"])
     records["status"]["status"] = "out_of_memory"
     runs = runs_of(records)
-    assert merge.runs_table(runs).iloc[0]["oom_requested_bytes"] == 20
-    assert merge.timings_table(runs).set_index("phase").loc["step", "mean_ms"] == pytest.approx(12.0)
+    assert runs_table(runs).iloc[0]["oom_requested_bytes"] == 20
+    assert timings_table(runs).set_index("phase").loc["step", "mean_ms"] == pytest.approx(12.0)
 
 
 def test_a_capture_without_a_program_is_a_row_with_its_reason_and_its_cost(records, runs_of):
     records["capture"] |= {"status": "incomplete", "reason": "nsys hung", "program": None}
     records["status"] = {"status": "incomplete", "reason": "nsys hung", "warnings": []}
     runs = runs_of(records)
-    row = merge.runs_table(runs).iloc[0]
+    row = runs_table(runs).iloc[0]
     assert (row["capture_status"], row["reason"], row["steps_captured"]) == ("incomplete", "nsys hung", 0)
-    cost = merge.cost_table(runs).set_index("stage").loc["capture"]
+    cost = cost_table(runs).set_index("stage").loc["capture"]
     assert cost["total_s"] == 8.0
     assert np.isnan(cost["import_s"])
 
 
 def test_losses_that_differ_between_timing_and_capture_are_noted_with_both(records, runs_of):
     records["capture"]["program"] = PROGRAM | {"losses": [4.0, 3.5, 9.0]}
-    note = merge.runs_table(runs_of(records)).iloc[0]["note"]
+    note = runs_table(runs_of(records)).iloc[0]["note"]
     assert note == "losses differ between timing [4.0, 3.5, 3.0] and capture [4.0, 3.5, 9.0]"
 
 
 def test_losses_that_agree_in_all_but_the_last_digits_are_not_noted(records, runs_of):
     records["capture"]["program"] = PROGRAM | {"losses": [4.0, 3.5001, 3.0]}
-    assert merge.runs_table(runs_of(records)).iloc[0]["note"] is None
+    assert runs_table(runs_of(records)).iloc[0]["note"] is None
 
 
 def test_a_gpu_in_use_or_slowed_down_is_noted(records, runs_of):
     records["timing"]["program"]["machine"] |= {"other_processes": 2, "throttle_reasons": ["software power cap"]}
-    note = merge.runs_table(runs_of(records)).iloc[0]["note"]
+    note = runs_table(runs_of(records)).iloc[0]["note"]
     assert "2 other process(es)" in note
     assert "software power cap" in note
 
@@ -180,29 +193,28 @@ def test_a_gpu_in_use_or_slowed_down_is_noted(records, runs_of):
 @pytest.mark.parametrize("name", ["device_name", "driver", "cuda", "torch"])
 def test_a_run_timed_and_captured_on_two_machines_is_incomplete_and_says_how_to_mend_it(records, runs_of, name):
     records["capture"]["program"]["machine"][name] = "another"
-    row = merge.runs_table(runs_of(records)).iloc[0]
+    row = runs_table(runs_of(records)).iloc[0]
     assert row["capture_status"] == "incomplete"
-    assert row["reason"].startswith(f"timed with {name} {MACHINE[name]}, captured with another")
+    assert row["reason"].startswith(f"timing ran with {name} {MACHINE[name]}, capture with another")
     assert "--forcerun" in row["reason"]
 
 
 def test_the_tables_of_all_runs_stand_below_one_another_led_by_their_run(records, runs_of, tmp_path):
     runs = runs_of(records)
-    second = copy.deepcopy(runs[0])
-    second["entry"]["run"] = "other_ctx8_train_step"
+    second = replace(runs[0], entry=runs[0].entry | {"run": "other_ctx8_train_step"})
     for run, launches in ((runs[0], [1, 2]), (second, [])):
-        (tmp_path / run["entry"]["run"]).mkdir(exist_ok=True)
+        (tmp_path / run.name).mkdir(exist_ok=True)
         table = pd.DataFrame({"step": np.zeros(len(launches), "int64"), "launches": np.array(launches, "int64")})
-        table.to_parquet(tmp_path / run["entry"]["run"] / "kernels.parquet")
-    table = merge.joined_tables([runs[0], second], tmp_path, "kernels")
-    assert list(table.columns) == ["run", "model", "context_length", "mode", "step", "launches"]
+        table.to_parquet(tmp_path / run.name / "kernels.parquet")
+    table = merge.joined_tables([runs[0], second], tmp_path, "capture", "kernels")
+    assert list(table.columns) == [*LEADING, "step", "launches"]
     assert table[["run", "launches"]].values.tolist() == [[SPEC["run"], 1], [SPEC["run"], 2]]
 
 
 def test_the_cost_of_all_measurements_is_said_in_one_line():
     rows = [("timing", 10.0, 2.0), ("capture", 20.0, 7.0), ("timing", 12.0, 3.0), ("capture", 22.0, 8.0)]
     cost = pd.DataFrame(rows, columns=["stage", "total_s", "overhead_s"])
-    assert merge.cost_in_words(cost) == (
+    assert cost_in_words(cost) == (
         "4 measurements took 64 s, 20 s of them outside warm-up and measured steps"
         " (2.5 s per timing, 7.5 s per capture); every run is in cost.csv"
     )
@@ -212,5 +224,5 @@ def test_the_commit_of_the_measurements_is_told_with_its_changes(records, runs_o
     clean, changed = {"git_commit": "abc", "git_clean": True}, {"git_commit": "abc", "git_clean": False}
     records["timing"]["git"], records["capture"]["git"] = clean, changed
     runs = runs_of(records)
-    told = provenance(merge.runs_table(runs), {}, merge.checkouts(runs))
+    told = provenance(runs_table(runs), {}, merge.checkouts(runs))
     assert told["measured_git_commit"] == ["abc", "abc with changes"]

@@ -7,7 +7,7 @@ import pytest
 
 from profile_grid.measuring.progress import STARTED_VARIABLE, TOTAL_VARIABLE, announced
 
-PROGRAM = {"model": "mini", "context_length": 64, "mode": "forward"}
+PROGRAM = {"run": "mini_ctx64_forward"}
 
 
 @pytest.fixture
@@ -33,18 +33,18 @@ def said(tmp_path, monkeypatch, capsys):
 
 def test_a_measurement_is_counted_among_those_that_this_snakemake_has_to_make(said):
     first, last = said(total=24, ages=[10, 20, 30, 5000, 5000], elapsed_s=60)
-    assert first == "[ 4/24] capture mini ctx 64 forward ..."
-    assert last == "[ 4/24] capture mini ctx 64 forward: 0.0 s; 20 to go, about 5 min"
+    assert first == "[ 4/24] capture mini_ctx64_forward ..."
+    assert last == "[ 4/24] capture mini_ctx64_forward: 0.0 s; 20 to go, about 5 min"
 
 
 def test_the_first_measurement_tells_no_pace(said):
-    assert said(total=24, ages=[], elapsed_s=60)[1] == "[ 1/24] capture mini ctx 64 forward: 0.0 s"
+    assert said(total=24, ages=[], elapsed_s=60)[1] == "[ 1/24] capture mini_ctx64_forward: 0.0 s"
 
 
 def test_the_last_measurement_says_nothing_of_what_remains(said):
-    assert said(total=2, ages=[5], elapsed_s=60)[1] == "[2/2] capture mini ctx 64 forward: 0.0 s"
+    assert said(total=2, ages=[5], elapsed_s=60)[1] == "[2/2] capture mini_ctx64_forward: 0.0 s"
 
 
 def test_a_job_that_is_run_by_hand_does_not_know_the_total(said, monkeypatch):
     monkeypatch.delenv(TOTAL_VARIABLE, raising=False)
-    assert said(total=None, ages=[], elapsed_s=60)[0] == "[1/?] capture mini ctx 64 forward ..."
+    assert said(total=None, ages=[], elapsed_s=60)[0] == "[1/?] capture mini_ctx64_forward ..."

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from profile_grid.measuring.results import FORMAT, BadResult, read_capture, read_status, read_timing
+from profile_grid.measuring.results import FORMAT, BadResult, read_result, read_status
 from tests.profile_grid.made_up_results import CAPTURE, TIMING, changed
 
 
@@ -14,7 +14,7 @@ def timing(tmp_path):
 
     def read(**changes):
         (tmp_path / "timing.json").write_text(json.dumps(changed(TIMING, **changes)))
-        return read_timing(tmp_path / "timing.json")
+        return read_result(tmp_path / "timing.json")
 
     return read
 
@@ -29,7 +29,7 @@ def test_a_whole_file_is_read_into_its_fields(timing):
 def test_a_capture_that_was_ended_has_no_program(tmp_path):
     path = tmp_path / "capture.json"
     path.write_text(json.dumps(CAPTURE | {"status": "incomplete", "reason": "nsys hung", "program": None}))
-    assert read_capture(path).program is None
+    assert read_result(path).program is None
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_file_that_is_missing_is_named(tmp_path):
         ({"program__phase_seconds": {"loss": [0.1] * 3}}, "program has 3 times of loss and 2 measured steps"),
         ({"program__step_seconds": [0.01, -0.02]}, "program has -0.02 s as a time of step"),
         ({"program__step_seconds": [0.01, float("inf")]}, "program has inf s as a time of step"),
-        ({"program": None}, "program is None, not an object"),
+        ({"program": None}, "status is complete, and program is null"),
         ({"format": 1}, f"it has format 1, this version of the project reads {FORMAT}"),
     ],
 )

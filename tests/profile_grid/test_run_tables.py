@@ -12,15 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_tables.trace import Trace
-from profile_grid.merging.run_tables import NotConserved, busy_ns, kernel_table, measured_activities, tables_of_capture
+from profile_grid.measuring.results import StageResult
+from profile_grid.measuring.typed_json import built
+from profile_grid.merging.run_tables import busy_ns, kernel_table, measured_activities, tables_of_file
+from profile_grid.tables.conservation import NotConserved
+from tests.profile_grid.made_up_results import CAPTURE, changed
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 STEPS = 3
 
 
 def capture_record(device="cuda", backend="nsys", steps=STEPS, status="complete"):
-    program = {"spec": {"measured_steps": steps}, "machine": {"device": device}}
-    return {"status": status, "reason": None, "backend": backend, "program": program}
+    record = changed(CAPTURE, status=status, program__spec={"measured_steps": steps}, program__machine__device=device)
+    record["facts"]["backend"] = backend
+    return built(StageResult, record)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +37,7 @@ def tiny(tmp_path_factory):
 
 
 def test_the_phases_of_a_real_capture_are_exact_to_the_nanosecond(tiny):
-    status, tables = tables_of_capture(capture_record(), tiny)
+    status, tables = tables_of_file(capture_record(), tiny)
     assert status["status"] == "complete"
     assert tables["phases"].groupby("phase")[["kernels", "kernel_ns"]].sum().to_dict("index") == {
         "step": {"kernels": 2196, "kernel_ns": 5_932_568},
@@ -44,7 +49,7 @@ def test_the_phases_of_a_real_capture_are_exact_to_the_nanosecond(tiny):
 
 
 def test_the_parts_of_attention_are_exact_to_the_nanosecond(tiny):
-    _, tables = tables_of_capture(capture_record(), tiny)
+    _, tables = tables_of_file(capture_record(), tiny)
     ranges = tables["ranges"].groupby("range")[["instances", "kernels", "gpu_time_ns"]].sum()
     assert ranges.loc["scaled dot product attention"].tolist() == [6, 66, 177_341]
     assert ranges.loc["scaled dot product attention > computing softmax"].tolist() == [6, 30, 75_999]
@@ -52,14 +57,14 @@ def test_the_parts_of_attention_are_exact_to_the_nanosecond(tiny):
 
 
 def test_kernels_of_the_same_name_in_two_steps_are_two_rows(tiny):
-    _, tables = tables_of_capture(capture_record(), tiny)
+    _, tables = tables_of_file(capture_record(), tiny)
     per_step = tables["kernels"].groupby("step")["launches"].sum()
     assert per_step.index.tolist() == [0, 1, 2]
     assert per_step.nunique() == 1
 
 
 def test_a_capture_of_fewer_steps_than_configured_is_incomplete_and_has_no_figures(tiny):
-    status, tables = tables_of_capture(capture_record(steps=STEPS + 1), tiny)
+    status, tables = tables_of_file(capture_record(steps=STEPS + 1), tiny)
     assert status["status"] == "incomplete"
     assert "3 ranges 'step' where 4 were to be measured" in status["reason"]
     assert all(table.empty for table in tables.values())
@@ -69,7 +74,7 @@ def test_a_capture_without_kernels_of_a_gpu_program_is_incomplete(tmp_path):
     path = tmp_path / "capture.sqlite"
     with gzip.open(CAPTURES / "tiny_2022.4.2.sqlite.gz") as packed, path.open("wb") as unpacked:
         shutil.copyfileobj(packed, unpacked)
-    status, tables = tables_of_capture(capture_record(), path)
+    status, tables = tables_of_file(capture_record(), path)
     assert status["status"] == "incomplete"
     assert "no kernel was recorded" in status["reason"]
     assert tables["phases"].empty
@@ -79,7 +84,7 @@ def test_a_cpu_program_under_nsys_keeps_its_wall_times_and_has_no_gpu_figures(tm
     path = tmp_path / "capture.sqlite"
     with gzip.open(CAPTURES / "tiny_2022.4.2.sqlite.gz") as packed, path.open("wb") as unpacked:
         shutil.copyfileobj(packed, unpacked)
-    status, tables = tables_of_capture(capture_record(device="cpu"), path)
+    status, tables = tables_of_file(capture_record(device="cpu"), path)
     assert status["status"] == "complete"
     assert "no operators of a CPU program" in status["warnings"][-1]
     assert (tables["phases"]["wall_ns"] > 0).all()
@@ -88,13 +93,13 @@ def test_a_cpu_program_under_nsys_keeps_its_wall_times_and_has_no_gpu_figures(tm
 
 @pytest.mark.parametrize("status", ["out_of_memory", "incomplete"])
 def test_a_run_that_was_not_captured_has_empty_tables_and_its_status(tmp_path, status):
-    got, tables = tables_of_capture(capture_record(status=status), tmp_path / "never read")
+    got, tables = tables_of_file(capture_record(status=status), tmp_path / "never read")
     assert got["status"] == status
     assert all(table.empty for table in tables.values())
 
 
 def test_own_class_rules_come_first(tiny):
-    _, tables = tables_of_capture(capture_record(), tiny, [{"class": "mine", "pattern": "elementwise"}])
+    _, tables = tables_of_file(capture_record(), tiny, [{"class": "mine", "pattern": "elementwise"}])
     assert "mine" in set(tables["kernels"]["class"])
     assert "elementwise" not in set(tables["kernels"]["class"])
 
@@ -107,7 +112,7 @@ def test_kernels_of_the_window_outside_every_step_are_kept_and_named(tmp_path, t
         assert "forward" in names
         database.execute("DELETE FROM NVTX_EVENTS WHERE text = 'forward'")
     database.close()
-    _, tables = tables_of_capture(capture_record(), path)
+    _, tables = tables_of_file(capture_record(), path)
     assert tables["phases"].query("phase == '(outside)'")["kernels"].sum() > 0
     assert tables["phases"].query("phase == 'step'")["kernel_ns"].sum() == 5_932_568
 
@@ -129,7 +134,7 @@ def test_busy_time_is_the_number_of_nanoseconds_in_which_something_ran(intervals
 
 
 def test_the_step_row_covers_all_phases_of_each_step(tiny):
-    _, tables = tables_of_capture(capture_record(), tiny)
+    _, tables = tables_of_file(capture_record(), tiny)
     phases = tables["phases"]
     for _, of_step in phases.groupby("step"):
         whole = of_step[of_step["phase"] == "step"].iloc[0]

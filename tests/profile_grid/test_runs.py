@@ -7,15 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from profile_grid.study.runs import (
-    ConfigError,
-    capture_specification,
-    checked_config,
-    grid_part,
-    grid_plan,
-    grid_runs,
-    timing_specification,
-)
+from profile_grid.study.runs import checked_config, grid_part, grid_plan, grid_runs, specification
+from profile_grid.study.schema import ConfigError
+from profile_grid.study.stages import CAPTURE, TIMING
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +22,7 @@ def config():
 def test_the_configuration_as_shipped_is_valid_and_holds_the_sixty_runs_of_2025(config):
     runs = grid_runs(checked_config(config))
     assert len(runs) == 5 * 4 * 3
-    assert {run.model for run in runs.values()} == {"small", "medium", "large", "xl", "2.7B"}
+    assert {run["model"] for run in runs.values()} == {"small", "medium", "large", "xl", "2.7B"}
     assert (config["batch_size"], config["vocab_size"], config["precision"]) == (4, 10000, "fp32")
 
 
@@ -93,25 +87,25 @@ def test_a_configuration_that_cannot_run_gets_one_clear_line(config, path, value
 def test_a_specification_is_the_same_text_whatever_the_order_of_keys(config):
     shuffled = json.loads(json.dumps(config, sort_keys=True))
     run = next(iter(grid_runs(config).values()))
-    assert timing_specification(config, run) == timing_specification(shuffled, run)
-    assert capture_specification(config, run) == capture_specification(shuffled, run)
+    assert specification(config, run, TIMING) == specification(shuffled, run, TIMING)
+    assert specification(config, run, CAPTURE) == specification(shuffled, run, CAPTURE)
 
 
 def test_a_capture_setting_changes_captures_and_no_timing(config):
     changed = copy.deepcopy(config)
     changed["capture"]["measured_steps"] += 1
     run = next(iter(grid_runs(config).values()))
-    assert timing_specification(config, run) == timing_specification(changed, run)
-    assert capture_specification(config, run) != capture_specification(changed, run)
+    assert specification(config, run, TIMING) == specification(changed, run, TIMING)
+    assert specification(config, run, CAPTURE) != specification(changed, run, CAPTURE)
 
 
 def test_one_models_shape_changes_only_the_specifications_of_its_runs(config):
     changed = copy.deepcopy(config)
     changed["models"]["small"]["d_ff"] += 64
     differ = {
-        run.model
+        run["model"]
         for run in grid_runs(config).values()
-        if timing_specification(config, run) != timing_specification(changed, run)
+        if specification(config, run, TIMING) != specification(changed, run, TIMING)
     }
     assert differ == {"small"}
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from profile_grid.documents.documents import part
-from profile_grid.merging.machines import by_machine
-from profile_grid.tables.summary import summary_tables
+from profile_grid.documents.documents import section
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.tables.machines import by_machine
 from tests.profile_grid.made_up import CPU, GEMM, Kernel, Made, forward_kernels, grid, merged, training_kernels
 
 ATEN = {"gemm": "mm", "elementwise": "mul", "softmax": "_softmax", "reduction": "mean", "optimizer": "_fused_adamw_"}
@@ -16,7 +16,7 @@ def said(runs: list[Made]) -> dict[str, str]:
     """The sentences of the first machine by the letter of their question."""
     tables = merged(runs)
     machine, names = by_machine(tables["runs"])[0]
-    sentences = part(machine, names, tables["runs"], summary_tables(tables)).sentences
+    sentences = section(machine, names, tables["runs"], summary_tables(tables)).sentences
     return {question[0]: " ".join(lines) for question, lines in sentences.items()}
 
 
@@ -140,10 +140,10 @@ def test_one_captured_step_cannot_tell_whether_steps_agree():
 
 def test_the_other_kernels_are_told_by_class_part_and_name():
     assert said(forward())["c"] == (
-        "Outside matrix multiplies the forward pass spends 18.4 % (small at context 512) of its GPU time. Non-trivial"
-        " are softmax (9.2 %), elementwise (6.1 %) and reduction (3.1 %). Below 1 % everywhere: memcpy. The part of the"
-        " model with the most of it is `computing softmax` (49.9 % of the time outside matrix multiplies). The longest"
-        " of these kernels by name is **softmax 1**."
+        "Outside matrix multiplies the forward pass spends 18.4 % (small at context 512) of its GPU time. Classes"
+        " that take 1 % or more somewhere: softmax (9.2 %), elementwise (6.1 %) and reduction (3.1 %). Below 1 %"
+        " everywhere: memcpy. The part of the model that takes most of that time is `computing softmax` (49.9 % of it)."
+        " Of these kernels the one with the most GPU time is **softmax 1**."
     )
 
 

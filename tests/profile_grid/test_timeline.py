@@ -49,6 +49,12 @@ def test_a_capture_without_steps_has_an_empty_timeline(tmp_path):
 
 def test_the_run_to_show_is_a_training_step_of_the_first_model_near_context_512():
     runs = [
-        Run(*cell) for cell in (("small", 128, "forward"), ("small", 256, "train_step"), ("large", 512, "train_step"))
+        Run({"model": model, "context_length": context, "mode": mode, "precision": precision, "batch_size": 4})
+        for model, context, mode, precision in (
+            ("small", 128, "forward", "fp32"),
+            ("small", 256, "train_step", "fp32"),
+            ("small", 512, "train_step", "bf16"),
+            ("large", 512, "train_step", "fp32"),
+        )
     ]
     assert run_to_show({run.name: run for run in runs}) == "small_ctx256_train_step"

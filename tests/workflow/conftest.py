@@ -34,7 +34,7 @@ grids:
 models:
   alpha: {d_model: 16, d_ff: 32, num_layers: 1, num_heads: 2}
   beta: {d_model: 32, d_ff: 32, num_layers: 1, num_heads: 2}
-batch_size: 1
+batch_size: 4
 vocab_size: 50
 precision: fp32
 seed: 0

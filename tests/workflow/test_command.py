@@ -27,13 +27,13 @@ def in_mounts():
 
 SPECIFICATION = json.dumps(
     {
-        "program": {"run": "r", "model": "one", "context_length": 8, "mode": "forward", "device": "cpu"},
+        "program": {"run": "r", "dimensions": {"model": "one"}, "device": "cpu"},
         "environment": [],
     }
     | {"backend": "torch"}
 )
 MEASURE = (
-    f"{sys.executable} -m workflow.scripts.%s --specification '{SPECIFICATION}' --sources 0"
+    f"{sys.executable} -m workflow.scripts.measure --stage %s --specification '{SPECIFICATION}' --sources 0"
     " --output results/runs/r/%s.json --log run.log --time-limit-s 20"
 )
 SCRIPT = f"{MEASURE}; echo status $? >&2; find results -type f >&2"

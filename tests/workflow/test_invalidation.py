@@ -34,7 +34,8 @@ FIGURES = [
 END = ["complete", "all"]
 DOCUMENTS = ["summaries", *ANSWERS, *FIGURES, "page", "dictionary", "table_documents", *END]
 MERGE = ["merge", *DOCUMENTS]
-TABLES = [f"run_tables {ONE}", f"run_tables {TWO}", "timeline"]
+DOCUMENTS_OF_A_TABLE = [job for job in DOCUMENTS if job != "answer a_forward_time"]
+TABLES = [f"tables_of_capture {ONE}", f"tables_of_capture {TWO}", "timeline"]
 
 
 def timings(*runs):
@@ -42,8 +43,8 @@ def timings(*runs):
 
 
 def captures(*runs):
-    """Captures, the tables and reports that are made from them, and the page's timeline, which is of one of them."""
-    return [job for run in runs for job in (f"capture {run}", f"run_tables {run}", f"reports {run}")] + ["timeline"]
+    """Captures, the tables that are made from them, and the page's timeline, which is of one of them."""
+    return [job for run in runs for job in (f"capture {run}", f"tables_of_capture {run}")] + ["timeline"]
 
 
 def replaced(file, old, new):
@@ -142,13 +143,19 @@ CHANGED_CONFIG = {
         config("nsys_options: []", "nsys_options: [--cuda-memory-usage=true]"),
         ["plan", *captures(ONE, TWO), *MERGE],
     ),
-    "the batch size": (
-        config("batch_size: 1", "batch_size: 2"),
+    "the seed": (
+        config("seed: 0", "seed: 1"),
         ["plan", *timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
     ),
-    "the precision": (
-        config("precision: fp32", "precision: bf16"),
-        ["plan", *timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
+    "a precision added": (
+        config("modes: [forward]", "modes: [forward]\n      precisions: [fp32, bf16]"),
+        ["plan", *timings(*(f"{run}_bf16" for run in (ONE, TWO))), *captures(*(f"{run}_bf16" for run in (ONE, TWO))),
+         *MERGE],
+    ),
+    "another batch size for all": (
+        config("batch_size: 4", "batch_size: 2"),
+        ["plan", *timings(*(f"{run}_bs2" for run in (ONE, TWO))), *captures(*(f"{run}_bs2" for run in (ONE, TWO))),
+         *MERGE],
     ),
     "a class of kernels": (
         config("kernel_classes: []", 'kernel_classes: [{class: gemm, pattern: "aten::bmm"}]'),
@@ -167,7 +174,9 @@ CHANGED_SOURCES = {
     "profile_grid/merging/merge.py": MERGE,
     "profile_grid/documents/documents.py": [*ANSWERS, "page", *END],
     "profile_grid/figures/times.py": [*FIGURES, "page", *END],
-    "profile_grid/merging/columns.py": ["dictionary", "table_documents", "page", *END],
+    "profile_grid/documents/dictionary.py": ["dictionary", "table_documents", "page", *END],
+    "profile_grid/questions/b_top_kernels/sentences.py": ["answer b_top_kernels", "answer answers", "page", *END],
+    "profile_grid/questions/c_other_kernels/table.py": DOCUMENTS_OF_A_TABLE,
     "profile_grid/questions/b_top_kernels/document.md.j2": ["answer b_top_kernels", "answer answers", *END],
     "profile_grid/documents/templates/macros.md.j2": [*ANSWERS, *END],
 }
@@ -243,7 +252,7 @@ def test_a_run_that_is_removed_is_in_no_table_and_nothing_is_measured(project, s
 def test_a_change_of_the_analysis_that_changes_no_table_is_run_once(project, snakemake):
     appended("kernel_tables/attribution/rule.py", "\n# a remark\n")(project)
     target = f"results/runs/{ONE}/status.json"
-    assert snakemake(project, "--cores", "2", target).jobs == [f"run_tables {ONE}"]
+    assert snakemake(project, "--cores", "2", target).jobs == [f"tables_of_capture {ONE}"]
     assert plan(snakemake, project, target).jobs == []
 
 

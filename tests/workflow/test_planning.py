@@ -3,11 +3,10 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from benchmarks.planning import dry_run_seconds, empty_folder, grid_folder
+from profile_grid.study.stages import STAGES
 from tests.workflow.conftest import ROOT, copy_sources
 from workflow.imported_files import imported_files
 
@@ -16,11 +15,13 @@ NO_PART_IN_A_MEASUREMENT = {
     "profile_grid/__init__.py",
     "profile_grid/measuring/__init__.py",
     "profile_grid/measuring/capture_findings.py",
+    "profile_grid/measuring/capture_identity.py",
     "profile_grid/checkout.py",
     "profile_grid/errors.py",
     "profile_grid/files.py",
     "profile_grid/measuring/gpu_check.py",
     "profile_grid/measuring/host_locks.py",
+    "profile_grid/measuring/job.py",
     "profile_grid/measuring/leases.py",
     "profile_grid/measuring/long_output.py",
     "profile_grid/measuring/problems.py",
@@ -105,24 +106,13 @@ def test_the_rules_import_nothing_heavy(fresh_checkout):
     assert not imported & {"torch", "nvtx", "matplotlib", "plotly", "pyarrow", "kernel_tables", "cs336_model"}
 
 
-def test_planning_sixty_runs_takes_at_most_two_and_a_half_seconds_more_than_an_empty_snakefile(tmp_path):
-    _, empty = dry_run_seconds(empty_folder(tmp_path / "empty"), repeats=1)
-    _, grid = dry_run_seconds(grid_folder(tmp_path / "grid", 60), repeats=1)
-    assert grid - empty < 2.5  # processor time: the wall clock also counts what else this machine does
-
-
-@pytest.mark.parametrize("stage", ["timing", "capture"])
-def test_what_a_measuring_program_imports_is_a_source_of_it_or_has_no_part_in_it(stage):
-    declared = set(re.findall(r'"((?:profile_grid|workflow)/[\w/]+\.py)"', sources_list(f"{stage.upper()}_SOURCES")))
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_what_a_stage_imports_makes_it_stale_or_has_no_part_in_what_it_measures(stage):
+    module = stage.runs.partition(":")[0].replace(".", "/") + ".py"
+    declared = {module, *stage.sources, "workflow/scripts/measure.py"}
     imported = {
         path
-        for path in imported_files(ROOT, f"workflow/scripts/{stage}.py")
-        if not path.startswith(("kernel_tables/", "cs336_model/"))
+        for path in imported_files(ROOT, "workflow/scripts/measure.py", module)
+        if not path.startswith(("kernel_tables/", "cs336_model/", "profile_grid/study/"))
     }
-    assert declared
     assert imported - declared <= NO_PART_IN_A_MEASUREMENT
-
-
-def sources_list(name):
-    rules = Path(ROOT / "workflow/rules/measure.smk").read_text()
-    return re.search(rf"^{name} = MEASURED_PROGRAM \+ sources\(\n(.*?)^\)", rules, re.MULTILINE | re.DOTALL).group(1)

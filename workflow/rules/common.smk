@@ -12,19 +12,21 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from profile_grid.study.catalogue import DOCUMENTS as QUESTION_DOCUMENTS
+from profile_grid.study.catalogue import FIGURES, MERGED, SUMMARIES, TABLES_OF_A_RUN
 from profile_grid.study.runs import (
-    ConfigError,
-    capture_specification,
     checked_config,
     grid_part,
     grid_runs,
     run_to_show,
-    timing_specification,
+    specification,
 )
+from profile_grid.study.schema import ConfigError
+from profile_grid.study.stages import GPU, RESULTS_OF_A_RUN, STAGES
 from profile_grid.study.unusable import unusable_sources
 from workflow.import_statements import UnreadableSource, remember_imports
 from workflow.imported_files import digest_of_files, files_of_module, imported_files
-from workflow.job_environment import count_measurements, prepare_job_environment
+from workflow.job_environment import count_measurements, planned_rules, prepare_job_environment
 
 ROOT = Path(workflow.basedir)
 if set("{}").intersection(str(ROOT)):
@@ -35,8 +37,9 @@ try:
 except ConfigError as error:
     raise WorkflowError(f"config.yaml: {error}")
 
-TIMINGS = {name: timing_specification(config, run) for name, run in RUNS.items()}
-CAPTURES = {name: capture_specification(config, run) for name, run in RUNS.items()}
+SPECIFICATIONS = {
+    stage.name: {name: specification(config, run, stage) for name, run in RUNS.items()} for stage in STAGES
+}
 prepare_job_environment(ROOT)
 
 
@@ -60,6 +63,21 @@ def program_sources(*programs):
         raise WorkflowError(f"{error}; nothing can be planned before this file is mended")
 
 
+def file_of(target):
+    """The file of the module that a "module:function" names."""
+    return target.partition(":")[0].replace(".", "/") + ".py"
+
+
+def of_questions(module, question="*"):
+    """The files of this name in the folders of the questions: they are imported by the name that the catalogue gives."""
+    return [os.path.relpath(path, ROOT) for path in sorted(ROOT.glob(f"profile_grid/questions/{question}/{module}.py"))]
+
+
+STAGE_TABLES = [file_of(stage.tables) for stage in STAGES if stage.tables]
+RUN_TABLE_MAKERS = [file_of(stage.tables_of_a_run.made_by) for stage in STAGES if stage.tables_of_a_run]
+LARGE_TABLES = ["steps", *TABLES_OF_A_RUN]
+
+
 def digest(paths):
     """One value that changes when the name or the content of one of these files does."""
     return digest_of_files(ROOT, [os.path.relpath(path, ROOT) for path in paths])
@@ -76,8 +94,14 @@ def measured_program(program):
 
 
 MEASURED_PROGRAM = measured_program(config["program"])
-MEASURED_FILES = ["timing.json", "capture.json", "capture.sqlite"]
-TABLE_FILES = ["status.json", "kernels.csv", "phases.csv", "ranges.csv", "reports/kernel_summary.csv"]
+MEASURED_FILES = [name for stage in STAGES for name in (stage.result, *stage.files)]
+RUN_TABLES = [stage.tables_of_a_run for stage in STAGES if stage.tables_of_a_run]
+STATUS_FILES = [of_run.status_file for of_run in RUN_TABLES]
+TABLE_FILES = [
+    *STATUS_FILES,
+    *(f"{name}.{suffix}" for of_run in RUN_TABLES for name in of_run.names for suffix in ("csv", "parquet")),
+    *(name for of_run in RUN_TABLES for name in of_run.texts),
+]
 
 
 def of_every_run(*names):

@@ -10,14 +10,15 @@ table_documents  tables -> results/tables/FORMAT/*: every table for a write-up
 complete         fails, with the reasons, while a run of the grid is incomplete; every document is made before it
 """
 
-SUMMARIES = ["forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "attention"]
-QUESTIONS = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
-FIGURES = ["phase_times", "launch_bound", "top_kernels", "class_shares", "attention", "scaling", "roofline"]
 FORMATS = config.get("formats", ["markdown"])
 SUFFIX = {"markdown": "md", "latex": "tex", "typst": "typ"}
 
 DOCUMENTS = [
-    expand("results/answers/{name}.{suffix}", name=["answers", *QUESTIONS], suffix=[SUFFIX[name] for name in FORMATS]),
+    expand(
+        "results/answers/{name}.{suffix}",
+        name=["answers", *QUESTION_DOCUMENTS],
+        suffix=[SUFFIX[name] for name in FORMATS],
+    ),
     expand("results/figures/{name}.{suffix}", name=FIGURES, suffix=["svg", "png"]),
     "results/tables/README.md",
     expand("results/tables/{format}", format=FORMATS),
@@ -25,12 +26,19 @@ DOCUMENTS = [
     "results/report.html",
 ]
 SHOWN = run_to_show(RUNS)
+DESCRIPTIONS = [*of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS]
+
+
+def document_sources(document):
+    """The modules of the question that a document answers, or of all."""
+    question = "*" if document == "answers" else document
+    return [*of_questions("sentences", question), *of_questions("document_tables", question)]
 
 
 rule summaries:
     input:
         expand("results/tables/{table}.parquet", table=MERGED),
-        sources=program_sources("workflow/scripts/summaries.py"),
+        sources=program_sources("workflow/scripts/summaries.py", *of_questions("table")),
     output:
         report(expand("results/tables/{table}.csv", table=SUMMARIES), caption="../report/table.rst", category="Tables"),
         expand("results/tables/{table}.parquet", table=SUMMARIES),
@@ -48,6 +56,7 @@ rule answer:
     input:
         expand("results/tables/{table}.parquet", table=["runs", *SUMMARIES]),
         sources=program_sources("workflow/scripts/answers.py"),
+        of_question=lambda wildcards: program_sources(*document_sources(wildcards.document)),
         shared=sources(
             "profile_grid/documents/templates/document.*",
             "profile_grid/documents/templates/macros.md.j2",
@@ -69,7 +78,7 @@ rule answer:
     log:
         "logs/answers/{document}.log",
     wildcard_constraints:
-        document="|".join(["answers", *QUESTIONS]),
+        document="|".join(["answers", *QUESTION_DOCUMENTS]),
     conda:
         "../../envs/analysis.yaml"
     params:
@@ -84,7 +93,7 @@ rule answer:
 rule figure:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        sources=program_sources("workflow/scripts/figures.py"),
+        sources=program_sources("workflow/scripts/figures.py", *of_questions("figure")),
     output:
         report(
             "results/figures/{figure}.svg",
@@ -132,7 +141,7 @@ rule page:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
         expand("results/figures/{figure}.png", figure=FIGURES),
-        sources=program_sources("workflow/scripts/page.py")
+        sources=program_sources("workflow/scripts/page.py", *of_questions("*"), *STAGE_TABLES, *RUN_TABLE_MAKERS)
         + sources("profile_grid/page/*.css", "profile_grid/page/*.js", "profile_grid/page/*.j2"),
         provenance="results/tables/provenance.json",
         timeline="results/page/timeline.parquet",
@@ -155,7 +164,7 @@ rule page:
 rule dictionary:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        sources=program_sources("workflow/scripts/dictionary.py"),
+        sources=program_sources("workflow/scripts/dictionary.py", *DESCRIPTIONS),
     output:
         "results/tables/README.md",
     log:
@@ -171,7 +180,7 @@ rule dictionary:
 rule table_documents:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        sources=program_sources("workflow/scripts/table_documents.py"),
+        sources=program_sources("workflow/scripts/table_documents.py", *DESCRIPTIONS),
         printing=sources("profile_grid/documents/templates/print.lua"),
     output:
         [directory(f"results/tables/{name}") for name in FORMATS],
@@ -191,7 +200,7 @@ rule table_documents:
 rule complete:
     input:
         DOCUMENTS,
-        of_every_run("reports/kernel_summary.csv"),
+        of_every_run(*TABLE_FILES),
         sources=program_sources("workflow/scripts/complete.py"),
         runs="results/tables/runs.parquet",
     output:

@@ -1,68 +1,47 @@
-"""The two processes of every run, one after another on the GPU.
+"""The stages of every run, one rule for each; those that need a GPU run one after another.
 
 timing   the specification -> results/runs/RUN/timing.json: every single time, without a profiler
 capture  the specification -> results/runs/RUN/capture.json, capture.sqlite: the same program under nsys, or PyTorch's profiler
-"""
 
-TIMING_SOURCES = MEASURED_PROGRAM + sources(
-    "profile_grid/measuring/measured_program.py",
-    "profile_grid/measuring/processes.py",
-    "profile_grid/measuring/supervisor.py",
-    "workflow/scripts/timing.py",
-)
-CAPTURE_SOURCES = MEASURED_PROGRAM + sources(
-    "profile_grid/measuring/capture.py",
-    "profile_grid/measuring/capture_identity.py",
-    "profile_grid/measuring/hidden_host.py",
-    "profile_grid/measuring/measured_program.py",
-    "profile_grid/measuring/nsys_capture.py",
-    "profile_grid/measuring/nsys_profile.py",
-    "profile_grid/measuring/processes.py",
-    "profile_grid/measuring/supervisor.py",
-    "workflow/scripts/capture.py",
-)
+They are declared in profile_grid/study/stages.py.
+"""
 
 
 onstart:
-    count_measurements(job.rule.name for job in workflow.persistence.dag.needrun_jobs())
+    count_measurements(planned_rules(workflow))
 
 
-rule timing:
-    output:
-        "results/runs/{run}/timing.json",
-    log:
-        "logs/{run}/timing.log",
-    conda:
-        "../../envs/measure.yaml"
-    resources:
-        gpu=1,
-        time_limit_s=config["time_limit_s"],
-    params:
-        specification=lambda wildcards: TIMINGS[wildcards.run],
-        sources=digest(TIMING_SOURCES),
-    message:
-        "timing {wildcards.run}"
-    shell:
-        "python -m workflow.scripts.timing --specification {params.specification:q} --sources {params.sources}"
-        " --output {output:q} --log {log:q} --time-limit-s {resources.time_limit_s}"
+def stage_sources(stage):
+    """The files whose change makes the results of a stage stale."""
+    return MEASURED_PROGRAM + sources(file_of(stage.runs), *stage.sources, "workflow/scripts/measure.py")
 
 
-rule capture:
-    output:
-        json="results/runs/{run}/capture.json",
-        sqlite="results/runs/{run}/capture.sqlite",
-    log:
-        "logs/{run}/capture.log",
-    conda:
-        "../../envs/measure.yaml"
-    resources:
-        gpu=1,
-        time_limit_s=config["time_limit_s"],
-    params:
-        specification=lambda wildcards: CAPTURES[wildcards.run],
-        sources=digest(CAPTURE_SOURCES),
-    message:
-        "capture {wildcards.run}"
-    shell:
-        "python -m workflow.scripts.capture --specification {params.specification:q} --sources {params.sources}"
-        " --output {output.json:q} --log {log:q} --time-limit-s {resources.time_limit_s}"
+def told(stage):
+    """What a job of this stage is told, by wildcards."""
+    return lambda wildcards: SPECIFICATIONS[stage.name][wildcards.run]
+
+
+for stage in STAGES:
+
+    rule:
+        name:
+            stage.name
+        output:
+            result=f"results/runs/{{run}}/{stage.result}",
+            files=[f"results/runs/{{run}}/{name}" for name in stage.files],
+        log:
+            f"logs/{{run}}/{stage.name}.log",
+        conda:
+            "../../envs/measure.yaml"
+        resources:
+            gpu=int(stage.needs == GPU),
+            time_limit_s=config["time_limit_s"],
+        params:
+            stage=stage.name,
+            specification=told(stage),
+            sources=digest(stage_sources(stage)),
+        message:
+            f"{stage.name} {{wildcards.run}}"
+        shell:
+            "python -m workflow.scripts.measure --stage {params.stage} --specification {params.specification:q}"
+            " --sources {params.sources} --output {output.result:q} --log {log:q} --time-limit-s {resources.time_limit_s}"

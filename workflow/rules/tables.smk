@@ -1,55 +1,47 @@
 """From captures to tables; nothing here needs a GPU.
 
-run_tables  capture.sqlite -> results/runs/RUN/{kernels,phases,ranges}.csv, status.json
-reports     capture.sqlite -> results/runs/RUN/reports/*.csv: nsys's own summaries
-plan        the grid -> results/grid.json
-merge       every run -> results/tables/*.csv, provenance.json
+tables_of_capture  capture.sqlite -> results/runs/RUN/{kernels,phases,ranges}.csv, status.json, reports/*.csv (nsys's own)
+plan               the grid -> results/grid.json
+merge              every run -> results/tables/*.csv, provenance.json
 """
 
-MERGED = ["runs", "timings", "steps", "cost", "kernels", "phases", "ranges"]
+KERNEL_CLASSES = json.dumps(config.get("kernel_classes", []))
 
 
-rule run_tables:
-    input:
-        capture="results/runs/{run}/capture.json",
-        sqlite="results/runs/{run}/capture.sqlite",
-    output:
-        multiext("results/runs/{run}/kernels", ".csv", ".parquet"),
-        multiext("results/runs/{run}/phases", ".csv", ".parquet"),
-        multiext("results/runs/{run}/ranges", ".csv", ".parquet"),
-        status="results/runs/{run}/status.json",
-    log:
-        "logs/{run}/tables.log",
-    conda:
-        "../../envs/analysis.yaml"
-    params:
-        kernel_classes=json.dumps(config.get("kernel_classes", [])),
-        sources=digest(program_sources("workflow/scripts/run_tables.py") + sources("kernel_tables/classes/*.toml")),
-    message:
-        "tables of {wildcards.run}"
-    shell:
-        "python -m workflow.scripts.run_tables --capture {input.capture:q} --kernel-classes {params.kernel_classes:q}"
-        " --output $(dirname {output.status:q}) 2> >(tee {log:q} >&2)"
+def tables_digest(stage):
+    """A digest of all that the job which makes a run's tables imports."""
+    of_run = stage.tables_of_a_run
+    programs = [file_of(target) for target in (of_run.made_by, of_run.texts_by) if target]
+    return digest(program_sources("workflow/scripts/run_tables.py", *programs) + sources(*of_run.sources))
 
 
-rule reports:
-    input:
-        capture="results/runs/{run}/capture.json",
-        sqlite="results/runs/{run}/capture.sqlite",
-    output:
-        kernels="results/runs/{run}/reports/kernel_summary.csv",
-        ranges="results/runs/{run}/reports/nvtx_summary.csv",
-        api="results/runs/{run}/reports/api_summary.csv",
-    log:
-        "logs/{run}/reports.log",
-    conda:
-        "../../envs/analysis.yaml"
-    params:
-        sources=digest(program_sources("workflow/scripts/reports.py")),
-    message:
-        "nsys's reports of {wildcards.run}"
-    shell:
-        "python -m workflow.scripts.reports --capture {input.capture:q} --output $(dirname {output.kernels:q}) 2> >(tee {log:q} >&2)"
+for stage in STAGES:
+    if stage.tables_of_a_run is None:
+        continue
+
+    rule:
+        name:
+            f"tables_of_{stage.name}"
+        input:
+            result=f"results/runs/{{run}}/{stage.result}",
+            files=[f"results/runs/{{run}}/{name}" for name in stage.files],
+        output:
+            [multiext(f"results/runs/{{run}}/{name}", ".csv", ".parquet") for name in stage.tables_of_a_run.names],
+            [f"results/runs/{{run}}/{name}" for name in stage.tables_of_a_run.texts],
+            status=f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}",
+        log:
+            f"logs/{{run}}/tables_of_{stage.name}.log",
+        conda:
+            "../../envs/analysis.yaml"
+        params:
+            stage=stage.name,
+            kernel_classes=KERNEL_CLASSES,
+            sources=tables_digest(stage),
+        message:
+            f"tables of {{wildcards.run}} from its {stage.name}"
+        shell:
+            "python -m workflow.scripts.run_tables --stage {params.stage} --folder $(dirname {output.status:q})"
+            " --kernel-classes {params.kernel_classes:q} 2> >(tee {log:q} >&2)"
 
 
 rule plan:
@@ -71,23 +63,16 @@ rule plan:
 
 rule merge:
     input:
-        of_every_run(
-            "timing.json",
-            "capture.json",
-            "status.json",
-            "kernels.parquet",
-            "phases.parquet",
-            "ranges.parquet",
-        ),
-        sources=program_sources("workflow/scripts/merge.py"),
+        of_every_run(*RESULTS_OF_A_RUN, *STATUS_FILES, *(f"{name}.parquet" for name in TABLES_OF_A_RUN)),
+        sources=program_sources("workflow/scripts/merge.py", *STAGE_TABLES),
         plan="results/grid.json",
     output:
         report(
-            expand("results/tables/{table}.csv", table=["runs", "timings", "cost"]),
+            expand("results/tables/{table}.csv", table=[name for name in MERGED if name not in LARGE_TABLES]),
             caption="../report/table.rst",
             category="Tables",
         ),
-        expand("results/tables/{table}.csv", table=["steps", "kernels", "phases", "ranges"]),
+        expand("results/tables/{table}.csv", table=LARGE_TABLES),
         expand("results/tables/{table}.parquet", table=MERGED),
         provenance="results/tables/provenance.json",
     log:

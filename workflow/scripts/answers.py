@@ -11,9 +11,8 @@ import pandas as pd
 from profile_grid.documents.documents import NAMES, documents
 from profile_grid.documents.formats import SUFFIXES, document_in
 from profile_grid.files import write_text
+from profile_grid.study.catalogue import SUMMARIES
 from workflow.command import run_command
-
-SUMMARIES = ("forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "attention")
 
 
 def main() -> None:

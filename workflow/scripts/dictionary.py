@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from profile_grid.documents.dictionary import check_documented, dictionary
 from profile_grid.files import write_text
-from profile_grid.merging.columns import TABLES, check_documented, dictionary
+from profile_grid.study.catalogue import TABLES
 from workflow.command import run_command
 
 

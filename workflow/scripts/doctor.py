@@ -26,6 +26,7 @@ from profile_grid.measuring.leases import lease_for
 from profile_grid.measuring.progress import say
 from profile_grid.measuring.smoke import smoke_capture, smoke_specification
 from profile_grid.study.runs import grid_plan
+from profile_grid.study.stages import CAPTURE
 from workflow.command import run_command
 
 SMOKE_LIMIT_S = 120
@@ -50,7 +51,7 @@ def main() -> None:
 
 def examined(plan: dict, runs: Path, time_limit_s: float) -> list[Line]:
     """The doctor's lines for this machine and grid."""
-    specifications = [entry["capture_specification"] for entry in plan["runs"]]
+    specifications = [entry["specifications"][CAPTURE.name] for entry in plan["runs"]]
     specification = smoke_specification(specifications)
     with (
         lease_for(specification["program"]["device"], "the doctor's smoke capture", say),
@@ -59,7 +60,7 @@ def examined(plan: dict, runs: Path, time_limit_s: float) -> list[Line]:
         host = this_host(runs)
         smoke = smoke_capture(specification, Path(scratch), time_limit_s)
     device = smoke.machine["device_name"] if smoke.machine else None
-    pace = estimates.pace(runs, smoke.seconds, device, specifications[0]["program"]["precision"])
+    pace = estimates.pace(runs, smoke.seconds, device, {entry["precision"] for entry in plan["runs"]})
     return report(host, smoke, plan, estimates.remaining(plan["runs"], runs), pace, specifications[0]["backend"])
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from profile_grid.files import write_json, write_table
 from profile_grid.merging import merge
+from profile_grid.merging.cost import cost_in_words
+from profile_grid.merging.measured_runs import read_runs
 from profile_grid.merging.provenance import provenance
 from workflow.command import run_command
 
@@ -20,12 +22,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder of the merged tables and provenance.json")
     arguments = parser.parse_args()
     plan = json.loads(arguments.plan.read_text())
-    runs = merge.read_runs(plan["runs"], arguments.runs)
+    runs = read_runs(plan["runs"], arguments.runs)
     tables = merge.merged_tables(runs, arguments.runs)
     for name, table in tables.items():
         write_table(arguments.output / f"{name}.csv", table)
     write_json(arguments.output / "provenance.json", provenance(tables["runs"], plan, merge.checkouts(runs)))
-    print(merge.cost_in_words(tables["cost"]), file=sys.stderr)
+    print(cost_in_words(tables["cost"]), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Makes the tables of one run from its capture: `python -m workflow.scripts.run_tables --capture capture.json ...`.
+"""Makes the tables of one run from what one stage left: `python -m workflow.scripts.run_tables --stage capture ...`.
 
-Writes kernels, phases and ranges as CSV and Parquet, and status.json: whether the capture is whole, and what was odd.
+Writes them as CSV and Parquet, the status (whether the result is whole, and what was odd), and nsys's own reports.
 Where there is nothing to read (out of memory, incomplete) the tables are empty and the status says why.
 """
 
@@ -8,24 +8,41 @@ from __future__ import annotations
 
 import argparse
 import json
+from importlib import import_module
 from pathlib import Path
 
-from profile_grid.files import write_json, write_table
-from profile_grid.merging.run_tables import tables_of_capture
+from profile_grid.files import write_json, write_table, write_text
+from profile_grid.measuring.results import StageResult, read_result
+from profile_grid.study.stages import BY_NAME, TablesOfARun
 from workflow.command import run_command
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--capture", type=Path, required=True, help="capture.json; capture.sqlite lies beside it")
+    parser.add_argument("--stage", choices=list(BY_NAME), required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="folder of the run, for what is read and written")
     parser.add_argument("--kernel-classes", type=json.loads, default=[], help="own class rules, as JSON")
-    parser.add_argument("--output", type=Path, required=True, help="folder of the tables and status.json")
     arguments = parser.parse_args()
-    capture = json.loads(arguments.capture.read_text())
-    status, tables = tables_of_capture(capture, arguments.capture.parent / "capture.sqlite", arguments.kernel_classes)
+    stage, folder = BY_NAME[arguments.stage], arguments.folder
+    of_run = stage.tables_of_a_run
+    result = read_result(folder / stage.result)
+    status, tables = function_named(of_run.made_by)(result, folder, arguments.kernel_classes)
     for name, table in tables.items():
-        write_table(arguments.output / f"{name}.csv", table)
-    write_json(arguments.output / "status.json", status)
+        write_table(folder / f"{name}.csv", table)
+    for name, text in texts(of_run, result, folder).items():
+        write_text(folder / name, text)
+    write_json(folder / of_run.status_file, status)
+
+
+def texts(of_run: TablesOfARun, result: StageResult, folder: Path) -> dict[str, str]:
+    """The text files of the run by name."""
+    return function_named(of_run.texts_by)(result, folder) if of_run.texts_by else {}
+
+
+def function_named(target: str):
+    """The function that a "module:function" names."""
+    module, _, function = target.partition(":")
+    return getattr(import_module(module), function)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import pandas as pd
-
+from profile_grid.documents.summaries import summary_tables
 from profile_grid.files import write_table
-from profile_grid.tables.summary import summary_tables
+from profile_grid.tables.on_disk import TablesOnDisk
 from workflow.command import run_command
-
-MERGED = ("runs", "timings", "kernels", "phases", "ranges")
 
 
 def main() -> None:
@@ -19,8 +16,7 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, required=True, help="folder of the merged tables")
     parser.add_argument("--output", type=Path, help="folder of the summary tables; by default that of the merged ones")
     arguments = parser.parse_args()
-    merged = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in MERGED}
-    for name, table in summary_tables(merged).items():
+    for name, table in summary_tables(TablesOnDisk(arguments.tables)).items():
         write_table((arguments.output or arguments.tables) / f"{name}.csv", table)
 
 

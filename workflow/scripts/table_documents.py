@@ -10,7 +10,7 @@ import pandas as pd
 from profile_grid.documents.formats import SUFFIXES, fragment_in
 from profile_grid.documents.table_documents import table_documents
 from profile_grid.files import write_text
-from profile_grid.merging.columns import TABLES
+from profile_grid.study.catalogue import TABLES
 from workflow.command import run_command
 
 

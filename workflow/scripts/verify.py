@@ -11,16 +11,17 @@ import json
 import shutil
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 from profile_grid.files import write_json, write_table
+from profile_grid.measuring.results import read_result
 from profile_grid.merging import merge
-from profile_grid.merging.run_tables import tables_of_capture
+from profile_grid.merging.measured_runs import StaleRun, read_runs
 from profile_grid.merging.verify import table_differences
 from profile_grid.study.runs import grid_plan
+from profile_grid.study.stages import RESULTS_OF_A_RUN, STAGES, Stage
 from workflow.command import run_command
-
-RESULTS_OF_A_RUN = ("timing.json", "capture.json")
 
 
 def main() -> None:
@@ -41,7 +42,8 @@ def main() -> None:
     print("".join(f"{line}\n" for line in found), end="")
     if found:
         sys.exit(
-            f"{len(found)} file(s) are not what the captures give; make them again: snakemake all --forcerun run_tables"
+            f"{len(found)} file(s) are not what the captures give;"
+            " make them again: snakemake all --forcerun tables_of_capture"
         )
     print(f"the tables of {len(plan)} runs, and the merged ones, are what the captures give")
 
@@ -57,8 +59,8 @@ def differences(plan: list[dict], results: Path, scratch: Path, kernel_classes: 
     for entry in plan:
         found += differences_of_run(results / "runs" / entry["run"], scratch / entry["run"], kernel_classes)
     try:
-        runs = merge.read_runs(plan, scratch)
-    except merge.StaleRun as error:
+        runs = read_runs(plan, scratch)
+    except StaleRun as error:
         return [*found, str(error).replace(str(scratch), str(results / "runs"))]
     for name, table in merge.merged_tables(runs, scratch).items():
         found += table_differences(table, results / "tables" / name)
@@ -70,17 +72,26 @@ def differences_of_run(folder: Path, scratch: Path, kernel_classes: list[dict]) 
     scratch.mkdir()
     for name in RESULTS_OF_A_RUN:
         shutil.copyfile(folder / name, scratch / name)
-    status, tables = tables_of_capture(
-        json.loads((folder / "capture.json").read_text()), folder / "capture.sqlite", kernel_classes
-    )
-    write_json(scratch / "status.json", status)
     found = []
+    for stage in STAGES:
+        if stage.tables_of_a_run:
+            found += differences_of_stage(stage, folder, scratch, kernel_classes)
+    return found
+
+
+def differences_of_stage(stage: Stage, folder: Path, scratch: Path, kernel_classes: list[dict]) -> list[str]:
+    """What differs in the tables and the status that one stage of a run gives."""
+    of_run, found = stage.tables_of_a_run, []
+    module, _, function = of_run.made_by.partition(":")
+    result = read_result(folder / stage.result)
+    status, tables = getattr(import_module(module), function)(result, folder, kernel_classes)
+    write_json(scratch / of_run.status_file, status)
     for name, table in tables.items():
         write_table(scratch / f"{name}.csv", table)
         found += table_differences(table, folder / name)
-    path = folder / "status.json"
+    path = folder / of_run.status_file
     if not path.exists() or json.loads(path.read_text()) != status:
-        found.append(f"{path} is not what its capture gives: {json.dumps(status)}")
+        found.append(f"{path} is not what its {stage.name} gives: {json.dumps(status)}")
     return found
 
 

@@ -1,14 +1,19 @@
-"""(e) Attention in the forward pass: the GPU time of its parts beside their floating-point operations."""
+"""The table of (e): the GPU time of the parts of attention beside their floating-point operations."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.tables.summary import FORWARD, RUN_KEYS, numbers, per_pass
+from kernel_tables.attribution.paths import PATH_SEPARATOR
+from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.described import Described, SummaryTable, columns
+from profile_grid.tables.names import FORWARD
+from profile_grid.tables.per_pass import Merged, numbers, per_pass
 
 WHOLE = "scaled dot product attention"
 SCORES, MASK, SOFTMAX, VALUES = "computing attention scores", "mask and scale", "computing softmax", "final matmul"
 PARTS = (SCORES, MASK, SOFTMAX, VALUES)
+MATMULS = (SCORES, VALUES)
 FORMULAS = {  # of one layer, every entry of the S x S scores computed: (operations per score with d_head, without)
     SCORES: ("2·B·H·S²·d_head", 2, 0),
     MASK: ("B·H·S² (the scale)", 0, 1),
@@ -18,13 +23,14 @@ FORMULAS = {  # of one layer, every entry of the S x S scores computed: (operati
 }
 
 
-def attention(runs: pd.DataFrame, kernels: pd.DataFrame, ranges: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
+def attention(merged: Merged) -> pd.DataFrame:
     """One row per run and part of attention that the capture has a range for.
 
     `gpu_time_ms` is per pass, `gpu_time_per_layer_us` per instance of the range, FLOPs are of one layer, and the two
     ratios compare a part with both matrix multiplies together.
     """
-    table = pd.concat([_time_of(part, kernels, ranges, steps) for part in (*PARTS, WHOLE)], ignore_index=True)
+    table = pd.concat([_time_of(part, merged) for part in (*PARTS, WHOLE)], ignore_index=True)
+    runs = merged["runs"]
     shape = runs.set_index("run")
     names = ("batch_size", "num_heads", "d_model", "num_layers", "context_length")
     column = {name: numbers(table["run"].map(shape[name])) for name in names}
@@ -40,22 +46,46 @@ def attention(runs: pd.DataFrame, kernels: pd.DataFrame, ranges: pd.DataFrame, s
     return table.iloc[table["run"].map(order).argsort(kind="stable")].reset_index(drop=True)
 
 
-def _time_of(part: str, kernels: pd.DataFrame, ranges: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
+def _time_of(part: str, merged: Merged) -> pd.DataFrame:
     """GPU time and instances per forward pass of one range, whatever is nested in it included, wherever it stands."""
+    kernels, ranges, steps = merged.kernels, merged["ranges"], merged.captured_steps
     inside = kernels[(kernels["phase"] == FORWARD) & _holds(kernels["range"], part)]
     table = per_pass(inside.assign(part=part), ["part"], steps).drop(columns="total_ns")
-    own = ranges[(ranges["phase"] == FORWARD) & (ranges["range"].fillna("").str.split(" > ").str[-1] == part)]
+    own = ranges[(ranges["phase"] == FORWARD) & (ranges["range"].fillna("").str.split(PATH_SEPARATOR).str[-1] == part)]
     instances = own.groupby("run")["instances"].sum() / steps
     table["instances_per_pass"] = numbers(table["run"].map(instances))
     table["gpu_time_per_layer_us"] = table["gpu_time_ms"] * 1e3 / table["instances_per_pass"]
-    return table[[*RUN_KEYS, "part", "instances_per_pass", "gpu_time_ms", "gpu_time_std_ms", "gpu_time_per_layer_us"]]
+    return table[[*LEADING, "part", "instances_per_pass", "gpu_time_ms", "gpu_time_std_ms", "gpu_time_per_layer_us"]]
 
 
 def _holds(paths: pd.Series, part: str) -> pd.Series:
-    return pd.Series([part in path.split(" > ") for path in paths.fillna("")], index=paths.index, dtype="bool")
+    return pd.Series([part in path.split(PATH_SEPARATOR) for path in paths.fillna("")], index=paths.index, dtype="bool")
 
 
 def _of_both_matmuls(table: pd.DataFrame, column: str) -> pd.Series:
     """The column summed over the two matrix multiplies, only for runs that have a range for each."""
-    matmuls = table[table["part"].isin((SCORES, VALUES))].groupby("run")[column]
+    matmuls = table[table["part"].isin(MATMULS)].groupby("run")[column]
     return matmuls.sum().where(matmuls.count() == 2)
+
+
+TABLES = {
+    "attention": SummaryTable(
+        attention,
+        Described(
+            "(e) One row per run and range of attention in the forward pass",
+            columns("""
+    part | | name of the range, what is nested in it included
+    instances_per_pass | | times the range is opened in one forward pass: once per layer
+    gpu_time_ms | ms | GPU time in one forward pass
+    gpu_time_std_ms | ms | its standard deviation between the measured steps
+    gpu_time_per_layer_us | µs | gpu_time_ms ÷ instances_per_pass
+    layers | | layers of the model
+    flops_per_layer | FLOP | operations of one layer, from the shapes
+    flops_formula | | their formula: B batch, H heads, S context, d_head size of a head
+    flop_per_s | FLOP/s | flops_per_layer ÷ gpu_time_per_layer_us
+    runtime_to_matmuls | | gpu_time_ms ÷ that of both matrix multiplies
+    flops_to_matmuls | | flops_per_layer ÷ that of both matrix multiplies
+"""),
+        ),
+    )
+}

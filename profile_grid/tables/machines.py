@@ -7,22 +7,21 @@ from dataclasses import dataclass
 import pandas as pd
 
 from profile_grid.quantities import known
-
-IDENTITY = ("device", "device_name", "driver", "cuda", "torch", "backend", "nsys")
-MEASURED_FILES = ("timing.json", "capture.json")
+from profile_grid.study.dimensions import MACHINE_DIMENSIONS, MACHINE_KEYS
+from profile_grid.study.stages import RESULTS_OF_A_RUN
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a set of runs was measured with; None where no run says."""
+    """What a set of runs was measured with: the dimensions that belong to the machine, as text; None where no run
+    says."""
 
-    device: str | None = None
-    device_name: str | None = None
-    driver: str | None = None
-    cuda: str | None = None
-    torch: str | None = None
-    backend: str | None = None
-    nsys: str | None = None
+    facts: tuple[str | None, ...]
+
+    def __getattr__(self, key: str) -> str | None:
+        if key not in MACHINE_KEYS:
+            raise AttributeError(key)
+        return self.facts[MACHINE_KEYS.index(key)]
 
     @property
     def on_cpu(self) -> bool:
@@ -40,9 +39,9 @@ class Machine:
     @property
     def title(self) -> str:
         """One line that tells this machine from another."""
-        versions = (("driver", self.driver), ("CUDA", self.cuda), ("PyTorch", self.torch))
-        parts = [self.device_name or "unknown device", *(f"{name} {value}" for name, value in versions if value)]
-        return ", ".join([*parts, self.profiler])
+        told = [(one.heading, getattr(self, one.key)) for one in MACHINE_DIMENSIONS if one.in_title]
+        versions = [f"{heading} {value}" for heading, value in told if value]
+        return ", ".join([self.device_name or "unknown device", *versions, self.profiler])
 
 
 def by_machine(runs: pd.DataFrame) -> list[tuple[Machine, list[str]]]:
@@ -60,21 +59,21 @@ def by_machine(runs: pd.DataFrame) -> list[tuple[Machine, list[str]]]:
 
 def command_to_measure_again(runs: list[str]) -> str:
     """The command that measures these runs again on the machine it is typed on, and nothing else."""
-    files = [f"results/runs/{run}/{name}" for run in runs for name in MEASURED_FILES]
+    files = [f"results/runs/{run}/{name}" for run in runs for name in RESULTS_OF_A_RUN]
     return "snakemake --cores 1 all --forcerun \\\n    " + " \\\n    ".join(files)
 
 
 def _identity(row: dict) -> Machine:
-    return Machine(**{name: str(row[name]) if known(row.get(name)) else None for name in IDENTITY})
+    return Machine(tuple(str(row[key]) if known(row.get(key)) else None for key in MACHINE_KEYS))
 
 
 def _facts(machine: Machine) -> int:
-    return sum(getattr(machine, name) is not None for name in IDENTITY)
+    return sum(fact is not None for fact in machine.facts)
 
 
 def _home(machine: Machine, groups: dict[Machine, list[str]]) -> Machine:
     for other in groups:
-        if all(getattr(machine, name) in (None, getattr(other, name)) for name in IDENTITY):
+        if all(fact in (None, theirs) for fact, theirs in zip(machine.facts, other.facts, strict=True)):
             return other
     groups[machine] = []
     return machine

@@ -1,4 +1,4 @@
-"""The sentences of answer (a): how long a forward pass takes, whether the profiler agrees, and else why not."""
+"""The sentences of (a): how long a forward pass takes, whether the profiler agrees, and else why not."""
 
 from __future__ import annotations
 
@@ -7,36 +7,39 @@ from collections.abc import Callable
 import pandas as pd
 
 from profile_grid.quantities import count, interval, percent, ratio, significant, with_spread
-from profile_grid.tables.measured import MODES, Measured, extremes, of_all, places, stand_in
-from profile_grid.tables.summary import FORWARD, MATCH_TOLERANCE
+from profile_grid.questions.a_forward_time.table import MATCH_TOLERANCE
+from profile_grid.study.dimensions import MODES
+from profile_grid.tables.measured import Measured
+from profile_grid.tables.names import FORWARD
+from profile_grid.tables.wording import extremes, in_some, of_all, places, stand_in
 
 LAUNCH_BOUND_IDLE_SHARE = 0.2
 SPREADS = 2
 TOLERANCE = f"{100 * MATCH_TOLERANCE:.0f} %"
 
 
-def forward_time_sentences(of: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[str]:
     """(a) How long a forward pass takes, and whether the profiled one matches Python's timing."""
-    rows = of.inference("forward_time")
+    rows = measured.inference("forward_time")
     timed, profiled = rows.dropna(subset="unprofiled_step_ms"), rows.dropna(subset="step_wall_ms")
     both = timed[timed["run"].isin(profiled["run"])]
-    subject = "one forward pass" if of.inference_mode == FORWARD else f"one {MODES[of.inference_mode]}"
-    sentences = stand_in(of)
+    subject = "one forward pass" if measured.inference_mode == FORWARD else f"one {MODES[measured.inference_mode]}"
+    found = stand_in(measured)
     if not timed.empty:
         takes = extremes(timed, "unprofiled_step_ms", _unprofiled)
-        sentences.append(f"Timed by Python without a profiler, {subject} takes {takes}.")
+        found.append(f"Timed by Python without a profiler, {subject} takes {takes}.")
     else:
-        sentences.append("No run was timed without a profiler, so there is no Python timing to compare with.")
+        found.append("No run was timed without a profiler, so there is no Python timing to compare with.")
     if both.empty:
-        return [*sentences, "No run has both a timing and a capture: whether they match cannot be said."]
-    return [*sentences, *_match_sentences(both, of), *_asynchronous_sentence(profiled, of)]
+        return [*found, "No run has both a timing and a capture: whether they match cannot be said."]
+    return [*found, *_match_sentences(both, measured), *_asynchronous_sentence(profiled, measured)]
 
 
 def _unprofiled(row) -> str:
     return with_spread(row["unprofiled_step_ms"], row["unprofiled_step_std_ms"], "ms")
 
 
-def _match_sentences(both: pd.DataFrame, of: Measured) -> list[str]:
+def _match_sentences(both: pd.DataFrame, measured: Measured) -> list[str]:
     """Whether the profiled step matches Python's timing within the tolerance, else by how much not, and why."""
     ratios = interval(both["overhead_ratio"], ratio)
     off = both[~both["matches_python"].astype(bool)]
@@ -45,28 +48,30 @@ def _match_sentences(both: pd.DataFrame, of: Measured) -> list[str]:
         took = f"Under the profiler it takes {with_spread(row['step_wall_ms'], row['step_wall_std_ms'], 'ms')}"
         verdict = "matches" if off.empty else "does not match"
         factor = ratio(row["overhead_ratio"], row["overhead_ratio_std"])
-        return [f"{took}, {factor} of that: it {verdict} within {TOLERANCE}.", *_reasons(off, of)]
+        return [f"{took}, {factor} of that: it {verdict} within {TOLERANCE}.", *_reasons(off, measured)]
     if off.empty:
         return [f"The profiled one matches that within {TOLERANCE} in {of_all(len(both), len(both))} ({ratios})."]
     if len(off) == len(both):
         verdict = f"The profiled one does not match that within {TOLERANCE}: it takes {ratios} as long"
-        return [f"{verdict} in {of_all(len(off), len(both))}.", *_reasons(off, of)]
+        return [f"{verdict} in {of_all(len(off), len(both))}.", *_reasons(off, measured)]
     elsewhere = interval(off["overhead_ratio"], ratio)
     matching = of_all(len(both) - len(off), len(both))
     return [
         f"The profiled one matches that within {TOLERANCE} in {matching}; not in {places(off)}, where it takes"
         f" {elsewhere} as long.",
-        *_reasons(off, of),
+        *_reasons(off, measured),
     ]
 
 
-def _reasons(off: pd.DataFrame, of: Measured) -> list[str]:
+def _reasons(off: pd.DataFrame, measured: Measured) -> list[str]:
     """Why profiled and unprofiled differ, as far as the tables show it: one sentence per kind of reason."""
-    explained = [(rows, text) for rows, text in _by_reason(off, of) if not rows.empty]
-    return [f"{_there(rows, off)} {text(rows, of)}." for rows, text in explained]
+    explained = [(rows, text) for rows, text in _by_reason(off, measured) if not rows.empty]
+    return [f"{_there(rows, off)} {text(rows, measured)}." for rows, text in explained]
 
 
-def _by_reason(off: pd.DataFrame, of: Measured) -> list[tuple[pd.DataFrame, Callable[[pd.DataFrame, Measured], str]]]:
+def _by_reason(
+    off: pd.DataFrame, measured: Measured
+) -> list[tuple[pd.DataFrame, Callable[[pd.DataFrame, Measured], str]]]:
     """The rows by reason, each row once: scatter, no kernels to see, a shorter step, launches, waiting, a busy GPU."""
     noisy = (off["overhead_ratio"] - 1).abs() <= SPREADS * off["overhead_ratio_std"]
     unseen = ~noisy & off["idle_share"].isna()
@@ -76,7 +81,7 @@ def _by_reason(off: pd.DataFrame, of: Measured) -> list[tuple[pd.DataFrame, Call
     launches = idle & (_launch_us(off) > off["mean_kernel_us"])
     return [
         (off[noisy], _scatter),
-        (off[launches], _between_operators if of.machine.on_cpu else _launch_bound),
+        (off[launches], _between_operators if measured.machine.on_cpu else _launch_bound),
         (off[idle & ~launches], _waiting),
         (off[longer & ~idle], _busy),
         (off[shorter], _shorter),
@@ -89,56 +94,58 @@ def _launch_us(rows: pd.DataFrame) -> pd.Series:
     return rows["forward_wall_ms"] * 1e3 / rows["forward_kernels"]
 
 
-def _scatter(rows: pd.DataFrame, of: Measured) -> str:
+def _scatter(rows: pd.DataFrame, measured: Measured) -> str:
     return (
         f"the difference is no larger than {SPREADS} standard deviations of the ratio: the steps scatter too much to"
         " say more"
     )
 
 
-def _launch_bound(rows: pd.DataFrame, of: Measured) -> str:
+def _launch_bound(rows: pd.DataFrame, measured: Measured) -> str:
     launch, run = _microseconds(_launch_us(rows)), _microseconds(rows["mean_kernel_us"])
     return (
-        f"{_idle(rows, of)}, and the {_kernels(rows)} kernels of a forward pass take the CPU {launch} each to launch"
-        f" and the GPU {run} to run: launch-bound, so what the profiler adds to every launch shows"
+        f"{_idle(rows, measured)}, and the {_kernels(rows)} kernels of a forward pass take the CPU {launch} each to"
+        f" launch and the GPU {run} to run: launch-bound, so what the profiler adds to every launch shows"
     )
 
 
-def _between_operators(rows: pd.DataFrame, of: Measured) -> str:
+def _between_operators(rows: pd.DataFrame, measured: Measured) -> str:
     return (
-        f"{_idle(rows, of)}, and the {_kernels(rows)} operators of a forward pass take"
+        f"{_idle(rows, measured)}, and the {_kernels(rows)} operators of a forward pass take"
         f" {_microseconds(rows['mean_kernel_us'])} each: the rest passes between operators, where the profiler records"
     )
 
 
-def _waiting(rows: pd.DataFrame, of: Measured) -> str:
+def _waiting(rows: pd.DataFrame, measured: Measured) -> str:
+    launch, run = _microseconds(_launch_us(rows)), _microseconds(rows["mean_kernel_us"])
     return (
-        f"{_idle(rows, of)}, though launching a {of.words.kernel} takes less ({_microseconds(_launch_us(rows))}) than"
-        f" running it ({_microseconds(rows['mean_kernel_us'])}): not launch-bound; the tables do not show the reason"
+        f"{_idle(rows, measured)}, though launching a {measured.words.kernel} takes less ({launch}) than"
+        f" running it ({run}): not launch-bound; the tables do not show the reason"
     )
 
 
-def _busy(rows: pd.DataFrame, of: Measured) -> str:
-    kind = "" if of.machine.on_cpu else ": not launch-bound"
+def _busy(rows: pd.DataFrame, measured: Measured) -> str:
+    kind = "" if measured.machine.on_cpu else ": not launch-bound"
+    kernels = measured.words.kernels
     return (
-        f"{of.words.kernels} run during {interval(1 - rows['idle_share'], percent)} of the profiled step{kind}, so what"
-        f" the profiler adds between {of.words.kernels} does not explain it"
+        f"{kernels} run during {interval(1 - rows['idle_share'], percent)} of the profiled step{kind}, so what"
+        f" the profiler adds between {kernels} does not explain it"
     )
 
 
-def _shorter(rows: pd.DataFrame, of: Measured) -> str:
+def _shorter(rows: pd.DataFrame, measured: Measured) -> str:
     return (
         "the profiled step is the shorter one, which no profiler causes: the two processes ran under different"
         " conditions (clocks, temperature, other programs)"
     )
 
 
-def _unseen(rows: pd.DataFrame, of: Measured) -> str:
-    return f"no {of.words.kernels} were captured, so the reason cannot be seen"
+def _unseen(rows: pd.DataFrame, measured: Measured) -> str:
+    return f"no {measured.words.kernels} were captured, so the reason cannot be seen"
 
 
-def _idle(rows: pd.DataFrame, of: Measured) -> str:
-    return f"no {of.words.kernel} runs during {interval(rows['idle_share'], percent)} of the profiled step"
+def _idle(rows: pd.DataFrame, measured: Measured) -> str:
+    return f"no {measured.words.kernel} runs during {interval(rows['idle_share'], percent)} of the profiled step"
 
 
 def _kernels(rows: pd.DataFrame) -> str:
@@ -153,16 +160,12 @@ def _microseconds(values: pd.Series) -> str:
     return f"{interval(values, significant)} µs"
 
 
-def _asynchronous_sentence(profiled: pd.DataFrame, of: Measured) -> list[str]:
+def _asynchronous_sentence(profiled: pd.DataFrame, measured: Measured) -> list[str]:
     """That the range closes before the GPU is done, where it does."""
     early = profiled[profiled["forward_wall_ms"] < profiled["forward_gpu_span_ms"]]
-    if early.empty or of.machine.on_cpu:
+    if early.empty or measured.machine.on_cpu:
         return []
     return [
-        f"The NVTX range `forward` is shorter than the GPU's work{_everywhere(early, profiled)}, since kernels are"
+        f"The NVTX range `forward` is shorter than the GPU's work{in_some(early, profiled)}, since kernels are"
         " launched ahead of their execution: Python's timer compares with the step, which waits for the GPU."
     ]
-
-
-def _everywhere(some: pd.DataFrame, every: pd.DataFrame) -> str:
-    return f" in {of_all(len(some), len(every))}" if len(every) > 1 else ""

@@ -1,0 +1,18 @@
+"""Which runs are of this package's model, whose FLOPs and memory follow from its shape. Imports no torch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cs336_model.arithmetic.flops import ModelShape
+
+OWN_CONSTRUCTOR = "cs336_model.model:TransformerLM"
+SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
+
+
+def shape_of(program: Mapping[str, Any]) -> ModelShape | None:
+    """The shape of the model that a run specification names; None for other people's, whose layers are not known."""
+    if program["constructor"] != OWN_CONSTRUCTOR:
+        return None
+    sizes = {name: program["constructor_args"][name] for name in SIZES}
+    dimensions = program["dimensions"]
+    return ModelShape(batch_size=dimensions["batch_size"], context_length=dimensions["context_length"], **sizes)

@@ -1,0 +1,31 @@
+"""The tables behind all answers: every question's own, from the merged tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+
+import pandas as pd
+
+from profile_grid.study.catalogue import QUESTIONS
+from profile_grid.tables.conservation import check_conservation
+from profile_grid.tables.described import SummaryTable
+from profile_grid.tables.per_pass import Merged
+
+
+def summary_tables(merged: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The tables of all answers by name.
+
+    Raises NotConserved where the kernels of a phase do not add up to that phase, or phases to their step.
+    """
+    tables = Merged(merged)
+    check_conservation(tables.kernels, tables["phases"])
+    return {name: table.make(tables) for name, table in declared_tables()}
+
+
+def declared_tables() -> Iterator[tuple[str, SummaryTable]]:
+    """Name, maker and description of every question's tables, in the order of the catalogue."""
+    for question in QUESTIONS:
+        if question.tables:
+            tables = import_module(f"{question.package}.table").TABLES
+            yield from ((name, tables[name]) for name in question.tables)

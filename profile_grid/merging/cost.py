@@ -1,0 +1,63 @@
+"""What every measurement cost, and how much of that was neither a warm-up nor a measured step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.study.stages import STAGES
+from profile_grid.tables.described import Described, columns
+
+INSIDE = ("import", "context", "initialise", "warmup", "measured", "profiler")
+
+
+def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
+    """One row per run and process: where its seconds went; `overhead_s` is all that is no warm-up or measured step."""
+    return pd.DataFrame([_row(run, stage.name) for run in runs for stage in STAGES])
+
+
+def cost_in_words(cost: pd.DataFrame) -> str:
+    """One line: what all measurements took, and how much of it was neither a warm-up nor a measured step."""
+    total, overhead = cost["total_s"].sum(), cost["overhead_s"].sum()
+    means = cost.groupby("stage")["overhead_s"].mean()
+    per_stage = ", ".join(f"{means[stage.name]:.1f} s per {stage.name}" for stage in STAGES)
+    return (
+        f"{len(cost)} measurements took {total:.0f} s, {overhead:.0f} s of them outside warm-up and measured steps"
+        f" ({per_stage}); every run is in cost.csv"
+    )
+
+
+def _row(run: MeasuredRun, stage: str) -> dict:
+    result = run.results[stage]
+    seconds, inside = result.seconds, result.program.cost_seconds if result.program else {}
+    named = {f"{name}_s": inside.get(name, np.nan) for name in INSIDE}
+    export = seconds.get("export", 0.0)
+    return run.leading | {
+        "stage": stage,
+        **named,
+        "export_s": export,
+        "other_s": seconds["all"] - np.nansum(list(named.values())) - export,
+        "total_s": seconds["all"],
+        "overhead_s": seconds["all"] - np.nansum([named["warmup_s"], named["measured_s"]]),
+    }
+
+
+DESCRIBED = {
+    "cost": Described(
+        "One row per run and process: where its seconds went",
+        columns("""
+    stage | | name of the stage: timing, capture
+    import_s | s | importing torch and the model
+    context_s | s | making the CUDA context
+    initialise_s | s | making weights, optimizer state and data
+    warmup_s | s | warm-up steps
+    measured_s | s | measured steps
+    profiler_s | s | starting and ending the profiler inside the program
+    export_s | s | exporting the report to SQLite
+    other_s | s | interpreter, profiler outside the program, writing results
+    total_s | s | the whole process
+    overhead_s | s | all that is neither a warm-up nor a measured step
+"""),
+    )
+}

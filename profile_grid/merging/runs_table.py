@@ -1,0 +1,133 @@
+"""The table of runs: the shape of each, how its stages ended, the machine, and what a reader should know of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.study.stages import CAPTURE, STAGES, TIMING
+from profile_grid.tables.described import Column, Described, columns
+
+LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
+STATUSES = "complete, out_of_memory, incomplete or missing"
+MACHINE_FACTS = ("device", "device_name", "gpu_uuid_sha256", "driver", "cuda", "torch", "python")
+MACHINE_FACTS = ("device", "device_name", "gpu_uuid_sha256", "driver", "cuda", "torch", "python")
+SIZES = ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
+
+
+def runs_table(runs: list[MeasuredRun]) -> pd.DataFrame:
+    """One row per run."""
+    return pd.DataFrame([_row(run) for run in runs]).convert_dtypes()
+
+
+def _row(run: MeasuredRun) -> dict:
+    timing, capture = run.results[TIMING.name], run.results[CAPTURE.name]
+    program, machine = timing.program, timing.program.machine
+    shape, memory = program.spec["constructor_args"], program.memory
+    programs = [result.program for result in run.results.values()]
+    oom = next((p.out_of_memory for p in programs if p and p.out_of_memory), None)
+    reasons = [run.statuses[stage.name].reason for stage in reversed(STAGES)]
+    return run.leading | {
+        **{name: shape[name] for name in SIZES},
+        "parameters": program.parameters,
+        **{stage.status_column: run.statuses[stage.name].status for stage in STAGES},
+        "reason": next((reason for reason in reasons if reason), None) or (oom and oom.message),
+        "oom_during": oom and oom.during,
+        "oom_requested_bytes": oom and oom.requested_bytes,
+        "oom_free_bytes": oom and oom.free_bytes,
+        "oom_total_bytes": oom and oom.total_bytes,
+        "backend": capture.facts["backend"],
+        **{name: getattr(machine, name) for name in MACHINE_FACTS},
+        "nsys": capture.facts["nsys"],
+        "steps_timed": len(program.step_seconds),
+        "steps_captured": captured_steps(run),
+        "peak_allocated_bytes": memory.peak_allocated_bytes,
+        "peak_reserved_bytes": memory.peak_reserved_bytes,
+        "device_total_bytes": memory.device_total_bytes,
+        "forward_flops": (program.flops or {}).get("forward"),
+        "loss": program.losses[-1] if program.losses else None,
+        "sm_clock_mhz": machine.sm_clock_mhz,
+        "note": "; ".join(_notes(run)) or None,
+        **{f"{stage.name}_started_utc": run.results[stage.name].started_utc for stage in STAGES},
+    }
+
+
+def captured_steps(run: MeasuredRun) -> int:
+    """The steps that the run's whole capture holds, as it was configured; 0 where it is not whole."""
+    capture = run.results[CAPTURE.name]
+    return capture.specification["program"]["measured_steps"] if run.complete(CAPTURE.name) else 0
+
+
+def _notes(run: MeasuredRun) -> list[str]:
+    """Everything that makes this run's figures hard to compare."""
+    before = [f"{stage.name}: {note}" for stage in STAGES for note in run.results[stage.name].notes]
+    odd = [warning for stage in STAGES for warning in run.statuses[stage.name].warnings]
+    return [*before, *_machine_notes(run), *_loss_notes(run), *odd]
+
+
+def _machine_notes(run: MeasuredRun) -> list[str]:
+    machine, notes = run.results[TIMING.name].program.machine, []
+    if machine.other_processes:
+        notes.append(f"{machine.other_processes} other process(es) on the GPU while it was timed")
+    if machine.throttle_reasons:
+        notes.append(f"clocks held back: {', '.join(machine.throttle_reasons)}")
+    return notes
+
+
+def _loss_notes(run: MeasuredRun) -> list[str]:
+    """A note where two stages did not compute the same losses, so did not measure the same work."""
+    first, *others = ((stage.name, getattr(run.results[stage.name].program, "losses", [])) for stage in STAGES)
+    notes = []
+    for name, losses in others:
+        common = min(len(first[1]), len(losses))
+        if common and not np.allclose(first[1][:common], losses[:common], rtol=LOSS_TOLERANCE):
+            notes.append(f"losses differ between {first[0]} {first[1][:common]} and {name} {losses[:common]}")
+    return notes
+
+
+DESCRIBED = {
+    "runs": Described(
+        "One row per run of the grid",
+        (
+            *columns("""
+    d_model | | width of the residual stream
+    d_ff | | width inside the feed-forward
+    num_layers | | Transformer blocks
+    num_heads | | attention heads per block
+    vocab_size | tokens | size of the vocabulary
+    parameters | | trained parameters
+"""),
+            *(
+                Column(stage.status_column, "", f"complete, out_of_memory, incomplete or missing: {stage.meaning}")
+                for stage in STAGES
+            ),
+            *columns("""
+    reason | | why a run is not complete
+    oom_during | | what was running when memory ran out
+    oom_requested_bytes | B | what the allocation that failed asked for
+    oom_free_bytes | B | what the GPU had free then
+    oom_total_bytes | B | memory of the GPU
+    backend | | profiler: nsys, or torch (PyTorch's own)
+    device | | cuda or cpu
+    device_name | | name of the GPU or CPU
+    gpu_uuid_sha256 | | hash of the GPU's UUID
+    driver | | version of the NVIDIA driver
+    cuda | | version of CUDA that PyTorch was built with
+    torch | | version of PyTorch
+    python | | version of Python
+    nsys | | version of Nsight Systems
+    steps_timed | | measured steps of the timing
+    steps_captured | | measured steps in the capture
+    peak_allocated_bytes | B | largest sum of live tensors on the GPU while timed
+    peak_reserved_bytes | B | largest amount that PyTorch's allocator held while timed
+    device_total_bytes | B | memory of the GPU
+    forward_flops | FLOP | operations of matrix multiplies in one forward pass, from the shapes
+    loss | nat | loss of the last timed step
+    sm_clock_mhz | MHz | clock of the GPU after the timing
+    note | | what a reader should know about these figures
+"""),
+            *(Column(f"{stage.name}_started_utc", "", f"when {stage.meaning} started") for stage in STAGES),
+        ),
+    )
+}

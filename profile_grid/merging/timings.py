@@ -1,0 +1,78 @@
+"""The tables of times without a profiler: every single one, and their statistics by run and phase."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from profile_grid.measuring.results import ProgramResult
+from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.study.dimensions import LEADING
+from profile_grid.study.stages import TIMING
+from profile_grid.tables.described import Described, columns
+
+STEP = "step"
+
+
+def timing_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
+    """`timings` and `steps`."""
+    return {"timings": timings_table(runs), "steps": steps_table(runs)}
+
+
+def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
+    """One row per run and phase: count, mean, standard deviation (n-1), min and max in ms; NaN where not measured."""
+    rows = []
+    for run in runs:
+        status = run.statuses[TIMING.name].status
+        times = _times(run.results[TIMING.name].program) if run.complete(TIMING.name) else {STEP: []}
+        rows += [
+            run.leading | {"phase": phase, **_statistics(seconds), "status": status} for phase, seconds in times.items()
+        ]
+    return pd.DataFrame(rows)
+
+
+def steps_table(runs: list[MeasuredRun]) -> pd.DataFrame:
+    """One row per run, phase and timed step: every single time, in ms."""
+    rows = []
+    for run in runs:
+        for phase, seconds in _times(run.results[TIMING.name].program).items():
+            rows += [run.leading | {"phase": phase, "step": step, "ms": s * 1e3} for step, s in enumerate(seconds)]
+    return pd.DataFrame(rows, columns=[*LEADING, "phase", "step", "ms"])
+
+
+def _times(program: ProgramResult) -> dict[str, list[float]]:
+    """Seconds of the steps, then of each phase that the run's mode has."""
+    of_phases = {phase: times for phase, times in program.phase_seconds.items() if times}
+    return {STEP: program.step_seconds} | of_phases
+
+
+def _statistics(seconds: list[float]) -> dict[str, float]:
+    ms = np.asarray(seconds, dtype="float64") * 1e3
+    if not len(ms):
+        return {"n": 0} | dict.fromkeys(("mean_ms", "std_ms", "min_ms", "max_ms"), np.nan)
+    std = ms.std(ddof=1) if len(ms) > 1 else np.nan
+    return {"n": len(ms), "mean_ms": ms.mean(), "std_ms": std, "min_ms": ms.min(), "max_ms": ms.max()}
+
+
+DESCRIBED = {
+    "timings": Described(
+        "One row per run and phase, from the process without a profiler",
+        columns("""
+    phase | | step (by timeit.default_timer, device synchronize included), or one phase of it
+    n | | measured steps
+    mean_ms | ms | mean over the measured steps
+    std_ms | ms | standard deviation (n − 1)
+    min_ms | ms | shortest step
+    max_ms | ms | longest step
+    status | | as timing_status of runs; without figures where it is not complete
+"""),
+    ),
+    "steps": Described(
+        "One row per run, phase and timed step: every single time",
+        columns("""
+    phase | | step, or one phase of it
+    step | | number of the measured step, from 0
+    ms | ms | time of this step or phase, without a profiler
+"""),
+    ),
+}

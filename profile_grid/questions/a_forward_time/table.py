@@ -1,0 +1,92 @@
+"""The table of (a): the forward pass as NVTX, the GPU and Python's timer see it, and what profiling costs."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.described import Described, SummaryTable, columns
+from profile_grid.tables.names import FORWARD, WHOLE_STEP
+from profile_grid.tables.per_pass import Merged, numbers
+
+MATCH_TOLERANCE = 0.05
+
+
+def forward_time(merged: Merged) -> pd.DataFrame:
+    """(a) One row per run: the forward pass as NVTX, the GPU and Python's timer see it, and what profiling costs."""
+    forward, step = _phase_statistics(merged["phases"], FORWARD), _phase_statistics(merged["phases"], WHOLE_STEP)
+    timings = merged["timings"]
+    unprofiled = timings[timings["phase"] == WHOLE_STEP].set_index("run")
+    table = merged["runs"][[*LEADING, "timing_status", "capture_status", "backend"]].copy()
+
+    def column(source: pd.DataFrame, name: str) -> pd.Series:
+        return numbers(table["run"].map(source[name]))
+
+    for name in ("wall", "gpu_span", "gpu_busy"):
+        table[f"forward_{name}_ms"] = column(forward, f"{name}_ms")
+        table[f"forward_{name}_std_ms"] = column(forward, f"{name}_std_ms")
+    table["step_wall_ms"], table["step_wall_std_ms"] = column(step, "wall_ms"), column(step, "wall_std_ms")
+    table["unprofiled_step_ms"], table["unprofiled_step_std_ms"] = (
+        column(unprofiled, "mean_ms"), column(unprofiled, "std_ms"),
+    )  # fmt: skip
+    table["steps_timed"], table["steps_captured"] = column(unprofiled, "n"), column(step, "steps")
+    table["forward_kernels"] = column(forward, "kernels")
+    table["mean_kernel_us"] = column(forward, "kernel_ms") * 1e3 / table["forward_kernels"]
+    table["idle_share"] = 1 - column(step, "gpu_busy_ms") / table["step_wall_ms"]
+    return _with_overhead(table)
+
+
+def _phase_statistics(phases: pd.DataFrame, phase: str) -> pd.DataFrame:
+    """Mean and spread over the steps of one phase by run, in ms; what the GPU did is absent where it did nothing."""
+    rows = phases[phases["phase"] == phase]
+    silent = rows["run"].map(phases.groupby("run")["kernels"].sum()) == 0
+    columns = {"wall_ns": "wall", "gpu_span_ns": "gpu_span", "gpu_busy_ns": "gpu_busy", "kernel_ns": "kernel"}
+    statistics = {}
+    for source, name in columns.items():
+        values = numbers(rows[source]) / 1e6
+        grouped = (values if source == "wall_ns" else values.mask(silent)).groupby(rows["run"])
+        statistics |= {f"{name}_ms": grouped.mean(), f"{name}_std_ms": grouped.std()}
+    kernels = numbers(rows["kernels"]).mask(silent).groupby(rows["run"]).mean()
+    return pd.DataFrame({**statistics, "kernels": kernels, "steps": rows.groupby("run")["step"].nunique()})
+
+
+def _with_overhead(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the ratio of the profiled to the unprofiled step, its spread, and whether the two match."""
+    ratio = table["step_wall_ms"] / table["unprofiled_step_ms"]
+    relative = (table["step_wall_std_ms"] / table["step_wall_ms"]) ** 2
+    relative += (table["unprofiled_step_std_ms"] / table["unprofiled_step_ms"]) ** 2
+    matches = ((ratio - 1).abs() <= MATCH_TOLERANCE).astype("boolean").mask(ratio.isna())
+    return table.assign(overhead_ratio=ratio, overhead_ratio_std=ratio * relative**0.5, matches_python=matches)
+
+
+TABLES = {
+    "forward_time": SummaryTable(
+        forward_time,
+        Described(
+            "(a) One row per run: its forward pass, and its step with and without the profiler",
+            columns("""
+    timing_status | | as in runs
+    capture_status | | as in runs
+    backend | | as in runs
+    forward_wall_ms | ms | wall time of the NVTX range forward, mean over the measured steps
+    forward_wall_std_ms | ms | its standard deviation (n − 1)
+    forward_gpu_span_ms | ms | first kernel of the forward pass to the end of its last
+    forward_gpu_span_std_ms | ms | its standard deviation
+    forward_gpu_busy_ms | ms | time in which at least one kernel of the forward pass ran
+    forward_gpu_busy_std_ms | ms | its standard deviation
+    step_wall_ms | ms | wall time of the NVTX range step under the profiler, device synchronize included
+    step_wall_std_ms | ms | its standard deviation
+    unprofiled_step_ms | ms | the same step timed by Python without a profiler
+    unprofiled_step_std_ms | ms | its standard deviation
+    steps_timed | | measured steps of the timing
+    steps_captured | | measured steps in the capture
+    forward_kernels | | kernels in one forward pass
+    mean_kernel_us | µs | mean duration of a kernel of the forward pass
+    idle_share | of 1 | share of the profiled step in which the GPU did nothing
+    overhead_ratio | | step_wall_ms ÷ unprofiled_step_ms
+    overhead_ratio_std | | its standard deviation, from those of both
+    matches_python | | whether overhead_ratio is within 5 % of one
+"""),
+        ),
+    )
+}

@@ -1,0 +1,66 @@
+"""The tables of (c): the forward pass by kernel class and by part of the model."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from kernel_tables.attribution.paths import PATH_SEPARATOR
+from profile_grid.tables.classes import is_matmul
+from profile_grid.tables.described import PER_PASS, SAME, Described, SummaryTable, columns
+from profile_grid.tables.names import FORWARD, NO_RANGE
+from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
+
+
+def forward_classes(merged: Merged) -> pd.DataFrame:
+    """(c) GPU time of the forward pass by kernel class, with its share of the forward pass's GPU time."""
+    kernels = merged.kernels
+    table = per_pass(kernels[kernels["phase"] == FORWARD], ["class"], merged.captured_steps)
+    return with_share(table, ["run"], "share").pipe(in_run_order, kernels, []).drop(columns="total_ns")
+
+
+def forward_parts(merged: Merged) -> pd.DataFrame:
+    """(c) GPU time of the forward pass by part of the model (innermost range), matrix multiplies and others apart."""
+    kernels, steps = merged.kernels, merged.captured_steps
+    forward = kernels[kernels["phase"] == FORWARD]
+    forward = forward.assign(
+        part=forward["range"].fillna("").str.split(PATH_SEPARATOR).str[-1].replace("", NO_RANGE),
+        other_ns=forward["total_ns"].where(~is_matmul(forward["class"]), 0),
+    )
+    table = with_share(per_pass(forward, ["part"], steps), ["run"], "share")
+    others = forward.groupby(["run", "part"])["other_ns"].sum()
+    other_ns = pd.MultiIndex.from_frame(table[["run", "part"]]).map(others).to_numpy(dtype="float64")
+    table["other_time_ms"] = other_ns / numbers(table["run"].map(steps)) / 1e6
+    table["other_share"] = other_ns / numbers(table["run"].map(total_by_run(forward)))
+    all_others = numbers(table["run"].map(forward.groupby("run")["other_ns"].sum()))
+    table["share_of_others"] = other_ns / all_others.where(all_others > 0)
+    return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
+
+
+TABLES = {
+    "forward_classes": SummaryTable(
+        forward_classes,
+        Described(
+            "(c) One row per run and kernel class of the forward pass",
+            columns(f"""
+    class | | kind of work
+    {PER_PASS}
+    {SAME}
+    share | of 1 | of the forward pass's GPU time; sums to one
+"""),
+        ),
+    ),
+    "forward_parts": SummaryTable(
+        forward_parts,
+        Described(
+            "(c) One row per run and part of the model in the forward pass",
+            columns(f"""
+    part | | innermost range that was open at the launch
+    {PER_PASS}
+    share | of 1 | of the forward pass's GPU time; sums to one
+    other_time_ms | ms | the part of gpu_time_ms that is no matrix multiply
+    other_share | of 1 | other_time_ms, of the forward pass's GPU time
+    share_of_others | of 1 | of the forward pass's GPU time outside matrix multiplies; sums to one
+"""),
+        ),
+    ),
+}

@@ -1,0 +1,52 @@
+"""The tables that the document of (d) shows."""
+
+from __future__ import annotations
+
+from profile_grid.markdown import Table, escaped
+from profile_grid.quantities import ABSENT, percent, points
+from profile_grid.questions.d_training_vs_inference.shares import phase_shares, training_change
+from profile_grid.study.dimensions import keys_without
+from profile_grid.tables.apart import pivoted
+from profile_grid.tables.cells import by_size, run_table, small_ones_together
+from profile_grid.tables.classes import MATMUL
+from profile_grid.tables.measured import Measured
+
+VISIBLE_SHARE = 0.0005  # a phase that reads 0.0 % in every row has no column
+
+
+def change_table(measured: Measured) -> Table | None:
+    """(d) Every class's share in inference and in training; the first columns are the matrix multiplies. None where
+    no configuration has both."""
+    place = keys_without("mode")
+    change = small_ones_together(training_change(measured), ["inference", "training"], place)
+    if change.empty:
+        return None
+    wide = pivoted(change, place, "family", ["inference", "training"])
+    families = by_size(change.assign(share=change[["inference", "training"]].max(axis=1)))
+    cells = {}
+    for run in measured.runs[measured.runs["mode"] == measured.training_mode].to_dict("records"):
+        at = tuple(run[key] for key in place)
+        if at in wide.index:
+            before, after = wide.loc[at, "inference"], wide.loc[at, "training"]
+            cells[run["run"]] = tuple(_change_cell(before[name], after[name], name == MATMUL) for name in families)
+    return run_table(measured, tuple(f"{escaped(name)}, %" for name in families), cells, measured.training_mode)
+
+
+def phase_table(measured: Measured) -> Table | None:
+    """(d) Each phase's share of the training step, and of that phase the share of matrix multiplies; None where no
+    training was captured."""
+    shares = phase_shares(measured)
+    if shares.empty:
+        return None
+    largest = shares.groupby("phase")["of_step"].max()
+    phases = [phase for phase in dict.fromkeys(shares["phase"]) if largest[phase] >= VISIBLE_SHARE]
+    cells = {}
+    for run, rows in shares.groupby("run", sort=False):
+        found = {row.phase: f"{percent(row.of_step)} ({percent(row.matmul)})" for row in rows.itertuples()}
+        cells[run] = tuple(found.get(phase, ABSENT) for phase in phases)
+    return run_table(measured, tuple(escaped(phase) for phase in phases), cells, measured.training_mode)
+
+
+def _change_cell(before: float, after: float, with_points: bool) -> str:
+    change = f" ({points(after - before)})" if with_points else ""
+    return f"{100 * before:.1f} → {100 * after:.1f}{change}"

@@ -1,0 +1,75 @@
+"""The questions of a study in order, and the tables that they are answered from. Imports nothing heavy.
+
+A question is a folder below profile_grid/questions: table.py makes its tables, sentences.py its sentences,
+document.md.j2 its document, figure.py its figures. One entry here is all that anything outside the folder knows of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from profile_grid.study.stages import STAGES
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question. Without a document it is a section of the page that only shows figures.
+
+    `tables` are the summary tables that table.py makes, `figures` the names of the figures in figure.py, `page_tables`
+    the tables that the page shows with it (by default those it makes).
+    """
+
+    name: str
+    title: str
+    tables: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+    page_tables: tuple[str, ...] | None = None
+    has_document: bool = True
+
+    @property
+    def letter(self) -> str:
+        """The letter of a question of the assignment, "a" for a_forward_time; empty for others."""
+        letter, _, rest = self.name.partition("_")
+        return letter if rest and len(letter) == 1 else ""
+
+    @property
+    def tables_shown(self) -> tuple[str, ...]:
+        """The tables that the page shows with it."""
+        return self.tables if self.page_tables is None else self.page_tables
+
+    @property
+    def package(self) -> str:
+        """The package that holds it."""
+        return f"profile_grid.questions.{self.name}"
+
+
+QUESTIONS = (
+    Question(
+        "a_forward_time", "How long does the forward pass take?", tables=("forward_time",),
+        figures=("phase_times", "launch_bound"), page_tables=("forward_time", "timings"),
+    ),
+    Question("b_top_kernels", "Which kernel takes the most time?", tables=("top_kernels",), figures=("top_kernels",)),
+    Question(
+        "c_other_kernels", "What takes time besides matrix multiplies?", tables=("forward_classes", "forward_parts"),
+        page_tables=("forward_classes", "forward_parts", "other_kernels"),
+    ),
+    Question(
+        "d_training_vs_inference", "How does training differ from inference?", tables=("class_shares",),
+        figures=("class_shares",),
+    ),
+    Question("e_attention", "What does softmax cost in attention?", tables=("attention",), figures=("attention",)),
+    Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),
+    Question("roofline", "How near to the peaks is the forward pass?", figures=("roofline",), has_document=False),
+)  # fmt: skip
+
+DOCUMENTS = tuple(question.name for question in QUESTIONS if question.has_document)
+FIGURES = tuple(name for question in QUESTIONS for name in question.figures)
+SUMMARIES = tuple(name for question in QUESTIONS for name in question.tables)
+TABLES_OF_A_RUN = tuple(name for stage in STAGES if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
+MERGED = ("runs", *(name for stage in STAGES for name in stage.table_names), "cost", *TABLES_OF_A_RUN)
+TABLES = (*MERGED, *SUMMARIES)
+
+
+def question_of_figure(figure: str) -> Question:
+    """The question whose folder draws this figure."""
+    return next(question for question in QUESTIONS if figure in question.figures)

@@ -1,0 +1,131 @@
+"""The dimensions of a study: what tells one run from another, each declared once. Imports nothing heavy.
+
+A dimension of the measurement is chosen in config.yaml: runs, their names, the grid's schema, leading columns, sort
+order, headings and the words of a sentence follow from what stands here. A dimension of the machine is found out by the
+measurement: figures of two machines never stand in one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+Value = str | int
+MEASUREMENT, MACHINE = "measurement", "machine"
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One thing in which two runs can differ.
+
+    `key` is its column in every table, `listed` the key of a grid's product that lists its values. Without such a list
+    the value is what `setting`, a key at the top of config.yaml, says, and without that `default`. A run whose value is
+    the default has no part for it in its name, and no words for it in a sentence. `values` are the values there are, in
+    their order; None where any is allowed. `in_title` is for dimensions of the machine: whether its title names it.
+    """
+
+    key: str
+    heading: str
+    meaning: str
+    unit: str = ""
+    belongs_to: str = MEASUREMENT
+    listed: str | None = None
+    setting: str | None = None
+    default: Value | None = None
+    values: tuple[Value, ...] | None = None
+    value_schema: Mapping = field(default_factory=lambda: {"type": "string"})
+    in_name: str = "{}"
+    in_words: str = "{}"
+    names: Mapping[Value, str] = field(default_factory=dict)
+    in_title: bool = False
+
+    def part_of_name(self, value: Value) -> str | None:
+        """What the name of a run says of this value; None for the default."""
+        return None if value == self.default else self.in_name.format(value)
+
+    @property
+    def schema(self) -> dict:
+        """The JSON schema of one value."""
+        return {"enum": list(self.values)} if self.values else dict(self.value_schema)
+
+    def name_of(self, value: Value) -> str:
+        """The value as people read it: "forward + backward" for forward_backward."""
+        return self.names.get(value, str(value))
+
+    def words(self, value: Value) -> str:
+        """What a sentence says of this value, behind the model's name: "at context 512"."""
+        return self.in_words.format(self.name_of(value))
+
+    def title(self, value: Value) -> str:
+        """What a title or a legend says of this value: "context 512"."""
+        return f"{self.heading} {self.name_of(value)}"
+
+
+COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
+MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "train_step": "training step"}
+FULLEST_FIRST = tuple(reversed(MODES))
+
+MODEL = Dimension(
+    key="model", heading="model", meaning="name of the model in config.yaml", listed="models",
+)  # fmt: skip
+CONTEXT_LENGTH = Dimension(
+    key="context_length", heading="context", meaning="length of every sequence", unit="tokens",
+    listed="context_lengths", value_schema=COUNT, in_name="ctx{}", in_words="at context {}",
+)  # fmt: skip
+MODE = Dimension(
+    key="mode", heading="mode", meaning="forward, forward_backward, or train_step",
+    listed="modes", values=tuple(MODES), names=MODES,
+)  # fmt: skip
+PRECISION = Dimension(
+    key="precision", heading="precision", meaning="fp32, or bf16 by autocast",
+    listed="precisions", setting="precision", default="fp32", values=("fp32", "bf16"), in_words="in {}",
+)  # fmt: skip
+BATCH_SIZE = Dimension(
+    key="batch_size", heading="batch", meaning="sequences per step", unit="sequences",
+    listed="batch_sizes", setting="batch_size", default=4, value_schema=COUNT, in_name="bs{}", in_words="with batch {}",
+)  # fmt: skip
+
+DIMENSIONS = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, BATCH_SIZE)
+KEYS = tuple(dimension.key for dimension in DIMENSIONS)
+LEADING = ["run", *KEYS]  # the columns with which every table of the study begins
+BY_KEY = {dimension.key: dimension for dimension in DIMENSIONS}
+
+
+def _of_machine(key: str, heading: str, meaning: str, in_title: bool = False) -> Dimension:
+    return Dimension(key=key, heading=heading, meaning=meaning, belongs_to=MACHINE, in_title=in_title)
+
+
+MACHINE_DIMENSIONS = (
+    _of_machine("device", "device", "cuda or cpu"),
+    _of_machine("device_name", "", "name of the GPU or CPU"),
+    _of_machine("driver", "driver", "version of the NVIDIA driver", in_title=True),
+    _of_machine("cuda", "CUDA", "version of CUDA that PyTorch was built with", in_title=True),
+    _of_machine("torch", "PyTorch", "version of PyTorch", in_title=True),
+    _of_machine("backend", "profiler", "profiler: nsys, or torch (PyTorch's own)"),
+    _of_machine("nsys", "Nsight Systems", "version of Nsight Systems"),
+)
+MACHINE_KEYS = tuple(dimension.key for dimension in MACHINE_DIMENSIONS)
+
+
+def keys_without(*shown: str) -> list[str]:
+    """The keys of all dimensions but these: what has to be kept apart when these are laid out side by side."""
+    return [key for key in KEYS if key not in shown]
+
+
+def run_name(values: Mapping[str, Value]) -> str:
+    """The folder below results/runs, and the name in every table: small_ctx512_train_step."""
+    parts = (dimension.part_of_name(values[dimension.key]) for dimension in DIMENSIONS)
+    return "_".join(part for part in parts if part is not None)
+
+
+def combinations(lists: Mapping[str, Sequence[Value]]) -> Iterator[dict[str, Value]]:
+    """Every combination of the values listed per dimension, the last dimension changing fastest."""
+    for values in product(*(lists[key] for key in KEYS)):
+        yield dict(zip(KEYS, values, strict=True))
+
+
+def title_of(values: Mapping[str, Value], keys: Iterable[str]) -> str:
+    """What a title says of these dimensions of a run: "context 512, precision bf16"."""
+    wanted = set(keys)
+    return ", ".join(one.title(values[one.key]) for one in DIMENSIONS if one.key in wanted)

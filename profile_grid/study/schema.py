@@ -1,0 +1,72 @@
+"""The schema of config.yaml: what stands in config.schema.yaml, and what the dimensions and stages declare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from profile_grid.errors import OutsideError
+from profile_grid.study.dimensions import DIMENSIONS
+from profile_grid.study.stages import STAGES, Stage
+
+SCHEMA = Path(__file__).with_name("config.schema.yaml")
+
+
+class ConfigError(OutsideError):
+    """config.yaml asks for something that cannot be run; the message is one line."""
+
+
+def config_schema() -> dict:
+    """The whole JSON schema."""
+    import yaml
+
+    schema = yaml.safe_load(SCHEMA.read_text())
+    schema["properties"] |= {
+        one.setting: {"description": f"{one.meaning}, where a grid does not list {one.listed}.", **one.schema}
+        for one in DIMENSIONS
+        if one.setting
+    }
+    schema["properties"] |= {stage.name: _section(stage) for stage in STAGES}
+    schema["$defs"]["product"] = _product()
+    return schema
+
+
+def check_schema(config: dict) -> None:
+    """Raises ConfigError with one line that names the key, the value and what was expected."""
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(config_schema())
+    error = jsonschema.exceptions.best_match(validator.iter_errors(config))
+    if error is not None:
+        where = ".".join(str(part) for part in error.absolute_path) or "top level"
+        raise ConfigError(f"{where}: {_explained(error)}".replace("\n", " "))
+
+
+def _product() -> dict:
+    """One product of a grid: values listed by dimension; those without a default have to be listed."""
+    lists = {
+        one.listed: {
+            "description": one.meaning, "type": "array", "minItems": 1, "uniqueItems": True, "items": one.schema,
+        }
+        for one in DIMENSIONS
+    }  # fmt: skip
+    required = [one.listed for one in DIMENSIONS if one.default is None]
+    return {"type": "object", "additionalProperties": False, "required": required, "properties": lists}
+
+
+def _section(stage: Stage) -> dict:
+    settings = {name: dict(setting.schema) for name, setting in stage.settings.items()}
+    return {
+        "description": f"{stage.meaning[0].upper()}{stage.meaning[1:]}.",
+        "type": "object", "additionalProperties": False, "properties": settings,
+    }  # fmt: skip
+
+
+def _explained(error) -> str:
+    """One line on a schema error: the value, and what the schema wanted."""
+    if error.validator == "additionalProperties":
+        known = ", ".join(error.schema["properties"])
+        unknown = sorted(set(error.instance) - set(error.schema["properties"]))
+        return f"unknown key {', '.join(map(repr, unknown))}; known keys: {known}"
+    if error.validator == "pattern":
+        return f"{error.instance!r} is not allowed here; it must match {error.validator_value}"
+    return error.message if len(error.message) < 300 else error.message[:300] + " ..."

@@ -1,0 +1,140 @@
+"""The stages of a run: what is measured of it, each by a process of its own, declared once. Imports nothing heavy.
+
+Rules, progress, estimates, merge, cost, verify, the words for what is missing and the schema follow from what stands
+here. A stage writes results/runs/RUN/NAME.json (profile_grid.measuring.results) and the files it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+GPU, NOTHING = "gpu", "nothing"
+WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
+COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One key of a stage's section in config.yaml. Settings of the program are told to the measured program, the others
+    to the stage itself."""
+
+    schema: Mapping
+    default: object = None
+    of_program: bool = False
+
+
+@dataclass(frozen=True)
+class TablesOfARun:
+    """Tables that one run's files give before anything is merged, and the file that says whether they are whole.
+
+    `made_by` is the "module:function" of (result, folder, class rules) -> (status, {name: table}), `texts_by` that of
+    (result, folder) -> {file: text}, for the files of `texts`; `sources` are file patterns besides what these import.
+    """
+
+    names: tuple[str, ...]
+    status_file: str
+    made_by: str
+    texts: tuple[str, ...] = ()
+    texts_by: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One thing that is measured of every run.
+
+    `runs` is the "module:function" of (job) -> result; `files` is what a job leaves besides NAME.json, `may_leave` what
+    it leaves only sometimes. `sources` are the files whose change makes its results stale, besides the measured program
+    and the module of `runs`. `needs` is what a job takes of the machine: a GPU to itself, or nothing. `tables` is the
+    "module:function" of (runs) -> {name: table} for `table_names`, which joins its results to the tables of the study.
+    `disk_bytes` is about what a job leaves, with `disk_bytes_per_layer_and_step` more for every layer and step.
+    """
+
+    name: str
+    meaning: str
+    runs: str
+    tables: str | None = None
+    table_names: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    may_leave: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    needs: str = GPU
+    disk_bytes: int = 0
+    disk_bytes_per_layer_and_step: int = 0
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    tables_of_a_run: TablesOfARun | None = None
+
+    @property
+    def result(self) -> str:
+        """The file of a run that says how this stage ended."""
+        return f"{self.name}.json"
+
+    @property
+    def status_column(self) -> str:
+        """The column of the table of runs that says how this stage ended."""
+        return f"{self.name}_status"
+
+
+PROCESSES = (
+    "profile_grid/measuring/measured_program.py",
+    "profile_grid/measuring/processes.py",
+    "profile_grid/measuring/supervisor.py",
+)
+TIMING = Stage(
+    name="timing",
+    meaning="the process without a profiler",
+    runs="profile_grid.measuring.timing:timed",
+    tables="profile_grid.merging.timings:timing_tables",
+    table_names=("timings", "steps"),
+    sources=PROCESSES,
+    settings={
+        "warmup_steps": Setting(WARMUP, default=5, of_program=True),
+        "measured_steps": Setting(COUNT, default=10, of_program=True),
+    },
+)
+CAPTURE = Stage(
+    name="capture",
+    meaning="the process under the profiler",
+    runs="profile_grid.measuring.capture:captured",
+    files=("capture.sqlite",),
+    may_leave=("capture.nsys-rep",),
+    # nsys, H200: 3 training steps of 2.7B (32 layers) leave 3.8 MB of SQLite, and about as much of report
+    disk_bytes=500_000,
+    disk_bytes_per_layer_and_step=80_000,
+    sources=(
+        *PROCESSES,
+        "profile_grid/measuring/capture_identity.py",
+        "profile_grid/measuring/hidden_host.py",
+        "profile_grid/measuring/nsys_capture.py",
+        "profile_grid/measuring/nsys_profile.py",
+    ),
+    settings={
+        "warmup_steps": Setting(WARMUP, default=3, of_program=True),
+        "measured_steps": Setting(COUNT, default=3, of_program=True),
+        "backend": Setting({"enum": ["auto", "nsys", "torch"]}, default="auto"),
+        "nsys_options": Setting(
+            {
+                "description": "Appended to `nsys profile`, long options only; those that move the report are refused.",
+                "type": "array",
+                "items": {
+                    "type": "string",
+                    "pattern": "^--(?!output|export|force-overwrite|command-file)[a-z][a-z-]*(=[A-Za-z0-9_,.:-]+)?$",
+                },
+            },
+            default=(),
+        ),
+    },
+    tables_of_a_run=TablesOfARun(
+        names=("kernels", "phases", "ranges"),
+        status_file="status.json",
+        made_by="profile_grid.merging.run_tables:tables_of_capture",
+        texts=("reports/kernel_summary.csv", "reports/nvtx_summary.csv", "reports/api_summary.csv"),
+        texts_by="profile_grid.merging.nsys_reports:reports_of_capture",
+        sources=("kernel_tables/classes/*.toml",),
+    ),
+)
+
+STAGES = (TIMING, CAPTURE)
+BY_NAME = {stage.name: stage for stage in STAGES}
+RESULTS_OF_A_RUN = tuple(stage.result for stage in STAGES)

@@ -1,0 +1,61 @@
+"""Rows of different runs kept apart: wide tables that refuse to put two of them into one cell, and their splits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from profile_grid.errors import OutsideError
+from profile_grid.study.dimensions import BY_KEY, DIMENSIONS, KEYS, title_of
+
+
+class NotApart(OutsideError):
+    """Two rows fall into one cell: a dimension varies that the table does not show. The message names it."""
+
+
+def pivoted(rows: pd.DataFrame, index: Sequence[str], columns: str, values: Sequence[str]) -> pd.DataFrame:
+    """The rows as a wide table: a row per `index`, a column per value of `columns` below each of `values`.
+
+    Nothing is averaged: raises NotApart where two rows have the same place. Absent places are NaN.
+    """
+    place = [*index, columns]
+    twice = rows[rows.duplicated(place, keep=False)]
+    if not twice.empty:
+        differing = [key for key in KEYS if key in rows.columns and key not in place and twice[key].nunique() > 1]
+        where = ", ".join(str(twice.iloc[0][key]) for key in place)
+        raise NotApart(
+            f"{len(twice)} rows share a place ({where}) in a table of {columns} by {', '.join(index)};"
+            f" {', '.join(differing) or 'no dimension'} differs between them and is not shown"
+        )
+    return rows.set_index(place)[list(values)].unstack(columns, sort=False)
+
+
+def shown_dimensions(rows: pd.DataFrame, always: Sequence[str], hidden: Sequence[str] = ()) -> list[str]:
+    """The dimensions that a table of these rows has a column for: some always, the others where a row is not at the
+    default. `hidden` are those that the rows have one value of, or that stand elsewhere."""
+    return [
+        one.key
+        for one in DIMENSIONS
+        if one.key not in hidden and (one.key in always or (rows[one.key] != one.default).any())
+    ]
+
+
+def split(rows: pd.DataFrame, shown: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows by combination of the dimensions that vary and are not `shown`, in the order of the rows, each with its
+    title: "precision bf16". One part without a title where nothing else varies."""
+    varying = [key for key in KEYS if key not in shown and rows[key].nunique() > 1]
+    if not varying:
+        yield "", rows
+        return
+    for values, part in rows.groupby(varying, sort=False):
+        yield title_of(dict(zip(varying, values, strict=True)), varying), part
+
+
+def sorted_values(rows: pd.DataFrame, key: str) -> list:
+    """The values of a dimension in these rows: numbers by size, the others in their declared order or as they come."""
+    present = list(dict.fromkeys(rows[key]))
+    declared = BY_KEY[key].values
+    if declared:
+        return [value for value in declared if value in present]
+    return sorted(present) if pd.api.types.is_numeric_dtype(rows[key]) else present

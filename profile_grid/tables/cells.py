@@ -1,0 +1,72 @@
+"""The tables of the documents: one row per run, led by its dimensions, with a status where there is no figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from profile_grid.markdown import Table, escaped
+from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY
+from profile_grid.quantities import ABSENT
+from profile_grid.study.dimensions import BY_KEY
+from profile_grid.tables.apart import shown_dimensions
+from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE
+from profile_grid.tables.measured import Measured
+
+STATUS_WORDS = {OUT_OF_MEMORY: "OOM", INCOMPLETE: "incomplete", "missing": "missing"}
+NOT_IN_GRID = "not run"
+LED_BY = ("model", "context_length")
+
+
+def run_table(
+    measured: Measured,
+    headings: tuple[str, ...],
+    cells: dict[str, tuple[str, ...]],
+    mode: str | None = None,
+    text: bool = False,
+) -> Table:
+    """One line per run of a mode (inference if none is named): its dimensions, and its cells, or its status and nothing
+    else. `text`: the cells are words, which stand to the left."""
+    runs = measured.runs[measured.runs["mode"] == (mode or measured.inference_mode)]
+    shown = shown_dimensions(runs, LED_BY, hidden=("mode",))
+    lines = []
+    for row in runs.to_dict("records"):
+        blank = (status_word(row["capture_status"]), *[ABSENT] * (len(headings) - 1))[: len(headings)]
+        lines.append((*leading_cells(row, shown), *cells.get(row["run"], blank)))
+    return Table(
+        (*headings_of(shown), *headings), tuple(lines), first_right=len(shown) + len(headings) if text else len(shown)
+    )
+
+
+def headings_of(shown: Sequence[str]) -> tuple[str, ...]:
+    """The headings of these dimensions."""
+    return tuple(BY_KEY[key].heading for key in shown)
+
+
+def leading_cells(row: dict, shown: Sequence[str]) -> tuple[str, ...]:
+    """The values of these dimensions in Markdown."""
+    return tuple(escaped(BY_KEY[key].name_of(row[key])) for key in shown)
+
+
+def status_word(status) -> str:
+    """What stands in a cell instead of a figure."""
+    return STATUS_WORDS.get(status, ABSENT if status == COMPLETE else escaped(str(status)))
+
+
+def by_size(shares: pd.DataFrame) -> list[str]:
+    """The families with matrix multiplies first, then by their largest share, without those that are nowhere."""
+    mean = shares.groupby("family")["share"].mean().sort_values(ascending=False)
+    rest = [name for name in mean[mean > 0].index if name != MATMUL]
+    return [MATMUL, *rest] if MATMUL in mean.index else rest
+
+
+def small_ones_together(shares: pd.DataFrame, columns: list[str], keys: list[str]) -> pd.DataFrame:
+    """The shares with all families that are trivial everywhere, two or more, as one family that names them."""
+    largest = shares.groupby("family")[columns].max().max(axis=1)
+    small = [name for name in largest[largest < NON_TRIVIAL_SHARE].index if name != MATMUL]
+    present = [name for name in small if largest[name] > 0]
+    if len(present) < 2:
+        return shares
+    named = shares.assign(family=shares["family"].where(~shares["family"].isin(small), ", ".join(present)))
+    return named.groupby([*keys, "family"], sort=False)[columns].sum().reset_index()

@@ -1,0 +1,31 @@
+"""Kernel classes and their families: which are matrix multiplies, and what share each family has."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.study.dimensions import LEADING
+
+MATMUL = "gemm"
+MEMORY_OPERATIONS = ("memcpy", "memset")
+NON_TRIVIAL_SHARE = 0.01
+
+
+def family(kernel_class: str) -> str:
+    """The class without its refinement: "elementwise" for "elementwise/copy"."""
+    return kernel_class.split("/")[0]
+
+
+def is_matmul(classes: pd.Series) -> pd.Series:
+    """Which of these classes are matrix multiplies."""
+    return classes.map(family) == MATMUL
+
+
+def family_shares(classes: pd.DataFrame, by: tuple[str, ...] = ()) -> pd.DataFrame:
+    """One row per run, `by` and family of classes with its `share`; a family that a run lacks has the share 0."""
+    keys = [*LEADING, *by]
+    shares = classes.assign(family=classes["class"].map(family)).groupby([*keys, "family"], sort=False)["share"].sum()
+    if shares.empty:
+        return pd.DataFrame(columns=[*keys, "family", "share"])
+    wide = shares.unstack("family", fill_value=0.0, sort=False)
+    return wide.reset_index().melt(id_vars=keys, var_name="family", value_name="share")

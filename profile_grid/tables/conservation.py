@@ -1,0 +1,54 @@
+"""What has to be conserved on the way from a capture to a table, as code: the one home of that error."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.errors import OutsideError
+from profile_grid.tables.classes import MEMORY_OPERATIONS
+from profile_grid.tables.names import WHOLE_STEP
+
+
+class NotConserved(OutsideError):
+    """Time or launches were lost or invented between a capture and its tables, or two tables of one run disagree.
+
+    The message is one line. It is a defect, or tables of different captures; never a result.
+    """
+
+
+def require_same(what: str, found: int, expected: int) -> None:
+    """Raises NotConserved unless the two whole numbers are the same."""
+    if int(found) != int(expected):
+        raise NotConserved(f"{what}: {int(found)} in the table, {int(expected)} in the capture")
+
+
+def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
+    """Raises NotConserved unless kernels add up to their phase and phases to their step, to the nanosecond."""
+    keys = ["run", "step", "phase"]
+    memory = kernels["class"].isin(MEMORY_OPERATIONS)
+    listed = phases[phases["phase"] != WHOLE_STEP].set_index(keys)
+    for column, rows in (("kernel_ns", kernels[~memory]), ("memop_ns", kernels[memory])):
+        _require_equal(rows.groupby(keys)["total_ns"].sum(), listed[column], f"{column} of the phase")
+        whole = phases[phases["phase"] == WHOLE_STEP].set_index(["run", "step"])[column]
+        _require_equal(listed[column].groupby(["run", "step"]).sum(), whole, f"{column} of the step")
+
+
+def check_shares(table: pd.DataFrame, whole: list[str]) -> None:
+    """Raises NotConserved unless the column `share` sums to one within each group of `whole`."""
+    sums = table.groupby(whole)["share"].sum()
+    if not sums.empty and (sums - 1).abs().max() > 1e-9:
+        worst = (sums - 1).abs().idxmax()
+        where = ", ".join(map(str, worst)) if isinstance(worst, tuple) else str(worst)
+        raise NotConserved(f"{where}: the shares sum to {sums[worst]!r} instead of 1")
+
+
+def _require_equal(found: pd.Series, expected: pd.Series, what: str) -> None:
+    both = pd.concat([found.rename("found"), expected.rename("expected")], axis=1).fillna(0)
+    wrong = both[both["found"] != both["expected"]]
+    if not wrong.empty:
+        where = ", ".join(str(part) for part in wrong.index[0])
+        raise NotConserved(
+            f"{where}: {what} is {int(wrong['expected'].iloc[0])} ns, its parts sum to"
+            f" {int(wrong['found'].iloc[0])} ns;"
+            " the tables come from different captures or a launch was lost: rebuild them from the capture"
+        )

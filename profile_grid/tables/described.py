@@ -1,0 +1,59 @@
+"""How a table is described: what a row is, and the unit and meaning of every column, beside the code that makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from profile_grid.study.dimensions import DIMENSIONS
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its unit ("" for none), and its meaning in one line."""
+
+    name: str
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Described:
+    """One table: what a row is, and its columns after the run and its dimensions."""
+
+    rows: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class SummaryTable:
+    """A table that answers a question: the function that makes it of the merged tables, and its description."""
+
+    make: Callable[..., pd.DataFrame]
+    described: Described
+
+
+def columns(text: str) -> tuple[Column, ...]:
+    """Columns written as lines of "name | unit | meaning"."""
+    return tuple(Column(*(part.strip() for part in line.split("|"))) for line in text.splitlines() if line.strip())
+
+
+LEADING_COLUMNS = (
+    Column("run", "", "the run's dimensions in one name; the folder below results/runs"),
+    *(Column(dimension.key, dimension.unit, dimension.meaning) for dimension in DIMENSIONS),
+)
+PER_PASS = """
+    gpu_time_ms | ms | GPU time in a single pass: the mean over the measured steps
+    gpu_time_std_ms | ms | standard deviation (n − 1) of that between the measured steps
+    invocations | | launches in a single pass: the mean over the measured steps
+"""
+SAME = """
+    same_in_every_step | | whether every measured step had the same number of launches
+"""
+WHERE = """
+    step | | number of the measured step, from 0; −1 in none
+    phase | | range directly inside step: forward, loss, backward, optimizer, synchronize; (outside) for none
+    range | | ranges inside the phase, outermost first, joined by " > "; empty directly in the phase
+"""

@@ -1,0 +1,14 @@
+"""The names that stand in the columns of the tables. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from cs336_model import ranges
+
+MEASURE, STEP = ranges.MEASURE, ranges.STEP
+FORWARD = ranges.FORWARD
+MAIN_PHASES = ranges.PHASES
+WHOLE_STEP = "step"  # the phase of a row that is about all phases of a step
+ALL_PHASES = "all phases"
+OUTSIDE = "(outside)"  # the phase of what was launched in a step and in none of its phases
+NO_RANGE = "(no inner range)"
+FORWARD_OTHERS = "forward without matrix multiplies"

@@ -1,0 +1,83 @@
+"""What every table of an answer is made with: the merged tables, and means over the measured steps.
+
+Integer nanoseconds end here: what comes out is in the unit that its column names. "GPU time" is the sum of the
+durations of kernels and memory operations (on a CPU: of outermost operators). "Per pass" is the mean over the
+measured steps, a step without the kernel counting as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import pandas as pd
+
+from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.names import WHOLE_STEP
+
+
+class Merged:
+    """The merged tables by name, and what several answers take from them."""
+
+    def __init__(self, tables: Mapping[str, pd.DataFrame]) -> None:
+        self.tables = tables
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        return self.tables[name]
+
+    @cached_property
+    def kernels(self) -> pd.DataFrame:
+        """The kernels of measured steps: what the window holds before and after its steps is no one's pass."""
+        return self.tables["kernels"][self.tables["kernels"]["step"] >= 0]
+
+    @cached_property
+    def captured_steps(self) -> pd.Series:
+        """How many measured steps the capture of each run holds, by run."""
+        phases = self.tables["phases"]
+        return phases[phases["phase"] == WHOLE_STEP].groupby("run", sort=False)["step"].nunique()
+
+
+def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFrame:
+    """One row per run and `by`: total_ns over all steps, gpu_time_ms and its spread per step, invocations per step,
+    and whether every measured step had the same number of them."""
+    keys = [*LEADING, *by]
+    per_step = rows.groupby([*keys, "step"], sort=False)[["total_ns", "launches"]].sum().reset_index()
+    groups = per_step.groupby(keys, sort=False)
+    table = groups.agg(
+        total_ns=("total_ns", "sum"), launches=("launches", "sum"), steps=("step", "size"),
+        fewest=("launches", "min"), most=("launches", "max"),
+    ).reset_index()  # fmt: skip
+    captured = numbers(table["run"].map(steps))
+    mean_ns = numbers(table["total_ns"]) / captured
+    deviation = per_step["total_ns"] - mean_ns.to_numpy()[groups.ngroup()]
+    squares = (deviation**2).groupby(groups.ngroup()).sum().to_numpy() + (captured - table["steps"]) * mean_ns**2
+    table["gpu_time_ms"] = mean_ns / 1e6
+    table["gpu_time_std_ms"] = (squares / (captured - 1).where(captured > 1)) ** 0.5 / 1e6
+    table["invocations"] = numbers(table["launches"]) / captured
+    table["same_in_every_step"] = (table["fewest"] == table["most"]) & (table["steps"] == captured)
+    return table.drop(columns=["launches", "steps", "fewest", "most"])
+
+
+def numbers(column: pd.Series) -> pd.Series:
+    """The column as floating-point numbers; a table without rows does not know that it would hold numbers."""
+    return pd.to_numeric(column, errors="coerce").astype("float64")
+
+
+def with_share(table: pd.DataFrame, whole: list[str], name: str) -> pd.DataFrame:
+    """The table with a column `name`: each row's part of the total_ns of its group."""
+    total = table.groupby(whole)["total_ns"].transform("sum")
+    return table.assign(**{name: (table["total_ns"] / total.where(total > 0)).astype("float64")})
+
+
+def total_by_run(rows: pd.DataFrame) -> pd.Series:
+    """The sum of total_ns by run."""
+    return rows.groupby("run")["total_ns"].sum()
+
+
+def in_run_order(table: pd.DataFrame, kernels: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """The rows in the order in which the merged table has the runs, then by `by`, else the longest first."""
+    position = {run: i for i, run in enumerate(kernels["run"].unique())}
+    keys = table.assign(_run=table["run"].map(position), _long=-table["gpu_time_ms"])
+    phases = ["phase"] if "phase" in table.columns else []
+    ordered = keys.sort_values(["_run", *phases, *(by or ["_long"])], kind="stable")
+    return table.loc[ordered.index].reset_index(drop=True)
