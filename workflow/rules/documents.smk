@@ -200,7 +200,6 @@ rule table_documents:
 rule complete:
     input:
         DOCUMENTS,
-        of_every_run(*TABLE_FILES),
         sources=program_sources("workflow/scripts/complete.py"),
         runs="results/tables/runs.parquet",
     output:
