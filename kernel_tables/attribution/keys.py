@@ -23,11 +23,12 @@ def compact(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def grouped(groups: np.ndarray, count: int) -> list[np.ndarray]:
-    """The positions of each of the groups 0 to COUNT - 1 in GROUPS, ascending."""
+    """The positions of each of the groups 0 to COUNT - 1 in GROUPS, ascending; a negative number is of no group."""
     if count < 8:
         return [np.flatnonzero(groups == group) for group in range(count)]
-    order = np.argsort(groups.astype(np.min_scalar_type(count - 1)), kind="stable")  # small integers: a radix sort
-    return np.split(order, np.cumsum(np.bincount(groups, minlength=count))[:-1])
+    small = (groups + 1).astype(np.min_scalar_type(count))
+    order = np.argsort(small, kind="stable")  # a radix sort where the integers are small enough
+    return np.split(order, np.cumsum(np.bincount(small, minlength=count + 1))[:-1])[1:]
 
 
 def _hashed(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -38,7 +38,7 @@ class Rule:
         where the call is not known.
         """
         launch_node = np.full(len(launch_ns), NONE, np.int32)
-        for thread_id, here in zip(threads.tolist(), grouped(launch_thread + 1, len(threads) + 1)[1:], strict=True):
+        for thread_id, here in zip(threads.tolist(), grouped(launch_thread, len(threads)), strict=True):
             launch_node[here] = self._launch_nodes(launch_ns[here], thread_id)
         parent = self._forest.parent.copy()
         for roots, inherited in self._inherited_by:

@@ -29,7 +29,7 @@ class Thread:
         self.parents = np.append(nodes, NONE)[found.parent]
         self.ends_ns = pieces.end_ns  # of each node: the first end of the ranges in its chain
         self.more_nodes = int(is_more.sum())
-        self._times_ns, self._innermost = found.times_ns, np.append(nodes, NONE)[found.innermost]
+        self._times_ns, self._innermost = found.times_ns, np.append(nodes, NONE).astype(np.int32)[found.innermost]
 
     def at(self, times_ns: np.ndarray) -> np.ndarray:
         """The innermost node open at each time, NONE where none is."""
