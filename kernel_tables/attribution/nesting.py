@@ -26,8 +26,7 @@ def nesting(start_ns: np.ndarray, end_ns: np.ndarray) -> Nesting | None:
     An interval of no duration is never open: it has a parent and is none.
     """
     solid = end_ns > start_ns
-    closing = _in_order_of_closing(np.flatnonzero(solid), end_ns)
-    ends_ns = end_ns[closing]
+    closing, ends_ns = _in_order_of_closing(np.flatnonzero(solid), end_ns)
     closed_before = np.searchsorted(ends_ns, start_ns, "right")
     parent = _parents(solid, depth=np.cumsum(solid) - solid - closed_before)
     inner = np.flatnonzero(parent != NONE)
@@ -42,9 +41,14 @@ def nesting(start_ns: np.ndarray, end_ns: np.ndarray) -> Nesting | None:
     return Nesting(parent, times_ns, innermost)
 
 
-def _in_order_of_closing(intervals: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
-    """The intervals by end, and of those that end together the inner (later opened) first."""
-    return intervals[::-1][np.argsort(end_ns[intervals][::-1], kind="stable")]
+def _in_order_of_closing(intervals: np.ndarray, end_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the intervals by end, and of those that end together the inner (later opened) first; their ends)."""
+    ends_ns = end_ns[intervals]
+    order = np.argsort(ends_ns, kind="stable")
+    sorted_ns = ends_ns[order]
+    if (sorted_ns[1:] == sorted_ns[:-1]).any():
+        order = np.lexsort((-intervals, ends_ns))
+    return intervals[order], sorted_ns
 
 
 def _parents(solid: np.ndarray, depth: np.ndarray) -> np.ndarray:

@@ -76,8 +76,11 @@ def ranges(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
 def kernels(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
     found, paths = trace.gpu_activities, trace.range_paths
     kept = _kept(trace, under)
-    key = trace.activity_path[kept].astype(np.int64) * len(found.names) + found.name[kept]
+    key = trace.activity_path[kept].astype(np.int64)
+    key *= len(found.names)
+    key += found.name[kept]
     group, group_of = compact(key)
+    del key
     stats = _statistics(group_of, found.duration_ns[kept], len(group))
     path_id, name = group // max(len(found.names), 1), group % max(len(found.names), 1)
     used = np.unique(path_id)
@@ -134,7 +137,9 @@ def _statistics(group: np.ndarray, duration_ns: np.ndarray, groups: int) -> dict
     np.minimum.at(min_ns, group, duration_ns)
     np.maximum.at(max_ns, group, duration_ns)
     mean_ns = total_ns / launches
-    squares = np.bincount(group, (duration_ns - mean_ns[group]) ** 2, minlength=groups)
+    deviation = mean_ns[group]
+    np.subtract(duration_ns, deviation, out=deviation)
+    squares = np.bincount(group, np.square(deviation, out=deviation), minlength=groups)
     std_ns = np.sqrt(np.where(launches > 1, squares, np.nan) / np.maximum(launches - 1, 1))
     return {
         "launches": launches, "total_ns": total_ns, "mean_ns": mean_ns, "min_ns": min_ns, "max_ns": max_ns,
