@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 PUSH_POP, START_END = 59, 60
@@ -15,7 +16,8 @@ COLUMNS = {
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start end deviceId streamId correlationId globalPid graphId",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "start end globalTid correlationId nameId returnValue",
     "NVTX_EVENTS": "start end eventType text globalTid endGlobalTid textId domainId",
-    "DIAGNOSTIC_EVENT": "timestamp severity text",
+    "DIAGNOSTIC_EVENT": "timestamp severity text globalPid",
+    "ANALYSIS_DETAILS": "globalVid duration startTime stopTime",
     "StringIds": "id value",
     "META_DATA_EXPORT": "name value",
 }
@@ -30,6 +32,14 @@ def process_id(process: int) -> int:
 def thread_id(thread: int, process: int = 1) -> int:
     """nsys's global id of a thread."""
     return process_id(process) | thread
+
+
+def changed(path: Path, *statements: str) -> Path:
+    """The capture, after the SQL statements."""
+    with closing(sqlite3.connect(path)) as database, database:
+        for statement in statements:
+            database.execute(statement)
+    return path
 
 
 class Synthetic:
@@ -95,8 +105,15 @@ class Synthetic:
         """One replay of a CUDA graph, recorded as a whole."""
         return self._activity("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", at, start, duration, {"graphId": number}, **where)
 
-    def diagnostic(self, severity: int, text: str) -> Synthetic:
-        self.rows["DIAGNOSTIC_EVENT"].append({"timestamp": 0, "severity": severity, "text": text})
+    def diagnostic(self, severity: int, text: str, process: int = 1) -> Synthetic:
+        said = {"timestamp": 0, "severity": severity, "text": text, "globalPid": process_id(process)}
+        self.rows["DIAGNOSTIC_EVENT"].append(said)
+        return self
+
+    def lasting(self, first: int, last: int) -> Synthetic:
+        """What nsys says of the capture's own bounds."""
+        bounds = {"globalVid": HOST, "duration": last - first, "startTime": first, "stopTime": last}
+        self.rows["ANALYSIS_DETAILS"].append(bounds)
         return self
 
     def string(self, value: str) -> int:
