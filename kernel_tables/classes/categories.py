@@ -9,9 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from kernel_tables.classes.linear_search import found_in, unusable
 from kernel_tables.errors import TraceError
 
 UNKNOWN = "unknown"
+HINT = "put a backslash before a bracket, star or plus that is part of the name"
+NOT_LINEAR = "RE2, which searches here, has no lookahead, lookbehind or backreference: do without"
+HINTS = {"invalid perl operator": NOT_LINEAR, "invalid escape sequence": NOT_LINEAR}
 PATH_TO_RULES = Path(__file__).with_name("class_rules.toml")
 
 
@@ -33,29 +37,23 @@ class Rule:
     reason: str
     example: str = ""
 
-    def fits(self, parts: Parts) -> bool:
-        for part, pattern in self.patterns:
-            text = getattr(parts, part)
-            if not text or not _expression(part, pattern).search(text):
-                return False
-        return True
-
 
 def classify(names: Iterable[str], extra_rules: Sequence[Mapping[str, str]] = ()) -> list[str]:
     """The class of each name, in order; each distinct name is looked at once.
 
     `extra_rules` are {"class": ..., "pattern": ...}, searched in the full name before the built-in rules.
-    Raises TraceError for one that has no class, no pattern, or a pattern that is no regular expression.
+    Raises TraceError for one that cannot be used (users_rules).
     """
     names = list(names)
-    rules = (*users_rules(extra_rules), *built_in_rules())
-    class_of = {name: _class(_first_fit(name, rules)) for name in dict.fromkeys(names)}
+    distinct = list(dict.fromkeys(names))
+    rules = _first_fits(distinct, (*users_rules(extra_rules), *built_in_rules()))
+    class_of = {name: _class(rule) for name, rule in zip(distinct, rules, strict=True)}
     return [class_of[name] for name in names]
 
 
 def rule_for(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> Rule | None:
     """The rule that gives `name` its class; None where the class is unknown."""
-    return _first_fit(name, (*users_rules(extra_rules), *built_in_rules()))
+    return _first_fits([name], (*users_rules(extra_rules), *built_in_rules()))[0]
 
 
 def family(kernel_class: str) -> str:
@@ -81,7 +79,10 @@ def built_in_rules() -> tuple[Rule, ...]:
 
 
 def users_rules(written_rules: Sequence[Mapping[str, str]]) -> tuple[Rule, ...]:
-    """The rules of config.yaml; TraceError names the first that cannot be used, and why."""
+    """One's own rules; TraceError names the first that cannot be used, and why.
+
+    Needs no capture and, where there are no rules, nothing heavy: call it as soon as they are known.
+    """
     return tuple(_users_rule(written, number) for number, written in enumerate(written_rules, start=1))
 
 
@@ -96,14 +97,13 @@ def _users_rule(written: Mapping[str, str], number: int) -> Rule:
         raise TraceError(
             f"{where}: {written!r} lacks a class or a pattern; write {{class: gemm, pattern: 'my_kernel.*'}}"
         )
-    try:
-        re.compile(written["pattern"])
-    except re.error as error:
+    pattern = written["pattern"]
+    reason = unusable(pattern)
+    if reason:
         raise TraceError(
-            f"{where}: the pattern {written['pattern']!r} is no regular expression ({error}); "
-            "put a backslash before a bracket, star or plus that is part of the name"
-        ) from None
-    return Rule(written["class"], (("full_name", written["pattern"]),), "a rule of config.yaml")
+            f"{where}: the pattern {pattern!r} cannot be used ({reason}); {HINTS.get(reason.partition(':')[0], HINT)}"
+        )
+    return Rule(written["class"], (("full_name", pattern),), "a rule of config.yaml")
 
 
 # A kernel's own name ends at its template arguments or parameters. Unnamed namespaces have brackets of their own, and
@@ -118,17 +118,35 @@ def _parts(name: str) -> Parts:
     return Parts("", own_name.lower(), name[len(own_name) :].lower(), name)
 
 
-@cache
-def _expression(part: str, pattern: str) -> re.Pattern[str]:
-    """Compiled when first needed: a capture of a GPU never needs the operators' long ones."""
+def _first_fits(names: list[str], rules: Iterable[Rule]) -> list[Rule | None]:
+    """The first rule that fits each name, None where none does; a rule looks at the names that none before it fits."""
+    parts = [_parts(name) for name in names]
+    found: list[Rule | None] = [None] * len(names)
+    left = list(range(len(names)))
+    for rule in rules:
+        fitting = set(_fitting(rule, parts, left))
+        for position in fitting:
+            found[position] = rule
+        left = [position for position in left if position not in fitting]
+        if not left:
+            break
+    return found
+
+
+def _fitting(rule: Rule, parts: list[Parts], positions: list[int]) -> list[int]:
+    """Those of the positions at which every pattern of the rule is found; what a name does not have is never fitted."""
+    for part, pattern in rule.patterns:
+        positions = [position for position in positions if getattr(parts[position], part)]
+        texts = [getattr(parts[position], part) for position in positions]
+        is_found = found_in(_expression(part, pattern), texts)
+        positions = [position for position, found in zip(positions, is_found, strict=True) if found]
+    return positions
+
+
+def _expression(part: str, pattern: str) -> str:
     if part == "operators":
-        return re.compile(rf"^_?(?:{'|'.join(pattern.split())})(?:_backward(?:_data)?)?_?$")
-    return re.compile(pattern)
-
-
-def _first_fit(name: str, rules: Iterable[Rule]) -> Rule | None:
-    parts = _parts(name)
-    return next((rule for rule in rules if rule.fits(parts)), None)
+        return rf"^_?(?:{'|'.join(pattern.split())})(?:_backward(?:_data)?)?_?$"
+    return pattern
 
 
 def _class(rule: Rule | None) -> str:
