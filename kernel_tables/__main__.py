@@ -10,8 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from kernel_tables.errors import TraceError
-from kernel_tables.files import written_whole
+from kernel_tables.clean_text import visible
+from kernel_tables.errors import ImpossibleCapture, TraceError
+from kernel_tables.files import is_same_file, reports_beside, require_no_capture, written_whole
 from kernel_tables.output import FORMATS, format_of
 
 INCOMPLETE, BAD_INPUT = 1, 2
@@ -31,16 +32,17 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _run(options)
     except TraceError as error:
-        return _refuse(" ".join(str(error).split()))
+        return _refuse(str(error))
     except BrokenPipeError:  # the reader of standard output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _refuse(f"{error.filename}: {error.strerror}; check the path and the space on its disk")
+        where = error.filename2 or error.filename or "standard output"
+        return _refuse(f"{where}: {error.strerror or error}; check the path and the space on its disk")
 
 
 def _refuse(message: str) -> int:
-    print(f"kernel_tables: {message}", file=sys.stderr)
+    print(f"kernel_tables: {visible(' '.join(message.split()))}", file=sys.stderr)
     return BAD_INPUT
 
 
@@ -85,18 +87,31 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.command != "trace" and options.output is None and options.format == "parquet" and sys.stdout.isatty():
-        raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE.parquet")
+    _require_output(options)
+    if options.command == "check":
+        return _write_findings(options)
     from kernel_tables.trace import Trace
 
     with Trace(options.capture, [_rule(text) for text in getattr(options, "rules", [])]) as trace:
         if options.command == "trace":
             return _write_timeline(trace, options)
-        if options.command == "check":
-            return _write_findings(trace, options)
         _import_while_reading(trace)
         _write(getattr(trace, options.command)(options.under), options)
     return 0
+
+
+def _require_output(options: argparse.Namespace) -> None:
+    """Raises TraceError where a table cannot be written, or would be written over a capture."""
+    inputs = [options.capture, *reports_beside(options.capture)]
+    if options.output is not None:
+        require_no_capture(options.output, inputs)
+        return
+    if sys.stdout is None:
+        raise TraceError("standard output is closed; name a file with -o FILE")
+    if any(is_same_file(1, path) for path in inputs):
+        raise TraceError("standard output is the capture itself, which is never written over; name a file with -o FILE")
+    if options.format == "parquet" and sys.stdout.isatty():
+        raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE.parquet")
 
 
 def _import_while_reading(trace) -> None:
@@ -114,7 +129,7 @@ def _rule(text: str) -> dict[str, str]:
     name, separator, pattern = text.partition("=")
     if not (name and separator and pattern):
         raise TraceError(f"--class {text!r}: expected CLASS=REGEX, such as gemm=my_matmul.*")
-    return {"class": name, "pattern": pattern}
+    return {"class": visible(name), "pattern": pattern}
 
 
 def _write(table, options: argparse.Namespace) -> None:
@@ -123,10 +138,15 @@ def _write(table, options: argparse.Namespace) -> None:
     write_table(table, options.output, options.format or format_of(options.output))
 
 
-def _write_findings(trace, options: argparse.Namespace) -> int:
+def _write_findings(options: argparse.Namespace) -> int:
+    from kernel_tables.trace import Trace
     from kernel_tables.views.completeness import as_table
 
-    findings = trace.check(options.steps, options.step_name)
+    try:
+        with Trace(options.capture) as trace:
+            findings = trace.check(options.steps, options.step_name)
+    except ImpossibleCapture as error:  # so damaged that it cannot be opened
+        findings = list(error.findings)
     _write(as_table(findings), options)
     return INCOMPLETE if any(finding.severity == "error" for finding in findings) else 0
 

@@ -1,5 +1,36 @@
-"""The one exception that a reader of captures has to catch."""
+"""What is wrong with a capture: one thing found, and the exception that a reader of captures has to catch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ERROR, WARNING = "error", "warning"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing found: what is wrong, what it means for the figures, what to do."""
+
+    severity: str  # error: figures are wrong or lacking; warning: odd, but nothing is lost
+    code: str  # stable: programs read it, people read the message
+    message: str  # one line
 
 
 class TraceError(Exception):
     """A capture cannot be read; the message is one line: the fact, the likely cause, the next step."""
+
+
+class ImpossibleCapture(TraceError):
+    """The file is damaged or holds what cannot be, so no figure is made from it; `findings` say what."""
+
+    def __init__(self, path: Path, findings: Sequence[Finding]):
+        self.findings = tuple(findings)
+        more = len(findings) - 1
+        super().__init__(f"{path}: {findings[0].message}" + (f" (`check` tells {more} more)" if more else ""))
+
+
+def impossible(path: Path, code: str, message: str) -> ImpossibleCapture:
+    """The exception for one thing that cannot be."""
+    return ImpossibleCapture(path, [Finding(ERROR, code, message)])

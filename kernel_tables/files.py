@@ -1,22 +1,63 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and that are never written over a capture."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from kernel_tables.errors import TraceError
+
+REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
+SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A path beside PATH to write to; it becomes PATH when the block ends well, and is removed when it does not."""
-    if path.exists() and not path.is_file():  # /dev/stdout, a pipe: there is nothing to rename onto
+    """A path beside PATH to write to; it becomes PATH when the block ends well, and is removed when it does not.
+
+    Where PATH is a link, what it leads to is written, and the link stays.
+    """
+    if path.exists() and not path.is_file():  # a terminal, a pipe: there is nothing to rename onto
         yield path
         return
+    path = Path(os.path.realpath(path))
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def require_no_capture(target: Path, inputs: Iterable[Path]) -> None:
+    """Raises TraceError where TARGET is one of INPUTS, by whatever name or link, or another capture."""
+    if any(is_same_file(target, path) for path in inputs):
+        raise TraceError(f"{target}: that is the capture itself, which is never written over; name another file")
+    if target.is_file() and (_is_named_as_capture(target) or _begins_as_sqlite(target)):
+        raise TraceError(f"{target}: that is a capture, which is never written over; name another file")
+
+
+def reports_beside(path: Path) -> list[Path]:
+    """The nsys reports of the same name as an SQLite file, from which it was exported."""
+    stem = path.name.removesuffix(".gz").removesuffix(".sqlite")
+    found = (path.with_name(stem + suffix) for suffix in REPORT_SUFFIXES)
+    return [report for report in found if report != path and report.exists()]
+
+
+def is_same_file(one: Path | int, other: Path | int) -> bool:
+    """Whether two paths, or descriptors of open files, lead to one file that is there."""
+    try:
+        return os.path.samestat(os.stat(one), os.stat(other))
+    except OSError:
+        return False
+
+
+def _is_named_as_capture(path: Path) -> bool:
+    return path.name.removesuffix(".gz").endswith((".sqlite", *REPORT_SUFFIXES))
+
+
+def _begins_as_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernel_tables.clean_text import in_json, visible, with_clean_cells
 from kernel_tables.files import written_whole
 
 if TYPE_CHECKING:
@@ -41,8 +42,11 @@ def rendered(table: pd.DataFrame, table_format: str) -> bytes:
         table.to_parquet(buffer, index=False)
         return buffer.getvalue()
     if table_format == "json":
-        return (table.to_json(orient="records", indent=1, double_precision=15, force_ascii=False) + "\n").encode()
-    text = markdown(table) if table_format == "md" else table.to_csv(index=False, lineterminator="\n")
+        text = in_json(table.to_json(orient="records", indent=1, double_precision=15, force_ascii=False)) + "\n"
+    elif table_format == "md":
+        text = markdown(table)
+    else:
+        text = with_clean_cells(table).to_csv(index=False, lineterminator="\n")
     return text.encode()
 
 
@@ -65,5 +69,5 @@ def _cell(value: object) -> str:
 
 def _escaped(text: str) -> str:
     """The text with what Markdown or HTML would take for markup made literal, on one line."""
-    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    text = visible(" ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
     return MARKDOWN_SPECIAL.sub(r"\\\g<0>", text)

@@ -20,7 +20,7 @@ class Trace(CaptureArrays):
     """An nsys SQLite export, an .nsys-rep, either of them gzipped, or a file with the same tables.
 
     EXTRA_RULES are classes of one's own kernels, tried before the table of classes. Raises TraceError with one line
-    where the file cannot be read.
+    where the file cannot be read; every table raises ImpossibleCapture, which is one, for what cannot be believed.
     """
 
     @property
@@ -35,7 +35,7 @@ class Trace(CaptureArrays):
         ids, the thread is the launching one, -1 without a launch); device, stream; launch_ns (start of the API call, NA
         without one); path_id (index into `paths`).
         """
-        return _tables().activities(self)
+        return self._proven(_tables().activities(self))
 
     def range_instances(self) -> pd.DataFrame:
         """One row per range instance, in order of opening.
@@ -43,14 +43,14 @@ class Trace(CaptureArrays):
         Columns: instance (its number), name, domain (categorical), process, thread (global ids), start_ns, end_ns (of
         the NVTX range; the capture's end where it was never closed), path_id (of its full path, its own name last).
         """
-        return _tables().range_instances(self)
+        return self._proven(_tables().range_instances(self))
 
     def ranges(self, under: str | None = None) -> pd.DataFrame:
         """One row per range name: range, instances, kernels, gpu_time_ns, memops, memop_time_ns.
 
         Inclusive: what nested ranges launched counts, once. Only ranges inside an instance of UNDER when given.
         """
-        return _tables().ranges(self, under)
+        return self._proven(_tables().ranges(self, under))
 
     def kernels(self, under: str | None = None) -> pd.DataFrame:
         """One row per range path x activity name.
@@ -58,17 +58,22 @@ class Trace(CaptureArrays):
         Columns: range (the path, joined with " > "), kernel, class, launches, total_ns, mean_ns, min_ns, max_ns, std_ns
         (the sample standard deviation, NaN for one launch).
         """
-        return _tables().kernels(self, under)
+        return self._proven(_tables().kernels(self, under))
 
     def classes(self, under: str | None = None) -> pd.DataFrame:
         """One row per class: class, kernels, launches, total_ns, share_of_gpu_time, largest_kernel, unknown_names."""
-        return _tables().classes(self, under)
+        return self._proven(_tables().classes(self, under))
 
     def check(self, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
         """What speaks against believing this capture's figures; see views/completeness.py."""
         from kernel_tables.views.completeness import findings
 
         return findings(self, expected_steps, step_name)
+
+    def _proven(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The table, once the file that it was read from is known to be sound."""
+        self.capture.require_sound()
+        return table
 
 
 def _tables():

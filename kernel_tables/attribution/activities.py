@@ -8,7 +8,7 @@ import numpy as np
 
 from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.launches import NO_LAUNCH, launch_rows
-from kernel_tables.errors import TraceError
+from kernel_tables.errors import TraceError, impossible
 from kernel_tables.reading.capture import Capture, Columns
 from kernel_tables.reading.global_ids import process_of
 from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING
@@ -112,7 +112,16 @@ def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[st
 
 def _kernel_names(capture: Capture, ids: np.ndarray) -> list[str]:
     strings = capture.strings(ids)
-    return [strings.get(number, f"(kernel without a name, id {number})") for number in ids.tolist()]
+    names = [strings.get(number, "") for number in ids.tolist()]
+    nameless = names.count("")
+    if nameless:
+        raise impossible(
+            capture.path,
+            "kernels_without_names",
+            f"{nameless} of {len(names)} names of kernels are not among its strings: what ran is not known; the export"
+            " is cut short or damaged: export the report again",
+        )
+    return names
 
 
 def _known_process(capture: Capture, process: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from kernel_tables.attribution.range_names import coded_names, without_last_numb
 from kernel_tables.attribution.ranges import NONE, Ranges, in_opening_order
 from kernel_tables.attribution.rule import Rule
 from kernel_tables.classes.categories import classify
-from kernel_tables.errors import TraceError
+from kernel_tables.errors import TraceError, impossible
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import MISSING, NVTX, RUNTIME
 
@@ -85,8 +85,18 @@ class CaptureArrays:
 
     @cached_property
     def range_names(self) -> tuple[np.ndarray, list[str]]:
-        events = self.columns[NVTX]
-        return coded_names(events["text"], events["text_id"], self.capture.strings(events["text_id"]))
+        """The code of each range's name, and the names by code."""
+        text_id = self.columns[NVTX]["text_id"]
+        registered = self.capture.strings(text_id)
+        nameless = set(np.unique(text_id).tolist()) - registered.keys() - {MISSING}
+        if nameless:
+            raise impossible(
+                self.capture.path,
+                "ranges_without_names",
+                f"{len(nameless)} names of ranges are not among its strings: the export is cut short or damaged:"
+                " export the report again",
+            )
+        return coded_names(self.columns[NVTX]["text"], text_id, registered)
 
     @cached_property
     def range_arrays(self) -> Ranges:

@@ -8,9 +8,8 @@ from kernel_tables.attribution.activities import Activities
 from kernel_tables.reading.capture import Capture, Columns
 from kernel_tables.reading.global_ids import process_of
 
-LAUNCH = r"(cuda|cu)(Launch(Cooperative)?Kernel|GraphLaunch)"
-BEGIN_STREAM_CAPTURE = r"(cuda|cu)StreamBeginCapture"
-END_STREAM_CAPTURE = r"(cuda|cu)StreamEndCapture"
+LAUNCH = ("LaunchKernel", "LaunchCooperativeKernel", "GraphLaunch")
+BEGIN_STREAM_CAPTURE, END_STREAM_CAPTURE = ("StreamBeginCapture",), ("StreamEndCapture",)
 
 
 def launches_without_kernels(capture: Capture, activities: Activities) -> int:
@@ -19,7 +18,7 @@ def launches_without_kernels(capture: Capture, activities: Activities) -> int:
     A launch while a stream is being captured into a graph runs nothing then; a runtime and a driver call one inside the
     other are one launch.
     """
-    launches = capture.calls(LAUNCH)
+    launches = _calls(capture, LAUNCH)
     process = process_of(launches["thread"])
     done = _has_activity(process, launches["correlation"], activities)
     failed = launches["returned"] > 0
@@ -49,6 +48,11 @@ def kernels_without_calls(activities: Activities, calls: Columns, call_process: 
     return before, lost
 
 
+def _calls(capture: Capture, functions: tuple[str, ...]) -> Columns:
+    """The calls of these functions in any version, of the runtime's interface (cuda) and the driver's (cu)."""
+    return capture.calls(*(f"{interface}{name}" for name in functions for interface in ("cuda", "cu")))
+
+
 def _has_activity(process: np.ndarray, correlation: np.ndarray, activities: Activities) -> np.ndarray:
     """Whether some activity carries each (process, correlation id)."""
     found = np.zeros(len(process), bool)
@@ -60,7 +64,7 @@ def _has_activity(process: np.ndarray, correlation: np.ndarray, activities: Acti
 
 def _while_capturing_streams(capture: Capture, times_ns: np.ndarray, process: np.ndarray) -> np.ndarray:
     """Whether a stream of the process was being captured into a graph at each time."""
-    begins, ends = capture.calls(BEGIN_STREAM_CAPTURE), capture.calls(END_STREAM_CAPTURE)
+    begins, ends = _calls(capture, BEGIN_STREAM_CAPTURE), _calls(capture, END_STREAM_CAPTURE)
     inside = np.zeros(len(times_ns), bool)
     for one in np.unique(process_of(begins["thread"])).tolist():
         begun = np.sort(begins["start"][process_of(begins["thread"]) == one])

@@ -10,23 +10,21 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import cached_property
 from pathlib import Path
-from urllib.parse import quote
 
-import adbc_driver_manager
-import adbc_driver_sqlite
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kernel_tables.errors import TraceError
+from kernel_tables.errors import Finding, ImpossibleCapture, TraceError, impossible
 from kernel_tables.reading.global_ids import process_of
+from kernel_tables.reading.large_queries import readable, selected
 from kernel_tables.reading.schema import (
+    CALL_NAMES,
     CALLS,
-    DIAGNOSTICS,
     DOMAIN,
     DOMAIN_CREATE,
-    METADATA,
+    EVENT_TYPE,
     MISSING,
     NVTX,
     OPTIONAL,
@@ -38,23 +36,31 @@ from kernel_tables.reading.schema import (
     WANTED,
     tables_of_nsys,
 )
+from kernel_tables.reading.small_tables import SmallTables
+from kernel_tables.reading.soundness import Proof
 from kernel_tables.reading.source import sqlite_file
+from kernel_tables.reading.times import wrong_times
 
-ROWS_PER_BATCH = 65536
+RANGES = (PUSH_POP, START_END)
 
 Columns = dict  # of name to numpy array; `text` is a pyarrow array
 TextMap = Callable[[pa.StringArray], pa.Array]
 
 
-class Capture:
-    """An open capture. Use as a context manager; the file is opened read-only and is left as it was."""
+class Capture(SmallTables):
+    """An open capture. Use as a context manager; the file is opened read-only and is left as it was.
+
+    Rows that `columns` gives are possible. That the file is sound is proven meanwhile: no figure may be given away
+    before `require_sound`.
+    """
 
     def __init__(self, path: str | os.PathLike):
-        self.path = Path(path)
         self._stack = ExitStack()
-        self._file = self._stack.enter_context(sqlite_file(path))
         try:
-            self.tables = tables_of_nsys(self._file, named=self.path)
+            file = self._stack.enter_context(sqlite_file(path))
+            self._proof = Proof(file, named=Path(path))
+            self._stack.callback(self._proof.close)
+            super().__init__(Path(path), file, tables_of_nsys(file, named=Path(path)))
         except BaseException:
             self._stack.close()
             raise
@@ -69,41 +75,28 @@ class Capture:
         """None; what was unpacked is removed."""
         self._stack.close()
 
-    @cached_property
-    def metadata(self) -> dict[str, str]:
-        """The export's own metadata by name: EXPORT_PRODUCT_VERSION, EXPORT_SCHEMA_VERSION, CAPTURE_BACKEND, ..."""
-        for table in METADATA:
-            if table in self.tables:
-                rows = self.query(f"SELECT name, ifnull(value, '') AS value FROM {table}")
-                return dict(zip(rows["name"].to_pylist(), rows["value"].to_pylist(), strict=True))
-        return {}
+    def require_sound(self) -> None:
+        """Raises ImpossibleCapture unless SQLite's own check finds nothing wrong with the file; waits for it."""
+        self._proof.require()
 
     def columns(self, *tables: str, of_text: TextMap | None = None) -> list[Columns]:
         """The wanted columns of each table, one integer array per name; empty arrays for a table that is not there.
 
         Times are nanoseconds; MISSING stands for NULL. NVTX_EVENTS yields its ranges only, and `text` besides: their
         inline names, or what OF_TEXT makes of them, a batch at a time while the next is read. Two tables are read at a
-        time, each on a connection of its own.
+        time, each on a connection of its own. Raises ImpossibleCapture with all that cannot be of them.
         """
+        _ = self.bounds  # read once, before several threads ask for it
         with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(lambda table: self._columns(table, of_text), tables))
-
-    def strings(self, ids: np.ndarray) -> dict[int, str]:
-        """The strings of the distinct ids that are used; an id without a string is left out."""
-        used = np.unique(ids[ids != MISSING]).tolist()
-        if STRINGS not in self.tables or not used:
-            return {}
-        found: dict[int, str] = {}
-        for first in range(0, len(used), 5000):
-            wanted = ",".join(map(str, used[first : first + 5000]))
-            rows = self.query(f"SELECT id, value FROM {STRINGS} WHERE id IN ({wanted})")
-            found.update(zip(rows["id"].to_pylist(), rows["value"].to_pylist(), strict=True))
-        return found
+            reads = [pool.submit(self._columns, table, of_text) for table in tables]
+        wrong = [finding for read in reads for finding in _findings(read.exception())]
+        if wrong:
+            self.require_sound()  # what is damaged may well be impossible, too
+            raise ImpossibleCapture(self.path, wrong)
+        return [read.result() for read in reads]
 
     def domains(self) -> dict[tuple[int, int], str]:
         """The names of NVTX domains by (process, domain id); the default domain has no name."""
-        if NVTX not in self.tables:
-            return {}
         events = self._events((DOMAIN_CREATE,), WANTED[NVTX] | DOMAIN, with_text=True)
         names = self.strings(events["text_id"])
         inline = events["text"].to_pylist()
@@ -113,103 +106,88 @@ class Capture:
 
     def range_domains(self) -> np.ndarray:
         """The domain id of each range, in the order of columns(NVTX); read apart, since few tables ask for it."""
-        return self._events((PUSH_POP, START_END), DOMAIN)["domain"]
+        return self._events(RANGES, DOMAIN)["domain"]
 
-    def calls(self, pattern: str) -> Columns:
-        """The API calls whose name begins with the regular expression: start, end, thread, correlation, returned."""
-        if "nameId" not in self.tables.get(RUNTIME, ()):
+    def calls(self, *beginnings: str) -> Columns:
+        """The API calls whose name begins with one of BEGINNINGS: start, end, thread, correlation, returned.
+
+        None of them where the export has no names or no ends of calls (has_nameless_calls).
+        """
+        if not (self.has(RUNTIME, "nameId", "end") and self.has(STRINGS, "id", "value")):
             return {name: np.empty(0, np.int64) for name in CALLS}
-        ids = self.query(f"SELECT DISTINCT nameId AS id FROM {RUNTIME}")["id"].to_numpy()
-        named = [str(i) for i, name in self.strings(ids).items() if re.match(pattern, name)]
-        return self._selected(RUNTIME, CALLS, f"WHERE nameId IN ({','.join(named)})")
+        named = " OR ".join(f"value GLOB '{beginning}*'" for beginning in beginnings)
+        return self._selected(RUNTIME, CALLS, f"WHERE nameId IN (SELECT id FROM {STRINGS} WHERE {named})")
 
     def places(self, *tables: str) -> list[Columns]:
         """The device and stream of each row of the tables, in the order of columns()."""
         return [self._selected(table, PLACE) for table in tables]
 
     def call_ends_and_names(self) -> tuple[np.ndarray, list[str]]:
-        """The end and the name of every API call, in the order of columns(RUNTIME); the name without its version."""
-        if RUNTIME not in self.tables or not self.tables[RUNTIME] >= {"end", "nameId"}:
+        """The end and the name of every API call, in the order of columns(RUNTIME); the name without its version.
+
+        An export that has neither has calls of no duration, named "launch".
+        """
+        if RUNTIME not in self.tables:
             return np.empty(0, np.int64), []
-        rows = self.query(f'SELECT ifnull("end", start) AS "end", nameId AS id FROM {RUNTIME}')
-        ids = rows["id"].to_numpy()
-        names = {number: re.sub(r"_v\d+$", "", name) for number, name in self.strings(ids).items()}
-        return self._int64(rows["end"], RUNTIME, "end"), [names.get(number, "launch") for number in ids.tolist()]
-
-    def diagnostics(self) -> list[tuple[int, str]]:
-        """(severity, text) of what nsys has to say about its own capture; 2 is a warning, 3 an error."""
-        if not self.tables.get(DIAGNOSTICS, set()) >= {"severity", "text"}:
-            return []
-        rows = self.query(f"SELECT ifnull(severity, 0) AS severity, ifnull(text, '') AS text FROM {DIAGNOSTICS}")
-        return list(zip(rows["severity"].to_pylist(), rows["text"].to_pylist(), strict=True))
-
-    def labels(self, table: str) -> dict[int, str]:
-        """The `label` column of one of nsys's ENUM tables by id; empty where the table is not there."""
-        if table not in self.tables:
-            return {}
-        rows = self.query(f"SELECT id, ifnull(label, name) AS label FROM {table}")
-        return dict(zip(rows["id"].to_pylist(), rows["label"].to_pylist(), strict=True))
-
-    def last_time_ns(self) -> int:
-        """The end of the capture: the latest end of any event that is read here."""
-        latest = [
-            self.query(f'SELECT ifnull(max(ifnull("end", start)), 0) AS t FROM {table}')["t"][0].as_py()
-            for table in WANTED
-            if table in self.tables and self.tables[table] >= {"start", "end"}
-        ]
-        return max(latest, default=0)
-
-    def query(self, sql: str, of_text: TextMap | None = None) -> pa.Table:
-        """The rows of one SELECT, its column `text` as OF_TEXT makes it. Raises TraceError for a damaged file."""
-        uri = f"file:{quote(str(self._file.resolve()))}?mode=ro&immutable=1"
-        try:
-            with (  # not adbc's dbapi module, whose import takes longer than most captures
-                adbc_driver_sqlite.connect(uri) as database,
-                adbc_driver_manager.AdbcConnection(database) as connection,
-                adbc_driver_manager.AdbcStatement(connection) as statement,
-            ):
-                statement.set_options(**{"adbc.sqlite.query.batch_rows": str(ROWS_PER_BATCH)})
-                statement.set_sql_query(sql)
-                stream, _ = statement.execute_query()
-                with pa.RecordBatchReader.from_stream(stream) as reader:
-                    return _mapped(reader, of_text) if of_text else reader.read_all()
-        except (adbc_driver_manager.Error, pa.ArrowException, OSError) as error:
-            reason = " ".join(str(error).split())
-            raise TraceError(
-                f"{self.path}: SQLite cannot read it ({reason}); the file is damaged: export it again"
-            ) from error
+        known = {name: columns for name, columns in CALL_NAMES.items() if self.has(RUNTIME, *columns)}
+        calls = self._selected(RUNTIME, known)
+        name_id = calls.get("name_id", np.full(len(calls["start"]), MISSING))
+        names = {number: re.sub(r"_v\d+$", "", name) for number, name in self.strings(name_id).items()}
+        return calls.get("end", calls["start"]), [names.get(number, "launch") for number in name_id.tolist()]
 
     def _columns(self, table: str, of_text: TextMap | None) -> Columns:
         if table == NVTX:
-            return self._events((PUSH_POP, START_END), WANTED[NVTX], with_text=True, of_text=of_text)
+            return self._events(RANGES, WANTED[NVTX], with_text=True, of_text=of_text)
         return self._selected(table, WANTED[table])
 
-    def _events(self, types: tuple[int, ...], wanted: dict, with_text: bool = False, **text_map) -> Columns:
+    def _events(
+        self, types: tuple[int, ...], wanted: dict, with_text: bool = False, of_text: TextMap | None = None
+    ) -> Columns:
         """The wanted columns of the NVTX events of these types, and `text` where asked for."""
         if NVTX not in self.tables:
             return self._selected(NVTX, wanted) | ({"text": pa.chunked_array([], pa.string())} if with_text else {})
-        text = "ifnull(text, '')" if "text" in self.tables[NVTX] else "''"
-        event_type = self._term(NVTX, "type", ("eventType",))
-        where = f"WHERE {event_type} IN ({', '.join(map(str, types))})"
-        return self._selected(NVTX, wanted, where, f"{text} AS text" if with_text else "", **text_map)
+        text = "CAST(text AS TEXT)" if "text" in self.tables[NVTX] else "''"
 
-    def _selected(self, table: str, wanted: dict, where: str = "", text: str = "", of_text=None) -> Columns:
-        """The WANTED integer columns of a table, and the term TEXT besides."""
+        def of_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+            batch = self._of_types(batch, types)
+            if not with_text:
+                return batch
+            names = readable(batch["text"])
+            place = batch.schema.get_field_index("text")
+            return batch.set_column(place, "text", of_text(names) if of_text else names)
+
+        more = f"ifnull({text}, '') AS text" if with_text else ""
+        return self._selected(NVTX, wanted | EVENT_TYPE, more=more, of_batch=of_batch)
+
+    def _of_types(self, events: pa.RecordBatch, types: tuple[int, ...]) -> pa.RecordBatch:
+        """The events of these types. Not left to SQL, where a damaged file may be searched for ever without a row."""
+        self._require_integers(events["type"], NVTX, "type")
+        wanted = pc.is_in(events["type"], value_set=pa.array(types, events["type"].type))
+        return events if pc.all(wanted).as_py() else events.filter(wanted)
+
+    def _selected(self, table: str, wanted: dict, where: str = "", more: str = "", of_batch=None) -> Columns:
+        """The WANTED integer columns of a table, and the term MORE; raises ImpossibleCapture for wrong times."""
         if table not in self.tables:
             return {name: np.empty(0, np.int64) for name in wanted}
         terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
-        rows = self.query(f"SELECT {', '.join([*terms, text] if text else terms)} FROM {table} {where}", of_text)
-        columns: Columns = {name: self._int64(rows[name], table, name) for name in wanted}
-        return columns | {"text": rows["text"]} if text else columns
+        sql = f"SELECT {', '.join([*terms, more] if more else terms)} FROM {table} {where}"
+        rows = selected(self._file, self.path, sql, of_batch, self._proof.require_so_far)
+        for name in wanted:
+            self._require_integers(rows[name], table, name)
+        wrong = wrong_times(table, rows, self.bounds, may_be_open=table == NVTX)
+        if wrong:
+            raise ImpossibleCapture(self.path, wrong)
+        columns: Columns = {name: _int64(rows[name]) for name in wanted}
+        return columns | {"text": rows["text"]} if more else columns
 
-    def _int64(self, column: pa.ChunkedArray, table: str, name: str) -> np.ndarray:
+    def _require_integers(self, column: pa.Array | pa.ChunkedArray, table: str, name: str) -> None:
         if not pa.types.is_integer(column.type):
-            raise TraceError(
-                f"{self.path}: {name} of {table} holds {column.type}, not integers; the file is not nsys's, or damaged:"
-                " export the report again"
+            raise impossible(
+                self.path,
+                "wrong_type",
+                f"{name} of {table} holds {column.type}, not integers; the file is not nsys's, or damaged:"
+                " export the report again",
             )
-        known = column.fill_null(MISSING) if column.null_count else column
-        return known.to_numpy().astype(np.int64, copy=False)
 
     def _term(self, table: str, name: str, holders: tuple[str, ...]) -> str:
         """The SQL expression that yields the column NAME: a column that is there, or the sign for a missing one."""
@@ -225,13 +203,13 @@ class Capture:
         )
 
 
-def _mapped(reader: pa.RecordBatchReader, of_text: TextMap) -> pa.Table:
-    """The rows with their column `text` mapped, each batch on another thread while the next one is read."""
+def _findings(error: BaseException | None) -> tuple[Finding, ...]:
+    """What cannot be, of the error of one read; another error is raised."""
+    if error is None or isinstance(error, ImpossibleCapture):
+        return error.findings if error else ()
+    raise error
 
-    def mapped(batch: pa.RecordBatch) -> pa.RecordBatch:
-        text = of_text(batch["text"].cast(pa.string()))
-        return batch.set_column(batch.schema.get_field_index("text"), "text", text)
 
-    with ThreadPoolExecutor(1) as pool:
-        batches = list(pool.map(mapped, reader))
-    return pa.Table.from_batches(batches or [mapped(pa.RecordBatch.from_pylist([], reader.schema))])
+def _int64(column: pa.ChunkedArray) -> np.ndarray:
+    known = column.fill_null(MISSING) if column.null_count else column
+    return known.to_numpy().astype(np.int64, copy=False)

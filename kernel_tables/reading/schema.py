@@ -5,11 +5,10 @@ Tables are in no promised order and exist only when they have rows; columns come
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from kernel_tables.errors import TraceError
+from kernel_tables.reading.small_queries import opened
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -19,6 +18,7 @@ RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 NVTX = "NVTX_EVENTS"
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 STRINGS = "StringIds"
+BOUNDS = "ANALYSIS_DETAILS"
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
 MISSING = -1  # what a NULL or a lacking column is read as
@@ -46,22 +46,21 @@ WANTED = {
 PLACE = {"device": ("deviceId",), "stream": ("streamId",)}
 DOMAIN = {"domain": ("domainId",)}
 CALLS = WANTED[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
+CALL_NAMES = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}
+EVENT_TYPE = {"type": ("eventType",)}
 OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id"}
 
 
 def tables_of_nsys(path: Path, named: Path) -> dict[str, set[str]]:
-    """The columns of every table of the SQLite file, by table.
+    """The columns of every table of the SQLite file, by table; a view is no table, and may never end.
 
     Raises TraceError, which calls the file NAMED, where it is damaged or holds none of nsys's tables.
     """
-    try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
-            found = database.execute(
-                "SELECT m.name, c.name FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c"
-                " WHERE m.type IN ('table', 'view')"
-            ).fetchall()
-    except sqlite3.Error as error:
-        raise TraceError(f"{named}: SQLite cannot read it ({error}); the file is damaged: export it again") from error
+    with opened(path, named) as connection:
+        found = connection.execute(
+            "SELECT m.name, c.name FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c"
+            " WHERE m.type = 'table' AND m.rootpage > 0"  # a virtual table has no page
+        ).fetchall()
     tables: dict[str, set[str]] = {}
     for table, column in found:
         tables.setdefault(table, set()).add(column)

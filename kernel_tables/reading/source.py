@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kernel_tables.errors import TraceError
+from kernel_tables.files import REPORT_SUFFIXES
 from kernel_tables.reading.nsys import export_report
 from kernel_tables.reading.sqlite_header import first_bytes, require_whole_sqlite
 
 GZIP_MAGIC = b"\x1f\x8b"
-REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 
 
 @contextmanager
@@ -34,13 +34,6 @@ def sqlite_file(path: str | os.PathLike) -> Iterator[Path]:
             plain = export_report(plain, Path(folder) / (plain.stem + ".sqlite"))
         require_whole_sqlite(plain, named=path)
         yield plain
-
-
-def report_beside(path: Path) -> Path | None:
-    """The nsys report that an SQLite file was exported from, where one of the same name lies beside it."""
-    stem = path.name.removesuffix(".gz").removesuffix(".sqlite")
-    found = (path.with_name(stem + suffix) for suffix in REPORT_SUFFIXES)
-    return next((report for report in found if report != path and report.exists()), None)
 
 
 def _require_readable(path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernel_tables.errors import TraceError
+from kernel_tables.files import SQLITE_MAGIC
 
-SQLITE_MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +11,12 @@ from kernel_tables.attribution.activities import COUNTS_AS_KERNEL
 from kernel_tables.attribution.lost_launches import kernels_without_calls, launches_without_kernels
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
+from kernel_tables.clean_text import visible
+from kernel_tables.errors import ERROR, WARNING, Finding, ImpossibleCapture
+from kernel_tables.files import reports_beside
 from kernel_tables.reading.global_ids import process_of
 from kernel_tables.reading.schema import MISSING, NVTX, RUNTIME
-from kernel_tables.reading.source import report_beside
+from kernel_tables.views.nsys_messages import findings_of_nsys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,42 +25,26 @@ if TYPE_CHECKING:
 
     from kernel_tables.attribution.capture_arrays import CaptureArrays
 
-ERROR, WARNING = "error", "warning"
 SHORT_OF_VARYING_TWINS = 0.9  # steps that differ anyway are short below this share of their median
-NSYS_WARNING, NSYS_ERROR = 2, 3
-LOSSES = re.compile(
-    r"\bdropped\b|\blost\b|incomplete .*events"
-    r"|buffer.*(overflow|full|exceeded)|out of (disk space|memory)|no space left",
-    re.IGNORECASE,
-)
-# nsys says "might" of every capture range that ends before its program does, whole captures included (2025.3 on an
-# H200): whether anything is lost is then for the counts of the steps and of the launches to tell.
-HEDGE = re.compile(r"not all .* might have been collected", re.IGNORECASE)
-NO_LOSS = re.compile(r"\b0 .*\bdropped\b|\bdropped:?\s*0\b", re.IGNORECASE)
-OF_CPU_SAMPLING = re.compile(r"sampling|perf_event|paranoid|context switch|backtrace", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing found: what is wrong, what it means for the figures, what to do."""
-
-    severity: str  # error: figures are wrong or lacking; warning: odd, but nothing is lost
-    code: str
-    message: str  # one line
 
 
 def findings(trace: CaptureArrays, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
     """The findings, errors first. EXPECTED_STEPS is how many ranges STEP_NAME the measured window should hold."""
-    found = [
-        *_older_than_report(trace),
-        *_no_kernels(trace),
-        *_no_ranges(trace),
-        *_steps(trace, expected_steps, step_name),
-        *_launches(trace),
-        *_diagnostics(trace),
-        *_left_open(trace),
-        *_several_threads(trace),
-    ]
+    try:
+        found = [
+            *_older_than_report(trace),
+            *_no_kernels(trace),
+            *_no_ranges(trace),
+            *_steps(trace, expected_steps, step_name),
+            *_launches(trace),
+            *_calls_without_names(trace),
+            *findings_of_nsys(trace.capture.diagnostics()),
+            *_left_open(trace),
+            *_several_threads(trace),
+        ]
+        trace.capture.require_sound()
+    except ImpossibleCapture as error:  # nothing else can be said of what cannot be
+        found = list(error.findings)
     return sorted(found, key=lambda finding: finding.severity != ERROR)
 
 
@@ -71,14 +56,15 @@ def as_table(found: list[Finding]) -> pd.DataFrame:
 
 
 def _older_than_report(trace: CaptureArrays) -> Iterator[Finding]:
-    report = report_beside(trace.capture.path)
-    if report and report.stat().st_mtime_ns > trace.capture.path.stat().st_mtime_ns:
-        yield Finding(
-            ERROR,
-            "older_than_report",
-            f"{trace.capture.path.name} is older than {report.name} beside it: the figures are those of an earlier"
-            " capture; export the report again",
-        )
+    path = trace.capture.path
+    for report in reports_beside(path):
+        if report.stat().st_mtime_ns > path.stat().st_mtime_ns:
+            yield Finding(
+                ERROR,
+                "older_than_report",
+                f"{visible(path.name)} is older than {visible(report.name)} beside it: the figures are those of an"
+                " earlier capture; export the report again",
+            )
 
 
 def _no_kernels(trace: CaptureArrays) -> Iterator[Finding]:
@@ -189,24 +175,14 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
         )
 
 
-def _diagnostics(trace: CaptureArrays) -> Iterator[Finding]:
-    for severity, text in trace.capture.diagnostics():
-        text = " ".join(text.split())
-        if LOSSES.search(text) and not NO_LOSS.search(text):
-            yield Finding(
-                ERROR, "nsys_lost_events", f"nsys: {text}: times and counts may be too small; capture less at a time"
-            )
-        elif severity >= NSYS_ERROR and not OF_CPU_SAMPLING.search(text):
-            yield Finding(ERROR, "nsys_error", f"nsys: {text}: what it failed to record is missing; capture again")
-        elif HEDGE.search(text):
-            yield Finding(
-                WARNING,
-                "nsys_hedge",
-                f"nsys: {text}: it says so whenever a program outlives its capture range; figures stand unless another"
-                " finding counts a loss",
-            )
-        elif severity >= NSYS_WARNING:
-            yield Finding(WARNING, "nsys_warning", f"nsys: {text}: nothing is known to be lost; nothing has to be done")
+def _calls_without_names(trace: CaptureArrays) -> Iterator[Finding]:
+    if trace.capture.has_nameless_calls():
+        yield Finding(
+            WARNING,
+            "calls_without_names",
+            "API calls have no names, or no ends: whether launches lack their kernels cannot be told; export the whole"
+            " report",
+        )
 
 
 def _left_open(trace: CaptureArrays) -> Iterator[Finding]:

@@ -27,12 +27,16 @@ STREAM_TRACK = 1 << 24  # thread ids of the operating system are below this, tra
 
 
 def write_timeline(trace: CaptureArrays, path: Path, under: str | None, compressed: bool = True) -> None:
-    """None; PATH holds the trace. Only what lies under ranges UNDER; by default under `measure` where there is one."""
+    """None; PATH holds the trace, to be believed only when this returns.
+
+    Only what lies under ranges UNDER; by default under `measure` where there is one.
+    """
     if under is None and trace.range_paths.code(WINDOW) != NONE:
         under = WINDOW
     events = _events(trace, under)
     with gzip.open(path, "wt", 3, "utf-8") if compressed else path.open("w", encoding="utf-8") as file:
         _write_events(file, events)
+    trace.capture.require_sound()
 
 
 def _write_events(file: TextIO, events: Iterator[dict]) -> None:

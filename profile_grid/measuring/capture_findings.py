@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 NO_KERNELS = "no_kernels"
 NSYS_TOO_OLD = "nsys_older_than_driver"
-NOT_KNOWN = "is not supported by this build"  # nsys on a driver that is newer than it
 SETTLED = ("nsys_hedge",)  # the number of steps and their equal counts, which are checked, are the answer to it
 # nsys makes its messages up from what it met on the host, so none of its words is published.
 OF_NSYS = {
@@ -38,7 +37,6 @@ def errors_and_warnings(
 
 
 def _published(finding: Finding) -> Problem:
-    code = NSYS_TOO_OLD if finding.code == "nsys_warning" and NOT_KNOWN in finding.message else finding.code
-    if code not in OF_NSYS:
-        return Problem(code, finding.message)
-    return Problem(code, OF_NSYS[code], finding.message)
+    if finding.code not in OF_NSYS:
+        return Problem(finding.code, finding.message)
+    return Problem(finding.code, OF_NSYS[finding.code], finding.message)

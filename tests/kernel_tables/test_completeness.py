@@ -42,10 +42,10 @@ def test_complete_real_captures_have_no_error(name):
         assert [finding for finding in trace.check(expected_steps=3) if finding.severity == "error"] == []
 
 
-def test_a_driver_newer_than_nsys_is_a_warning():
+def test_a_nsys_older_than_driver_is_a_warning():
     with Trace(CAPTURES / "tiny_2024.2.3.sqlite.gz") as trace:
         (finding,) = trace.check()
-    assert (finding.severity, finding.code) == ("warning", "nsys_warning")
+    assert (finding.severity, finding.code) == ("warning", "nsys_older_than_driver")
     assert "Installed CUDA driver version (13.0) is not supported" in finding.message
 
 

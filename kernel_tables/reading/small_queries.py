@@ -1,0 +1,58 @@
+"""Small SELECTs, through Python's own SQLite: each ends within a limit of time, and any text can be read."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Event
+
+from kernel_tables.errors import impossible
+
+DAMAGED = "damaged_file"
+PATIENCE_S = 10
+SLOWEST_DISK_BYTES_PER_S = 10e6
+OPERATIONS_BETWEEN_LOOKS = 10_000
+
+
+@contextmanager
+def opened(path: Path, named: Path, abandoned: Event | None = None) -> Iterator[sqlite3.Connection]:
+    """A connection that reads the file and leaves it as it is.
+
+    Text that is no UTF-8 has replacement marks; a value is no longer than the file. A statement ends when it outlasts a
+    slow disk, or when it is ABANDONED. Raises ImpossibleCapture, which calls the file NAMED, for what SQLite refuses.
+    """
+    size = path.stat().st_size
+    try:
+        uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True, check_same_thread=False)) as connection:
+            connection.text_factory = shown
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(size, 1 << 20))
+            ends = time.monotonic() + PATIENCE_S + size / SLOWEST_DISK_BYTES_PER_S
+            connection.set_progress_handler(
+                lambda: time.monotonic() > ends or (abandoned is not None and abandoned.is_set()),
+                OPERATIONS_BETWEEN_LOOKS,
+            )
+            yield connection
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own words may quote what is no text
+        raise damaged(named, str(error)) from error
+
+
+def damaged(named: Path, reason: str):
+    """The exception for a file that SQLite cannot read."""
+    reason = " ".join(reason.split())
+    return impossible(named, DAMAGED, f"SQLite cannot read it ({reason}); the file is damaged: copy or export it again")
+
+
+def shown(raw: bytes) -> str:
+    """The text of bytes, with a replacement mark for what is no UTF-8."""
+    return raw.decode("utf-8", "replace")
+
+
+def as_text(value: object) -> str | None:
+    """A value as text, whatever its type; None for NULL."""
+    if value is None or isinstance(value, str):
+        return value
+    return shown(value) if isinstance(value, bytes) else str(value)

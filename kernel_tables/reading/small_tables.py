@@ -1,0 +1,110 @@
+"""What a capture says in a few rows: names, messages, labels, its own bounds."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from kernel_tables.errors import impossible
+from kernel_tables.reading.schema import BOUNDS, DIAGNOSTICS, METADATA, MISSING, RUNTIME, STRINGS, WANTED
+from kernel_tables.reading.small_queries import as_text, opened
+from kernel_tables.reading.times import Bounds
+
+NSYS_WARNING = 2
+
+
+class SmallTables:
+    """Any value may be of any type here: SQLite does not hold a column to its own."""
+
+    def __init__(self, path: Path, file: Path, tables: dict[str, set[str]]):
+        """PATH is what the user named, FILE the SQLite file to read, TABLES its columns by table."""
+        self.path, self._file, self.tables = path, file, tables
+
+    @cached_property
+    def metadata(self) -> dict[str, str]:
+        """The export's own metadata by name: EXPORT_PRODUCT_VERSION, EXPORT_SCHEMA_VERSION, CAPTURE_BACKEND, ..."""
+        for table in METADATA:
+            if self.has(table, "name", "value"):
+                rows = self._rows(f"SELECT name, value FROM {table}")
+                return {as_text(name) or "": as_text(value) or "" for name, value in rows}
+        return {}
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """When the capture ended and how long it was, as it says itself; no bounds where it does not say."""
+        if not self.has(BOUNDS, "startTime", "stopTime", "duration"):
+            return Bounds()
+        rows = self._rows(f"SELECT startTime, stopTime, duration FROM {BOUNDS}")
+        if not all(_are_bounds(*row) for row in rows):
+            raise impossible(
+                self.path,
+                "impossible_bounds",
+                f"the capture's own start, end and duration, {rows[0]}, cannot be: export the report again",
+            )
+        return Bounds(max(stop for _, stop, _ in rows), max(length for *_, length in rows)) if rows else Bounds()
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether the table is there, with these columns."""
+        return set(columns) <= self.tables.get(table, set()) and table in self.tables
+
+    def strings(self, ids: np.ndarray) -> dict[int, str]:
+        """The strings of the distinct ids that are used; an id without a string is left out."""
+        used = np.unique(ids[ids != MISSING]).tolist()
+        if not self.has(STRINGS, "id", "value") or not used:
+            return {}
+        with opened(self._file, self.path) as connection:
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute("CREATE TEMP TABLE used (id INTEGER PRIMARY KEY)")
+            connection.executemany("INSERT INTO used VALUES (?)", ((number,) for number in used))
+            found = connection.execute(
+                f"SELECT id, value FROM main.{STRINGS} WHERE id IN (SELECT id FROM used) AND value IS NOT NULL"
+            )
+            return {number: as_text(value) for number, value in found}
+
+    def diagnostics(self) -> list[tuple[int, str, int]]:
+        """(severity, text, processes that said it) of what nsys says of its own capture; 2 is a warning, 3 an error."""
+        if not self.has(DIAGNOSTICS, "severity", "text"):
+            return []
+        speaker = "globalPid" if self.has(DIAGNOSTICS, "globalPid") else "NULL"
+        processes: dict[tuple[int, str], set] = {}
+        for severity, text, process in self._rows(f"SELECT severity, text, {speaker} FROM {DIAGNOSTICS}"):
+            severity = severity if isinstance(severity, int) else NSYS_WARNING
+            processes.setdefault((severity, as_text(text) or ""), set()).add(process)
+        return [(severity, text, len(by)) for (severity, text), by in processes.items()]
+
+    def labels(self, table: str) -> dict[int, str]:
+        """The `label` column of one of nsys's ENUM tables by id; empty where the table is not there."""
+        if not self.has(table, "id", "label", "name"):
+            return {}
+        rows = self._rows(f"SELECT id, ifnull(label, name) FROM {table}")
+        return {number: as_text(label) for number, label in rows if label is not None}
+
+    def last_time_ns(self) -> int:
+        """The end of the capture: the latest end of any event that is read here."""
+        tables = [table for table in WANTED if self.has(table, "start", "end")]
+        latest = [self._rows(f'SELECT max(ifnull("end", start)) FROM {table}')[0][0] for table in tables]
+        last_ns = max((time for time in latest if isinstance(time, int)), default=0)
+        if last_ns > self.bounds.last_ns:
+            raise impossible(
+                self.path, "outside_capture", f"an API call ends {last_ns} ns after its begin; export it again"
+            )
+        return last_ns
+
+    def has_nameless_calls(self) -> bool:
+        """Whether the function of some API call is not known, or the ends of all of them are not."""
+        if RUNTIME not in self.tables:
+            return False
+        if not (self.has(RUNTIME, "nameId", "end") and self.has(STRINGS, "id", "value")):
+            return True
+        known = f"SELECT id FROM {STRINGS} WHERE value IS NOT NULL"
+        return bool(self._rows(f"SELECT DISTINCT nameId FROM {RUNTIME} EXCEPT {known} LIMIT 1"))
+
+    def _rows(self, sql: str, parameters: tuple = ()) -> list[tuple]:
+        with opened(self._file, self.path) as connection:
+            return connection.execute(sql, parameters).fetchall()
+
+
+def _are_bounds(start: object, stop: object, duration: object) -> bool:
+    return all(isinstance(value, int) for value in (start, stop, duration)) and start <= stop and 0 < duration <= stop
