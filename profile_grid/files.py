@@ -46,8 +46,10 @@ def write_json(path: Path, value: object) -> None:
 
 
 def write_table(path: Path, table) -> None:
-    """Writes a DataFrame as CSV for people and as Parquet, with the same stem, for programs."""
+    """Writes a DataFrame as CSV for people, with clean cells, and as Parquet, with the same stem, for programs."""
+    from kernel_tables.clean_text import with_clean_cells  # here, since planning writes files too and needs no tables
+
     with replacing(path.with_suffix(".csv")) as beside:
-        table.to_csv(beside, index=False)
+        with_clean_cells(table).to_csv(beside, index=False)
     with replacing(path.with_suffix(".parquet")) as beside:
         table.to_parquet(beside, index=False)

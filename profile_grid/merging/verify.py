@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from kernel_tables.clean_text import with_clean_cells
+
 SHOWN = 120  # characters of a line or value in a message
 
 
@@ -21,7 +23,7 @@ def csv_difference(made: pd.DataFrame, path: Path) -> str | None:
     """How many lines differ, and the first of them; None where none does."""
     if not path.exists():
         return f"{path} is missing"
-    expected, found = made.to_csv(index=False).splitlines(), path.read_text().splitlines()
+    expected, found = with_clean_cells(made).to_csv(index=False).splitlines(), path.read_text().splitlines()
     lines = [number for number, pair in enumerate(zip_longest(expected, found), start=1) if pair[0] != pair[1]]
     if not lines:
         return None

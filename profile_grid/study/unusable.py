@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -32,11 +31,12 @@ def _not_finite(value: object, where: str) -> Iterator[str]:
 
 
 def _no_patterns(rules: list[Mapping]) -> Iterator[str]:
-    for index, rule in enumerate(rules):
-        try:
-            re.compile(rule["pattern"])
-        except re.error as error:
-            yield (
-                f"kernel_classes.{index}.pattern: {rule['pattern']!r} is not a regular expression ({error}); put a"
-                " backslash before a bracket, star or plus that is part of the name"
-            )
+    if not rules:
+        return
+    from kernel_tables.classes.categories import users_rules
+    from kernel_tables.errors import TraceError
+
+    try:
+        users_rules(rules)
+    except TraceError as error:
+        yield str(error)

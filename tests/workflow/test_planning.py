@@ -74,7 +74,7 @@ def test_the_grid_is_planned_where_neither_torch_nor_pandas_is_installed(fresh_c
     [
         ("time_limit_s=.inf", "config.yaml: time_limit_s: "),
         ("program={constructor: cs336_model.model:TransformerLM, sources: [envs]}", "'envs' is a folder"),
-        ("kernel_classes=[{class: gemm, pattern: (}]", "'(' is not a regular expression"),
+        ("kernel_classes=[{class: gemm, pattern: (}]", "the pattern '(' cannot be used"),
     ],
 )
 def test_a_value_that_cannot_be_used_ends_the_planning_with_one_line(fresh_checkout, snakemake, config, said):
