@@ -1,0 +1,43 @@
+"""The example on an H200, made anew from its merged tables: a change of any figure or sentence shows here as a diff."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from profile_grid.documents.dictionary import check_documented, dictionary
+from profile_grid.documents.documents import NAMES, documents
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.merging.verify import table_differences
+from profile_grid.study.catalogue import SUMMARIES, TABLES
+from profile_grid.tables.on_disk import TablesOnDisk
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return TablesOnDisk(EXAMPLE / "tables")
+
+
+@pytest.fixture(scope="module")
+def summaries(tables):
+    return summary_tables(tables)
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_every_summary_table_is_the_same_byte_for_byte(summaries, name):
+    assert table_differences(summaries[name], EXAMPLE / "tables" / name) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_document_is_the_same_byte_for_byte(summaries, tables, name):
+    provenance = json.loads((EXAMPLE / "tables" / "provenance.json").read_text())
+    made = documents(summaries, tables["runs"], provenance, [name])
+    assert made[name] == (EXAMPLE / "answers" / f"{name}.md").read_text()
+
+
+def test_the_data_dictionary_is_the_same_and_describes_every_column(tables):
+    for name in TABLES:
+        check_documented(name, tables[name])
+    assert dictionary() == (EXAMPLE / "tables" / "README.md").read_text()
