@@ -12,8 +12,8 @@ from profile_grid.errors import OutsideError
 from profile_grid.markdown import Table, code, escaped, pipe_table
 from profile_grid.merging import cost, runs_table
 from profile_grid.study.catalogue import TABLES
+from profile_grid.study.described import LEADING_COLUMNS, Column, Described
 from profile_grid.study.stages import STAGES
-from profile_grid.tables.described import LEADING_COLUMNS, Column, Described
 
 
 class UndocumentedColumn(OutsideError):

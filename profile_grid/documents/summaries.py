@@ -8,8 +8,8 @@ from importlib import import_module
 import pandas as pd
 
 from profile_grid.study.catalogue import QUESTIONS
+from profile_grid.study.described import SummaryTable
 from profile_grid.tables.conservation import check_conservation
-from profile_grid.tables.described import SummaryTable
 from profile_grid.tables.per_pass import Merged
 
 

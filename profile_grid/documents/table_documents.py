@@ -9,7 +9,7 @@ import pandas as pd
 from profile_grid.documents.dictionary import described
 from profile_grid.markdown import Table, code, escaped, pipe_table
 from profile_grid.quantities import ABSENT, known, significant
-from profile_grid.tables.described import LEADING_COLUMNS
+from profile_grid.study.described import LEADING_COLUMNS
 
 LONGEST = 1000  # rows; a longer table comes as one document per run
 NAMES = ("kernel",)

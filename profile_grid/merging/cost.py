@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.study.described import Described, columns
 from profile_grid.study.stages import STAGES
-from profile_grid.tables.described import Described, columns
 
 INSIDE = ("import", "context", "initialise", "warmup", "measured", "profiler")
 

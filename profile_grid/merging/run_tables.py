@@ -19,9 +19,9 @@ from kernel_tables.trace import Trace
 from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.problems import joined
 from profile_grid.measuring.results import COMPLETE, StageResult
+from profile_grid.study.described import WHERE, Described, columns
 from profile_grid.tables.classes import MEMORY_OPERATIONS
 from profile_grid.tables.conservation import require_same
-from profile_grid.tables.described import WHERE, Described, columns
 from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
 
 KERNEL_COLUMNS = [

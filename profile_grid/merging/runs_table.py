@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.study.described import Column, Described, columns
 from profile_grid.study.stages import CAPTURE, STAGES, TIMING
-from profile_grid.tables.described import Column, Described, columns
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
 STATUSES = "complete, out_of_memory, incomplete or missing"

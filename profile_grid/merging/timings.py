@@ -7,9 +7,9 @@ import pandas as pd
 
 from profile_grid.measuring.results import ProgramResult
 from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.study.described import Described, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.described import Described, columns
 
 STEP = "step"
 

@@ -9,9 +9,9 @@ import pandas as pd
 from profile_grid.documents.dictionary import described
 from profile_grid.page.names import Names
 from profile_grid.quantities import known
+from profile_grid.study.described import LEADING_COLUMNS
 from profile_grid.study.dimensions import KEYS, LEADING
 from profile_grid.tables.apart import shown_dimensions
-from profile_grid.tables.described import LEADING_COLUMNS
 from profile_grid.tables.names import ALL_PHASES, FORWARD, FORWARD_OTHERS
 
 SIGNIFICANT = 6

@@ -5,7 +5,7 @@ from profile_grid.documents.dictionary import UndocumentedColumn, check_document
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.documents.table_documents import LONGEST, table_document, table_documents
 from profile_grid.merging import run_tables
-from profile_grid.tables.described import LEADING_COLUMNS
+from profile_grid.study.described import LEADING_COLUMNS
 from tests.profile_grid.made_up import grid, merged
 
 

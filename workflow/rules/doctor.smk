@@ -3,8 +3,8 @@
 doctor   prints them, each time it is asked for: snakemake doctor
 machine  -> results/machine.txt: the same, once, and before anything is measured
 
-No measurement depends on them, so that a new look at the machine makes no result stale; that they come first is the
-doing of their priority. Where they fail the measurements go on, since most causes leave something to measure.
+No measurement depends on them, so a new look at the machine makes no result stale; their priority puts them first.
+Where they fail, the measurements go on, since most causes leave something to measure.
 """
 
 

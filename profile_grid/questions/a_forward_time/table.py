@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from profile_grid.study.described import Described, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
-from profile_grid.tables.described import Described, SummaryTable, columns
 from profile_grid.tables.names import FORWARD, WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.attribution.paths import PATH_SEPARATOR
+from profile_grid.study.described import PER_PASS, SAME, Described, SummaryTable, columns
 from profile_grid.tables.classes import is_matmul
-from profile_grid.tables.described import PER_PASS, SAME, Described, SummaryTable, columns
 from profile_grid.tables.names import FORWARD, NO_RANGE
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+from profile_grid.study.described import PER_PASS, Described, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.conservation import check_shares
-from profile_grid.tables.described import PER_PASS, Described, SummaryTable, columns
 from profile_grid.tables.names import ALL_PHASES
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
 

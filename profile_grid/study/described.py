@@ -1,13 +1,16 @@
-"""How a table is described: what a row is, and the unit and meaning of every column, beside the code that makes it."""
+"""How a table is described: what a row is, and the unit and meaning of every column; it stands beside the code that
+makes the table. Imports nothing heavy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from profile_grid.study.dimensions import DIMENSIONS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,123 @@
+"""Imports form no circle and point one way: from what measures and reads, through the tables, to what people read."""
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("cs336_model", "kernel_tables", "profile_grid", "workflow")
+
+# A room may import itself, and the rooms above it here.
+ROOMS = (
+    "cs336_model",
+    "cs336_model.ranges",
+    "cs336_model.nvidia_smi",
+    "cs336_model.arithmetic",
+    "cs336_model.model",
+    "cs336_model.program",
+    "kernel_tables",
+    "profile_grid",  # what stands at its root: files, numbers and Markdown as text
+    "profile_grid.study",
+    "profile_grid.measuring",
+    "profile_grid.tables",
+    "profile_grid.merging",
+    "profile_grid.figures",
+    "profile_grid.questions",
+    "profile_grid.documents",
+    "profile_grid.page",
+    "workflow",
+)
+BESIDE = {
+    "cs336_model.embedded": "cs336_model.program"
+}  # the window opens the embedded profiler, which measures nothing
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            if not path.name.startswith("test_"):
+                found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imported_by(name: str) -> Iterator[str]:
+    """The modules of this project that a module imports anywhere, at its top or inside a function; imports for type
+    checkers alone do not count."""
+    tree = ast.parse(MODULES[name].read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in MODULES)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                if inner in MODULES:
+                    yield inner
+                elif node.module in MODULES:
+                    yield node.module
+
+
+def room_of(name: str) -> str:
+    """The room in which a module stands: the most specific of the names above."""
+    fitting = [room for room in (*ROOMS, *BESIDE) if name == room or name.startswith(f"{room}.")]
+    assert fitting, f"{name} stands in no room"
+    return max(fitting, key=len)
+
+
+GRAPH = {name: set(imported_by(name)) - {name} for name in MODULES}
+
+
+def test_imports_form_no_circle():
+    try:
+        tuple(graphlib.TopologicalSorter(GRAPH).static_order())
+    except graphlib.CycleError as error:
+        pytest.fail(" -> ".join(reversed(error.args[1])))
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_module_imports_no_room_below_its_own(name):
+    own = room_of(name)
+    place = ROOMS.index(BESIDE.get(own, own))
+    below = {
+        one for one in GRAPH[name] if ROOMS.index(BESIDE.get(room_of(one), room_of(one))) > place
+    }  # fmt: skip
+    assert below == set()
+
+
+def test_only_the_measured_program_imports_torch():
+    def imports_torch(path):
+        names = [
+            name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+        ]
+        return any(name.split(".")[0] == "torch" for name in names)
+
+    outside = [name for name, path in MODULES.items() if not name.startswith("cs336_model") and imports_torch(path)]
+    assert outside == []
+
+
+def test_no_question_is_named_outside_its_folder_and_the_catalogue():
+    questions = [path.name for path in (ROOT / "profile_grid/questions").iterdir() if (path / "table.py").exists()]
+    assert questions
+    files = [
+        path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.suffix in {".py", ".smk", ".j2"}
+    ]
+    named = [
+        (path.relative_to(ROOT).as_posix(), question)
+        for path in files
+        for question in questions
+        if question in path.read_text() and question not in path.parts and path.name != "catalogue.py"
+    ]
+    assert named == []
