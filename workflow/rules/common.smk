@@ -70,7 +70,8 @@ def file_of(target):
 
 def of_questions(module, question="*"):
     """The files of this name in the folders of the questions: they are imported by the name that the catalogue gives."""
-    return [os.path.relpath(path, ROOT) for path in sorted(ROOT.glob(f"profile_grid/questions/{question}/{module}.py"))]
+    found = sorted(ROOT.glob(f"profile_grid/questions/{question}/{module}.py"))
+    return [os.path.relpath(path, ROOT) for path in found if not path.name.startswith("test_")]
 
 
 STAGE_TABLES = [file_of(stage.tables) for stage in STAGES if stage.tables]

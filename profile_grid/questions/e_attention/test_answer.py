@@ -1,0 +1,52 @@
+"""The tables and sentences of (e), from made-up runs."""
+
+import pytest
+
+from tests.profile_grid.made_up import (
+    GEMM,
+    SDPA,
+    SOFTMAX,
+    Kernel,
+    Made,
+    forward_kernels,
+)
+from tests.profile_grid.made_up_answers import forward, said, summaries
+
+
+def test_attention_has_time_per_layer_and_exact_flops():
+    softmax = f"{SDPA} > computing softmax"
+    kernels = (
+        Kernel("forward", f"{SDPA} > computing attention scores", GEMM, "gemm", 12, 1200.0),
+        Kernel("forward", softmax, SOFTMAX, "softmax", 12, 1800.0),
+        Kernel("forward", f"{SDPA} > final matmul", GEMM, "gemm", 12, 600.0),
+    )
+    table = summaries(Made(kernels=kernels))["attention"].set_index("part")
+    assert table["flops_per_layer"].to_dict() == {
+        "computing attention scores": 1_610_612_736,
+        "computing softmax": 62_914_560,
+        "final matmul": 1_610_612_736,
+        "scaled dot product attention": 2 * 1_610_612_736 + 6 * 4 * 12 * 512**2,
+    }
+    assert table["gpu_time_per_layer_us"].to_dict() == pytest.approx(
+        {
+            "computing attention scores": 100.0,
+            "computing softmax": 150.0,
+            "final matmul": 50.0,
+            "scaled dot product attention": 300.0,
+        }
+    )
+    assert table.loc["computing softmax", "runtime_to_matmuls"] == pytest.approx(1.0)
+    assert table.loc["computing softmax", "flops_to_matmuls"] == pytest.approx(5 / (4 * 64))
+    assert table.loc["final matmul", "flop_per_s"] == pytest.approx(1_610_612_736 / 50e-6)
+
+
+def test_softmax_is_compared_with_the_matrix_multiplies_in_time_and_flops():
+    assert said(forward())["e"].startswith(
+        "Softmax takes × 0.562 the time of the two matrix multiplies with 2.0 % of their FLOPs, so one of its FLOPs"
+        " takes 28.8 times as long as one of theirs."
+    )
+
+
+def test_a_softmax_that_is_cheaper_per_flop_is_told_as_such():
+    text = said(forward(kernels=forward_kernels(8000.0, 16.0)))["e"]
+    assert "so one of its FLOPs takes only 0.512 of the time of one of theirs." in text

@@ -1,0 +1,40 @@
+"""What the tests of all questions share: sentences and tables from made-up runs."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from profile_grid.documents.documents import section
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.tables.machines import by_machine
+from tests.profile_grid.made_up import Made, forward_kernels, merged, training_kernels
+
+
+def said(runs: list[Made]) -> dict[str, str]:
+    """The sentences of the first machine by the letter of their question."""
+    tables = merged(runs)
+    machine, names = by_machine(tables["runs"])[0]
+    sentences = section(machine, names, tables["runs"], summary_tables(tables)).sentences
+    return {question[0]: " ".join(lines) for question, lines in sentences.items()}
+
+
+def forward(**changes) -> list[Made]:
+    return [Made(**{"kernels": forward_kernels(), **changes})]
+
+
+def after_forward(run: Made, **times) -> Made:
+    """The run with other kernels after its forward pass."""
+    kept = tuple(kernel for kernel in run.kernels if kernel.phase == "forward")
+    return replace(run, kernels=kept + training_kernels(run.mode, **times))
+
+
+def without_figures(run: Made, **others) -> Made:
+    return replace(run, kernels=(), others=others)
+
+
+def summaries(*runs: Made) -> dict[str, pd.DataFrame]:
+    return summary_tables(merged(list(runs)))
+
+
+def rows(table: pd.DataFrame, *columns: str) -> list[tuple]:
+    return list(table[list(columns)].itertuples(index=False, name=None))

@@ -1,0 +1,96 @@
+"""Runs that differ in a dimension which a table does not show are kept apart, or the table fails by name."""
+
+import re
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from profile_grid.study.catalogue import DOCUMENTS
+from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.apart import NotApart, pivoted, shown_dimensions, split
+from tests.profile_grid.made_up import GEMM, forward_kernels, grid
+from tests.profile_grid.made_up_answers import summaries
+from tests.profile_grid.test_answers import rendered
+
+
+def rows(*cells):
+    """Rows of a table of shares: (model, context, mode, precision, batch size), and a value for each."""
+    return pd.DataFrame([("run", *cell, value) for value, cell in enumerate(cells)], columns=[*LEADING, "share"])
+
+
+SMALL, SMALL_IN_BF16 = ("small", 512, "forward", "fp32", 4), ("small", 512, "forward", "bf16", 4)
+LARGE = ("large", 512, "forward", "fp32", 4)
+
+
+def test_a_wide_table_has_a_row_and_a_column_for_each_value():
+    wide = pivoted(rows(SMALL, LARGE), ["context_length"], "model", ["share"])["share"]
+    assert wide.loc[512].to_dict() == {"small": 0, "large": 1}
+
+
+def test_two_rows_in_one_place_are_an_error_that_names_the_dimension_and_nothing_is_averaged():
+    with pytest.raises(NotApart, match=r"2 rows share a place \(512, small\) .*; precision differs between them"):
+        pivoted(rows(SMALL, SMALL_IN_BF16), ["context_length"], "model", ["share"])
+
+
+def test_rows_are_split_by_what_varies_and_is_not_shown():
+    parts = list(split(rows(SMALL, SMALL_IN_BF16, LARGE), ("model", "context_length", "mode")))
+    assert [(title, part["share"].tolist()) for title, part in parts] == [
+        ("precision fp32", [0, 2]), ("precision bf16", [1]),
+    ]  # fmt: skip
+
+
+def test_rows_of_one_combination_are_one_part_without_a_title():
+    ((title, part),) = split(rows(SMALL, LARGE), ("model", "context_length", "mode"))
+    assert (title, len(part)) == ("", 2)
+
+
+def test_a_dimension_has_a_column_where_a_row_is_not_at_its_default():
+    assert shown_dimensions(rows(SMALL, LARGE), ("model",)) == ["model", "context_length", "mode"]
+    assert shown_dimensions(rows(SMALL_IN_BF16), ("model",)) == ["model", "context_length", "mode", "precision"]
+
+
+@pytest.fixture(scope="module")
+def told():
+    """The documents of a grid in fp32 and, in half the time, in bf16."""
+    fp32 = grid()
+    runs = [*fp32, *(replace(run, precision="bf16", unprofiled_ms=run.unprofiled_ms / 2) for run in fp32)]
+    return rendered(runs)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_document_has_as_many_lines_for_bf16_as_for_fp32(told, name):
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in told[name].splitlines() if line[:1] == "|"]
+    fp32, bf16 = ([row for row in cells if row[2] == precision] for precision in ("fp32", "bf16"))
+    assert len(fp32) == len(bf16) > 0
+    assert [row[:2] for row in fp32] == [row[:2] for row in bf16]
+
+
+def test_a_table_of_models_by_contexts_comes_once_for_each_precision_with_its_own_figures(told):
+    first, second = (
+        told["a_forward_time"].partition(f"Python's timing without a profiler, ms, precision {precision}:")[2]
+        for precision in ("fp32", "bf16")
+    )
+    in_fp32, in_bf16 = (
+        float(re.search(r"\| small *\| *([\d.]+) ±", text)[1]) for text in (first, second)
+    )  # fmt: skip
+    assert in_fp32 == pytest.approx(2 * in_bf16, rel=0.05)
+
+
+def test_a_sentence_names_what_is_not_at_its_default(told):
+    sentence = told["a_forward_time"].split("\n\n")[1]
+    assert "(small at context 128 in bf16) to" in sentence
+    assert "(large at context 512)" in sentence
+
+
+def test_the_inference_run_that_training_is_compared_with_is_of_the_same_precision():
+    fp32 = grid(models=("small",), contexts=(512,))
+    other = tuple(replace(kernel, name="another") if kernel.name == GEMM else kernel for kernel in forward_kernels())
+    bf16 = [replace(run, precision="bf16") for run in fp32]
+    bf16[0] = replace(bf16[0], kernels=other)  # inference in bf16 leads with another kernel, training with GEMM
+    top = summaries(*fp32, *bf16)["top_kernels"].dropna(subset="same_as_forward")
+    same = top[top["mode"] != "forward"].set_index("run")["same_as_forward"]
+    assert same.to_dict() == {
+        "small_ctx512_forward_backward": True, "small_ctx512_train_step": True,
+        "small_ctx512_forward_backward_bf16": False, "small_ctx512_train_step_bf16": False,
+    }  # fmt: skip

@@ -1,0 +1,88 @@
+"""Each test feeds made-up tables and reads the sentences."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.profile_grid.made_up import CPU, Made, grid
+from tests.profile_grid.made_up_answers import said, without_figures
+
+ATEN = {"gemm": "mm", "elementwise": "mul", "softmax": "_softmax", "reduction": "mean", "optimizer": "_fused_adamw_"}
+
+
+# what is not there
+
+
+def test_one_size_out_of_memory_is_left_out_of_every_sentence_and_counted():
+    runs = [
+        without_figures(replace(run, timing_status="out_of_memory", capture_status="out_of_memory"))
+        if (run.model, run.context_length, run.mode) == ("large", 512, "train_step")
+        else run
+        for run in grid()
+    ]
+    text = said(runs)
+    assert "The same kernel leads in the training step in all 3 configurations." in text["b"]
+    assert all(sentences.endswith("Of 12 runs 1 lacks figures (see *Not measured*).") for sentences in text.values())
+
+
+def test_no_kernels_at_all_still_answers_with_wall_times_and_says_why():
+    machine = {**CPU, "backend": "nsys", "nsys": "2022.4.2"}
+    text = said([without_figures(replace(run, machine=machine), note="nsys sees no operators") for run in grid()])
+    assert "The profiled one matches that within 5 % in all 4 configurations" in text["a"]
+    for question in "bcde":
+        assert text[question] == (
+            "Not answered: no operators were captured by Nsight Systems 2022.4.2 (nsys sees no operators)."
+        )
+
+
+def test_captures_that_are_not_whole_leave_the_timing_and_give_their_reason():
+    runs = [replace(without_figures(run, reason="no kernel table"), capture_status="incomplete") for run in grid()]
+    text = said(runs)
+    assert "one forward pass takes 4.03 ± 0.10 ms" in text["a"]
+    assert "whether they match cannot be said" in text["a"]
+    assert "(no kernel table)" in text["b"]
+
+
+def test_a_grid_without_inference_runs_says_what_stands_in():
+    runs = [run for run in grid() if run.mode == "train_step"]
+    text = said(runs)
+    for question in "abce":
+        assert "The grid has no run of the forward pass alone: the one inside the training step" in text[question]
+    assert "one training step takes" in text["a"]
+
+
+def test_nothing_measured_is_not_answered_and_not_a_zero():
+    nowhere = dict.fromkeys(CPU)
+    runs = [
+        replace(without_figures(r), machine=nowhere, timing_status="missing", capture_status="missing") for r in grid()
+    ]
+    text = said(runs)
+    assert text["a"].startswith("No run was timed without a profiler")
+    assert text["d"].startswith("Not answered: no kernels were captured (the runs give no reason).")
+    assert not any("0.0" in sentences for sentences in text.values())
+
+
+# operators of a CPU
+
+
+def on_cpu(run: Made) -> Made:
+    kernels = tuple(
+        replace(kernel, name=f"aten::{ATEN[kernel.kernel_class]}")
+        for kernel in run.kernels
+        if kernel.kernel_class in ATEN
+    )
+    return replace(run, kernels=kernels, machine=CPU)
+
+
+@pytest.mark.parametrize("question", list("abcde"))
+def test_on_a_cpu_the_sentences_speak_of_operators(question):
+    text = said([on_cpu(run) for run in grid()])[question]
+    assert "GPU" not in text
+    assert "CUDA" not in text
+    assert "kernel" not in text
+
+
+def test_a_short_name_needs_no_label():
+    assert said([on_cpu(run) for run in grid()])["b"].startswith(
+        "`aten::mm` takes the most operator time in the forward pass of all 4 configurations"
+    )
