@@ -1,0 +1,71 @@
+"""Whether a result on disk is what would be measured now, whatever anybody remembers: from what it tells of itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
+from pathlib import Path
+
+from cs336_model.program.loaded_files import digest_of_file
+
+
+def stale_reason(
+    made: Mapping, sources_then: str, loaded_files: Mapping[str, str], wanted: Mapping, sources_now: str
+) -> str | None:
+    """Why a result is not what would be measured now; None where it is.
+
+    `made` and `wanted` are specifications, the sources are digests of what measures, and `loaded_files` are the files
+    that the measured program ran, by their path below the folder they were imported from, with their digests.
+    """
+    if difference := first_difference(made, wanted):
+        return f"it was measured with other settings than config.yaml now holds: {difference}"
+    if sources_then != sources_now:
+        return "it was measured by another version of the program, or of what measures it"
+    changed = next((file for file, digest in loaded_files.items() if present_digest(file) not in (digest, None)), None)
+    return changed and f"{changed}, which the measured program ran, has changed since"
+
+
+def first_difference(then: object, now: object, where: str = "") -> str | None:
+    """The first value that differs, with both: "program.seed was 0 and is 1"; None where none does."""
+    if isinstance(then, Mapping) and isinstance(now, Mapping):
+        keys = [*then, *(key for key in now if key not in then)]
+        below = (first_difference(then.get(key), now.get(key), f"{where}.{key}" if where else key) for key in keys)
+        return next((difference for difference in below if difference), None)
+    return None if then == now else f"{where} was {_shown(then)} and is {_shown(now)}"
+
+
+@cache
+def present_digest(file: str) -> str | None:
+    """The digest that a file of the measured program has now. None where its package cannot be found: what is not
+    installed here is not what changed. "gone" where the package is here and the file is not."""
+    folders = _import_folders(file.partition("/")[0].partition(".")[0])
+    found = next((folder / file for folder in folders if (folder / file).is_file()), None)
+    if found is not None:
+        return digest_of_file(found)
+    return "gone" if folders else None
+
+
+@cache
+def _import_folders(top: str) -> tuple[Path, ...]:
+    """The folders below which Python would find a top-level package or module, which is not imported."""
+    spec = next((spec for spec in _specs(top) if spec is not None), None)
+    if spec is None:
+        return ()
+    if spec.submodule_search_locations is not None:
+        return tuple(Path(location).parent for location in spec.submodule_search_locations)
+    return (Path(spec.origin).parent,) if spec.has_location else ()
+
+
+def _specs(top: str) -> Iterator[ModuleSpec | None]:
+    """What each of Python's finders says, the present folder first, as for a program that is started with -m."""
+    yield PathFinder.find_spec(top, [str(Path.cwd()), *sys.path])
+    for finder in sys.meta_path:  # packages in development are often found by a finder of their own
+        if finder not in (BuiltinImporter, FrozenImporter, PathFinder) and hasattr(finder, "find_spec"):
+            yield finder.find_spec(top, None)
+
+
+def _shown(value: object) -> str:
+    text = "not there" if value is None else repr(value)
+    return text if len(text) <= 80 else text[:80] + " ..."
