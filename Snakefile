@@ -30,9 +30,8 @@ rule all:
     input:
         "results/machine.txt",
         "results/complete.json",
-        # asked for by name: Snakemake does not miss a deleted file that stands between others
-        DOCUMENTS,
-        of_every_run(*MEASURED_FILES, *TABLE_FILES),
+        of_every_run(*MEASURED_FILES),
+        MADE_FROM_RESULTS,
     localrule: True
     message:
         "everything is made"

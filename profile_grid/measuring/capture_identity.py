@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from profile_grid.measuring.results import StageResult
+from profile_grid.measuring.results import Origin, StageResult
 
 TABLE = "RUN_SPECIFICATION"
 CHUNK_BYTES = 2**20
@@ -49,26 +49,31 @@ def sha256_of_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def difference(capture: StageResult, sqlite: Path) -> str | None:
-    """Why the file is not the one that was captured; None where it is."""
-    if found := quick_difference(capture, sqlite):
+def difference(result: Origin | StageResult, path: Path) -> str | None:
+    """Why a file is not the one that was measured with this result; None where it is."""
+    if found := quick_difference(result, path):
         return found
-    same = sha256_of_file(sqlite) == capture.files[sqlite.name].sha256
-    return None if same else "its digest is not the one in capture.json"
+    same = sha256_of_file(path) == result.files[path.name].sha256
+    return None if same else f"{path.name} has another digest than was measured"
 
 
-def quick_difference(capture: StageResult, sqlite: Path) -> str | None:
-    """The same without reading all of the file: by its size and the specification inside it."""
-    if not sqlite.exists():
-        return "it is missing"
-    if (size := sqlite.stat().st_size) != capture.files[sqlite.name].bytes:
-        return f"it has {size} bytes, capture.json tells of {capture.files[sqlite.name].bytes}"
+def quick_difference(result: Origin | StageResult, path: Path) -> str | None:
+    """The same without reading all of the file: by its size and, of a capture, the specification inside it."""
+    if not path.exists():
+        return f"{path.name} is missing"
+    if (size := path.stat().st_size) != result.files[path.name].bytes:
+        return f"{path.name} has {size} bytes, and {result.files[path.name].bytes} were measured"
+    return _of_another_run(result, path) if path.suffix == ".sqlite" else None
+
+
+def _of_another_run(result: Origin | StageResult, sqlite: Path) -> str | None:
     found = _specification(sqlite)
     if found is None:
-        return "it does not say what was captured"
-    if found == capture.specification:
+        return f"{sqlite.name} does not say what was captured"
+    if found == result.specification:
         return None
-    return f"it is a capture of {found.get('program', {}).get('run', 'another run')} with other settings"
+    run = found.get("program", {}).get("run", "another run")
+    return f"{sqlite.name} is a capture of {run} with other settings"
 
 
 def _specification(sqlite: Path) -> dict | None:

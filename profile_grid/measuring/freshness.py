@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -9,22 +12,39 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, Pat
 from pathlib import Path
 
 from cs336_model.program.loaded_files import digest_of_file
+from profile_grid.measuring.results import Origin, StageResult, Status
+
+OTHER_SETTINGS = "config.yaml has changed"
 
 
-def stale_reason(
-    made: Mapping, sources_then: str, loaded_files: Mapping[str, str], wanted: Mapping, sources_now: str
-) -> str | None:
-    """Why a result is not what would be measured now; None where it is.
+def stale_reason(origin: Origin | StageResult, specification: Mapping, sources: str) -> str | None:
+    """Why a result is not what would be measured now, with this specification by these sources; None where it is."""
+    if difference := first_difference(origin.specification, specification):
+        return f"{OTHER_SETTINGS}: {difference}"
+    if origin.sources != sources:
+        return "the program, or what measures it, has changed"
+    loaded = origin.program.loaded_files if origin.program else {}
+    changed = next((file for file, digest in loaded.items() if present_digest(file) not in (digest, None)), None)
+    return changed and f"a file that the measured program ran has changed: {changed}"
 
-    `made` and `wanted` are specifications, the sources are digests of what measures, and `loaded_files` are the files
-    that the measured program ran, by their path below the folder they were imported from, with their digests.
-    """
-    if difference := first_difference(made, wanted):
-        return f"it was measured with other settings than config.yaml now holds: {difference}"
-    if sources_then != sources_now:
-        return "it was measured by another version of the program, or of what measures it"
-    changed = next((file for file, digest in loaded_files.items() if present_digest(file) not in (digest, None)), None)
-    return changed and f"{changed}, which the measured program ran, has changed since"
+
+def stale_tables_reason(status: Status, origin: Origin | StageResult, sources: str, kernel_classes: str) -> str | None:
+    """Why the tables of a run are not what would be made now of a result; None where they are."""
+    made = status.made_from
+    if made is None:
+        return "nothing tells what the tables were made from"
+    if difference := first_difference(made.specification, origin.specification):
+        return f"{OTHER_SETTINGS}: {difference}"
+    if made.files != {name: identity.sha256 for name, identity in origin.files.items()}:
+        return "the tables were made from other files than those of the result"
+    if made.kernel_classes != kernel_classes:
+        return "kernel_classes in config.yaml has changed"
+    return None if made.sources == sources else "what makes the tables of a run has changed"
+
+
+def digest_of_rules(kernel_classes: list[dict]) -> str:
+    """What changes with the configuration's own class rules."""
+    return hashlib.sha256(json.dumps(kernel_classes, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def first_difference(then: object, now: object, where: str = "") -> str | None:
@@ -59,8 +79,9 @@ def _import_folders(top: str) -> tuple[Path, ...]:
 
 
 def _specs(top: str) -> Iterator[ModuleSpec | None]:
-    """What each of Python's finders says, the present folder first, as for a program that is started with -m."""
-    yield PathFinder.find_spec(top, [str(Path.cwd()), *sys.path])
+    """What each of Python's finders would say in a program that is started here with -m."""
+    named = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    yield PathFinder.find_spec(top, [str(Path.cwd()), *named, *sys.path])
     for finder in sys.meta_path:  # packages in development are often found by a finder of their own
         if finder not in (BuiltinImporter, FrozenImporter, PathFinder) and hasattr(finder, "find_spec"):
             yield finder.find_spec(top, None)

@@ -22,7 +22,11 @@ Seconds = dict[str, float]
 
 
 class BadResult(OutsideError):
-    """A result file cannot be used; the message is one line: the file, what is wrong, what to do."""
+    """A result file cannot be used; the message is one line: the file, what is wrong (`what`), what to do."""
+
+    def __init__(self, path: Path, what: str):
+        self.what = what
+        super().__init__(f"{path}: {what}; make it again: snakemake --cores 1 all --forcerun {path}")
 
 
 @dataclass(frozen=True)
@@ -121,20 +125,56 @@ class StageResult:
 
 
 @dataclass(frozen=True)
+class MadeFrom:
+    """What the tables of a run were made from: the specification that was measured, the digests of the files read, of
+    the analysis, and of the configuration's own class rules."""
+
+    specification: dict[str, Any]
+    files: dict[str, str]
+    sources: str
+    kernel_classes: str
+
+
+@dataclass(frozen=True)
 class Status:
-    """Whether what a stage left gives the tables of the run, why not, and what was odd."""
+    """Whether what a stage left gives the tables of the run, why not, and what was odd. `made_from` is None for a stage
+    that has no such tables."""
 
     status: str
     reason: str | None
     warnings: list[str]
+    made_from: MadeFrom | None
 
 
-Result = TypeVar("Result", StageResult, Status)
+@dataclass(frozen=True)
+class Ran:
+    """Of a program's result: the files that it ran, by their path below the folder they were imported from."""
+
+    loaded_files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Of a stage's result: what made it. Read on every start for every run, so no more than that."""
+
+    format: int
+    specification: dict[str, Any]
+    sources: str
+    program: Ran | None
+    files: dict[str, FileIdentity]
+
+
+Result = TypeVar("Result", StageResult, Status, Origin)
 
 
 def read_result(path: Path) -> StageResult:
     """The result of a stage; raises BadResult."""
     return _read(path, StageResult)
+
+
+def read_origin(path: Path) -> Origin:
+    """What made the result of a stage; raises BadResult."""
+    return _read(path, Origin)
 
 
 def read_status(path: Path) -> Status:
@@ -148,18 +188,15 @@ def _read(path: Path, kind: type[Result]) -> Result:
         if isinstance(values, dict) and values.get("format", FORMAT) != FORMAT:
             raise Mismatch(f"it has format {values['format']}, this version of the project reads {FORMAT}")
         result = built(kind, values)
-        _require_possible(result)
+        if not isinstance(result, Origin):
+            _require_possible(result)
     except FileNotFoundError:
-        raise _bad(path, "it is missing") from None
+        raise BadResult(path, "it is missing") from None
     except Mismatch as error:
-        raise _bad(path, str(error)) from error
+        raise BadResult(path, str(error)) from error
     except (ValueError, RecursionError) as error:
-        raise _bad(path, f"it is damaged ({str(error).splitlines()[0]})") from error
+        raise BadResult(path, f"it is damaged ({str(error).splitlines()[0]})") from error
     return result
-
-
-def _bad(path: Path, what: str) -> BadResult:
-    return BadResult(f"{path}: {what}; make it again: snakemake --cores 1 all --forcerun {path}")
 
 
 def _require_possible(result: StageResult | Status) -> None:

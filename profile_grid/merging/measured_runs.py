@@ -1,23 +1,38 @@
 """The runs of a plan with the results of all their stages, as the merge reads them.
 
-A run whose result was made from another specification than the plan's is an error, never a figure.
+A result that is not what would be measured now, or tables that are not what would be made of it, are an error, never a
+figure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from profile_grid.errors import OutsideError
+from profile_grid.measuring.capture_identity import quick_difference
+from profile_grid.measuring.freshness import stale_reason, stale_tables_reason
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, StageResult, Status, read_result, read_status
 from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS
 from profile_grid.study.stages import STAGES, Stage
 
 
 class StaleRun(OutsideError):
-    """A run's files were made from another specification than config.yaml now holds."""
+    """A file of a run is not what would be made now; the message is one line, with the command that makes it again."""
+
+    def __init__(self, path: Path, reason: str):
+        super().__init__(f"{path} is stale: {reason}; make it again: snakemake --cores 1 all --forcerun {path}")
+
+
+@dataclass(frozen=True)
+class Makers:
+    """The digests of what makes results and the tables of a run now, by stage, and of the own class rules."""
+
+    results: Mapping[str, str]
+    tables: Mapping[str, str]
+    kernel_classes: str
 
 
 @dataclass(frozen=True)
@@ -42,38 +57,46 @@ class MeasuredRun:
         return self.statuses[stage].status == COMPLETE
 
 
-def read_runs(plan: list[dict], folder: Path) -> list[MeasuredRun]:
+def read_runs(plan: list[dict], folder: Path, makers: Makers) -> list[MeasuredRun]:
     """Every run of the plan, in its order; `folder` holds a folder for each. Raises StaleRun or BadResult."""
-    return [_read_run(entry, folder / entry["run"]) for entry in plan]
+    return [_read_run(entry, folder / entry["run"], makers) for entry in plan]
 
 
-def _read_run(entry: dict, folder: Path) -> MeasuredRun:
+def _read_run(entry: dict, folder: Path, makers: Makers) -> MeasuredRun:
+    results = require_fresh(entry, folder, makers)
+    return MeasuredRun(entry, results, _statuses(results, folder, makers))
+
+
+def require_fresh(entry: dict, folder: Path, makers: Makers) -> dict[str, StageResult]:
+    """The results of a run by stage. Raises StaleRun where one, or a file beside it, is not what would be made now."""
     results = {stage.name: read_result(folder / stage.result) for stage in STAGES}
     for name, result in results.items():
-        if result.specification != entry["specifications"][name]:
-            path = folder / f"{name}.json"
-            raise StaleRun(
-                f"{path} was measured with other settings than config.yaml now holds;"
-                f" run it again: snakemake --cores 1 all --forcerun {path}"
-            )
-    return MeasuredRun(entry, results, _statuses(results, folder))
+        if reason := stale_reason(result, entry["specifications"][name], makers.results[name]):
+            raise StaleRun(folder / f"{name}.json", reason)
+        for reason in filter(None, (quick_difference(result, folder / file) for file in result.files)):
+            raise StaleRun(folder / f"{name}.json", f"{reason}: it is not of this run")
+    return results
 
 
-def _statuses(results: Mapping[str, StageResult], folder: Path) -> dict[str, Status]:
-    statuses = {stage.name: _status(stage, results[stage.name], folder) for stage in STAGES}
+def _statuses(results: Mapping[str, StageResult], folder: Path, makers: Makers) -> dict[str, Status]:
+    statuses = {stage.name: _status(stage, results[stage.name], folder, makers) for stage in STAGES}
     first, *others = STAGES
     for stage in others:
         reason = _machines_differ(first, stage, results, folder)
         if statuses[stage.name].status == COMPLETE and reason:
-            statuses[stage.name] = Status(INCOMPLETE, reason, [])
+            statuses[stage.name] = replace(statuses[stage.name], status=INCOMPLETE, reason=reason, warnings=[])
     return statuses
 
 
-def _status(stage: Stage, result: StageResult, folder: Path) -> Status:
+def _status(stage: Stage, result: StageResult, folder: Path, makers: Makers) -> Status:
     """What the tables of the run say of it, where the stage has any; else how its process ended."""
     if stage.tables_of_a_run is None:
-        return Status(result.status, result.reason, [])
-    return read_status(folder / stage.tables_of_a_run.status_file)
+        return Status(result.status, result.reason, [], None)
+    path = folder / stage.tables_of_a_run.status_file
+    status = read_status(path)
+    if reason := stale_tables_reason(status, result, makers.tables[stage.name], makers.kernel_classes):
+        raise StaleRun(path, reason)
+    return status
 
 
 def _machines_differ(first: Stage, other: Stage, results: Mapping[str, StageResult], folder: Path) -> str | None:

@@ -17,8 +17,9 @@ from kernel_tables.attribution.paths import PATH_SEPARATOR
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.measuring.capture_findings import errors_and_warnings
+from profile_grid.measuring.capture_identity import difference
 from profile_grid.measuring.problems import joined
-from profile_grid.measuring.results import COMPLETE, StageResult
+from profile_grid.measuring.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.study.described import WHERE, Described, columns
 from profile_grid.tables.classes import MEMORY_OPERATIONS
 from profile_grid.tables.conservation import require_same
@@ -177,8 +178,12 @@ def _step_numbers(trace: Trace) -> dict[int, int]:
 def tables_of_capture(
     capture: StageResult, folder: Path, extra_rules: Sequence[dict] = ()
 ) -> tuple[dict, dict[str, pd.DataFrame]]:
-    """The status of a run's capture and its three tables; `folder` holds its capture.sqlite."""
-    return tables_of_file(capture, folder / "capture.sqlite", extra_rules)
+    """The status of a run's capture and its three tables; `folder` holds its capture.sqlite, which has to be the one
+    that was captured."""
+    sqlite = folder / "capture.sqlite"
+    if reason := difference(capture, sqlite):
+        return _status(INCOMPLETE, f"{reason}: it is not the capture of this run", []), _empty_tables()
+    return tables_of_file(capture, sqlite, extra_rules)
 
 
 def tables_of_file(
@@ -195,10 +200,10 @@ def tables_of_file(
             )
             warnings = [str(problem) for problem in odd]
             if errors:
-                return _status("incomplete", str(joined(errors)), warnings), _empty_tables()
+                return _status(INCOMPLETE, str(joined(errors)), warnings), _empty_tables()
             activities, ranges = measured_activities(trace), measured_ranges(trace)
     except TraceError as error:
-        return _status("incomplete", str(error), []), _empty_tables()
+        return _status(INCOMPLETE, str(error), []), _empty_tables()
     tables = {
         "kernels": kernel_table(activities),
         "phases": phase_table(activities, ranges),
@@ -208,7 +213,7 @@ def tables_of_file(
     if capture.facts["backend"] == "nsys" and device == "cpu":
         warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
         tables["phases"] = _without_gpu_figures(tables["phases"])
-    return _status("complete", None, warnings), tables
+    return _status(COMPLETE, None, warnings), tables
 
 
 def _without_gpu_figures(phases: pd.DataFrame) -> pd.DataFrame:

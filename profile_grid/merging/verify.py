@@ -1,70 +1,74 @@
-"""What differs between a table as its capture gives it and the same table on disk."""
+"""What differs between a file as it ought to be and the same file on disk."""
 
 from __future__ import annotations
 
-import io
+import gzip
 from itertools import zip_longest
 from pathlib import Path
 
 import pandas as pd
 
-from kernel_tables.clean_text import with_clean_cells
-
 SHOWN = 120  # characters of a line or value in a message
 
 
-def table_differences(made: pd.DataFrame, stem: Path) -> list[str]:
-    """One line for STEM.csv and one for STEM.parquet, where that file is not what the capture gives."""
-    found = [csv_difference(made, stem.with_suffix(".csv")), parquet_difference(made, stem.with_suffix(".parquet"))]
-    return [difference for difference in found if difference]
-
-
-def csv_difference(made: pd.DataFrame, path: Path) -> str | None:
-    """How many lines differ, and the first of them; None where none does."""
+def file_difference(made: Path, path: Path) -> str | None:
+    """One line on what differs in the file at `path` from the one that was made anew; None where nothing does."""
     if not path.exists():
         return f"{path} is missing"
-    expected, found = with_clean_cells(made).to_csv(index=False).splitlines(), path.read_text().splitlines()
-    lines = [number for number, pair in enumerate(zip_longest(expected, found), start=1) if pair[0] != pair[1]]
-    if not lines:
+    if made.suffix == ".parquet":
+        return parquet_difference(pd.read_parquet(made), path)
+    expected, found = _content(made), _content(path)
+    if expected == found:
         return None
-    first = lines[0]
-    return (
-        f"{path}: {len(lines)} line(s) differ; line {first} is {_shown(found, first - 1)},"
-        f" its capture gives {_shown(expected, first - 1)}"
-    )
+    try:
+        return text_difference(expected.decode(), found.decode(), path)
+    except UnicodeDecodeError:
+        return f"{path}: its {len(found)} bytes are not the {len(expected)} that ought to be there"
 
 
-def parquet_difference(made: pd.DataFrame, path: Path) -> str | None:
+def text_difference(expected: str, found: str, path: Path) -> str:
+    """How many lines differ, and the first of them."""
+    pairs = list(zip_longest(expected.split("\n"), found.split("\n")))
+    lines = [number for number, (wanted, there) in enumerate(pairs, start=1) if wanted != there]
+    wanted, there = pairs[lines[0] - 1]
+    return f"{path}: {len(lines)} line(s) differ; line {lines[0]} is {_shown(there)} and ought to be {_shown(wanted)}"
+
+
+def parquet_difference(expected: pd.DataFrame, path: Path) -> str | None:
     """The columns that differ, and the first value that does; None where none does."""
-    if not path.exists():
-        return f"{path} is missing"
-    expected, found = _as_read(made), pd.read_parquet(path)
+    try:
+        found = pd.read_parquet(path)
+    except (OSError, ValueError) as error:  # Arrow's errors are of either kind
+        return f"{path} cannot be read ({str(error).splitlines()[0]})"
     if list(expected.columns) != list(found.columns) or len(expected) != len(found):
-        return f"{path}: {_shape(found)}, its capture gives {_shape(expected)}"
+        return f"{path}: {_shape(found)}, and {_shape(expected)} ought to be there"
     differing = [column for column in expected if not expected[column].equals(found[column])]
     if not differing:
         return None
-    column = differing[0]
-    here, there = found[column].astype(str), expected[column].astype(str)
-    rows = [row for row in range(len(found)) if here[row] != there[row]]
-    where = (
-        f"row {rows[0]} of {column} is {here[rows[0]][:SHOWN]}, its capture gives {there[rows[0]][:SHOWN]}"
-        if rows
-        else (f"{column} is {found[column].dtype}, its capture gives {expected[column].dtype}")
-    )
-    return f"{path}: column(s) {', '.join(differing)} differ; {where}"
+    return f"{path}: column(s) {', '.join(differing)} differ; {_first_value(expected, found, differing[0])}"
 
 
-def _as_read(table: pd.DataFrame) -> pd.DataFrame:
-    """The table after a way through Parquet, which knows fewer types than pandas."""
-    buffer = io.BytesIO()
-    table.to_parquet(buffer, index=False)
-    return pd.read_parquet(buffer)
+def _first_value(expected: pd.DataFrame, found: pd.DataFrame, column: str) -> str:
+    wanted, there = expected[column].astype(str), found[column].astype(str)
+    rows = [row for row in range(len(found)) if wanted[row] != there[row]]
+    if not rows:
+        return f"{column} is {found[column].dtype} and ought to be {expected[column].dtype}"
+    return f"row {rows[0]} of {column} is {there[rows[0]][:SHOWN]} and ought to be {wanted[rows[0]][:SHOWN]}"
+
+
+def _content(path: Path) -> bytes:
+    """What a file holds; of a packed one what is packed, since the time of packing stands around it."""
+    if path.suffix != ".gz":
+        return path.read_bytes()
+    try:
+        return gzip.decompress(path.read_bytes())
+    except (OSError, EOFError):
+        return b""
 
 
 def _shape(table: pd.DataFrame) -> str:
     return f"{len(table)} rows of {len(table.columns)} columns"
 
 
-def _shown(lines: list[str], index: int) -> str:
-    return repr(lines[index][:SHOWN]) if index < len(lines) else "not there"
+def _shown(line: str | None) -> str:
+    return "not there" if line is None else repr(line[:SHOWN])

@@ -39,7 +39,7 @@ def test_a_capture_is_the_one_that_its_json_tells_of(captured):
 def test_the_capture_of_another_run_is_told_without_reading_all_of_it(captured):
     (capture, path), (_, other) = captured("a"), captured("b")
     shutil.copyfile(other, path)
-    assert quick_difference(capture, path) == "it is a capture of b with other settings"
+    assert quick_difference(capture, path) == "capture.sqlite is a capture of b with other settings"
 
 
 def test_a_capture_that_was_changed_in_place_is_told_by_its_digest(captured):
@@ -47,19 +47,19 @@ def test_a_capture_that_was_changed_in_place_is_told_by_its_digest(captured):
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = end + 1")
     assert quick_difference(capture, path) is None
-    assert difference(capture, path) == "its digest is not the one in capture.json"
+    assert difference(capture, path) == "capture.sqlite has another digest than was measured"
 
 
 def test_a_capture_that_lost_its_end_or_is_missing_is_told(captured):
     capture, path = captured("a")
     path.write_bytes(path.read_bytes()[:-4096])
-    assert "bytes, capture.json tells of" in difference(capture, path)
+    assert "were measured" in difference(capture, path)
     path.unlink()
-    assert difference(capture, path) == "it is missing"
+    assert difference(capture, path) == "capture.sqlite is missing"
 
 
 def test_a_file_that_is_no_capture_of_ours_is_told(captured, tmp_path):
     capture, _ = captured("a")
     (tmp_path / "capture.sqlite").write_text("no SQLite")
     other = replace(capture, files={"capture.sqlite": FileIdentity("00", 9)})
-    assert difference(other, tmp_path / "capture.sqlite") == "it does not say what was captured"
+    assert difference(other, tmp_path / "capture.sqlite") == "capture.sqlite does not say what was captured"

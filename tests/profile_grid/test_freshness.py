@@ -6,7 +6,8 @@ import pytest
 
 from cs336_model.program.loaded_files import digest_of_file
 from profile_grid.measuring import freshness
-from profile_grid.measuring.freshness import first_difference, present_digest, stale_reason
+from profile_grid.measuring.freshness import first_difference, present_digest, stale_reason, stale_tables_reason
+from profile_grid.measuring.results import FileIdentity, MadeFrom, Origin, Ran, Status
 
 SPECIFICATION = {"program": {"seed": 0, "constructor_args": {"d_ff": 32}}, "environment": []}
 
@@ -25,6 +26,10 @@ def forgets(monkeypatch):
     forget()
 
 
+def stale(specification=SPECIFICATION, sources="00", loaded=None):
+    return stale_reason(Origin(1, SPECIFICATION, "00", Ran(loaded or {}), {}), specification, sources)
+
+
 def write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -34,14 +39,12 @@ def write(path, text):
 def test_a_result_of_the_same_settings_sources_and_files_is_fresh(tmp_path, monkeypatch, forgets):
     monkeypatch.chdir(tmp_path)
     loaded = {"my_model.py": write(tmp_path / "my_model.py", "a = 1")}
-    assert stale_reason(SPECIFICATION, "00", loaded, SPECIFICATION, "00") is None
+    assert stale(loaded=loaded) is None
 
 
 def test_other_settings_are_told_with_both_values():
     wanted = {"program": {"seed": 0, "constructor_args": {"d_ff": 48}}, "environment": []}
-    assert stale_reason(SPECIFICATION, "00", {}, wanted, "00") == (
-        "it was measured with other settings than config.yaml now holds: program.constructor_args.d_ff was 32 and is 48"
-    )
+    assert stale(wanted) == "config.yaml has changed: program.constructor_args.d_ff was 32 and is 48"
 
 
 def test_a_setting_that_came_or_went_is_told():
@@ -50,15 +53,14 @@ def test_a_setting_that_came_or_went_is_told():
 
 
 def test_other_sources_are_told():
-    assert "another version of the program" in stale_reason(SPECIFICATION, "00", {}, SPECIFICATION, "01")
+    assert stale(sources="01") == "the program, or what measures it, has changed"
 
 
 def test_a_file_that_the_program_ran_and_that_changed_is_named(tmp_path, monkeypatch, forgets):
     monkeypatch.chdir(tmp_path)
     loaded = {"pack/layers.py": write(tmp_path / "pack" / "layers.py", "a = 1")}
     write(tmp_path / "pack" / "layers.py", "a = 2")
-    reason = stale_reason(SPECIFICATION, "00", loaded, SPECIFICATION, "00")
-    assert reason == "pack/layers.py, which the measured program ran, has changed since"
+    assert stale(loaded=loaded) == "a file that the measured program ran has changed: pack/layers.py"
 
 
 def test_a_package_outside_the_project_is_found_where_python_would_find_it(tmp_path, monkeypatch, forgets):
@@ -78,8 +80,8 @@ def test_a_file_that_is_gone_has_changed_and_a_package_that_is_not_installed_her
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "pack" / "other.py", "")
     loaded = {"pack/layers.py": "00", "not_installed/model.py": "00"}
-    assert "pack/layers.py" in stale_reason(SPECIFICATION, "00", loaded, SPECIFICATION, "00")
-    assert stale_reason(SPECIFICATION, "00", {"not_installed/model.py": "00"}, SPECIFICATION, "00") is None
+    assert "pack/layers.py" in stale(loaded=loaded)
+    assert stale(loaded={"not_installed/model.py": "00"}) is None
 
 
 def test_a_package_in_development_is_found_by_its_own_finder(tmp_path, monkeypatch, forgets):
@@ -94,3 +96,22 @@ def test_a_package_in_development_is_found_by_its_own_finder(tmp_path, monkeypat
 
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
     assert present_digest("theirs.py") == digest
+
+
+MADE = {"specification": SPECIFICATION, "files": {"capture.sqlite": "aa"}, "sources": "00", "kernel_classes": "11"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"specification": {"program": {"seed": 1}}}, "config.yaml has changed: program.seed was 1 and is 0"),
+        ({"files": {"capture.sqlite": "bb"}}, "the tables were made from other files than those of the result"),
+        ({"sources": "01"}, "what makes the tables of a run has changed"),
+        ({"kernel_classes": "12"}, "kernel_classes in config.yaml has changed"),
+    ],
+)
+def test_tables_are_stale_when_anything_that_they_were_made_from_is_another(changes, reason):
+    origin = Origin(1, SPECIFICATION, "00", None, {"capture.sqlite": FileIdentity("aa", 3)})
+    status = Status("complete", None, [], MadeFrom(**(MADE | changes)))
+    assert stale_tables_reason(status, origin, "00", "11") == reason

@@ -10,7 +10,7 @@ import pytest
 from profile_grid.measuring.results import FORMAT
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
-from profile_grid.merging.measured_runs import StaleRun, read_runs
+from profile_grid.merging.measured_runs import Makers, StaleRun, read_runs
 from profile_grid.merging.provenance import provenance
 from profile_grid.merging.runs_table import runs_table
 from profile_grid.merging.timings import steps_table, timings_table
@@ -47,6 +47,8 @@ PLAN = [
         "specifications": {"timing": {"program": SPEC}, "capture": {"program": SPEC}},
     }
 ]  # fmt: skip
+MADE_FROM = {"specification": {"program": SPEC}, "files": {}, "sources": "11", "kernel_classes": "22"}
+MAKERS = Makers(results={"timing": "00", "capture": "00"}, tables={"capture": "11"}, kernel_classes="22")
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def records():
                 "facts": {"backend": "nsys", "nsys": "2025.3.1"},
                 "seconds": {"program": 7.0, "export": 0.5, "all": 8.0},
             },
-            "status": {"status": "complete", "reason": None, "warnings": []},
+            "status": {"status": "complete", "reason": None, "warnings": [], "made_from": MADE_FROM},
         }
     )  # fmt: skip
     return json.loads(made)
@@ -81,7 +83,7 @@ def runs_of(tmp_path):
         (tmp_path / SPEC["run"]).mkdir()
         for name, record in records.items():
             (tmp_path / SPEC["run"] / f"{name}.json").write_text(json.dumps(record))
-        return read_runs(PLAN, tmp_path)
+        return read_runs(PLAN, tmp_path, MAKERS)
 
     return read
 
@@ -163,7 +165,7 @@ def test_a_run_whose_capture_alone_ran_out_of_memory_keeps_its_times(records, ru
 
 def test_a_capture_without_a_program_is_a_row_with_its_reason_and_its_cost(records, runs_of):
     records["capture"] |= {"status": "incomplete", "reason": "nsys hung", "program": None}
-    records["status"] = {"status": "incomplete", "reason": "nsys hung", "warnings": []}
+    records["status"] |= {"status": "incomplete", "reason": "nsys hung"}
     runs = runs_of(records)
     row = runs_table(runs).iloc[0]
     assert (row["capture_status"], row["reason"], row["steps_captured"]) == ("incomplete", "nsys hung", 0)
@@ -226,3 +228,24 @@ def test_the_commit_of_the_measurements_is_told_with_its_changes(records, runs_o
     runs = runs_of(records)
     told = provenance(runs_table(runs), {}, merge.checkouts(runs))
     assert told["measured_git_commit"] == ["abc", "abc with changes"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "change", "reason"),
+    [
+        ("timing", {"sources": "99"}, "timing.json is stale: the program, or what measures it, has changed"),
+        ("capture", {"sources": "99"}, "capture.json is stale: the program, or what measures it, has changed"),
+        ("status", {"made_from": MADE_FROM | {"kernel_classes": "99"}}, "status.json is stale: kernel_classes in"),
+        ("status", {"made_from": MADE_FROM | {"files": {"capture.sqlite": "99"}}}, "status.json is stale: the tables"),
+    ],
+)
+def test_a_file_that_is_not_what_would_be_made_now_stops_the_merge_by_its_name(records, runs_of, stage, change, reason):
+    records[stage] |= change
+    with pytest.raises(StaleRun, match=rf"{reason}.*--forcerun .*{stage}.json"):
+        runs_of(records)
+
+
+def test_a_capture_that_is_not_there_stops_the_merge_by_its_name(records, runs_of):
+    records["capture"]["files"] = {"capture.sqlite": {"sha256": "00", "bytes": 10}}
+    with pytest.raises(StaleRun, match=r"capture.json is stale: capture.sqlite is missing"):
+        runs_of(records)

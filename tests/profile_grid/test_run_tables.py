@@ -3,6 +3,7 @@
 import gzip
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_tables.trace import Trace
-from profile_grid.measuring.results import StageResult
+from profile_grid.measuring.capture_identity import write_specification
+from profile_grid.measuring.results import FileIdentity, StageResult
 from profile_grid.measuring.typed_json import built
-from profile_grid.merging.run_tables import busy_ns, kernel_table, measured_activities, tables_of_file
+from profile_grid.merging.run_tables import (
+    busy_ns,
+    kernel_table,
+    measured_activities,
+    tables_of_capture,
+    tables_of_file,
+)
 from profile_grid.tables.conservation import NotConserved
 from tests.profile_grid.made_up_results import CAPTURE, changed
 
@@ -95,6 +103,17 @@ def test_a_cpu_program_under_nsys_keeps_its_wall_times_and_has_no_gpu_figures(tm
 def test_a_run_that_was_not_captured_has_empty_tables_and_its_status(tmp_path, status):
     got, tables = tables_of_file(capture_record(status=status), tmp_path / "never read")
     assert got["status"] == status
+    assert all(table.empty for table in tables.values())
+
+
+def test_a_capture_that_is_not_the_one_of_its_result_is_incomplete_and_says_why(tmp_path, tiny):
+    shutil.copy(tiny, tmp_path / "capture.sqlite")
+    write_specification(tmp_path / "capture.sqlite", {})
+    size = (tmp_path / "capture.sqlite").stat().st_size
+    capture = replace(capture_record(), specification={}, files={"capture.sqlite": FileIdentity("00", size)})
+    status, tables = tables_of_capture(capture, tmp_path)
+    assert status["status"] == "incomplete"
+    assert status["reason"].startswith("capture.sqlite has another digest than was measured")
     assert all(table.empty for table in tables.values())
 
 

@@ -56,11 +56,12 @@ kernel_classes: []
 
 @dataclass(frozen=True)
 class Planned:
-    """What Snakemake did, or would do: its exit status, what it printed, and the jobs (rule and wildcards)."""
+    """What Snakemake did, or would do: exit status, what it printed, the jobs (rule and wildcards), their inputs."""
 
     status: int
     output: str
     jobs: list[str]
+    inputs: dict[str, list[str]]
 
 
 class Planner:

@@ -1,8 +1,8 @@
 """Runs Snakemake for the tests: a line of JSON asks (folder, arguments, scratch, environment), a line answers.
 
 Every request is served by a fork of this process, which has Snakemake imported already: a dry-run takes a third of the
-time, and sees nothing of the one before. The answer holds the exit status, what was printed, and the jobs in order, as
-Snakemake's own log events name them: the rule, then its wildcards.
+time, and sees nothing of the one before. The answer holds the exit status, what was printed, the jobs in order, as
+Snakemake's own log events name them (the rule, then its wildcards), and the input files of each.
 """
 
 import json
@@ -26,10 +26,13 @@ class Jobs(logging.Filter):
     def __init__(self):
         super().__init__()
         self.names = []
+        self.inputs = {}
 
     def filter(self, record):
         if getattr(record, "event", None) == LogEvent.JOB_INFO:
-            self.names.append(" ".join([record.rule_name, *record.wildcards.values()]))
+            name = " ".join([record.rule_name, *record.wildcards.values()])
+            self.names.append(name)
+            self.inputs[name] = [str(file) for file in record.input or []]
         return True
 
 
@@ -46,7 +49,7 @@ def serve(folder, arguments, answer, environment):
         status = ending.code or 0
     except BaseException:
         traceback.print_exc()
-    answer.write_text(json.dumps({"status": status, "jobs": jobs.names}))
+    answer.write_text(json.dumps({"status": status, "jobs": jobs.names, "inputs": jobs.inputs}))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -103,7 +103,7 @@ def test_the_rules_import_nothing_heavy(fresh_checkout):
     done = run_python(REPORT_IMPORTS, fresh_checkout)
     imported = set(re.search(r"^IMPORTED (.*)$", done.stdout, re.MULTILINE).group(1).split())
     assert "profile_grid" in imported
-    assert not imported & {"torch", "nvtx", "matplotlib", "plotly", "pyarrow", "kernel_tables", "cs336_model"}
+    assert not imported & {"torch", "nvtx", "matplotlib", "plotly", "pyarrow", "kernel_tables"}
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)

@@ -1,49 +1,73 @@
-"""`snakemake verify`: tables made anew from the captures, compared with those on disk."""
+"""`snakemake verify`: everything made anew from the results, compared with what is on disk."""
+
+import shutil
 
 import pandas as pd
+import pytest
 
-RUN = "alpha_ctx8_forward"
+RUN, OTHER = "alpha_ctx8_forward", "beta_ctx8_forward"
 
 
-def test_what_the_grid_made_is_what_its_captures_give(project, snakemake):
-    run = snakemake(project, "verify")
+def test_what_the_grid_made_is_what_its_results_give(project, snakemake):
+    before = {path: path.stat().st_mtime_ns for path in (project / "results").rglob("*")}
+    run = snakemake(project, "--cores", "2", "verify")
     assert run.status == 0, run.output
-    assert "the tables of 2 runs, and the merged ones, are what the captures give" in run.output
+    assert "files, made from the results of 2 runs, are what these give" in run.output
+    assert {path: path.stat().st_mtime_ns for path in (project / "results").rglob("*")} == before
 
 
-def test_a_csv_that_was_edited_is_found_with_the_line(project, snakemake):
-    path = project / f"results/runs/{RUN}/phases.csv"
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], lines[1].replace(",step,", ",stop,"), *lines[2:]]) + "\n")
-    run = snakemake(project, "verify")
-    assert run.status != 0
-    assert f"results/runs/{RUN}/phases.csv: 1 line(s) differ; line 2 is '0,stop," in run.output
-    assert "1 file(s) are not what the captures give" in run.output
+def edited(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
 
 
-def test_a_parquet_whose_figures_were_changed_is_found_with_the_value(project, snakemake):
-    path = project / f"results/runs/{RUN}/kernels.parquet"
+def doubled(path, kind):
+    """Every figure of a kind in a Parquet file becomes its double."""
     table = pd.read_parquet(path)
-    true_ns = table.loc[3, "total_ns"]
-    table.loc[3, "total_ns"] += 1
-    table.to_parquet(path, index=False)
-    run = snakemake(project, "verify")
-    assert run.status != 0
-    assert f"kernels.parquet: column(s) total_ns differ; row 3 of total_ns is {true_ns + 1}" in run.output
-    assert f"its capture gives {true_ns}" in run.output
+    table.assign(**(2 * table.select_dtypes(kind))).to_parquet(path, index=False)
 
 
-def test_merged_tables_and_missing_files_are_found_too(project, snakemake):
-    path = project / "results/tables/timings.csv"
-    path.write_text(path.read_text().replace("complete", "missing", 1))
-    (project / f"results/runs/{RUN}/ranges.parquet").unlink()
-    (project / f"results/runs/{RUN}/status.json").write_text("{}")
-    run = snakemake(project, "verify")
+def test_every_file_that_is_not_what_the_results_give_is_named_with_its_first_difference(project, snakemake):
+    results = project / "results"
+    kernels = pd.read_parquet(results / f"runs/{RUN}/kernels.parquet")
+    true_ns = kernels.loc[3, "total_ns"]
+    kernels.loc[3, "total_ns"] += 1
+    kernels.to_parquet(results / f"runs/{RUN}/kernels.parquet", index=False)
+    edited(results / f"runs/{RUN}/phases.csv", ",step,", ",stop,")
+    edited(results / f"runs/{RUN}/status.json", "complete", "incomplete")
+    (results / f"runs/{RUN}/ranges.parquet").unlink()
+    (results / f"runs/{RUN}/reports/api_summary.csv").write_text("Time (%)\n")
+    edited(results / "tables/timings.csv", "complete", "missing")
+    doubled(results / "tables/attention.parquet", "float")
+    edited(results / "tables/provenance.json", '"runs": 2', '"runs": 3')
+    edited(results / "answers/e_attention.md", "softmax", "softmin")
+    edited(results / "figures/phase_times.svg", "<svg", "<svg ")
+    doubled(results / "page/timeline.parquet", "int")
+    (results / "page/trace.json.gz").write_bytes(b"no gzip")
+    edited(results / "report.html", "<title>", "<title>A ")
+    (results / "tables/markdown/runs.md").unlink()
+    run = snakemake(project, "--cores", "2", "verify")
     assert run.status != 0
-    assert "results/tables/timings.csv: 1 line(s) differ; line 2" in run.output
-    assert f"results/runs/{RUN}/ranges.parquet is missing" in run.output
-    assert f"results/runs/{RUN}/status.json is not what its capture gives" in run.output
-    assert "3 file(s) are not what the captures give" in run.output
+    for said in (
+        f"kernels.parquet: column(s) total_ns differ; row 3 of total_ns is {true_ns + 1} and ought to be {true_ns}",
+        f"results/runs/{RUN}/phases.csv: 1 line(s) differ; line 2 is '0,stop,",
+        f'results/runs/{RUN}/status.json: 1 line(s) differ; line 2 is \' "status": "incomplete",\' and ought to be',
+        f"results/runs/{RUN}/ranges.parquet is missing",
+        f"results/runs/{RUN}/reports/api_summary.csv: ",
+        "results/tables/timings.csv: 1 line(s) differ; line 2",
+        "results/tables/attention.parquet: column(s) ",
+        "results/tables/provenance.json: 1 line(s) differ",
+        "results/answers/e_attention.md: 1 line(s) differ",
+        "results/figures/phase_times.svg: ",
+        "results/page/timeline.parquet: column(s) ",
+        "results/page/trace.json.gz: ",
+        "results/report.html: 1 line(s) differ",
+        "results/tables/markdown/runs.md is missing",
+    ):
+        assert said in run.output
+    assert "14 of " in run.output
+    assert "make them again: snakemake --cores 1 all --forcerun results/" in run.output
 
 
 def test_a_run_without_results_cannot_be_verified_and_is_named(project, snakemake):
@@ -51,3 +75,12 @@ def test_a_run_without_results_cannot_be_verified_and_is_named(project, snakemak
     run = snakemake(project, "verify")
     assert run.status != 0
     assert f"1 of 2 runs have no results to verify: {RUN}" in run.output
+
+
+@pytest.mark.parametrize("file", ["capture.sqlite", "capture.json", "timing.json"])
+def test_a_result_of_another_run_is_named(project, snakemake, file):
+    folder = project / "results/runs"
+    shutil.copy2(folder / OTHER / file, folder / RUN / file)
+    run = snakemake(project, "verify")
+    assert run.status != 0
+    assert f"results/runs/{RUN}/{file.replace('.sqlite', '.json')} is stale: " in run.output

@@ -17,6 +17,7 @@ from profile_grid.study.catalogue import FIGURES, MERGED, SUMMARIES, TABLES_OF_A
 from profile_grid.study.runs import (
     checked_config,
     grid_part,
+    grid_plan,
     grid_runs,
     run_to_show,
     specification,
@@ -24,9 +25,11 @@ from profile_grid.study.runs import (
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import GPU, RESULTS_OF_A_RUN, STAGES
 from profile_grid.study.unusable import unusable_sources
+from profile_grid.measuring.freshness import digest_of_rules
 from workflow.import_statements import UnreadableSource, remember_imports
 from workflow.imported_files import digest_of_files, files_of_module, imported_files
 from workflow.job_environment import count_measurements, planned_rules, prepare_job_environment
+from workflow.staleness import Staleness, content_reason, missing_reason, result_reason, tables_reason
 
 ROOT = Path(workflow.basedir)
 if set("{}").intersection(str(ROOT)):
@@ -41,6 +44,7 @@ SPECIFICATIONS = {
     stage.name: {name: specification(config, run, stage) for name, run in RUNS.items()} for stage in STAGES
 }
 prepare_job_environment(ROOT)
+STALENESS = Staleness(workflow)
 
 
 wildcard_constraints:

@@ -7,6 +7,7 @@ timeline         one capture -> results/page/timeline.parquet, and trace.json.gz
 page             tables, figures, timeline -> results/report.html: everything in one file
 dictionary       -> results/tables/README.md: every column of every table, with its unit and meaning
 table_documents  tables -> results/tables/FORMAT/*: every table for a write-up
+analysis         all that is made from the results of measurements
 complete         fails, with the reasons, while a run of the grid is incomplete; every document is made before it
 """
 
@@ -177,11 +178,19 @@ rule dictionary:
         "python -m workflow.scripts.dictionary --tables results/tables --output {output:q} 2> >(tee {log:q} >&2)"
 
 
+def table_documents_again(wildcards):
+    """No input, but a job where a table was deleted: Snakemake does not look into a folder that a job made."""
+    for name in FORMATS:
+        STALENESS.again_if(f"results/tables/{name}", missing_reason("contents.txt"))
+    return []
+
+
 rule table_documents:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
         sources=program_sources("workflow/scripts/table_documents.py", *DESCRIPTIONS),
         printing=sources("profile_grid/documents/templates/print.lua"),
+        again=table_documents_again,
     output:
         [directory(f"results/tables/{name}") for name in FORMATS],
     log:
@@ -197,9 +206,28 @@ rule table_documents:
         " --formats {params.formats} 2> >(tee {log:q} >&2)"
 
 
+# Each is asked for by its name, since Snakemake does not miss a deleted file that stands between others.
+MADE_FROM_RESULTS = [
+    of_every_run(*TABLE_FILES),
+    "results/grid.json",
+    expand("results/tables/{table}.{suffix}", table=[*MERGED, *SUMMARIES], suffix=["csv", "parquet"]),
+    "results/tables/provenance.json",
+    multiext("results/page/timeline", ".csv", ".parquet"),
+    DOCUMENTS,
+]
+
+
+rule analysis:
+    input:
+        MADE_FROM_RESULTS,
+    localrule: True
+    message:
+        "everything is made that results give"
+
+
 rule complete:
     input:
-        DOCUMENTS,
+        MADE_FROM_RESULTS,
         sources=program_sources("workflow/scripts/complete.py"),
         runs="results/tables/runs.parquet",
     output:

@@ -16,6 +16,19 @@ def stage_sources(stage):
     return MEASURED_PROGRAM + sources(file_of(stage.runs), *stage.sources, "workflow/scripts/measure.py")
 
 
+SOURCES = {stage.name: digest(stage_sources(stage)) for stage in STAGES}
+
+
+def measured_again(stage):
+    """No input, but a job for a result that is there and is not what would be measured now."""
+
+    def nothing(wildcards):
+        reason = result_reason(SPECIFICATIONS[stage.name][wildcards.run], SOURCES[stage.name])
+        return STALENESS.again_if(f"results/runs/{wildcards.run}/{stage.result}", reason)
+
+    return nothing
+
+
 def told(stage):
     """What a job of this stage is told, by wildcards."""
     return lambda wildcards: SPECIFICATIONS[stage.name][wildcards.run]
@@ -26,6 +39,8 @@ for stage in STAGES:
     rule:
         name:
             stage.name
+        input:
+            measured_again(stage),
         output:
             result=f"results/runs/{{run}}/{stage.result}",
             files=[f"results/runs/{{run}}/{name}" for name in stage.files],
@@ -39,7 +54,7 @@ for stage in STAGES:
         params:
             stage=stage.name,
             specification=told(stage),
-            sources=digest(stage_sources(stage)),
+            sources=SOURCES[stage.name],
         message:
             f"{stage.name} {{wildcards.run}}"
         shell:

@@ -5,7 +5,8 @@ plan               the grid -> results/grid.json
 merge              every run -> results/tables/*.csv, provenance.json
 """
 
-KERNEL_CLASSES = json.dumps(config.get("kernel_classes", []))
+OWN_CLASSES = config.get("kernel_classes", [])
+KERNEL_CLASSES = json.dumps(OWN_CLASSES)
 
 
 def tables_digest(stage):
@@ -13,6 +14,23 @@ def tables_digest(stage):
     of_run = stage.tables_of_a_run
     programs = [file_of(target) for target in (of_run.made_by, of_run.texts_by) if target]
     return digest(program_sources("workflow/scripts/run_tables.py", *programs) + sources(*of_run.sources))
+
+
+TABLE_SOURCES = {stage.name: tables_digest(stage) for stage in STAGES if stage.tables_of_a_run}
+
+
+MAKERS = json.dumps({"results": SOURCES, "tables": TABLE_SOURCES, "kernel_classes": digest_of_rules(OWN_CLASSES)})
+
+
+def tables_again(stage):
+    """No input, but a job for tables that are there and are not what would be made now."""
+
+    def nothing(wildcards):
+        folder = Path("results/runs", wildcards.run)
+        reason = tables_reason(folder / stage.result, TABLE_SOURCES[stage.name], digest_of_rules(OWN_CLASSES))
+        return STALENESS.again_if(str(folder / stage.tables_of_a_run.status_file), reason)
+
+    return nothing
 
 
 for stage in STAGES:
@@ -25,6 +43,7 @@ for stage in STAGES:
         input:
             result=f"results/runs/{{run}}/{stage.result}",
             files=[f"results/runs/{{run}}/{name}" for name in stage.files],
+            again=tables_again(stage),
         output:
             [multiext(f"results/runs/{{run}}/{name}", ".csv", ".parquet") for name in stage.tables_of_a_run.names],
             [f"results/runs/{{run}}/{name}" for name in stage.tables_of_a_run.texts],
@@ -36,17 +55,18 @@ for stage in STAGES:
         params:
             stage=stage.name,
             kernel_classes=KERNEL_CLASSES,
-            sources=tables_digest(stage),
+            sources=TABLE_SOURCES[stage.name],
         message:
             f"tables of {{wildcards.run}} from its {stage.name}"
         shell:
             "python -m workflow.scripts.run_tables --stage {params.stage} --folder $(dirname {output.status:q})"
-            " --kernel-classes {params.kernel_classes:q} 2> >(tee {log:q} >&2)"
+            " --kernel-classes {params.kernel_classes:q} --sources {params.sources} 2> >(tee {log:q} >&2)"
 
 
 rule plan:
     input:
         program_sources("workflow/scripts/plan.py"),
+        again=lambda wildcards: STALENESS.again_if("results/grid.json", content_reason(lambda: grid_plan(config))),
     output:
         "results/grid.json",
     log:
@@ -79,8 +99,10 @@ rule merge:
         "logs/merge.log",
     conda:
         "../../envs/analysis.yaml"
+    params:
+        sources=MAKERS,
     message:
         "merging the runs"
     shell:
         "python -m workflow.scripts.merge --plan {input.plan:q} --runs results/runs --output $(dirname {output.provenance:q})"
-        " 2> >(tee {log:q} >&2)"
+        " --sources {params.sources:q} 2> >(tee {log:q} >&2)"

@@ -1,6 +1,6 @@
-"""Whether the tables are what the captures give.
+"""Whether all that is made from results is what they give.
 
-verify   makes every table anew, compares it with the one on disk, and fails where one differs: snakemake verify
+verify   makes everything anew, compares it with what is on disk, and fails where a file differs: snakemake verify
 """
 
 
@@ -9,11 +9,12 @@ rule verify:
         "logs/verify.log",
     conda:
         "../../envs/analysis.yaml"
+    threads: 64
     params:
-        config=grid_part(config),
-        kernel_classes=json.dumps(config.get("kernel_classes", [])),
+        config=json.dumps(config),
+        sources=MAKERS,
     message:
-        "comparing the tables with their captures"
+        "making everything anew from the results"
     shell:
-        "python -m workflow.scripts.verify --config {params.config:q} --kernel-classes {params.kernel_classes:q}"
-        " --results results 2>&1 | tee {log:q}"
+        "python -m workflow.scripts.verify --config {params.config:q} --sources {params.sources:q} --results results"
+        " --cores {threads} 2>&1 | tee {log:q}"

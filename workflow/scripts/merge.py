@@ -10,7 +10,7 @@ from pathlib import Path
 from profile_grid.files import write_json, write_table
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words
-from profile_grid.merging.measured_runs import read_runs
+from profile_grid.merging.measured_runs import Makers, read_runs
 from profile_grid.merging.provenance import provenance
 from workflow.command import run_command
 
@@ -20,9 +20,12 @@ def main() -> None:
     parser.add_argument("--plan", type=Path, required=True, help="grid.json: the runs and their specifications")
     parser.add_argument("--runs", type=Path, required=True, help="folder with one folder per run")
     parser.add_argument("--output", type=Path, required=True, help="folder of the merged tables and provenance.json")
+    parser.add_argument(
+        "--sources", type=json.loads, required=True, help="digests of what makes the results and tables"
+    )
     arguments = parser.parse_args()
     plan = json.loads(arguments.plan.read_text())
-    runs = read_runs(plan["runs"], arguments.runs)
+    runs = read_runs(plan["runs"], arguments.runs, Makers(**arguments.sources))
     tables = merge.merged_tables(runs, arguments.runs)
     for name, table in tables.items():
         write_table(arguments.output / f"{name}.csv", table)

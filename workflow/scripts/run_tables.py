@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from profile_grid.files import write_json, write_table, write_text
+from profile_grid.measuring.freshness import digest_of_rules
 from profile_grid.measuring.results import StageResult, read_result
 from profile_grid.study.stages import BY_NAME, TablesOfARun
 from workflow.command import run_command
@@ -22,6 +23,7 @@ def main() -> None:
     parser.add_argument("--stage", choices=list(BY_NAME), required=True)
     parser.add_argument("--folder", type=Path, required=True, help="folder of the run, for what is read and written")
     parser.add_argument("--kernel-classes", type=json.loads, default=[], help="own class rules, as JSON")
+    parser.add_argument("--sources", required=True, help="digest of the files that decide what the tables hold")
     arguments = parser.parse_args()
     stage, folder = BY_NAME[arguments.stage], arguments.folder
     of_run = stage.tables_of_a_run
@@ -31,7 +33,18 @@ def main() -> None:
         write_table(folder / f"{name}.csv", table)
     for name, text in texts(of_run, result, folder).items():
         write_text(folder / name, text)
-    write_json(folder / of_run.status_file, status)
+    made_from = made_of(result, arguments.sources, arguments.kernel_classes)
+    write_json(folder / of_run.status_file, status | {"made_from": made_from})
+
+
+def made_of(result: StageResult, sources: str, kernel_classes: list[dict]) -> dict:
+    """What the status tells of that from which the tables were made."""
+    return {
+        "specification": result.specification,
+        "files": {name: identity.sha256 for name, identity in result.files.items()},
+        "sources": sources,
+        "kernel_classes": digest_of_rules(kernel_classes),
+    }
 
 
 def texts(of_run: TablesOfARun, result: StageResult, folder: Path) -> dict[str, str]:

@@ -13,6 +13,8 @@ from profile_grid.files import write_text
 from profile_grid.study.catalogue import TABLES
 from workflow.command import run_command
 
+CONTENTS = "contents.txt"
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -20,15 +22,20 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder; one folder per format is made in it")
     parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="beside Markdown")
     arguments = parser.parse_args()
-    for name in TABLES:
-        write_table_documents(name, arguments.tables, arguments.output, ["markdown", *arguments.formats])
+    documents = {
+        stem: markdown
+        for name in TABLES
+        for stem, markdown in table_documents(name, pd.read_parquet(arguments.tables / f"{name}.parquet"))
+    }
+    for style in dict.fromkeys(["markdown", *arguments.formats]):
+        write_documents(documents, style, arguments.output / style)
 
 
-def write_table_documents(name: str, tables: Path, output: Path, styles: list[str]) -> None:
-    """Writes one table in every style, below a folder for each style."""
-    for stem, markdown in table_documents(name, pd.read_parquet(tables / f"{name}.parquet")):
-        for style in dict.fromkeys(styles):
-            write_text(output / style / f"{stem}{SUFFIXES[style]}", fragment_in(style, markdown))
+def write_documents(documents: dict[str, str], style: str, folder: Path) -> None:
+    """Writes every table in one style, and which files these are: how many a long table needs is known only now."""
+    for stem, markdown in documents.items():
+        write_text(folder / f"{stem}{SUFFIXES[style]}", fragment_in(style, markdown))
+    write_text(folder / CONTENTS, "".join(f"{stem}{SUFFIXES[style]}\n" for stem in documents))
 
 
 if __name__ == "__main__":

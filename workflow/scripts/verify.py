@@ -1,98 +1,114 @@
-"""Makes every table anew from the captures and says what differs on disk: `python -m workflow.scripts.verify ...`.
+"""Makes everything anew from the results of the measurements and says what differs on disk; changes nothing.
 
-Reads capture.json, capture.sqlite and timing.json of every run; changes nothing. Ends with status 1 where a table of a
-run, or a merged one, is not what comes out.
+The same rules make it in a folder of its own, in which the results stand by links. Ends with status 1 where a file is
+not what comes out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
+import os
+import subprocess
 import sys
 import tempfile
-from importlib import import_module
 from pathlib import Path
 
-from profile_grid.files import write_json, write_table
+from kernel_tables.reading import nsys
+from profile_grid.errors import OutsideError
 from profile_grid.measuring.results import read_result
-from profile_grid.merging import merge
-from profile_grid.merging.measured_runs import StaleRun, read_runs
-from profile_grid.merging.verify import table_differences
+from profile_grid.merging.measured_runs import Makers, require_fresh
+from profile_grid.merging.verify import file_difference
 from profile_grid.study.runs import grid_plan
-from profile_grid.study.stages import RESULTS_OF_A_RUN, STAGES, Stage
+from profile_grid.study.stages import CAPTURE, RESULTS_OF_A_RUN, STAGES
 from workflow.command import run_command
+
+ROOT = Path(__file__).parents[2]
+MADE = "analysis"  # the rule that asks for all that is made from results
+SHOWN = 20
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=json.loads, required=True, help="what grid_part returns")
-    parser.add_argument("--kernel-classes", type=json.loads, default=[], help="own class rules, as JSON")
-    parser.add_argument("--results", type=Path, required=True, help="folder of runs and tables")
+    parser.add_argument("--config", type=json.loads, required=True, help="the whole configuration")
+    parser.add_argument("--sources", type=json.loads, required=True, help="digests of what makes results and tables")
+    parser.add_argument("--results", type=Path, required=True, help="folder of runs, tables and documents")
+    parser.add_argument("--cores", type=int, default=1)
     arguments = parser.parse_args()
     plan = grid_plan(arguments.config)["runs"]
-    lacking = [entry["run"] for entry in plan if not is_measured(arguments.results / "runs" / entry["run"])]
-    if lacking:
-        sys.exit(
-            f"{len(lacking)} of {len(plan)} runs have no results to verify: {', '.join(lacking[:5])}; to measure them:"
-            " snakemake all"
-        )
+    require_results(plan, arguments.results, Makers(**arguments.sources))
     with tempfile.TemporaryDirectory() as scratch:
-        found = differences(plan, arguments.results, Path(scratch), arguments.kernel_classes)
-    print("".join(f"{line}\n" for line in found), end="")
+        link_results(plan, arguments.results, Path(scratch, "results"))
+        make_anew(arguments.config, Path(scratch), arguments.cores)
+        count, found = differences(Path(scratch, "results"), arguments.results)
+    print("".join(f"{line}\n" for line in found.values()), end="")
     if found:
-        sys.exit(
-            f"{len(found)} file(s) are not what the captures give;"
-            " make them again: snakemake all --forcerun tables_of_capture"
+        raise OutsideError(
+            f"{len(found)} of {count} files are not what the results give; make them again:"
+            f" snakemake --cores 1 all --forcerun {' '.join(list(found)[:SHOWN])}{' ...' if len(found) > SHOWN else ''}"
         )
-    print(f"the tables of {len(plan)} runs, and the merged ones, are what the captures give")
+    print(f"{count} files, made from the results of {len(plan)} runs, are what these give")
+
+
+def require_results(plan: list[dict], results: Path, makers: Makers) -> None:
+    """Raises OutsideError where a result is missing, cannot be used, or is not what would be measured now."""
+    lacking = [entry["run"] for entry in plan if not is_measured(results / "runs" / entry["run"])]
+    if lacking:
+        raise OutsideError(
+            f"{len(lacking)} of {len(plan)} runs have no results to verify: {', '.join(lacking[:5])}; to measure them:"
+            " snakemake --cores 1 all"
+        )
+    for entry in plan:
+        require_fresh(entry, results / "runs" / entry["run"], makers)
 
 
 def is_measured(folder: Path) -> bool:
-    """Whether a run has what its tables are made from."""
+    """Whether a run has the results of all its stages."""
     return all((folder / name).exists() for name in RESULTS_OF_A_RUN)
 
 
-def differences(plan: list[dict], results: Path, scratch: Path, kernel_classes: list[dict]) -> list[str]:
-    """One line per file that differs; in `scratch` every table is made anew."""
-    found = []
+def link_results(plan: list[dict], results: Path, scratch: Path) -> None:
+    """Puts links to all that was measured into the same places below `scratch`."""
+    names = [name for stage in STAGES for name in (stage.result, *stage.files, *stage.may_leave)]
     for entry in plan:
-        found += differences_of_run(results / "runs" / entry["run"], scratch / entry["run"], kernel_classes)
-    try:
-        runs = read_runs(plan, scratch)
-    except StaleRun as error:
-        return [*found, str(error).replace(str(scratch), str(results / "runs"))]
-    for name, table in merge.merged_tables(runs, scratch).items():
-        found += table_differences(table, results / "tables" / name)
-    return found
+        folder = scratch / "runs" / entry["run"]
+        folder.mkdir(parents=True)
+        for name in names:
+            measured = results / "runs" / entry["run"] / name
+            if measured.exists():
+                (folder / name).symlink_to(measured.absolute())
 
 
-def differences_of_run(folder: Path, scratch: Path, kernel_classes: list[dict]) -> list[str]:
-    """What differs in the tables and the status of one run; `scratch` gets both as they should be."""
-    scratch.mkdir()
-    for name in RESULTS_OF_A_RUN:
-        shutil.copyfile(folder / name, scratch / name)
-    found = []
-    for stage in STAGES:
-        if stage.tables_of_a_run:
-            found += differences_of_stage(stage, folder, scratch, kernel_classes)
-    return found
+def make_anew(config: dict, folder: Path, cores: int) -> None:
+    """Runs the rules of the analysis in the folder; raises OutsideError with what they say where they fail."""
+    (folder / "config.json").write_text(json.dumps(config))
+    command = [
+        sys.executable, "-m", "snakemake", MADE, f"--snakefile={ROOT / 'Snakefile'}", f"--directory={folder}",
+        f"--configfile={folder / 'config.json'}", "--profile=none", "--workflow-profile=none", "--executor=local",
+        "--scheduler=greedy", "--quiet=all", f"--cores={cores}",
+    ]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=environment)
+    if done.returncode:
+        raise OutsideError(f"the analysis fails, so nothing can be compared:\n{done.stdout}{done.stderr}")
 
 
-def differences_of_stage(stage: Stage, folder: Path, scratch: Path, kernel_classes: list[dict]) -> list[str]:
-    """What differs in the tables and the status that one stage of a run gives."""
-    of_run, found = stage.tables_of_a_run, []
-    module, _, function = of_run.made_by.partition(":")
-    result = read_result(folder / stage.result)
-    status, tables = getattr(import_module(module), function)(result, folder, kernel_classes)
-    write_json(scratch / of_run.status_file, status)
-    for name, table in tables.items():
-        write_table(scratch / f"{name}.csv", table)
-        found += table_differences(table, folder / name)
-    path = folder / of_run.status_file
-    if not path.exists() or json.loads(path.read_text()) != status:
-        found.append(f"{path} is not what its {stage.name} gives: {json.dumps(status)}")
-    return found
+def differences(made: Path, results: Path) -> tuple[int, dict[str, str]]:
+    """How many files were made anew, and for each that differs on disk a line that says how."""
+    paths = [path for path in sorted(made.rglob("*")) if path.is_file() and not path.is_symlink()]
+    compared = [path.relative_to(made) for path in paths if can_be_made_here(path, made)]
+    found = {str(results / path): file_difference(made / path, results / path) for path in compared}
+    return len(compared), {path: line for path, line in found.items() if line}
+
+
+def can_be_made_here(path: Path, made: Path) -> bool:
+    """Whether a file is the same on every machine: nsys's own reports are where the nsys is that captured."""
+    texts = CAPTURE.tables_of_a_run.texts
+    run = next((parent for parent in path.parents if parent.parent == made / "runs"), None)
+    if run is None or str(path.relative_to(run)) not in texts:
+        return True
+    capture = read_result(run / CAPTURE.result)
+    return capture.facts["backend"] != "nsys" or capture.facts["nsys"] == nsys.version()
 
 
 if __name__ == "__main__":

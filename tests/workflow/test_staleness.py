@@ -1,0 +1,144 @@
+"""Results tell what made them: what is planned where Snakemake remembers nothing, as after a copy to a laptop."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.workflow.test_invalidation import CHANGED_CONFIG, ONE, TWO, appended, config
+
+
+@pytest.fixture
+def copied(project):
+    """The finished project without what Snakemake noted of it."""
+    shutil.rmtree(project / ".snakemake")
+    return project
+
+
+def measured(snakemake, project, *arguments):
+    """The measurements, tables of runs and plans that are planned."""
+    planned = snakemake(project, "--dry-run", *arguments)
+    assert planned.status == 0, planned.output
+    return sorted(job for job in planned.jobs if job.startswith(("timing", "capture", "tables_of", "plan"))), planned
+
+
+def test_where_nothing_changed_nothing_is_made_again(copied, snakemake):
+    assert measured(snakemake, copied)[0] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one model's size",
+        "measured steps of the timings",
+        "measured steps of the captures",
+        "a class of kernels",
+        "a model removed",
+    ],
+)
+def test_a_change_of_the_configuration_plans_the_same_measurements_as_where_snakemake_remembers(
+    copied, snakemake, name
+):
+    change, expected = CHANGED_CONFIG[name]
+    change(copied)
+    expected = sorted(job for job in expected if job.startswith(("timing", "capture", "tables_of", "plan")))
+    assert measured(snakemake, copied)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("cs336_model/model/transformer.py", ["capture", "tables_of_capture", "timing"]),
+        ("profile_grid/measuring/nsys_profile.py", ["capture", "tables_of_capture"]),
+        ("kernel_tables/trace.py", ["tables_of_capture"]),
+    ],
+)
+def test_a_change_of_the_sources_does_too(copied, snakemake, file, expected):
+    appended(file, "\n# a remark\n")(copied)
+    assert measured(snakemake, copied)[0] == sorted(f"{rule} {run}" for rule in expected for run in (ONE, TWO))
+
+
+def test_the_reason_is_told_with_both_values(copied, snakemake):
+    config("seed: 0", "seed: 1")(copied)
+    _, planned = measured(snakemake, copied)
+    assert "made again, since config.yaml has changed: program.seed was 0 and is 1" in planned.output
+
+
+def test_what_is_planned_again_is_measured_and_then_fresh(copied, snakemake):
+    target = f"results/runs/{ONE}/timing.json"
+    config("alpha: {d_model: 16, d_ff: 32", "alpha: {d_model: 16, d_ff: 48")(copied)
+    assert snakemake(copied, "--cores", "2", target).jobs == [f"timing {ONE}"]
+    shutil.rmtree(copied / ".snakemake")
+    assert measured(snakemake, copied, target)[0] == []
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "null"])
+@pytest.mark.parametrize("file", ["timing.json", "capture.json", "status.json"])
+def test_a_damaged_result_is_made_again(copied, snakemake, file, damage):
+    (copied / f"results/runs/{ONE}/{file}").write_text(damage)
+    rule = {"status": "tables_of_capture"}.get(file.removesuffix(".json"), file.removesuffix(".json"))
+    jobs, planned = measured(snakemake, copied)
+    assert f"{rule} {ONE}" in jobs
+    assert "a result cannot be used: " in planned.output
+    assert not [job for job in jobs if TWO in job]
+
+
+def test_results_of_another_run_are_not_taken_for_its_own(copied, snakemake):
+    for name in ("timing.json", "capture.json", "capture.sqlite"):
+        shutil.copy2(copied / f"results/runs/{TWO}/{name}", copied / f"results/runs/{ONE}/{name}")
+    assert {f"timing {ONE}", f"capture {ONE}"} <= set(measured(snakemake, copied)[0])
+
+
+DYNAMIC = """
+import importlib
+from cs336_model.model import TransformerLM
+
+def Model(**sizes):
+    importlib.import_module("lay" + "ers")
+    importlib.import_module("their" + "s.parts")
+    return TransformerLM(**sizes)
+"""
+
+
+@pytest.fixture
+def own_model(copied, snakemake, tmp_path):
+    """A project whose model imports a file by a name made up at run time, and a package that is on PYTHONPATH."""
+    (copied / "own_model.py").write_text(DYNAMIC)
+    (copied / "layers.py").write_text("")
+    (tmp_path / "elsewhere/theirs").mkdir(parents=True)
+    (tmp_path / "elsewhere/theirs/parts.py").write_text("")
+    config("constructor: cs336_model.model:TransformerLM", "constructor: own_model:Model")(copied)
+    target = f"results/runs/{ONE}/timing.json"
+    run = snakemake(copied, "--cores", "2", target, PYTHONPATH=str(tmp_path / "elsewhere"))
+    assert run.status == 0, run.output
+    return copied, target, tmp_path / "elsewhere"
+
+
+def test_a_file_that_the_model_imports_by_a_name_made_up_at_run_time_makes_it_stale(own_model, snakemake):
+    project, target, _ = own_model
+    assert measured(snakemake, project, target)[0] == []
+    (project / "layers.py").write_text("# a remark\n")
+    jobs, planned = measured(snakemake, project, target)
+    assert jobs == [f"timing {ONE}"]
+    assert "a file that the measured program ran has changed: layers.py" in planned.output
+
+
+def test_a_file_of_a_package_outside_the_project_makes_it_stale_where_it_can_be_found(own_model, snakemake):
+    project, target, elsewhere = own_model
+    (elsewhere / "theirs/parts.py").write_text("# a remark\n")
+    assert measured(snakemake, project, target)[0] == []  # not on this PYTHONPATH: as on a laptop without it
+    planned = snakemake(project, "--dry-run", target, PYTHONPATH=str(elsewhere))
+    assert planned.jobs == [f"timing {ONE}"]
+    assert "theirs/parts.py" in planned.output
+
+
+def test_the_specification_and_the_digests_stand_in_every_result(finished_project):
+    folder = finished_project / "results/runs" / ONE
+    timing, capture, status = (
+        json.loads((folder / f"{name}.json").read_text()) for name in ("timing", "capture", "status")
+    )
+    for result in (timing, capture):
+        assert result["specification"]["program"]["run"] == ONE
+        assert len(result["sources"]) == 16
+    assert status["made_from"]["specification"] == capture["specification"]
+    assert status["made_from"]["files"] == {"capture.sqlite": capture["files"]["capture.sqlite"]["sha256"]}
