@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cs336_model.arithmetic.flops import forward_flops
 from cs336_model.arithmetic.own_model import shape_of
+from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from profile_grid.gpu_peaks import peaks_of
 from profile_grid.measuring.gpu_check import needed_bytes
 from profile_grid.measuring.results import COMPLETE, BadResult, StageResult, read_result
@@ -15,7 +16,7 @@ from profile_grid.study.stages import BY_NAME, STAGES, Stage
 
 AS_SMOKE = "start-ups as long as the smoke capture"
 NO_PACE = "the steps come on top, their pace is not known yet"
-FORWARDS_OF_MODE = {"forward": 1, "forward_backward": 3, "train_step": 3}  # a backward pass computes twice a forward
+BACKWARD_IN_FORWARDS = 2  # a backward pass computes twice a forward
 USUAL_SHARE_OF_PEAK = 0.6  # H200, fp32: 2.7B at context 1024 reaches 39.6 of 67 TFLOP/s
 
 
@@ -127,7 +128,8 @@ def steps_flops(program: dict) -> int:
     """FLOPs of the matrix products of all steps of a process; 0 for other people's models, whose layers are unknown."""
     shape = shape_of(program)
     steps = program["warmup_steps"] + program["measured_steps"]
-    return steps * FORWARDS_OF_MODE[program["dimensions"]["mode"]] * forward_flops(shape)["forward"] if shape else 0
+    forwards = 1 + BACKWARD_IN_FORWARDS * (BACKWARD in PHASES_OF_MODE[program["dimensions"]["mode"]])
+    return steps * forwards * forward_flops(shape)["forward"] if shape else 0
 
 
 def _too_large(program: dict, memory_bytes: int | None) -> bool:

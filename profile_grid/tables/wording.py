@@ -14,8 +14,8 @@ from profile_grid.tables.classes import family_shares
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
 
-TRAINING = {"forward_backward": "forward + backward", "train_step": "the training step"}
-PASSES = {FORWARD: "the forward pass", **TRAINING}
+PASSES = {mode: name if "+" in name else f"the {name}" for mode, name in MODES.items()}
+TRAINING = {mode: name for mode, name in PASSES.items() if mode != FORWARD}
 NO_FORWARD_PASS = "Not answered: no capture of a forward pass is whole."
 
 
