@@ -54,7 +54,7 @@ SIZES = (
 
 
 def write_capture(path: Path, size: Size) -> None:
-    """None; PATH holds the capture. Every third kernel is launched by a thread without ranges, as autograd's."""
+    """Writes the capture to PATH. Every third kernel is launched by a thread without ranges, as by autograd's."""
     partial = path.with_suffix(".partial")
     partial.unlink(missing_ok=True)
     with sqlite3.connect(partial) as connection:

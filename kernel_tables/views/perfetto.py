@@ -27,9 +27,9 @@ STREAM_TRACK = 1 << 24  # thread ids of the operating system are below this, tra
 
 
 def write_timeline(trace: CaptureArrays, path: Path, under: str | None, compressed: bool = True) -> None:
-    """None; PATH holds the trace, to be believed only when this returns.
+    """Writes the trace to PATH: what lies under ranges UNDER, by default `measure` where there is such a range.
 
-    Only what lies under ranges UNDER; by default under `measure` where there is one.
+    The file is to be believed only when this returns: the capture is proven sound last.
     """
     if under is None and trace.range_paths.code(WINDOW) != NONE:
         under = WINDOW

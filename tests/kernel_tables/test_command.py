@@ -8,7 +8,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -89,11 +88,9 @@ def test_check_ends_with_1_for_an_incomplete_capture_and_0_for_a_merely_odd_one(
 
 
 def test_help_is_answered_without_importing_anything_heavy():
-    began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "kernel_tables", "--help"], cwd=REPOSITORY, capture_output=True
     )
-    assert time.perf_counter() - began < 3  # 0.1 s on an idle machine
     assert b"ranges" in done.stdout and done.returncode == 0
     imported = done.stderr.decode()
     assert not any(name in imported for name in ("numpy", "pandas", "pyarrow", "sqlite"))
