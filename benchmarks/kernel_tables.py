@@ -29,7 +29,8 @@ from kernel_tables.attribution.activities import TABLES
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import NVTX, RUNTIME
 with Capture(sys.argv[1]) as capture:
-    capture.columns(RUNTIME, *TABLES, NVTX)
+    with capture.reading(RUNTIME, *TABLES, NVTX):
+        pass
 """
 NSYS_REPORTS = ("cuda_gpu_kern_sum", "nvtx_gpu_proj_sum", "nvtx_kern_sum")
 TIME_LIMIT_S = 120  # of one run; an old nsys takes many minutes for some reports

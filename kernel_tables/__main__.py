@@ -115,7 +115,7 @@ def _require_output(options: argparse.Namespace) -> None:
 
 
 def _import_while_reading(trace) -> None:
-    """None; the columns are read, and pandas is imported meanwhile: reading leaves the interpreter to others."""
+    """Reads the columns and imports pandas meanwhile: reading leaves the interpreter to others."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:

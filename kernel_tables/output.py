@@ -25,7 +25,7 @@ def format_of(path: Path | None) -> str:
 
 
 def write_table(table: pd.DataFrame, path: Path | None, table_format: str) -> None:
-    """None; the table stands at PATH, or went to standard output where PATH is None."""
+    """Writes the table to PATH, whole or not at all, or to standard output where PATH is None."""
     content = rendered(table, table_format)
     if path is None:
         sys.stdout.buffer.write(content)

@@ -126,6 +126,8 @@ def _kernel_names(capture: Capture, ids: np.ndarray) -> list[str]:
 
 def _known_process(capture: Capture, process: np.ndarray, known: np.ndarray) -> np.ndarray:
     """The process of each activity; where it is not recorded, the only one KNOWN."""
+    if len(process) and (process == process[0]).all() and process[0] != MISSING:
+        return np.broadcast_to(process[0], process.shape)  # takes no memory
     lacking = process == MISSING
     if not lacking.any():
         return process

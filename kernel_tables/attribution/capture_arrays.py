@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -21,7 +21,14 @@ from kernel_tables.attribution.rule import Rule
 from kernel_tables.classes.categories import classify
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.reading.capture import Capture
-from kernel_tables.reading.schema import MISSING, NVTX, RUNTIME
+from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, RUNTIME
+
+
+class _RangesRead(NamedTuple):
+    names: tuple[np.ndarray, list[str]]
+    nameless: int  # names that the capture does not tell
+    arrays: Ranges
+    rule: Rule
 
 
 class CaptureArrays:
@@ -38,7 +45,7 @@ class CaptureArrays:
         self.close()
 
     def close(self) -> None:
-        """None; what was unpacked or exported for reading is removed."""
+        """Closes the file and removes what was unpacked or exported for reading."""
         self.capture.close()
 
     @property
@@ -57,16 +64,18 @@ class CaptureArrays:
             there = ", ".join(repr(name) for name in dict.fromkeys(self.range_names[1][:8])) or "none at all"
             raise TraceError(f"{self.capture.path}: no range is named {name!r}; there are {there}: name one of them")
 
-    @cached_property
+    @property
     def columns(self) -> dict:
-        """The columns read from the file by table; nothing else is read later but strings."""
-        names = (RUNTIME, *TABLES, NVTX)
-        return dict(zip(names, self.capture.columns(*names, of_text=without_last_numbers), strict=True))
+        """The columns read from the file, by table; those of the activities go once there are gpu_activities."""
+        return self._read[0]
 
     @cached_property
     def gpu_activities(self) -> Activities:
         """The activities as arrays."""
-        return read_activities(self.capture, [self.columns[table] for table in TABLES], self.columns[RUNTIME])
+        found = read_activities(self.capture, [self.columns[table] for table in TABLES], self.columns[RUNTIME])
+        for table in TABLES:
+            del self.columns[table]
+        return found
 
     @cached_property
     def places(self) -> dict[str, np.ndarray]:
@@ -83,35 +92,29 @@ class CaptureArrays:
         of_kernels = iter(classify([n for n, k in zip(names, kinds, strict=True) if k == 0], self._extra_rules))
         return [next(of_kernels) if kind == 0 else KINDS[kind] for kind in kinds.tolist()]
 
-    @cached_property
+    @property
     def range_names(self) -> tuple[np.ndarray, list[str]]:
-        """The code of each range's name, and the names by code."""
-        text_id = self.columns[NVTX]["text_id"]
-        registered = self.capture.strings(text_id)
-        nameless = set(np.unique(text_id).tolist()) - registered.keys() - {MISSING}
-        if nameless:
+        """The code of each range's name, in the order of the table, and the names by code."""
+        found = self._read[1]
+        if found.nameless:
             raise impossible(
                 self.capture.path,
                 "ranges_without_names",
-                f"{len(nameless)} names of ranges are not among its strings: the export is cut short or damaged:"
+                f"{found.nameless} names of ranges are not among its strings: the export is cut short or damaged:"
                 " export the report again",
             )
-        return coded_names(self.columns[NVTX]["text"], text_id, registered)
+        return found.names
 
-    @cached_property
+    @property
     def range_arrays(self) -> Ranges:
         """The range instances as arrays, in order of opening; a range that was never closed ends with the capture."""
-        events = self.columns[NVTX]
-        end_ns = events["end"]
-        if (end_ns == MISSING).any():
-            end_ns = np.where(end_ns == MISSING, self.capture.last_time_ns(), end_ns)
-        return in_opening_order(events["start"], end_ns, events["thread"], self.range_names[0])
+        return self._read[1].arrays
 
     @cached_property
     def attribution(self) -> Attribution:
         """The chain of ranges of every activity."""
         found = self.gpu_activities
-        return Rule(self.range_arrays).attribution(found.launch_ns, found.thread_index, found.threads)
+        return self._read[1].rule.attribution(found.launch_ns, found.thread_index, found.threads)
 
     @cached_property
     def range_paths(self) -> Paths:
@@ -124,6 +127,24 @@ class CaptureArrays:
         path = np.append(self.range_paths.of_node, NO_RANGE).astype(np.int32)[self.attribution.launch_node]
         path[~self.gpu_activities.launched] = BEFORE_CAPTURE
         return path
+
+    @cached_property
+    def _read(self) -> tuple[dict, _RangesRead]:
+        """(the columns by table, the ranges); what needs the ranges alone is made while the kernels are still read."""
+        tables = (KERNEL, RUNTIME, NVTX, *(table for table in TABLES if table != KERNEL))
+        with self.capture.reading(*tables, of_text=without_last_numbers) as reads:
+            ranges = self._ranges(reads[NVTX].result())
+        return {table: read.result() for table, read in reads.items()}, ranges
+
+    def _ranges(self, events: dict) -> _RangesRead:
+        registered = self.capture.strings(events["text_id"])
+        nameless = set(np.unique(events["text_id"]).tolist()) - registered.keys() - {MISSING}
+        names = coded_names(events["text"], events["text_id"], registered)
+        end_ns = events["end"]
+        if (end_ns == MISSING).any():
+            end_ns = np.where(end_ns == MISSING, self.capture.last_time_ns(), end_ns)
+        arrays = in_opening_order(events["start"], end_ns, events["thread"], names[0])
+        return _RangesRead(names, len(nameless), arrays, Rule(arrays))
 
     def _outermost(self, name: str) -> np.ndarray:
         """For each node, the outermost range NAME in its chain, NONE if there is none."""

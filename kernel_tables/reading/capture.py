@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +50,7 @@ TextMap = Callable[[pa.StringArray], pa.Array]
 class Capture(SmallTables):
     """An open capture. Use as a context manager; the file is opened read-only and is left as it was.
 
-    Rows that `columns` gives are possible. That the file is sound is proven meanwhile: no figure may be given away
+    Rows that `reading` gives are possible. That the file is sound is proven meanwhile: no figure may be given away
     before `require_sound`.
     """
 
@@ -72,28 +72,36 @@ class Capture(SmallTables):
         self.close()
 
     def close(self) -> None:
-        """None; what was unpacked is removed."""
+        """Closes the file and removes what was unpacked."""
         self._stack.close()
 
     def require_sound(self) -> None:
         """Raises ImpossibleCapture unless SQLite's own check finds nothing wrong with the file; waits for it."""
         self._proof.require()
 
-    def columns(self, *tables: str, of_text: TextMap | None = None) -> list[Columns]:
-        """The wanted columns of each table, one integer array per name; empty arrays for a table that is not there.
+    @contextmanager
+    def reading(self, *tables: str, of_text: TextMap | None = None) -> Iterator[dict[str, Future[Columns]]]:
+        """The wanted columns of each table, one integer array per name, while they are read; all are there at the end.
 
-        Times are nanoseconds; MISSING stands for NULL. NVTX_EVENTS yields its ranges only, and `text` besides: their
-        inline names, or what OF_TEXT makes of them, a batch at a time while the next is read. Two tables are read at a
-        time, each on a connection of its own. Raises ImpossibleCapture with all that cannot be of them.
+        Times are nanoseconds; MISSING stands for NULL; arrays are empty for a table that is not there. NVTX_EVENTS
+        yields its ranges only, and also `text`: their inline names, or what OF_TEXT makes of them, a batch at a time
+        while the next is read. Two tables are read at a time, in the order given, each on a connection of its own.
+        Raises ImpossibleCapture, at the end, with all that cannot be of them.
         """
         _ = self.bounds  # read once, before several threads ask for it
+        of_block = None
         with ThreadPoolExecutor(2) as pool:
-            reads = [pool.submit(self._columns, table, of_text) for table in tables]
-        wrong = [finding for read in reads for finding in _findings(read.exception())]
+            reads = {table: pool.submit(self._columns, table, of_text) for table in tables}
+            try:
+                yield reads
+            except ImpossibleCapture as error:
+                of_block = error
+        wrong = [finding for read in reads.values() for finding in _findings(read.exception())]
         if wrong:
             self.require_sound()  # what is damaged may well be impossible, too
             raise ImpossibleCapture(self.path, wrong)
-        return [read.result() for read in reads]
+        if of_block:
+            raise of_block
 
     def domains(self) -> dict[tuple[int, int], str]:
         """The names of NVTX domains by (process, domain id); the default domain has no name."""
@@ -105,7 +113,7 @@ class Capture(SmallTables):
         return {(p, domain): text or names.get(text_id, "") for p, domain, text, text_id in rows}
 
     def range_domains(self) -> np.ndarray:
-        """The domain id of each range, in the order of columns(NVTX); read apart, since few tables ask for it."""
+        """The domain id of each range, in the order of reading(NVTX); read apart, since few tables ask for it."""
         return self._events(RANGES, DOMAIN)["domain"]
 
     def calls(self, *beginnings: str) -> Columns:
@@ -119,11 +127,11 @@ class Capture(SmallTables):
         return self._selected(RUNTIME, CALLS, f"WHERE nameId IN (SELECT id FROM {STRINGS} WHERE {named})")
 
     def places(self, *tables: str) -> list[Columns]:
-        """The device and stream of each row of the tables, in the order of columns()."""
+        """The device and stream of each row of the tables, in the order of reading()."""
         return [self._selected(table, PLACE) for table in tables]
 
     def call_ends_and_names(self) -> tuple[np.ndarray, list[str]]:
-        """The end and the name of every API call, in the order of columns(RUNTIME); the name without its version.
+        """The end and the name of every API call, in the order of reading(RUNTIME); the name without its version.
 
         An export that has neither has calls of no duration, named "launch".
         """

@@ -36,7 +36,7 @@ class Proof:
             self._verdict.result()
 
     def close(self) -> None:
-        """None; a check that nobody waits for ends."""
+        """Ends a check that nobody waits for."""
         self._abandoned.set()
         self._pool.shutdown()
 
