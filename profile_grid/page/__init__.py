@@ -1,7 +1,7 @@
 """results/report.html: one file that opens from a mail, without a network.
 
 Everything is in it: the tables as data, the figures on paper as images (for print, and where scripts do not run), the
-interactive ones as plotly's JSON, both libraries. Names are escaped by Jinja, by the JSON below, and by the script.
+same figures as Vega-Lite reads them, both libraries. Names are escaped by Jinja, by the JSON below, and by the script.
 """
 
 from __future__ import annotations
@@ -16,24 +16,22 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from profile_grid.documents.documents import Section, section
-from profile_grid.figures import KINDS, caption
-from profile_grid.figures.rows import MODE_NAMES, models_in_order, of_one_machine
+from profile_grid.figures.registry import all_figures
+from profile_grid.figures.shown import of_one_machine
 from profile_grid.page import libraries
-from profile_grid.page.charts import charts
+from profile_grid.page.charts import shown
+from profile_grid.page.filters import menus
+from profile_grid.page.flame import flames
 from profile_grid.page.names import Names
-from profile_grid.page.steps import flame, timeline_figure
 from profile_grid.page.tables import STATIC_ROWS, page_tables
-from profile_grid.page.themes import THEMES
-from profile_grid.study import catalogue
+from profile_grid.page.timeline import NAMED, timeline_chart
+from profile_grid.study.catalogue import QUESTIONS, SUMMARIES
+from profile_grid.study.catalogue import TABLES as ALL_TABLES
 from profile_grid.tables.machines import by_machine
 
 HERE = Path(__file__).parent
-TABLES = tuple(name for name in catalogue.TABLES if name not in ("steps", "cost"))
+TABLES = tuple(name for name in ALL_TABLES if name not in ("steps", "cost"))
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).disable(["link", "image", "autolink", "html_inline", "entity"])
-
-
-SECTIONS = tuple(question for question in catalogue.QUESTIONS if question.has_document)
-BEYOND = tuple(name for question in catalogue.QUESTIONS if not question.has_document for name in question.figures)
 
 
 def page(
@@ -48,33 +46,32 @@ def page(
     `images` are the PNG files of the figures by name, since an SVG's fonts differ from viewer to viewer; `trace_file`
     is where the trace for Perfetto lies, relative to the page.
     """
-    summaries = {name: tables[name] for name in catalogue.SUMMARIES}
-    parts = [section(machine, runs, tables["runs"], summaries) for machine, runs in by_machine(tables["runs"])]
-    of_machine, machine, _ = of_one_machine(tables)
+    summaries = {name: tables[name] for name in SUMMARIES}
+    sections = [section(machine, runs, tables["runs"], summaries) for machine, runs in by_machine(tables["runs"])]
+    of_machine, machine, left_out = of_one_machine(tables)
     names = Names()
+    found = page_tables(tables, names)
+    flame_views, flames_left_out = flames(of_machine, names)
     return _environment().get_template("template.html.j2").render(
-        parts=parts,
+        sections=sections,
         machine=machine,
         provenance=provenance,
-        sections=SECTIONS,
-        beyond=BEYOND,
-        questions=list(catalogue.DOCUMENTS),
+        questions=QUESTIONS,
         first_sentence=first_sentence,
         legend=_legend,
-        choices=_choices(tables["runs"]),
-        tables=(page_tables_of := page_tables(tables, names)),
+        menus=menus(tables["runs"]),
+        tables=found,
         static_rows=STATIC_ROWS,
-        titles={kind.name: kind.title for kind in KINDS},
-        captions={kind.name: caption(kind.name, tables) for kind in KINDS},
+        figures={name: shown(figure, of_machine, left_out) for name, figure in all_figures().items()},
         images={name: base64.b64encode(png).decode() for name, png in images.items()},
-        charts={name: json.loads(figure.to_json()) for name, figure in charts(of_machine).items()},
-        data={name: table.as_data() for name, table in page_tables_of.items()},
-        timeline=_timeline(timeline, names),
+        data={name: table.as_data() for name, table in found.items()},
+        timeline=timeline_chart(timeline, names),
+        timeline_named=NAMED,
         timeline_run=timeline["run"].iloc[0] if len(timeline) else None,
-        flames=(flames := _flames(of_machine, names)),
-        flame_run=_first_flame(flames, timeline),
+        flames=flame_views,
+        flames_left_out=flames_left_out,
+        flame_run=_first_flame(flame_views, timeline),
         names=names.as_lists(),
-        themes=THEMES,
         trace_file=trace_file,
         libraries=libraries,
         style=Markup((HERE / "style.css").read_text()),
@@ -102,25 +99,6 @@ def _legend(of: Section) -> list[tuple[Markup, str]]:
     """Label and full name of the kernels that this machine's sentences mention."""
     text = "\n".join(sentence for sentences in of.sentences.values() for sentence in sentences)
     return [(markdown(label), name) for label, name in of.legend(text)]
-
-
-def _choices(runs: pd.DataFrame) -> dict[str, list[tuple[str, str]]]:
-    """What the filters offer: value and text."""
-    modes = [(mode, name) for mode, name in MODE_NAMES.items() if mode in set(runs["mode"])]
-    contexts = [(str(context), str(context)) for context in sorted(set(runs["context_length"]))]
-    return {"model": [(m, m) for m in models_in_order(runs)], "context_length": contexts, "mode": modes}
-
-
-def _timeline(table: pd.DataFrame, names: Names) -> dict | None:
-    figure = timeline_figure(table, names)
-    return json.loads(figure.to_json()) if figure is not None else None
-
-
-def _flames(tables: dict[str, pd.DataFrame], names: Names) -> dict[str, dict]:
-    """The flame view of every run that holds kernels, fullest mode first."""
-    present = list(dict.fromkeys(tables["kernels"]["run"]))
-    fullest = sorted(present, key=lambda run: not run.endswith("train_step"))
-    return {run: flame(tables["kernels"], run, names) for run in fullest}
 
 
 def _first_flame(flames: dict[str, dict], timeline: pd.DataFrame) -> str | None:

@@ -5,11 +5,11 @@ const read = (id) => JSON.parse(document.getElementById(id).textContent);
 const all = (selector) => [...document.querySelectorAll(selector)];
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 const names = read("names");
-const themes = read("themes");
 const filters = document.getElementById("filters");
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const tables = [];
-const drawn = new Set();
+const charts = () => all("[data-chart]").flatMap(({ chart }) => chart ?? []); // those drawn: { view, data, paper, whole }
+const chosen = () => [...filters.querySelectorAll("select")].filter(({ value }) => value);
 
 // ---- tables
 const number = (options) => (value) => value.toLocaleString("en", options);
@@ -52,78 +52,103 @@ function filterTable(table) {
   table.draw();
 }
 
-// ---- figures
+// ---- charts
 let loading;
-function plotly() {
+function vegaEmbed() {
   loading ??= (async () => {
-    const packed = Uint8Array.from(atob(document.getElementById("plotly").textContent), (c) => c.charCodeAt(0));
+    const packed = Uint8Array.from(atob(document.getElementById("vega").textContent), (c) => c.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const script = document.createElement("script");
-    script.textContent = await new Response(stream).text();
+    const script = Object.assign(document.createElement("script"), { textContent: `{${await new Response(stream).text()}}` });
     document.head.append(script);
-    return window.Plotly;
+    return window.vegaEmbed;
   })();
   return loading;
 }
 
-const template = (light) => themes[dark.matches && !light ? "dark" : "light"];
-const lines = (name) => name.match(/.{1,90}/gs).map(escaped).join("<br>");
-const fits = ({ meta = {} }) =>
-  [...filters.querySelectorAll("select")].every(({ name, value }) => !value || !(name in meta) || String(meta[name]) === value);
-
-function traces(place) {
-  if (place.dataset.chart === "flame") return [flame(document.getElementById("flame-run").value)];
-  const { data } = read(`chart-${place.dataset.chart}`);
-  for (const trace of data) {
-    if (trace.meta?.named) trace.text = trace.customdata.map(([name, path]) => `${lines(names.full[name])}<br>in ${lines(names.full[path])}`);
-  }
-  return data.map((trace) => ({ ...trace, visible: fits(trace) }));
+/** The rows of a data set as objects; columns named in `named` hold numbers into the list of names. */
+function rowsOf({ columns, rows }, named) {
+  return rows.map((row) => Object.fromEntries(columns.map((column, i) => [column, named.includes(column) ? names.full[row[i]] : row[i]])));
 }
 
-function flame(run) {
-  const { parent, name, ms, launches, color } = read("flames")[run];
-  return {
-    type: "icicle", branchvalues: "total", sort: false, tiling: { orientation: "v" }, pathbar: { thickness: 22 },
-    ids: ms.map((_, i) => String(i)), parents: parent.map((p) => (p < 0 ? "" : String(p))), values: ms,
-    labels: name.map((n) => escaped(names.short[n])), marker: { colors: color, line: { width: 1 } },
-    customdata: name.map((n, i) => [lines(names.full[n]), launches[i].toLocaleString("en", { maximumFractionDigits: 1 })]),
-    hovertemplate: "%{customdata[0]}<br>%{value:.4f} ms per step, %{percentRoot:.1%} of it<br>%{customdata[1]} launches<extra></extra>",
-  };
+const fits = (row) => chosen().every(({ name, value }) => !(name in row) || String(row[name]) === value);
+const fitting = (data) => Object.entries(data).map(([name, rows]) => [name, rows.filter(fits)]);
+const onPage = (color) => getComputedStyle(document.documentElement).getPropertyValue(`--${color}`).trim();
+
+/** Gives the chart the colours of the page, or of paper. */
+function paint({ view, paper }, light) {
+  for (const color of Object.keys(paper)) view.signal(color, light ? paper[color] : onPage(color));
+  view.run();
 }
 
 async function draw(place) {
-  const library = await plotly();
-  const layout = place.dataset.chart === "flame" ? { height: 520, margin: { l: 4, r: 4, t: 30, b: 4 } } : read(`chart-${place.dataset.chart}`).layout;
-  const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
-  if (["flame", "timeline"].includes(place.dataset.chart)) config.displayModeBar = false;
-  await library.newPlot(place, traces(place), { ...layout, template: template() }, config);
+  const element = document.getElementById(`chart-${place.dataset.chart}`);
+  const spec = JSON.parse(element.textContent);
+  const named = (element.dataset.named ?? "").split(" ");
+  const data = Object.fromEntries(Object.entries(spec.datasets).map(([name, set]) => [name, rowsOf(set, named)]));
+  const paper = Object.fromEntries(spec.params.filter(({ value }) => value).map(({ name, value }) => [name, value]));
+  const renderer = place.dataset.chart === "timeline" ? "canvas" : "svg";
+  const options = { ast: true, actions: false, renderer, tooltip: { disableDefaultStyle: true } };
+  const { view } = await (await vegaEmbed())(place, { ...spec, datasets: Object.fromEntries(fitting(data)) }, options);
+  place.chart = { view, data, paper, whole: place.dataset.chart === "timeline" && view.scale("x").domain() };
+  paint(place.chart);
   place.closest("figure").classList.add("drawn");
-  drawn.add(place);
 }
 
-const redraw = (place, light) => window.Plotly.react(place, place.data, { ...place.layout, template: template(light) });
-
-function applyFilters() {
-  tables.forEach(filterTable);
-  for (const place of drawn) {
-    if (place.data.some((trace) => trace.meta)) window.Plotly.restyle(place, { visible: place.data.map(fits) });
-  }
+function filterChart({ view, data }) {
+  for (const [name, rows] of fitting(data)) view.data(name, rows);
+  view.run();
 }
 
 // ---- the timeline, by buttons
 function move(how) {
-  const place = document.querySelector("[data-chart=timeline]");
-  if (!drawn.has(place)) return;
-  const whole = read("chart-timeline").layout.xaxis.range;
-  const [from, to] = place.layout.xaxis.range.map(Number);
+  const { view, whole } = document.querySelector("[data-chart=timeline]").chart ?? {};
+  if (!view) return;
+  const [from, to] = view.signal("zoom_start") ?? whole;
   const width = to - from;
   const [low, high] = { in: [0.25, -0.25], out: [-0.5, 0.5], left: [-0.5, -0.5], right: [0.5, 0.5] }[how] ?? [0, 0];
-  const range = how === "all" ? whole : [Math.max(whole[0], from + low * width), Math.min(whole[1], to + high * width)];
-  window.Plotly.relayout(place, { "xaxis.range": range });
+  view.signal("zoom_start", how === "all" ? null : [Math.max(whole[0], from + low * width), Math.min(whole[1], to + high * width)]);
+  view.run();
+}
+
+// ---- the flame view: a button per range and kernel, drawn anew for the one that fills the width
+function startFlame(place, run) {
+  const { parent, name, ms, launches, color } = read("flames")[run];
+  const above = parent.map(() => [0]);
+  const left = parent.map(() => 0);
+  const used = [...left];
+  for (let i = 1; i < parent.length; i++) {
+    above[i] = [...above[parent[i]], i];
+    left[i] = left[parent[i]] + used[parent[i]];
+    used[parent[i]] += ms[i];
+  }
+  const told = (i) =>
+    `${names.full[name[i]]}: ${ms[i].toFixed(4)} ms per step, ${((100 * ms[i]) / ms[0]).toFixed(1)} % of it, ` +
+    `${launches[i].toLocaleString("en", { maximumFractionDigits: 1 })} launches`;
+  const show = (root) => {
+    const bars = parent.flatMap((_, i) => {
+      const around = above[root].includes(i);
+      const width = around ? 1 : ms[i] / ms[root];
+      if (!around && !(above[i].includes(root) && width > 0.001)) return [];
+      const bar = Object.assign(document.createElement("button"), { type: "button", textContent: names.short[name[i]], title: told(i) });
+      const from = around ? 0 : (left[i] - left[root]) / ms[root];
+      Object.assign(bar.style, { left: `${100 * from}%`, width: `${100 * width}%`, top: `${1.5 * (above[i].length - 1)}rem`, background: color[i] });
+      bar.classList.toggle("on-dark", ["#0072B2", "#D55E00", "#009E73"].includes(color[i]));
+      bar.addEventListener("click", () => show(i));
+      return [bar];
+    });
+    place.style.height = `${1.5 * Math.max(...above.map(({ length }) => length))}rem`;
+    place.replaceChildren(...bars);
+    document.getElementById("flame-told").textContent = told(root);
+  };
+  show(0);
 }
 
 // ---- start
-const start = (element) => (element.dataset.chart ? draw(element) : startTable(element));
+function start(element) {
+  if (element.dataset.chart) draw(element);
+  else if (element.dataset.rows) startTable(element);
+  else startFlame(element, document.getElementById("flame-run").value);
+}
 const watcher = new IntersectionObserver(
   (entries) => {
     for (const { isIntersecting, target } of entries) {
@@ -134,15 +159,14 @@ const watcher = new IntersectionObserver(
   },
   { rootMargin: "300px" },
 );
-all("[data-chart], table[data-rows]").forEach((element) => watcher.observe(element));
+all("[data-chart], [data-flame], table[data-rows]").forEach((element) => watcher.observe(element));
+const applyFilters = () => (tables.forEach(filterTable), charts().forEach(filterChart));
 filters.addEventListener("change", applyFilters);
 filters.addEventListener("reset", () => setTimeout(applyFilters));
-document.getElementById("flame-run")?.addEventListener("change", () => draw(document.querySelector("[data-chart=flame]")));
+document.getElementById("flame-run")?.addEventListener("change", ({ target }) => startFlame(document.querySelector("[data-flame]"), target.value));
 all("[data-move]").forEach((button) => button.addEventListener("click", () => move(button.dataset.move)));
-dark.addEventListener("change", () => (set_or_remove_dark_class(), drawn.forEach((place) => redraw(place))));
-addEventListener("beforeprint", () => {
-  document.documentElement.classList.remove("dark");
-  drawn.forEach((place) => redraw(place, true));
-});
-addEventListener("afterprint", () => (set_or_remove_dark_class(), drawn.forEach((place) => redraw(place))));
+const paintAll = (light) => charts().forEach((chart) => paint(chart, light));
+dark.addEventListener("change", () => (set_or_remove_dark_class(), paintAll(false)));
+addEventListener("beforeprint", () => (document.documentElement.classList.remove("dark"), paintAll(true)));
+addEventListener("afterprint", () => (set_or_remove_dark_class(), paintAll(false)));
 set_or_remove_dark_class();

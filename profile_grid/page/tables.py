@@ -7,28 +7,28 @@ from dataclasses import asdict, dataclass
 import pandas as pd
 
 from profile_grid.documents.dictionary import described
+from profile_grid.figures.shown import with_dimensions
 from profile_grid.page.names import Names
 from profile_grid.quantities import known
-from profile_grid.study.described import LEADING_COLUMNS
-from profile_grid.study.dimensions import KEYS, LEADING
+from profile_grid.study.dimensions import BY_KEY, DIMENSIONS, LEADING
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.names import ALL_PHASES, FORWARD, FORWARD_OTHERS
 
 SIGNIFICANT = 6
 UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}
 SHARES = ("share", "share_of_step", "other_share", "share_of_others", "idle_share")
-PLAIN = ("context_length",)
 RUN_COLUMNS = [
-    *KEYS, "timing_status", "capture_status", "reason", "parameters",
+    "timing_status", "capture_status", "reason", "parameters",
     "peak_allocated_bytes", "steps_timed", "steps_captured", "note",
 ]  # fmt: skip
 FORWARD_COLUMNS = [
-    *KEYS, "timing_status", "capture_status", "unprofiled_step_ms",
+    "timing_status", "capture_status", "unprofiled_step_ms",
     "unprofiled_step_std_ms", "step_wall_ms", "step_wall_std_ms", "overhead_ratio", "matches_python",
     "forward_wall_ms", "forward_gpu_span_ms", "forward_gpu_busy_ms", "forward_kernels", "mean_kernel_us", "idle_share",
 ]  # fmt: skip
-HEADINGS = {"context_length": "context", "flop_per_s": "FLOP/s", "flops_formula": "FLOP, formula"}
+HEADINGS = {one.key: one.heading for one in DIMENSIONS} | {"flop_per_s": "FLOP/s", "flops_formula": "FLOP, formula"}
 STATIC_ROWS = 8
+MOST_ROWS = 5000  # of one table; the files have all
 ALWAYS_SHOWN = ("model", "context_length", "mode")  # another dimension has a column where a run is not at its default
 
 
@@ -44,13 +44,15 @@ class PageColumn:
 
 @dataclass(frozen=True)
 class PageTable:
-    """One table of the page; kernel columns hold numbers into the page's list of names."""
+    """One table of the page; kernel columns hold numbers into the page's list of names. `left_out` rows of its source
+    have no room here."""
 
     name: str
     title: str
     source: str
     columns: tuple[PageColumn, ...]
     rows: tuple[tuple, ...]
+    left_out: int = 0
 
     def as_data(self) -> dict:
         """What the page's script reads."""
@@ -78,10 +80,9 @@ def page_tables(tables: dict[str, pd.DataFrame], names: Names) -> dict[str, Page
         "attention": ("Attention by part", tables["attention"], "attention", None),
         "kernels": ("Every kernel by phase, per step", kernels_per_step(tables["kernels"]), "kernels", None),
     }  # fmt: skip
-    shown = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
-    hidden = {"run", *KEYS} - set(shown)
+    told = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
     return {
-        name: _page_table(name, title, frame[[c for c in columns or frame.columns if c not in hidden]], source, names)
+        name: _page_table(name, title, _columns(frame, tables["runs"], told, columns), source, names)
         for name, (title, frame, source, columns) in chosen.items()
     }
 
@@ -89,9 +90,10 @@ def page_tables(tables: dict[str, pd.DataFrame], names: Names) -> dict[str, Page
 def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     """One row per run, phase and kernel: launches and GPU time per measured step, longest first within a run."""
     measured = kernels[kernels["step"] >= 0]
-    steps = measured.groupby("run")["step"].nunique()
-    keys = [*LEADING, "phase", "kernel", "class"]
-    table = measured.groupby(keys, sort=False)[["launches", "total_ns"]].sum().reset_index()
+    steps = measured.groupby("run", observed=True)["step"].nunique()
+    keys = ["run", "phase", "kernel", "class"]
+    table = measured.groupby(keys, sort=False, observed=True)[["launches", "total_ns"]].sum().reset_index()
+    table = table.astype(dict.fromkeys(keys, "str"))
     count = table["run"].map(steps).astype("float64")  # without kernels there is nothing to tell its type from
     table = table.assign(launches=table["launches"] / count, gpu_time_ms=table["total_ns"] / 1e6 / count)
     order = {run: position for position, run in enumerate(dict.fromkeys(kernels["run"]))}
@@ -101,15 +103,25 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     return table.drop(columns=["_run", "total_ns"])
 
 
-def _page_table(name: str, title: str, frame: pd.DataFrame, source: str, names: Names) -> PageTable:
-    meanings = {column.name: column.meaning for column in (*LEADING_COLUMNS, *described()[source].columns)}
+def _columns(frame: pd.DataFrame, runs: pd.DataFrame, told: list[str], chosen: list[str] | None) -> pd.DataFrame:
+    """The dimensions and the chosen columns of a table: all where none are chosen; rows in the order of the table."""
+    own = chosen or [name for name in frame.columns if name not in LEADING]
+    position = frame[["run", *own]].reset_index(drop=True).reset_index(names="_position")
+    return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*told, *own]]
+
+
+def _page_table(name: str, title: str, whole: pd.DataFrame, source: str, names: Names) -> PageTable:
+    frame = whole.head(MOST_ROWS)
+    meanings = {column.name: column.meaning for column in described()[source].columns}
+    meanings |= {key: dimension.meaning for key, dimension in BY_KEY.items()}
     kinds = {column: _kind(column, frame[column]) for column in frame.columns}
     columns = tuple(
         PageColumn(column, _heading(column), meanings.get(column, ""), kind) for column, kind in kinds.items()
     )
     values = [[_value(value, kind, names) for value in frame[column]] for column, kind in kinds.items()]
     scaled = [_in_gibibytes(of) if column.endswith("_bytes") else of for column, of in zip(kinds, values, strict=True)]
-    return PageTable(name, title, f"results/tables/{source}.csv", columns, tuple(zip(*scaled, strict=True)))
+    rows = tuple(zip(*scaled, strict=True))
+    return PageTable(name, title, f"results/tables/{source}.csv", columns, rows, len(whole) - len(frame))
 
 
 def _kind(column: str, values: pd.Series) -> str:
@@ -117,9 +129,9 @@ def _kind(column: str, values: pd.Series) -> str:
         return "kernel"
     if column in SHARES:
         return "share"
-    if column in PLAIN:
-        return "plain"
     present = [value for value in values if known(value)]
+    if column in BY_KEY:
+        return "plain" if present and all(_is_number(value) for value in present) else "text"
     if present and all(isinstance(value, bool) or type(value).__name__ == "bool" for value in present):
         return "flag"
     return "number" if present and all(_is_number(value) for value in present) else "text"

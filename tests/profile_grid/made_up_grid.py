@@ -7,6 +7,7 @@ only there to be drawn.
 from __future__ import annotations
 
 import functools
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, parameter_count
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.merging.run_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
-from profile_grid.study.dimensions import LEADING, run_name
+from profile_grid.study.dimensions import KEYS, LEADING, run_name
 
 MODELS = {  # d_model, d_ff, layers, heads
     "small": (768, 3072, 12, 12),
@@ -27,7 +28,8 @@ MODELS = {  # d_model, d_ff, layers, heads
 CONTEXTS = (128, 256, 512, 1024)
 MODES = ("forward", "forward_backward", "train_step")
 STEPS = 3
-FLOP_PER_S, BYTES_PER_S, SHORTEST_NS, LAUNCH_NS = 4.0e13, 2.4e12, 2_000, 20_000
+FLOP_PER_S = {"fp32": 4.0e13, "bf16": 3.0e14}
+BYTES_PER_S, SHORTEST_NS, LAUNCH_NS = 2.4e12, 2_000, 20_000
 COLUMNS = {"kernels": KERNEL_COLUMNS, "phases": PHASE_COLUMNS, "ranges": RANGE_COLUMNS}
 NAMES = {"phase", "range", "kernel", "class"}
 HOSTILE = r"<script>alert(1)</script>|$\input{x}$"
@@ -103,15 +105,16 @@ OOM = {
 INCOMPLETE = {"capture_status": "incomplete", "reason": "no kernel table: nsys 2022.4 is too old for driver 580"}
 
 
-def made_up_tables(models=tuple(MODELS), contexts=CONTEXTS, modes=MODES, machine=MACHINE, changes=None, hostile=False):
+def made_up_tables(
+    models=tuple(MODELS), contexts=CONTEXTS, modes=MODES, machine=MACHINE, changes=None, hostile=False,
+    precisions=("fp32",), batch_sizes=(4,),
+):  # fmt: skip
     """Every table of results/tables by name. `changes` maps a run's name to columns of `runs` that differ."""
     makers = {name: [] for name in ("runs", "timings", "cost", "kernels", "phases", "ranges")}
-    for model in models:
-        for context in contexts:
-            for mode in modes:
-                made = _run(model, context, mode, machine, changes or {}, hostile)
-                for name, table in made.items():
-                    makers[name].append(table)
+    for values in itertools.product(models, contexts, modes, precisions, batch_sizes):
+        made = _run(dict(zip(KEYS, values, strict=True)), machine, changes or {}, hostile)
+        for name, table in made.items():
+            makers[name].append(table)
     tables = {
         name: pd.concat([t for t in found if len(t)] or found[:1], ignore_index=True) for name, found in makers.items()
     }
@@ -125,20 +128,19 @@ def made_up_grid() -> dict[str, pd.DataFrame]:
     return made_up_tables(changes=changes, hostile=True)
 
 
-def shape_of(model: str, context: int) -> ModelShape:
-    """The shape of one of the models, batch 4 and vocabulary 10,000."""
+def shape_of(model: str, context: int, batch_size: int = 4) -> ModelShape:
+    """The shape of one of the models, with a vocabulary of 10,000."""
     d_model, d_ff, layers, heads = MODELS[model]
-    return ModelShape(4, context, 10_000, d_model, layers, heads, d_ff)
+    return ModelShape(batch_size, context, 10_000, d_model, layers, heads, d_ff)
 
 
-def _run(model, context, mode, machine, changes, hostile) -> dict[str, pd.DataFrame]:
-    shape = shape_of(model, context)
-    values = {"model": model, "context_length": context, "mode": mode, "precision": "fp32", "batch_size": 4}
-    name = run_name(values)
+def _run(values, machine, changes, hostile) -> dict[str, pd.DataFrame]:
+    shape = shape_of(values["model"], values["context_length"], values["batch_size"])
+    name, mode = run_name(values), values["mode"]
     lead = {"run": name, **values}
     statuses = {"timing_status": "complete", "capture_status": "complete"} | changes.get(name, {})
     random = np.random.default_rng(sum(map(ord, name)))
-    once = _kernels(shape, mode, hostile)
+    once = _kernels(shape, mode, hostile, FLOP_PER_S[values["precision"]])
     if machine["device"] == "cpu":
         once = [(phase, path, "aten::mm", "gemm", launches, 40 * ns) for phase, path, _, _, launches, ns in once]
         once = _summed(once)
@@ -163,13 +165,13 @@ def _led(lead: dict, rows: list[dict], columns: list[str]) -> pd.DataFrame:
     return table if rows else table.astype({name: "int64" for name in columns if name not in NAMES})
 
 
-def _kernels(shape: ModelShape, mode: str, hostile: bool) -> list[tuple]:
+def _kernels(shape: ModelShape, mode: str, hostile: bool, flop_per_s: float) -> list[tuple]:
     """(phase, range, kernel, class, launches, total_ns) of one step."""
     flops, moved = forward_flops(shape), forward_bytes(shape)
     rows = []
     for part, path, kernel, kernel_class, per_layer, share in FORWARD:
         launches = per_layer * shape.num_layers or 1
-        seconds = max(flops.get(part, 0) / FLOP_PER_S, moved[part] / BYTES_PER_S) * share
+        seconds = max(flops.get(part, 0) / flop_per_s, moved[part] / BYTES_PER_S) * share
         rows.append(("forward", path, kernel, kernel_class, launches, max(seconds * 1e9, SHORTEST_NS * launches)))
     if hostile:
         rows.append(("forward", "head", HOSTILE, "unknown", 1, 40_000.0))

@@ -1,142 +1,277 @@
-"""The figures: drawn from a made-up grid and from what is left when things went wrong; names are text, bytes repeat."""
+"""The figures on paper: every grid is drawn whole or says what it lacks, names are text, texts lie on nothing."""
 
+import functools
+import json
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from profile_grid.figures import NAMES, caption, figure, save
-from profile_grid.figures import rows as figure_rows
+from profile_grid.figures.drawing import Figure
+from profile_grid.figures.layout import row
+from profile_grid.figures.paper import on_paper, save
+from profile_grid.figures.registry import all_figures
+from profile_grid.figures.shown import of_one_machine
+from profile_grid.figures.splitting import MOST_GROUPS
+from profile_grid.figures.theme import FAMILIES, SERIES, series_styles
 from profile_grid.gpu_peaks import PEAKS, peaks_in_words, peaks_of
-from tests.profile_grid.made_up_grid import HOSTILE, INCOMPLETE, MACHINE, OOM, made_up_grid, made_up_tables
+from profile_grid.study.catalogue import FIGURES as DECLARED
+from tests.profile_grid.drawn_text import overlapping, text_boxes
+from tests.profile_grid.made_up_grid import HOSTILE, INCOMPLETE, MACHINE, MODELS, OOM, made_up_grid, made_up_tables
 
 CPU = MACHINE | {
     "backend": "torch", "device": "cpu", "device_name": "AMD EPYC 9754", "driver": None, "cuda": None, "nsys": None,
 }  # fmt: skip
 ONE_RUN = {"models": ("small",), "contexts": (512,), "modes": ("forward",)}
+FOUR_WAYS = {
+    "models": ("small", "xl"), "contexts": (128, 512), "modes": ("forward", "train_step"),
+    "precisions": ("fp32", "bf16"), "batch_sizes": (4, 8),
+}  # fmt: skip
+FIGURES = all_figures()
+OF_KERNELS = {"launch_bound", "top_kernels", "class_shares", "attention", "roofline"}
+MANY_OOM = {f"{model}_ctx{context}_train_step": OOM for model in list(MODELS)[1:] for context in (128, 1024)}
+GRIDS = {
+    "60 runs": made_up_grid,
+    "one run": lambda: made_up_tables(**ONE_RUN),
+    "four ways": lambda: made_up_tables(**FOUR_WAYS),
+    "many out of memory": lambda: made_up_tables(changes=MANY_OOM),
+}
+EXPRESSIONS = ("expr", "filter", "calculate", "test", "signal", "labelExpr", "field", "href", "url")
 
 
-def svg_text(drawn, folder) -> str:
+def drawn(name: str, tables: dict) -> dict:
+    """The figure's specification, from the tables that it says it needs and no other."""
+    figure = FIGURES[name]
+    return on_paper(figure, {table: tables[table] for table in figure.tables})
+
+
+@functools.cache
+def drawn_from(grid: str, name: str) -> dict:
+    """The figure's specification from one of the grids that several tests look at."""
+    return drawn(name, tables_of(grid))
+
+
+@functools.cache
+def tables_of(grid: str) -> dict:
+    return GRIDS[grid]()
+
+
+def text_of(specification: dict, folder) -> str:
     """All text of the figure as a reader of the SVG sees it, line breaks as blanks."""
     path = folder / "figure.svg"
-    save(drawn, path, ".svg")
+    save(specification, path, ".svg")
     return " ".join(" ".join(ElementTree.parse(path).getroot().itertext()).split())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_whole_grid_is_drawn_with_its_machine_and_marks_what_has_no_figures(name, tmp_path):
-    text = svg_text(figure(name, made_up_grid()), tmp_path)
+def rows_in(specification: dict) -> list[dict]:
+    """All rows of data in the figure."""
+    return [row for rows in specification["datasets"].values() for row in rows]
+
+
+def walked(value, key=""):
+    """Every (key, text) in a specification, whatever holds it."""
+    if isinstance(value, dict):
+        for inner, own in value.items():
+            yield from walked(own, inner)
+    elif isinstance(value, list):
+        for own in value:
+            yield from walked(own, key)
+    elif isinstance(value, str):
+        yield key, value
+
+
+def test_the_questions_define_the_figures_that_the_catalogue_declares():
+    assert tuple(FIGURES) == DECLARED
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_whole_grid_is_drawn_with_its_machine_and_names_the_runs_without_figures(name, tmp_path):
+    text = text_of(drawn_from("60 runs", name), tmp_path)
     assert "NVIDIA H200, driver 580.82, CUDA 13.0, PyTorch 2.11.0, Nsight Systems 2025.3.1" in text
-    if name in ("phase_times", "class_shares", "scaling"):
-        assert "out of memory" in text
+    assert FIGURES[name].title in text
+    lacks = {"phase_times", "scaling", "class_shares", "launch_bound"}
+    assert ("2.7B_ctx1024_train_step" in text) == (name in lacks)
 
 
-@pytest.mark.parametrize("name", ["top_kernels", "class_shares"])
+@pytest.mark.parametrize("name", ["phase_times", "scaling"])
+def test_a_run_out_of_memory_is_marked_at_its_model_and_context(name, tmp_path):
+    specification = drawn_from("60 runs", name)
+    assert "2.7B: out of memory" in text_of(specification, tmp_path)
+    marked = [row for row in rows_in(specification) if row.get("why", "").startswith("out of memory")]
+    assert {(row["model"], row["context_length"]) for row in marked} == {("2.7B", 1024)}
+    assert marked[0]["why"] == "out of memory: CUDA out of memory"
+
+
+def test_the_shares_name_what_ran_out_of_memory_and_what_the_grid_does_not_have(tmp_path):
+    tables = made_up_tables(models=("small",), contexts=(128, 512), changes={"small_ctx512_train_step": OOM})
+    tables["runs"] = tables["runs"][tables["runs"]["run"] != "small_ctx512_forward"]
+    specification = drawn("class_shares", tables)
+    words = [(row["cell"], row["text"]) for row in rows_in(specification) if "text" in row and "family" not in row]
+    assert sorted(words) == [("small · 512", "not in the grid"), ("small · 512", "out of memory")]
+    text = text_of(specification, tmp_path)
+    assert text.count("small · 128") == text.count("small · 512") == 1
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_dimension_that_the_figure_does_not_show_gets_panels_of_its_own(name, tmp_path):
+    specification = drawn_from("four ways", name)
+    text = text_of(specification, tmp_path)
+    for precision in ("fp32", "bf16"):
+        for batch in (4, 8):
+            assert text.count(f"precision {precision}, batch {batch}") == 1
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_set_of_data_mixes_two_values_of_a_dimension_that_the_figure_does_not_show(name):
+    for rows in drawn_from("four ways", name)["datasets"].values():
+        for key in ("precision", "batch_size"):
+            assert len({row[key] for row in rows if key in row}) <= 1
+
+
+def test_more_combinations_than_there_is_room_for_are_named(tmp_path):
+    sizes = tuple(range(1, MOST_GROUPS + 3))
+    text = text_of(drawn("phase_times", made_up_tables(**ONE_RUN, batch_sizes=sizes)), tmp_path)
+    assert f"Not drawn, for want of room: batch {sizes[-2]}; batch {sizes[-1]}." in text
+
+
+def test_each_precision_has_its_own_roof(tmp_path):
+    text = text_of(drawn("roofline", made_up_tables(**ONE_RUN, precisions=("fp32", "bf16"))), tmp_path)
+    assert "67 TFLOP/s" in text
+    assert "989.4 TFLOP/s" in text
+    assert "67 TFLOP/s in fp32" in text
+    assert "989.4 TFLOP/s in bf16" in text
+
+
+@pytest.mark.parametrize("name", ["phase_times", "top_kernels", "class_shares"])
 def test_the_same_tables_give_the_same_bytes_without_dates_or_paths(name, tmp_path):
-    tables = made_up_tables(**ONE_RUN)
+    tables = made_up_tables(models=("small",), contexts=(128, 512))
     for suffix in (".svg", ".png"):
         written = []
         for folder in ("one", "two"):
             (tmp_path / folder).mkdir(exist_ok=True)
-            save(figure(name, tables), tmp_path / folder / f"figure{suffix}", suffix)
+            save(drawn(name, tables), tmp_path / folder / f"figure{suffix}", suffix)
             written.append((tmp_path / folder / f"figure{suffix}").read_bytes())
         assert written[0] == written[1]
         assert str(tmp_path).encode() not in written[0]
         assert b"<dc:date>" not in written[0]
+        assert b"tIME" not in written[0]
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    "tables",
+    ("tables", "undrawn"),
     [
-        pytest.param(ONE_RUN, id="one run"),
-        pytest.param({**ONE_RUN, "machine": CPU}, id="CPU operators"),
-        pytest.param({**ONE_RUN, "changes": {"small_ctx512_forward": INCOMPLETE}}, id="no kernels"),
-        pytest.param({**ONE_RUN, "changes": {"small_ctx512_forward": OOM}}, id="all out of memory"),
-        pytest.param({**ONE_RUN, "modes": ("train_step",)}, id="training only"),
+        pytest.param(ONE_RUN, set(), id="one run"),
+        pytest.param({**ONE_RUN, "modes": ("train_step",)}, set(), id="training only"),
+        pytest.param({**ONE_RUN, "changes": {"small_ctx512_forward": INCOMPLETE}}, OF_KERNELS, id="no kernels"),
+        pytest.param({**ONE_RUN, "changes": {"small_ctx512_forward": OOM}}, set(FIGURES), id="all out of memory"),
     ],
 )
-def test_degenerate_grids_still_give_a_figure_and_a_caption(name, tables, tmp_path):
+def test_a_figure_without_data_says_why_and_every_other_is_drawn(tables, undrawn, tmp_path):
     tables = made_up_tables(**tables)
-    assert svg_text(figure(name, tables), tmp_path)
-    assert caption(name, tables)
+    for name, figure in FIGURES.items():
+        drawing = figure.draw(tables)
+        assert (drawing.chart is None) == (name in undrawn), name
+        text = text_of(drawn(name, tables), tmp_path)
+        if name in undrawn:
+            assert drawing.reason.startswith("No ")
+            assert drawing.reason in text
+        else:
+            assert drawing.reason == ""
+            assert rows_in(drawing.chart)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_grid_that_ran_out_of_memory_everywhere_says_so_in_every_figure_and_draws_no_zero(name, tmp_path):
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_grid_that_ran_out_of_memory_everywhere_lists_its_runs(name, tmp_path):
     tables = made_up_tables(**ONE_RUN, changes={"small_ctx512_forward": OOM})
-    text = svg_text(figure(name, tables), tmp_path)
-    assert "Out of memory: small_ctx512_forward." in text
-    assert not any(axes.lines or axes.patches for axes in figure(name, tables).axes)
+    assert "Out of memory: small_ctx512_forward." in text_of(drawn(name, tables), tmp_path)
+
+
+@pytest.mark.parametrize("name", OF_KERNELS - {"roofline"})
+def test_on_a_cpu_kernels_are_operators(name, tmp_path):
+    tables = made_up_tables(**ONE_RUN, machine=CPU)
+    text = text_of(drawn(name, tables), tmp_path) + FIGURES[name].caption(tables)
+    assert "operator" in text
+    assert "GPU" not in text
+    assert "kernel" not in text.replace(FIGURES[name].title, "")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_hostile_model_name_is_written_as_it_is_and_is_no_part_of_an_expression(name, tmp_path):
+    hostile = HOSTILE + "\"]||alert(1)||datum['a.b"
+    tables = {name: table.assign(model=hostile) for name, table in made_up_tables(**ONE_RUN).items()}
+    specification = drawn(name, tables)
+    text = text_of(specification, tmp_path)
+    assert hostile in text or any(row.get("model") == hostile for row in rows_in(specification))
+    assert (hostile in text) == (name != "roofline")  # whose marks tell the model by their size
+    for key, value in walked({k: v for k, v in specification.items() if k != "datasets"}):
+        assert key not in EXPRESSIONS or "alert" not in value
+    assert b"<script" not in (tmp_path / "figure.svg").read_bytes()
 
 
 def test_a_hostile_kernel_name_is_written_as_it_is(tmp_path):
     tables = made_up_tables(**ONE_RUN, hostile=True)
     kernels = tables["kernels"]
     tables["kernels"] = kernels.assign(total_ns=kernels["total_ns"].where(kernels["kernel"] != HOSTILE, 10**10))
-    drawn = figure("top_kernels", tables)
-    assert HOSTILE in svg_text(drawn, tmp_path)
+    assert f"[1] {HOSTILE}" in text_of(drawn("top_kernels", tables), tmp_path)
     assert b"<script" not in (tmp_path / "figure.svg").read_bytes()
 
 
-def test_a_hostile_model_name_is_written_as_it_is(tmp_path):
+def test_long_kernel_names_are_whole_in_the_legend(tmp_path):
     tables = made_up_tables(**ONE_RUN)
-    tables = {name: table.assign(model=HOSTILE) for name, table in tables.items()}
-    for name in NAMES:
-        text = svg_text(figure(name, tables), tmp_path)
-        assert HOSTILE in text or name in ("top_kernels", "roofline", "scaling")
-
-
-def test_long_kernel_names_are_whole_in_the_notes(tmp_path):
-    tables = made_up_tables(**ONE_RUN)
-    text = svg_text(figure("top_kernels", tables), tmp_path).replace(" ", "")
-    top = figure_rows.top_kernels(tables["kernels"], "small_ctx512_forward", "forward", 10)
-    for kernel in top["kernel"]:
+    text = text_of(drawn("top_kernels", tables), tmp_path).replace(" ", "")
+    longest = tables["kernels"].groupby("kernel")["total_ns"].sum().nlargest(10)
+    for kernel in longest.index:
         assert kernel.replace(" ", "") in text
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("grid", GRIDS)
+def test_no_text_lies_on_another(name, grid):
+    specification = drawn_from(grid, name)
+    assert FIGURES[name].title in [box.text for box in text_boxes(specification)]
+    assert overlapping(specification) == []
+
+
+def test_texts_that_do_lie_on_each_other_are_found():
+    import altair as alt
+    import pandas as pd
+
+    rows = pd.DataFrame({"x": [1, 1.01], "text": ["one text", "another"]})
+    chart = alt.Chart(rows, width=200, height=50).mark_text().encode(x=alt.X("x:Q", axis=None), text="text:N")
+    assert overlapping(row(chart, spacing=0)) == [("one text", "another")]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_vega_lite_finds_nothing_to_warn_of(name, capfd):
+    import vl_convert
+
+    for grid in ("60 runs", "four ways"):
+        vl_convert.vegalite_to_svg(drawn_from(grid, name), show_warnings=True)
+    assert capfd.readouterr().err == ""
 
 
 def test_only_one_machine_is_drawn_and_the_other_is_named(tmp_path):
     tables = made_up_tables(models=("small",), modes=("forward",))
     device = tables["runs"]["device_name"].where(tables["runs"]["context_length"] != 128, "NVIDIA A100-SXM4-80GB")
     tables["runs"] = tables["runs"].assign(device_name=device)
-    drawn, machine, left_out = figure_rows.of_one_machine(tables)
+    kept, machine, left_out = of_one_machine(tables)
     assert machine.startswith("NVIDIA H200")
-    assert set(drawn["kernels"]["context_length"]) == {256, 512, 1024}
+    assert set(kept["kernels"]["context_length"]) == {256, 512, 1024}
     assert left_out[0].startswith("Not drawn: 1 run(s) of NVIDIA A100-SXM4-80GB")
-    assert "NVIDIA A100-SXM4-80GB" in svg_text(figure("scaling", tables), tmp_path)
+    assert "Not drawn: 1 run(s) of NVIDIA A100-SXM4-80GB" in text_of(drawn("scaling", tables), tmp_path)
 
 
-def test_the_profiled_time_of_a_phase_spans_its_first_kernel_to_its_last():
-    tables = made_up_tables(**ONE_RUN)
-    phases = tables["phases"].assign(gpu_span_ns=[7_000_000] * 6)
-    times = figure_rows.phase_times(tables["runs"], tables["timings"], phases)
-    assert times[["phase", "profiled_ms", "profiled_std_ms"]].values.tolist() == [["forward", 7.0, 0.0]]
-
-
-def test_shares_of_classes_become_shares_of_families_that_sum_to_one():
-    shares = figure_rows.class_shares(made_up_grid()["runs"], made_up_grid()["class_shares"])
-    assert "elementwise" in set(shares["family"])
-    assert not shares["family"].str.contains("/").any()
-    assert shares.groupby("run")["share"].sum().to_numpy() == pytest.approx(1)
-
-
-def test_the_roofline_divides_the_flops_of_the_shapes_by_measured_time():
-    tables = made_up_tables(**ONE_RUN)
-    points = figure_rows.roofline(tables["runs"], tables["ranges"]).set_index("part")
-    scores = points.loc["computing attention scores"]
-    assert scores["flops"] == 12 * 1_610_612_736
-    assert scores["flop_per_s"] == scores["flops"] / scores["gpu_s"]
-
-
-def test_a_model_of_other_shapes_than_its_flops_say_has_no_roofline():
-    tables = made_up_tables(**ONE_RUN)
-    runs = tables["runs"].assign(forward_flops=tables["runs"]["forward_flops"] + 1)
-    assert figure_rows.roofline(runs, tables["ranges"]).empty
+def test_no_two_series_and_no_two_families_look_the_same():
+    for count in (8, 20, 60):
+        looks = list(zip(*[map(str, of) for of in series_styles(count)], strict=True))
+        assert len({(color, shape) for color, shape, _ in looks}) == count
+    assert len(SERIES) == len(set(map(str, SERIES)))
+    assert len(set(FAMILIES.values())) == len(FAMILIES)
 
 
 def test_an_unknown_gpu_has_no_peaks_and_says_so(tmp_path):
     assert peaks_of("NVIDIA H200 but not quite") is None
     tables = made_up_tables(**ONE_RUN, machine=MACHINE | {"device_name": "NVIDIA X1"})
-    text = svg_text(figure("roofline", tables), tmp_path)
+    text = text_of(drawn("roofline", tables), tmp_path)
     assert "The peaks of NVIDIA X1 are not known to this project" in text
     assert "TFLOP/s in fp32" not in text
 
@@ -149,8 +284,23 @@ def test_peaks_name_their_source():
 
 def test_captions_say_what_the_data_show():
     grid = made_up_grid()
-    assert caption("phase_times", grid).startswith("Without a profiler: backward")
-    assert "1 run(s) have no figures" in caption("phase_times", grid)
-    assert "Matrix multiplies take" in caption("class_shares", grid)
-    assert "exponent" in caption("scaling", grid)
-    assert "67 TFLOP/s in fp32" in caption("roofline", grid)
+    captions = {name: figure.caption(grid) for name, figure in FIGURES.items()}
+    times = grid["timings"][grid["timings"]["run"].str.endswith("train_step")]
+    forward = times[times["phase"] == "forward"]["mean_ms"]
+    assert captions["phase_times"].startswith(
+        f"Without a profiler: forward {forward.min():.2f} ms to {forward.max():.0f} ms"
+    )
+    assert captions["phase_times"].endswith("1 run(s) without figures are marked.")
+    assert captions["class_shares"].startswith("Matrix multiplies take")
+    assert "training step: exponent" in captions["scaling"]
+    assert "67 TFLOP/s in fp32" in captions["roofline"]
+    assert captions["top_kernels"].startswith("Of 2.7B_ctx512_train_step: the first kernel alone takes")
+
+
+def test_a_figure_reads_no_table_that_it_does_not_declare():
+    tables = made_up_tables(**ONE_RUN)
+    for figure in FIGURES.values():
+        assert isinstance(figure, Figure)
+        own = {name: tables[name] for name in figure.tables}
+        assert json.dumps(on_paper(figure, own))
+        assert figure.caption(own)

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import time
+from collections import Counter
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from profile_grid.figures import NAMES, figure, save
+from profile_grid.figures.paper import on_paper, save
+from profile_grid.figures.registry import all_figures
 from profile_grid.page import page
+from profile_grid.study.catalogue import FIGURES
 from tests.profile_grid.made_up_grid import HOSTILE, MODELS, OOM, made_up_grid, made_up_tables
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -58,8 +61,8 @@ def images_of_the_grid() -> dict[str, bytes]:
     """The largest figure in the place of each: the page is no smaller with it than with its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scaling.png"
-        save(figure("scaling", made_up_grid()), path, ".png")
-        return dict.fromkeys(NAMES, path.read_bytes())
+        save(on_paper(all_figures()["scaling"], made_up_grid()), path, ".png")
+        return dict.fromkeys(FIGURES, path.read_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +103,8 @@ def another_tab(browser, path: Path):
 
 def start_everything(browser) -> None:
     """Scrolls to each table and figure until it has been started."""
-    started = "const e = arguments[0]; return !!(e.dataset.chart ? e._fullLayout : e.classList.contains('dataTable'))"
-    for element in browser.find_elements("css selector", "[data-chart], table[data-rows]"):
+    started = "const e = arguments[0]; return !!(e.chart || e.matches('.dataTable, [data-flame]:not(:empty)'))"
+    for element in browser.find_elements("css selector", "[data-chart], [data-flame], table[data-rows]"):
         browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
         until(lambda element=element: browser.execute_script(started, element))
 
@@ -137,17 +140,6 @@ def test_the_page_of_60_runs_is_under_ten_megabytes():
     assert len(page_of_the_grid().encode()) < 10 * MEGABYTE
 
 
-def test_the_page_of_60_runs_loads_in_under_two_seconds(browser, tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text(page_of_the_grid(), encoding="utf-8")
-    loads_ms = []
-    for _ in range(3):  # the machine has other things to do: the fastest says what the page needs
-        with another_tab(browser, path):
-            script = "return performance.getEntriesByType('navigation')[0].loadEventEnd"
-            loads_ms.append(until(lambda script=script: browser.execute_script(script)))
-    assert min(loads_ms) < 2000
-
-
 def test_nothing_in_the_page_asks_for_the_network():
     text = page_of_the_grid()
     assert "default-src 'none'" in text  # the browser refuses what a library might try
@@ -159,13 +151,49 @@ def test_there_are_no_messages_on_the_console(grid_page):
     assert [entry["message"] for entry in grid_page.get_log("browser")] == []
 
 
-def test_every_figure_is_drawn_with_its_marks(grid_page):
-    marks = grid_page.execute_script(
+def marks_of(browser, kind: str) -> dict[str, int]:
+    """How many marks of a kind ("symbol", "rect") each figure's data have become."""
+    return browser.execute_script(
         "return Object.fromEntries([...document.querySelectorAll('[data-chart]')].map("
-        "e => [e.dataset.chart, e.querySelectorAll('path, .slice').length]))"
+        "e => [e.dataset.chart, e.querySelectorAll(`.role-mark.mark-${arguments[0]} path`).length]))",
+        kind,
     )
-    assert set(marks) == {*NAMES, "flame", "timeline"}
-    assert all(count > 10 for count in marks.values())
+
+
+def test_every_run_and_kernel_of_the_grid_is_a_mark_in_its_figures(grid_page):
+    symbols, bars = marks_of(grid_page, "symbol"), marks_of(grid_page, "rect")
+    assert set(symbols) == {*FIGURES, "timeline"}
+    steps, captured = 5 * 4, 60 - 2  # a training step is out of memory, and a capture of forward + backward incomplete
+    assert symbols["phase_times"] == 3 * (2 * (steps - 1) + 1)  # phases x (with and without profiler, and a cross)
+    assert symbols["launch_bound"] == 2 * captured
+    assert bars["top_kernels"] == 2 * 10
+    assert bars["class_shares"] == families_in(made_up_grid()["kernels"])
+    assert symbols["attention"] == steps * 4 * 2  # parts, and time beside FLOPs
+    assert symbols["scaling"] == 2 * (3 * steps - 1) + 1 + 3 * (4 + 5)  # the cross, and a marker before each exponent
+    assert symbols["roofline"] == steps * (7 + 13)  # parts with FLOPs, and all parts
+
+
+def families_in(kernels: pd.DataFrame) -> int:
+    """How many families of classes the runs of inference and of training have, all together."""
+    own = kernels[kernels["mode"] != "forward_backward"]
+    return len({(run, name.split("/")[0]) for run, name in zip(own["run"], own["class"], strict=True)})
+
+
+def test_a_chart_can_be_filtered_by_every_dimension_in_which_the_runs_differ(browser, tmp_path):
+    tables = made_up_tables(models=("small",), contexts=(128, 512), precisions=("fp32", "bf16"))
+    path = tmp_path / "report.html"
+    path.write_text(page(tables, PROVENANCE, made_up_timeline(50), {}), encoding="utf-8")
+    with another_tab(browser, path):
+        start_everything(browser)
+        names = [menu.get_attribute("name") for menu in browser.find_elements("css selector", "#filters select")]
+        assert names == ["context_length", "mode", "precision"]
+        assert marks_of(browser, "symbol")["launch_bound"] == 2 * 12
+        choose(browser, "precision", "bf16")
+        assert marks_of(browser, "symbol")["launch_bound"] == 2 * 6
+        choose(browser, "mode", "forward")
+        assert marks_of(browser, "symbol")["launch_bound"] == 2 * 2
+        assert marks_of(browser, "symbol")["phase_times"] == 2 * 2 * 3  # shows training steps, whatever the mode
+        assert set(column_texts(browser, "kernels", 3)) == {"bf16"}
 
 
 def test_runs_out_of_memory_are_named_in_the_figures_and_the_summary(grid_page):
@@ -203,13 +231,11 @@ def test_the_filters_apply_to_all_tables_and_figures(grid_page):
         until(lambda table=table: set(column_texts(grid_page, table, 0)) == {"large"})
         assert set(column_texts(grid_page, table, 1)) == {"256"}
         assert set(column_texts(grid_page, table, 2)) == {"train_step"}
-    shown = grid_page.execute_script(
-        "return [...new Set(document.querySelector('[data-chart=attention]').data"
-        ".filter(t => t.visible !== false).map(t => t.meta.model))]"
-    )
-    assert shown == ["large"]
+    assert marks_of(grid_page, "symbol")["attention"] == 4 * 2
+    assert marks_of(grid_page, "symbol")["launch_bound"] == 2
     grid_page.find_element("css selector", "#filters button[type=reset]").click()
     until(lambda: set(column_texts(grid_page, "runs", 0)) != {"large"})
+    assert marks_of(grid_page, "symbol")["attention"] == 20 * 4 * 2
 
 
 def test_the_full_name_of_a_kernel_is_there_on_demand(grid_page):
@@ -232,10 +258,33 @@ def test_hostile_names_are_text_in_tables_hover_labels_and_facts(grid_page):
     cells = until(lambda: {t.strip() for t in column_texts(grid_page, "kernels", 4)} == {HOSTILE} and HOSTILE)
     assert cells == HOSTILE
     assert grid_page.find_element("css selector", ".facts").text.count(HOSTILE) == 1
-    texts = "document.querySelector('[data-chart=timeline]').data.flatMap(t => t.text || [])"
-    hover = grid_page.execute_script(f"return {texts}.find(t => t.includes('alert'))")
-    assert hover.startswith("&lt;script&gt;alert(1)&lt;/script&gt;|$\\input{x}$<br>in measure")
     assert grid_page.execute_script("return [...document.scripts].every(s => s.textContent.trim() !== 'alert(1)')")
+
+
+def hover(browser, element, x: int = 0, y: int = 0) -> str:
+    """The tooltip that appears over the middle of an element, or so many pixels from there."""
+    from selenium.webdriver import ActionChains
+
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+    ActionChains(browser).move_to_element_with_offset(element, x, y).perform()
+    shown = "const e = document.querySelector('#vg-tooltip-element.visible'); return e && e.innerText"
+    return until(lambda: browser.execute_script(shown))
+
+
+def test_the_full_name_of_a_kernel_appears_over_its_bar_as_text(browser, tmp_path):
+    tables = made_up_tables(models=("small",), contexts=(512,), modes=("forward",), hostile=True)
+    kernels = tables["kernels"]
+    tables["kernels"] = kernels.assign(total_ns=kernels["total_ns"].where(kernels["kernel"] != HOSTILE, 10**11))
+    path = tmp_path / "report.html"
+    path.write_text(page(tables, PROVENANCE, made_up_timeline(50), {}), encoding="utf-8")
+    with another_tab(browser, path):
+        start_everything(browser)
+        bars = browser.find_elements("css selector", "[data-chart=top_kernels] .role-mark.mark-rect path")
+        assert HOSTILE in hover(browser, bars[0])
+        assert browser.execute_script("return document.querySelectorAll('#vg-tooltip-element script').length") == 0
+        flame = browser.find_element("css selector", "[data-flame]")
+        assert HOSTILE in browser.execute_script("return [...arguments[0].children].map(b => b.title).join()", flame)
+        assert HOSTILE in flame.text
 
 
 def test_a_hostile_model_name_is_text_everywhere(browser, tmp_path):
@@ -255,18 +304,30 @@ def test_a_hostile_model_name_is_text_everywhere(browser, tmp_path):
 def test_the_timeline_zooms_by_its_buttons_and_comes_back(grid_page):
     figure_ = grid_page.find_element("css selector", "#figure-timeline")
     grid_page.execute_script("arguments[0].scrollIntoView({block: 'center'})", figure_)
-    span = "const [a, b] = document.querySelector('[data-chart=timeline]').layout.xaxis.range; return b - a"
-    whole = grid_page.execute_script(span)
-    figure_.find_element("css selector", "[data-move=in]").send_keys("\ue007")
-    assert until(lambda: grid_page.execute_script(span) < 0.6 * whole)
+    seen = "return document.querySelector('[data-chart=timeline]').chart.view.scale('x').domain()"
+    start, end = whole = grid_page.execute_script(seen)
+    assert start == 0 < end
+    for move, expected in (
+        ("in", (0.25, 0.75)),
+        ("right", (0.5, 1)),
+        ("left", (0.25, 0.75)),
+        ("out", (0, 1)),
+        ("in", (0.25, 0.75)),
+    ):
+        figure_.find_element("css selector", f"[data-move={move}]").send_keys("\ue007")
+        assert grid_page.execute_script(seen) == pytest.approx([part * end for part in expected])
     figure_.find_element("css selector", "[data-move=all]").click()
-    assert until(lambda: abs(grid_page.execute_script(span) - whole) < 1e-9)
+    assert grid_page.execute_script(seen) == whole
 
 
 def test_the_timeline_has_a_bar_per_range_launch_and_kernel(grid_page):
-    pairs = "document.querySelector('[data-chart=timeline]').data.map(t => [t.name, t.customdata.length])"
-    bars = grid_page.execute_script(f"return Object.fromEntries({pairs})")
-    assert bars == {"ranges": 1, "ranges: forward": 1, "ranges: optimizer": 1, "API calls": 3000, "gemm": 3000}
+    script = "return Object.values(document.querySelector('[data-chart=timeline]').chart.data)[0]"
+    rows = grid_page.execute_script(script)
+    assert Counter(row["kind"] for row in rows) == {
+        "ranges": 1, "ranges: forward": 1, "ranges: optimizer": 1, "API calls": 3000, "gemm": 3000,
+    }  # fmt: skip
+    hostile = [row for row in rows if row["name"] == HOSTILE]
+    assert [(row["path"], row["start"]) for row in hostile] == [("measure > step > forward", 0.09)]
 
 
 def test_the_flame_view_holds_ranges_and_kernels_of_the_chosen_run(grid_page):
@@ -277,12 +338,25 @@ def test_the_flame_view_holds_ranges_and_kernels_of_the_chosen_run(grid_page):
     )
     kernels = made_up_grid()["kernels"]
     total_ms = kernels[kernels["run"] == run]["total_ns"].sum() / 3 / 1e6
-    trace = "const t = document.querySelector('[data-chart=flame]').data[0]; return [t.values[0], t.labels]"
-    root_ms, labels = until(
-        lambda: (found := grid_page.execute_script(trace)) and abs(found[0] - total_ms) < 1e-6 * total_ms and found
-    )
-    assert root_ms == pytest.approx(total_ms)
-    assert {"step", "forward", "backward", "optimizer", "computing softmax", "softmax_warp_forward…"} <= set(labels)
+    told = "return document.getElementById('flame-told').textContent"
+    assert until(lambda: grid_page.execute_script(told).startswith(f"step: {total_ms:.4f} ms per step, 100.0 % of it"))
+    labels = "return [...document.querySelectorAll('[data-flame] button')].map(b => b.textContent)"
+    whole = grid_page.execute_script(labels)
+    assert {"step", "forward", "backward", "optimizer", "computing softmax", "softmax_warp_forward…"} <= set(whole)
+
+
+def test_the_flame_view_opens_a_range_and_comes_back_by_the_keyboard(grid_page):
+    def press(name: str) -> list[str]:
+        button = f"[...document.querySelectorAll('[data-flame] button')].find(b => b.textContent === '{name}')"
+        grid_page.execute_script(f"{button}.focus()")
+        grid_page.switch_to.active_element.send_keys("\ue007")
+        return grid_page.execute_script(
+            "return [...document.querySelectorAll('[data-flame] button')].map(b => [b.textContent, b.style.width])"
+        )
+
+    assert not {"backward", "optimizer"} & {name for name, _ in press("attention")}
+    assert [width for name, width in press("attention") if name == "attention"] == ["100%"]
+    assert {"backward", "optimizer"} <= {name for name, _ in press("step")}
 
 
 def test_a_dark_reader_gets_a_dark_page_and_print_a_light_one(grid_page):
@@ -294,8 +368,10 @@ def test_a_dark_reader_gets_a_dark_page_and_print_a_light_one(grid_page):
 
     assert seen("light", "screen") == "rgb(255, 255, 255)"
     assert seen("dark", "screen") == "rgb(22, 25, 29)"
-    ink = "return document.querySelector('[data-chart=scaling]').layout.template.layout.font.color"
+    ink = "return document.querySelector('[data-chart=scaling]').chart.view.signal('ink')"
     assert until(lambda: grid_page.execute_script(ink) == "#e6e8eb")
+    text = "return document.querySelector('[data-chart=scaling] .role-axis-label text').getAttribute('fill')"
+    assert grid_page.execute_script(text) == "#e6e8eb"
     grid_page.execute_script("dispatchEvent(new Event('beforeprint'))")
     assert seen("dark", "print") == "rgb(255, 255, 255)"
     assert not grid_page.execute_script("return document.documentElement.classList.contains('dark')")

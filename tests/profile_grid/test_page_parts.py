@@ -5,8 +5,8 @@ import json
 import pytest
 
 from profile_grid.page import for_script, markdown
+from profile_grid.page.flame import flame
 from profile_grid.page.names import Names, short_name
-from profile_grid.page.steps import flame
 from profile_grid.page.tables import page_tables
 from tests.profile_grid.made_up_grid import HOSTILE, made_up_tables
 
@@ -50,7 +50,7 @@ def test_sentences_become_html_without_links_or_html_of_their_own():
 def test_the_flame_of_a_step_conserves_time_from_kernels_to_ranges_to_the_step():
     tables = made_up_tables(models=("small",), contexts=(128,), modes=("train_step",))
     names = Names()
-    nodes = flame(tables["kernels"], "small_ctx128_train_step", names)
+    nodes = flame(tables["kernels"], names)
     total_ms = tables["kernels"]["total_ns"].sum() / 3 / 1e6
     assert nodes["ms"][0] == pytest.approx(total_ms)
     children = [0.0] * len(nodes["ms"])

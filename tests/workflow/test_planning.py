@@ -63,7 +63,7 @@ def fresh_checkout(tmp_path):
 
 
 def test_the_grid_is_planned_where_neither_torch_nor_pandas_is_installed(fresh_checkout):
-    absent = {"torch", "nvtx", "pandas", "numpy", "pyarrow", "matplotlib", "plotly"}
+    absent = {"torch", "nvtx", "pandas", "numpy", "pyarrow", "altair", "vl_convert"}
     done = run_python(WITHOUT.format(absent=absent), fresh_checkout)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^timing +60$", done.stdout + done.stderr, re.MULTILINE)
@@ -103,7 +103,7 @@ def test_the_rules_import_nothing_heavy(fresh_checkout):
     done = run_python(REPORT_IMPORTS, fresh_checkout)
     imported = set(re.search(r"^IMPORTED (.*)$", done.stdout, re.MULTILINE).group(1).split())
     assert "profile_grid" in imported
-    assert not imported & {"torch", "nvtx", "matplotlib", "plotly", "pyarrow", "kernel_tables"}
+    assert not imported & {"torch", "nvtx", "altair", "vl_convert", "pyarrow", "kernel_tables"}
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)

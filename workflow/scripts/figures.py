@@ -5,26 +5,28 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import pandas as pd
-
-from profile_grid.figures import NAMES, TABLES, figure, save
+from profile_grid.figures.paper import on_paper, save
+from profile_grid.figures.registry import all_figures
 from profile_grid.files import replacing
+from profile_grid.tables.on_disk import TablesOnDisk
 from workflow.command import run_command
 
 
 def main() -> None:
+    figures = all_figures()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder of the merged and summary tables (Parquet)")
     parser.add_argument("--output", type=Path, required=True, help="folder of NAME.svg and NAME.png")
-    parser.add_argument("--figures", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES))
+    names = ", ".join(figures)
+    parser.add_argument("--figures", nargs="+", choices=figures, default=figures, metavar="NAME", help=names)
     arguments = parser.parse_args()
-    tables = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in TABLES}
+    tables = TablesOnDisk(arguments.tables)
     for name in arguments.figures:
-        drawn = figure(name, tables)
+        specification = on_paper(figures[name], {table: tables[table] for table in figures[name].tables})
         for suffix in (".svg", ".png"):
             path = arguments.output / f"{name}{suffix}"
             with replacing(path) as beside:
-                save(drawn, beside, suffix)
+                save(specification, beside, suffix)
 
 
 if __name__ == "__main__":

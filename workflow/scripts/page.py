@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.figures import NAMES
 from profile_grid.files import write_text
 from profile_grid.page import TABLES, page
+from profile_grid.study.catalogue import FIGURES
+from profile_grid.tables.on_disk import TablesOnDisk
 from workflow.command import run_command
 
 
@@ -22,10 +23,11 @@ def main() -> None:
     parser.add_argument("--trace", help="where the trace for Perfetto lies, relative to the page")
     parser.add_argument("--output", type=Path, required=True, help="report.html")
     arguments = parser.parse_args()
-    tables = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in TABLES}
+    on_disk = TablesOnDisk(arguments.tables)
+    tables = {name: on_disk[name] for name in TABLES}
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
     timeline = pd.read_parquet(arguments.timeline)
-    images = {name: (arguments.figures / f"{name}.png").read_bytes() for name in NAMES}
+    images = {name: (arguments.figures / f"{name}.png").read_bytes() for name in FIGURES}
     write_text(arguments.output, page(tables, provenance, timeline, images, arguments.trace))
 
 

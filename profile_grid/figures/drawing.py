@@ -1,0 +1,41 @@
+"""What a figure is: defined once by its question, for paper and for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from profile_grid.figures.layout import Spec
+
+Tables = dict[str, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What a figure draws of one machine, as Vega-Lite reads it.
+
+    The page filters the rows of its data by the dimensions that they name: a mode that the figure chooses by itself is
+    not named. Without a chart, `reason` says why there is nothing to draw. Below it stand `notes`, sentences, and
+    `legend`, whose lines stand each for itself.
+    """
+
+    chart: Spec | None = None
+    notes: tuple[str, ...] = ()
+    legend: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure. `draw` and `caption` read `tables`, tables of results/tables by name, of one machine.
+
+    The caption is a sentence or two on what the figure shows, chosen by the data: plain text, names not escaped.
+    """
+
+    name: str
+    title: str
+    draw: Callable[[Tables], Drawing]
+    caption: Callable[[Tables], str]
+    tables: tuple[str, ...]

@@ -1,0 +1,51 @@
+"""Panels side by side and below each other, as one Vega-Lite specification.
+
+Altair can do it too, but copies every panel again at each level: seconds for a figure of thirty panels.
+"""
+
+from __future__ import annotations
+
+import altair as alt
+
+Spec = dict
+Panel = alt.Chart | alt.LayerChart | Spec
+OF_TOP_LEVEL = ("$schema", "config")
+
+
+def alone(panel: Panel) -> Spec:
+    """One panel, which may be as wide as what holds it: panels side by side may not."""
+    return _specification(panel)
+
+
+def row(*panels: Panel, spacing: int, **properties) -> Spec:
+    """The panels side by side."""
+    return _concatenated("hconcat", panels, spacing, properties)
+
+
+def column(*panels: Panel, spacing: int, **properties) -> Spec:
+    """The panels below each other."""
+    return _concatenated("vconcat", panels, spacing, properties)
+
+
+def _concatenated(direction: str, panels: tuple[Panel, ...], spacing: int, properties: dict) -> Spec:
+    """One specification with the data of all panels at its top; `properties` are those of Vega-Lite: title, resolve."""
+    specifications = [_specification(panel) for panel in panels]
+    datasets: dict[str, list] = {}
+    for one in specifications:
+        datasets |= one.get("datasets", {})
+    inner = [{name: value for name, value in one.items() if name != "datasets"} for one in specifications]
+    plain = {name: _plain(value) for name, value in properties.items()}
+    return {direction: inner, "spacing": spacing, "datasets": datasets} | plain
+
+
+def _specification(panel: Panel) -> Spec:
+    """What Vega-Lite reads of a panel; its data by name, whatever their size."""
+    if isinstance(panel, dict):
+        return panel
+    with alt.data_transformers.enable("default", max_rows=None):
+        whole = panel.to_dict()
+    return {name: value for name, value in whole.items() if name not in OF_TOP_LEVEL}
+
+
+def _plain(value):
+    return value.to_dict() if isinstance(value, alt.SchemaBase) else value

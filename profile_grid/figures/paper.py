@@ -1,0 +1,101 @@
+"""A figure on paper: the chart between its title and its notes, as SVG and PNG without a browser."""
+
+from __future__ import annotations
+
+import re
+import struct
+import textwrap
+import zlib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import altair as alt
+import pandas as pd
+import vl_convert
+
+from profile_grid.figures.drawing import Figure, Tables
+from profile_grid.figures.layout import Spec, column
+from profile_grid.figures.shown import of_one_machine
+from profile_grid.figures.theme import FONT_SIZE, SMALL, WIDTH, config, parameters
+
+PNG_SCALE = 2
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+LINE_CHARACTERS = 150  # of small text in the width of a figure
+APART = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")  # so legends stay above notes
+SVG = "http://www.w3.org/2000/svg"
+NUMBERED = re.compile(r"(?:gradient_|clip)\d+")
+
+
+def on_paper(figure: Figure, tables: Tables) -> Spec:
+    """The figure of the machine with the most runs as a Vega-Lite specification; below it what is left out."""
+    of_machine, machine, left_out = of_one_machine(tables)
+    drawing = figure.draw(of_machine)
+    chart = drawing.chart if drawing.chart is not None else _only_text(drawing.reason)
+    lines = [line for text in (*drawing.notes, *left_out, *drawing.legend) for line in wrapped(text)]
+    inner = column(chart, spacing=0, title=_notes(lines)) if lines else chart
+    title = alt.TitleParams(
+        [figure.title], subtitle=wrapped(machine), fontSize=FONT_SIZE + 4, fontWeight="bold", frame="bounds", offset=10
+    )  # fmt: skip
+    return specification(column(inner, spacing=0, title=title, resolve={"scale": APART}))
+
+
+def specification(chart: Spec) -> Spec:
+    """The whole of what Vega-Lite reads: the chart with the colours and the configuration of this project."""
+    own = [*parameters(), *chart.get("params", [])]
+    return {"$schema": alt.SCHEMA_URL, "config": config()} | chart | {"params": own}
+
+
+def save(specification: Spec, path: Path, suffix: str) -> None:
+    """Writes one file, ".svg" or ".png": the same bytes for the same figure, without dates or paths."""
+    paper = specification | {"background": "white"}
+    if suffix == ".png":
+        path.write_bytes(_packed(vl_convert.vegalite_to_png(paper, scale=PNG_SCALE)))
+    else:
+        path.write_text(_numbered_anew(vl_convert.vegalite_to_svg(paper)), encoding="utf-8")
+
+
+def wrapped(text: str, width: int = LINE_CHARACTERS) -> list[str]:
+    """The text in lines, all of it: broken at spaces, within longer words anywhere."""
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+
+
+def _only_text(reason: str) -> Spec:
+    lines = wrapped(reason, 90)
+    text = alt.Chart(pd.DataFrame({"_": [0]})).mark_text(text=lines, fontSize=FONT_SIZE + 1)
+    return column(text.properties(width=WIDTH, height=60 + 14 * len(lines)), spacing=0)
+
+
+def _notes(lines: list[str]) -> alt.TitleParams:
+    return alt.TitleParams(
+        lines, orient="bottom", fontSize=SMALL, lineHeight=12, frame="bounds", offset=10, color=alt.ExprRef("soft")
+    )
+
+
+def _packed(png: bytes) -> bytes:
+    """The same image in a third of the bytes: the library compresses for speed."""
+    chunks, at = [], len(PNG_SIGNATURE)
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        chunks.append((png[at + 4 : at + 8], png[at + 8 : at + 8 + length]))
+        at += 12 + length
+    pixels = zlib.compress(zlib.decompress(b"".join(data for name, data in chunks if name == b"IDAT")), 9)
+    head, tail = [one for one in chunks if one[0] not in (b"IDAT", b"IEND")], (b"IEND", b"")
+    return PNG_SIGNATURE + b"".join(_chunk(*one) for one in (*head, (b"IDAT", pixels), tail))
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def _numbered_anew(svg: str) -> str:
+    """The SVG with its gradients and clips numbered from 0: the library counts on from figure to figure."""
+    ElementTree.register_namespace("", SVG)
+    ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+    root = ElementTree.fromstring(svg)
+    numbers: dict[str, str] = {}
+    for element in root.iter():
+        for name, value in element.attrib.items():
+            if name == "id" or value.startswith("url(#"):
+                new = NUMBERED.sub(lambda match: numbers.setdefault(match[0], f"paint{len(numbers)}"), value)
+                element.set(name, new)
+    return ElementTree.tostring(root, encoding="unicode") + "\n"

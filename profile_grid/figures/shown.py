@@ -1,0 +1,73 @@
+"""Which runs a figure shows: of one machine, one mode per configuration, and those that have no figures."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.figures.drawing import Tables
+from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY
+from profile_grid.study.dimensions import FULLEST_FIRST, LEADING, keys_without
+from profile_grid.study.stages import Stage
+from profile_grid.tables.machines import by_machine
+from profile_grid.tables.measured import ON_CPU, ON_GPU, Words
+
+STATUS_WORDS = {OUT_OF_MEMORY: "out of memory", INCOMPLETE: "capture incomplete", "missing": "not measured"}
+CONFIGURATION = keys_without("mode")
+
+
+def of_one_machine(tables: Tables) -> tuple[Tables, str, list[str]]:
+    """The tables of the machine with the most runs, its title, and a note for every other machine, whose runs are left
+    out: times of two machines do not belong in one figure."""
+    groups = by_machine(tables["runs"])
+    if not groups:
+        return tables, "no runs", []
+    machine, names = max(groups, key=lambda group: len(group[1]))
+    kept = {
+        name: table[table["run"].isin(names)].reset_index(drop=True) if "run" in table.columns else table
+        for name, table in tables.items()
+    }
+    others = [(other, runs) for other, runs in groups if other is not machine]
+    return kept, machine.title, [f"Not drawn: {len(runs)} run(s) of {other.title}." for other, runs in others]
+
+
+def words(runs: pd.DataFrame) -> Words:
+    """What kernels and their time are called on the device of these runs."""
+    return ON_CPU if set(runs["device"].dropna()) == {"cpu"} else ON_GPU
+
+
+def with_dimensions(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows with the dimensions of their runs in front, in the order in which they are declared."""
+    own = rows.drop(columns=[name for name in LEADING if name in rows.columns and name != "run"])
+    return runs[list(LEADING)].merge(own, on="run", how="inner", validate="one_to_many")
+
+
+def models_in_order(runs: pd.DataFrame) -> list[str]:
+    """Models from the smallest to the largest; those whose size nobody knows stay where the table has them."""
+    size = pd.to_numeric(runs["parameters"], errors="coerce").astype("float64")
+    largest = size.groupby(runs["model"], sort=False).max().fillna(0)
+    return list(largest.sort_values(kind="stable").index)
+
+
+def without_figures(runs: pd.DataFrame, *stages: Stage) -> pd.DataFrame:
+    """The runs that one of these stages has no figures of: dimensions, `status` of the first such stage, `reason`."""
+    status = pd.Series(COMPLETE, index=runs.index, dtype="object")
+    for stage in stages:
+        status = status.where(status != COMPLETE, runs[stage.status_column].astype("object"))
+    table = runs[list(LEADING)].assign(status=status, reason=runs["reason"].astype("object"))
+    return table[table["status"] != COMPLETE].reset_index(drop=True)
+
+
+def fullest_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """The run of each configuration with the most phases: a training step where the grid declares one."""
+    return _first_by_mode(runs, FULLEST_FIRST)
+
+
+def leanest_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """The run of each configuration with the fewest phases: inference where the grid declares it."""
+    return _first_by_mode(runs, FULLEST_FIRST[::-1])
+
+
+def _first_by_mode(runs: pd.DataFrame, modes: tuple[str, ...]) -> pd.DataFrame:
+    rank = runs["mode"].map({mode: position for position, mode in enumerate(modes)})
+    ranked = runs.assign(_rank=rank).sort_values("_rank", kind="stable")
+    return ranked.drop_duplicates(CONFIGURATION).drop(columns="_rank")

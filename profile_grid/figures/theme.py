@@ -1,0 +1,113 @@
+"""How every figure looks: colours, lines and shapes that the colour-blind and a grey printer tell apart, and type.
+
+Colours of text and lines are parameters of a chart, since the page draws the same chart on a light and a dark ground.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+import altair as alt
+
+WIDTH = 740  # of a figure, in pixels: a page of paper between its margins, at 100 pixels per inch
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first is part of vl-convert, so it is everywhere the same
+FONT_SIZE, SMALL, SMALLEST = 11, 9, 8
+# Okabe & Ito, Color Universal Design (2008)
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
+    "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
+)  # fmt: skip
+GREY, PALE = "#8c8c8c", "#d9d9d9"
+ON_PAPER = {"ink": "#1d2127", "soft": "#5a626c", "line": "#dfe3e8", "ground": "#ffffff"}
+INK, SOFT, LINE, GROUND = (alt.ExprRef(name) for name in ON_PAPER)
+SERIES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
+CROSS = "M-1,-1L1,1M1,-1L-1,1"
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left", "triangle-right")
+DASHES = ([1, 0], [5, 3], [1, 2], [6, 2, 1, 2])
+FAMILIES = {  # of kernel classes, in the order in which they are stacked: colour, and lines along the bar
+    "gemm": (BLUE, 0),
+    "attention": (SKY, 1),
+    "softmax": (VERMILLION, 2),
+    "normalization": (GREEN, 1),
+    "elementwise": (ORANGE, 0),
+    "reduction": (YELLOW, 0),
+    "optimizer": (PURPLE, 1),
+    "embedding": (GREEN, 2),
+    "random": (SKY, 2),
+    "sort": (BLUE, 2),
+    "communication": (VERMILLION, 1),
+    "triton-fused": (ORANGE, 2),
+    "graph": (PURPLE, 2),
+    "memcpy": (GREY, 0),
+    "memset": (GREY, 2),
+    "other": (PALE, 0),
+    "unknown": (PALE, 2),
+}
+PHASES = {"forward": (BLUE, 0), "loss": (YELLOW, 0), "backward": (VERMILLION, 2), "optimizer": (GREEN, 1)}
+LINES = {1: ((0.73, 0.84),), 2: ((0.16, 0.27), (0.73, 0.84))}  # of a bar's height: a text in its middle stays clear
+DARK = (BLUE, VERMILLION, GREEN)  # as a ground: text on it is white
+
+
+def parameters() -> list[dict]:
+    """The colours that a page may change, with their values on paper."""
+    return [{"name": name, "value": value} for name, value in ON_PAPER.items()]
+
+
+def config() -> dict:
+    """The configuration of every chart, as Vega-Lite reads it."""
+    ink, soft, line = ({"expr": name} for name in ("ink", "soft", "line"))
+    return {
+        "font": FONT,
+        "background": "transparent",
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": ink, "titleColor": ink, "domainColor": soft, "tickColor": soft, "gridColor": line,
+            "labelFontSize": FONT_SIZE, "titleFontSize": FONT_SIZE, "titleFontWeight": "normal", "labelLimit": 0,
+            "titleLimit": 0, "tickSize": 4, "titlePadding": 6,
+        },
+        "legend": {
+            "orient": "bottom", "title": None, "labelColor": ink, "labelFontSize": FONT_SIZE, "labelLimit": 0,
+            "symbolSize": 60, "symbolOpacity": 1, "columnPadding": 14,
+        },
+        "title": {
+            "anchor": "start", "color": ink, "fontSize": FONT_SIZE, "fontWeight": "normal", "subtitleColor": soft,
+            "subtitleFontSize": SMALL + 1, "limit": 0, "offset": 6,
+        },
+        "point": {"opacity": 1, "size": 45},
+        "text": {"color": ink, "fontSize": SMALL, "limit": 0},
+        "rule": {"strokeWidth": 1, "opacity": 1},
+        "line": {"strokeWidth": 1.2},
+    }  # fmt: skip
+
+
+def family_style(family: str) -> tuple[str, int]:
+    """Colour and lines of a family of kernel classes; one that has none of its own looks like "unknown"."""
+    return FAMILIES.get(family, FAMILIES["unknown"])
+
+
+def in_drawing_order(families: Iterable[str]) -> list[str]:
+    """Families in the order in which they are stacked, matrix multiplies first."""
+    order = {family: position for position, family in enumerate(FAMILIES)}
+    return sorted(set(families), key=lambda family: (order.get(family, len(order)), family))
+
+
+def fill(color: str, lines: int) -> str | alt.ExprRef:
+    """The fill of a bar: a colour, through which lines let the ground be seen, whatever the bar's length."""
+    if not lines:
+        return color
+    edges = [edge for line in LINES[lines] for edge in line]
+    ends = zip([0, *edges], [*edges, 1], strict=True)
+    stops = [
+        {"offset": offset, "color": "ground" if band % 2 else color}
+        for band, pair in enumerate(ends)
+        for offset in pair
+    ]
+    gradient = json.dumps({"gradient": "linear", "x1": 0, "y1": 0, "x2": 0, "y2": 1, "stops": stops})
+    return alt.ExprRef(gradient.replace('"ground"', "ground"))  # the parameter, not a word
+
+
+def series_styles(count: int) -> tuple[list, list[str], list[Sequence[int]]]:
+    """Colours, shapes and dashes of so many series; two series share no more than one of them before any repeats."""
+    colors = [SERIES[n % len(SERIES)] for n in range(count)]
+    shapes = [SHAPES[(n + n // len(SERIES)) % len(SHAPES)] for n in range(count)]
+    return colors, shapes, [DASHES[n // len(SERIES) % len(DASHES)] for n in range(count)]

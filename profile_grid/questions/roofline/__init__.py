@@ -1,0 +1,1 @@
+"""How near each part of the forward pass comes to the peaks of the device."""
