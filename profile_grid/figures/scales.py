@@ -12,6 +12,7 @@ from profile_grid.figures.theme import WIDTH, series_styles
 
 NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')"  # 0.05, 20, 3000, 40M
 FEWEST_TICKS = 3
+TICK_DIGITS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7))  # of each decade, the first that give enough ticks
 CONTEXT_MARGIN = 1.45
 CHARACTER_PX, SYMBOL_PX = 6, 32
 
@@ -45,10 +46,10 @@ class Log:
 
     @property
     def ticks(self) -> list[float]:
-        """Powers of ten; with 2 and 5 between them where the axis holds few."""
+        """Powers of ten, and round numbers between them where the axis holds few."""
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         found = []
-        for digits in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)):
+        for digits in TICK_DIGITS:
             every = [digit * 10.0**decade for decade in decades for digit in digits]
             found = [tick for tick in every if self.low <= tick <= self.high]
             if len(found) >= FEWEST_TICKS:
@@ -94,11 +95,13 @@ class Contexts:
 
 @dataclass(frozen=True)
 class Series:
-    """Several series told apart by colour and by shape; `column` holds their names."""
+    """Several series told apart by colour and by shape; `column` holds their names. Where the fill of markers tells
+    something else, the legend shows them `hollow`."""
 
     column: str
     names: tuple[str, ...]
     in_legend: bool = True
+    hollow: bool = False
 
     def color(self) -> alt.Color:
         """The channel of colour: of lines, of filled markers, and of the outline of hollow ones."""
@@ -114,7 +117,8 @@ class Series:
 
     @property
     def _legend(self) -> alt.Legend | None:
-        return legend(self.names) if self.in_legend else None
+        fill = {"symbolFillColor": "transparent"} if self.hollow else {}
+        return legend(self.names, **fill) if self.in_legend else None
 
     def _scale(self, style: int) -> alt.Scale:
         return alt.Scale(domain=list(self.names), range=series_styles(len(self.names))[style])

@@ -13,7 +13,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from profile_grid.study.catalogue import DOCUMENTS as QUESTION_DOCUMENTS
-from profile_grid.study.catalogue import FIGURES, MERGED, SUMMARIES, TABLES_OF_A_RUN
+from profile_grid.study.catalogue import FIGURES, MERGED, SUMMARIES, TABLES_OF_A_RUN, question_of_figure
 from profile_grid.study.runs import (
     checked_config,
     grid_part,

@@ -94,7 +94,10 @@ rule answer:
 rule figure:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        sources=program_sources("workflow/scripts/figures.py", *of_questions("figure")),
+        sources=program_sources("workflow/scripts/figures.py"),
+        of_question=lambda wildcards: program_sources(
+            *of_questions("figure", question_of_figure(wildcards.figure).name)
+        ),
     output:
         report(
             "results/figures/{figure}.svg",

@@ -47,7 +47,7 @@ def draw_launch_bound(tables: Tables) -> Drawing:
         reason = f"No capture holds {named.kernels}, so how long the {named.device} was busy is not known."
         return Drawing(reason=reason, notes=tuple(missing))
     busy = busy.assign(how=busy["mode"].map(MODES))
-    series = Series("model", tuple(models_in_order(runs)))
+    series = Series("model", tuple(models_in_order(runs)), hollow=True)
     fills = {MODES[mode]: fill for mode, fill in MODE_FILLS.items() if mode in set(busy["mode"])}
     groups, left_out = split(runs[runs["run"].isin(busy["run"])], SHOWN)
 
@@ -93,7 +93,7 @@ def _share_panel(busy: pd.DataFrame, markers: alt.Chart, named: Words) -> alt.Ch
     axis = Log.around(busy["kernel_us"], WIDTH_PX)
     share = alt.Axis(title=f"{named.device} busy (share of wall time)", format="%")
     return markers.encode(
-        x=alt.X("kernel_us:Q", scale=axis.scale, axis=axis.axis(f"mean length of a {named.kernel} (µs)")),
+        x=alt.X("kernel_us:Q", scale=axis.scale, axis=axis.axis(f"mean {named.kernel} length (µs)")),
         y=alt.Y("busy_share:Q", scale=alt.Scale(domain=[0, 1.04], nice=False), axis=share),
     )
 
