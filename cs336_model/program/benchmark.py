@@ -57,7 +57,7 @@ def run(spec: RunSpec, profiler: str, path_to_capture: Path | None, progress: Pr
         record = out_of_memory_record(error, progress.during)
         result |= {"status": "out_of_memory", "out_of_memory": record}
         result |= {"memory": memory_facts(device), "machine": machine_facts(device)}
-        _say(spec, f"out of memory during {progress.during}")
+        _say(spec, f"out of memory during {progress.during}: {error}")
     age, now = process_age_seconds(), time.time()
     result |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
     result["loaded_files"] = loaded_files(

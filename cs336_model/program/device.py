@@ -65,6 +65,7 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
         "temperature_c": state.temperature_c,
         "throttle_reasons": state.throttle_reasons,
         "other_processes": state.other_processes,
+        "cpu_name": cpu_name(),
         "cores": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
         "float32_matmul_precision": torch.get_float32_matmul_precision(),

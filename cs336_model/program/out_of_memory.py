@@ -7,7 +7,6 @@ import torch
 # torch.OutOfMemoryError since 2.5; before, the CUDA module had the only name of it.
 OutOfMemoryError = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 
-_KEPT = 500  # characters of each end of a message, which may be the model's own
 _REQUEST = re.compile(r"Tried to allocate ([0-9.]+) (bytes|KiB|MiB|GiB)")
 _UNIT_BYTES = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -19,14 +18,12 @@ def requested_bytes(message: str) -> int | None:
 
 
 def out_of_memory_record(error: BaseException, during: str) -> dict[str, str | int | None]:
-    """The `out_of_memory` entry of a result: when, the message, what was asked for, what the device had and has."""
+    """The `out_of_memory` entry of a result: when, what was asked for, what the device had and has. The message is not
+    part of it: results are published, and it may be the model's own."""
     free_bytes, total_bytes = torch.cuda.mem_get_info() if torch.cuda.is_available() else (None, None)
-    message = str(error)
-    message = message if len(message) <= 2 * _KEPT else f"{message[:_KEPT]} ... {message[-_KEPT:]}"
     return {
         "during": during,
-        "message": message,
-        "requested_bytes": requested_bytes(message),
+        "requested_bytes": requested_bytes(str(error)),
         "free_bytes": free_bytes,
         "total_bytes": total_bytes,
     }

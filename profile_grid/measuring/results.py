@@ -40,6 +40,7 @@ class MachineFacts:
     cuda: str | None
     torch: str
     python: str
+    cpu_name: str
     cores: int
     threads: int
     sm_clock_mhz: int | None
@@ -61,7 +62,6 @@ class OutOfMemory:
     """What a program did when memory ran out, what it asked for, and what there was."""
 
     during: str
-    message: str
     requested_bytes: int | None
     free_bytes: int | None
     total_bytes: int | None

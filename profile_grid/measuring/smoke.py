@@ -86,7 +86,7 @@ def _last_line(error: ProgramFailed) -> str:
 def _out_of_memory(program: dict | None) -> Problem | None:
     if program is None or program["status"] == "complete":
         return None
-    return Problem("out_of_memory", "memory ran out", (program["out_of_memory"] or {}).get("message") or "")
+    return Problem("out_of_memory", f"memory ran out during {program['out_of_memory']['during']}")
 
 
 def _size(constructor_args: dict) -> int:

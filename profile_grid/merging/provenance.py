@@ -9,9 +9,10 @@ from importlib import metadata
 import pandas as pd
 
 from profile_grid.checkout import git_state
+from profile_grid.study.dimensions import MACHINE_KEYS
 from profile_grid.study.stages import STAGES
 
-OF_MACHINE = ("device_name", "gpu_uuid_sha256", "driver", "cuda", "torch", "nsys", "python", "backend")
+NOT_TOLD = ("device",)  # the device's name tells it
 
 
 def provenance(runs: pd.DataFrame, plan: dict, checkouts: list[dict]) -> dict:
@@ -21,7 +22,7 @@ def provenance(runs: pd.DataFrame, plan: dict, checkouts: list[dict]) -> dict:
     return {
         "runs": len(runs),
         "statuses": {name: int(count) for name, count in statuses.items()},
-        **{name: _agreed(runs[name]) for name in OF_MACHINE},
+        **{key: _agreed(runs[key]) for key in MACHINE_KEYS if key not in NOT_TOLD},
         "snakemake": metadata.version("snakemake"),
         "measured_git_commit": _agreed(pd.Series([_commit(checkout) for checkout in checkouts], dtype="object")),
         **git_state(),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from profile_grid.measuring.results import OutOfMemory
 from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.quantities import memory
 from profile_grid.study.described import Column, Described, columns
+from profile_grid.study.dimensions import MACHINE_DIMENSIONS
 from profile_grid.study.stages import CAPTURE, STAGES, TIMING
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
 STATUSES = "complete, out_of_memory, incomplete or missing"
-MACHINE_FACTS = ("device", "device_name", "gpu_uuid_sha256", "driver", "cuda", "torch", "python")
-MACHINE_FACTS = ("device", "device_name", "gpu_uuid_sha256", "driver", "cuda", "torch", "python")
+MACHINE_FACTS = tuple(one for one in MACHINE_DIMENSIONS if one.key not in ("backend", "nsys"))  # those are of a stage
 SIZES = ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
 
 
@@ -24,7 +26,7 @@ def runs_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 def _row(run: MeasuredRun) -> dict:
     timing, capture = run.results[TIMING.name], run.results[CAPTURE.name]
     program, machine = timing.program, timing.program.machine
-    shape, memory = program.spec["constructor_args"], program.memory
+    shape, held = program.spec["constructor_args"], program.memory
     programs = [result.program for result in run.results.values()]
     oom = next((p.out_of_memory for p in programs if p and p.out_of_memory), None)
     reasons = [run.statuses[stage.name].reason for stage in reversed(STAGES)]
@@ -32,25 +34,33 @@ def _row(run: MeasuredRun) -> dict:
         **{name: shape[name] for name in SIZES},
         "parameters": program.parameters,
         **{stage.status_column: run.statuses[stage.name].status for stage in STAGES},
-        "reason": next((reason for reason in reasons if reason), None) or (oom and oom.message),
+        "reason": next((reason for reason in reasons if reason), None) or (oom and out_of_memory_in_words(oom)),
         "oom_during": oom and oom.during,
         "oom_requested_bytes": oom and oom.requested_bytes,
         "oom_free_bytes": oom and oom.free_bytes,
         "oom_total_bytes": oom and oom.total_bytes,
         "backend": capture.facts["backend"],
-        **{name: getattr(machine, name) for name in MACHINE_FACTS},
+        **{one.key: getattr(machine, one.key) for one in MACHINE_FACTS},
         "nsys": capture.facts["nsys"],
         "steps_timed": len(program.step_seconds),
         "steps_captured": captured_steps(run),
-        "peak_allocated_bytes": memory.peak_allocated_bytes,
-        "peak_reserved_bytes": memory.peak_reserved_bytes,
-        "device_total_bytes": memory.device_total_bytes,
+        "peak_allocated_bytes": held.peak_allocated_bytes,
+        "peak_reserved_bytes": held.peak_reserved_bytes,
+        "device_total_bytes": held.device_total_bytes,
         "forward_flops": (program.flops or {}).get("forward"),
         "loss": program.losses[-1] if program.losses else None,
         "sm_clock_mhz": machine.sm_clock_mhz,
         "note": "; ".join(_notes(run)) or None,
         **{f"{stage.name}_started_utc": run.results[stage.name].started_utc for stage in STAGES},
     }
+
+
+def out_of_memory_in_words(oom: OutOfMemory) -> str:
+    """When memory ran out, what was asked for and what there was. The program's own words, which may hold anything,
+    stay in its result."""
+    asked = "" if oom.requested_bytes is None else f": {memory(oom.requested_bytes)} were asked for"
+    there = "" if oom.total_bytes is None else f", {memory(oom.free_bytes)} of {memory(oom.total_bytes)} were free"
+    return f"memory ran out during {oom.during}{asked}{there}"
 
 
 def captured_steps(run: MeasuredRun) -> int:
@@ -109,13 +119,9 @@ DESCRIBED = {
     oom_free_bytes | B | what the GPU had free then
     oom_total_bytes | B | memory of the GPU
     backend | | profiler: nsys, or torch (PyTorch's own)
-    device | | cuda or cpu
-    device_name | | name of the GPU or CPU
-    gpu_uuid_sha256 | | hash of the GPU's UUID
-    driver | | version of the NVIDIA driver
-    cuda | | version of CUDA that PyTorch was built with
-    torch | | version of PyTorch
-    python | | version of Python
+"""),
+            *(Column(one.key, "", one.meaning) for one in MACHINE_FACTS),
+            *columns("""
     nsys | | version of Nsight Systems
     steps_timed | | measured steps of the timing
     steps_captured | | measured steps in the capture

@@ -99,9 +99,14 @@ def _of_machine(key: str, heading: str, meaning: str, in_title: bool = False) ->
 MACHINE_DIMENSIONS = (
     _of_machine("device", "device", "cuda or cpu"),
     _of_machine("device_name", "", "name of the GPU or CPU"),
+    _of_machine("gpu_uuid_sha256", "GPU", "hash of the GPU's UUID"),
     _of_machine("driver", "driver", "version of the NVIDIA driver", in_title=True),
     _of_machine("cuda", "CUDA", "version of CUDA that PyTorch was built with", in_title=True),
     _of_machine("torch", "PyTorch", "version of PyTorch", in_title=True),
+    _of_machine("python", "Python", "version of Python"),
+    _of_machine("cpu_name", "processor", "name of the processor"),
+    _of_machine("cores", "cores", "processor cores that the program could use"),
+    _of_machine("threads", "threads", "threads of PyTorch's operators on the processor"),
     _of_machine("backend", "profiler", "profiler: nsys, or torch (PyTorch's own)"),
     _of_machine("nsys", "Nsight Systems", "version of Nsight Systems"),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -10,13 +11,17 @@ from profile_grid.quantities import known
 from profile_grid.study.dimensions import MACHINE_DIMENSIONS, MACHINE_KEYS
 from profile_grid.study.stages import RESULTS_OF_A_RUN
 
+BY_KEY = {dimension.key: dimension for dimension in MACHINE_DIMENSIONS}
+DIGITS_OF_A_DIGEST = 12  # in a title
+
 
 @dataclass(frozen=True)
 class Machine:
     """What a set of runs was measured with: the dimensions that belong to the machine, as text; None where no run
-    says."""
+    says. `apart` names the facts that tell it from another with the same title."""
 
     facts: tuple[str | None, ...]
+    apart: tuple[str, ...] = ()
 
     def __getattr__(self, key: str) -> str | None:
         if key not in MACHINE_KEYS:
@@ -41,7 +46,8 @@ class Machine:
         """One line that tells this machine from another."""
         told = [(one.heading, getattr(self, one.key)) for one in MACHINE_DIMENSIONS if one.in_title]
         versions = [f"{heading} {value}" for heading, value in told if value]
-        return ", ".join([self.device_name or "unknown device", *versions, self.profiler])
+        further = [f"{BY_KEY[key].heading} {_short(key, getattr(self, key))}" for key in self.apart]
+        return ", ".join([self.device_name or "unknown device", *versions, self.profiler, *further])
 
 
 def by_machine(runs: pd.DataFrame) -> list[tuple[Machine, list[str]]]:
@@ -54,13 +60,25 @@ def by_machine(runs: pd.DataFrame) -> list[tuple[Machine, list[str]]]:
     for name, machine in zip(runs["run"], identities, strict=True):
         groups[_home(machine, groups)].append(name)
     order = {name: position for position, name in enumerate(runs["run"])}
-    return sorted(((machine, names) for machine, names in groups.items() if names), key=lambda pair: order[pair[1][0]])
+    found = [(_told_apart(machine, groups), names) for machine, names in groups.items() if names]
+    return sorted(found, key=lambda pair: order[pair[1][0]])
+
+
+def _told_apart(machine: Machine, machines: Iterable[Machine]) -> Machine:
+    """The machine, with the facts in which another of the same title differs."""
+    twins = [other for other in machines if other.title == machine.title]
+    differing = [key for key in MACHINE_KEYS if len({getattr(twin, key) for twin in twins}) > 1]
+    return replace(machine, apart=tuple(differing))
 
 
 def command_to_measure_again(runs: list[str]) -> str:
     """The command that measures these runs again on the machine it is typed on, and nothing else."""
     files = [f"results/runs/{run}/{name}" for run in runs for name in RESULTS_OF_A_RUN]
     return "snakemake --cores 1 all --forcerun \\\n    " + " \\\n    ".join(files)
+
+
+def _short(key: str, fact: str | None) -> str:
+    return (fact or "unknown")[: DIGITS_OF_A_DIGEST if key.endswith("_sha256") else None]
 
 
 def _identity(row: dict) -> Machine:

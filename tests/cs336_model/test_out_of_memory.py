@@ -26,20 +26,11 @@ def test_the_request_is_read_from_torchs_message(message, expected):
     assert requested_bytes(message) == expected
 
 
-def test_a_message_without_end_keeps_both_its_ends():
-    record = out_of_memory_record(torch.OutOfMemoryError(MESSAGE + 20_000_000 * "x" + "the end"), "initialise")
-    assert len(record["message"]) < 1100
-    assert record["message"].startswith(MESSAGE)
-    assert record["message"].endswith("xthe end")
-    assert record["requested_bytes"] == 2_684_354_560
-
-
 def test_what_the_device_has_comes_from_the_driver(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10, 100))
     assert out_of_memory_record(torch.OutOfMemoryError(MESSAGE), "initialise") == {
         "during": "initialise",
-        "message": MESSAGE,
         "requested_bytes": 2_684_354_560,
         "free_bytes": 10,
         "total_bytes": 100,

@@ -23,11 +23,13 @@ ADAM = "void at::native::multi_tensor_apply_kernel<TensorListMetadata<4>, FusedA
 
 H200 = {
     "backend": "nsys", "device": "cuda", "device_name": "NVIDIA H200", "gpu_uuid_sha256": "5f2a", "driver": "580.82",
-    "cuda": "13.0", "torch": "2.11.0", "python": "3.12.3", "nsys": "2025.3.1",
+    "cuda": "13.0", "torch": "2.11.0", "python": "3.12.3", "cpu_name": "Some CPU", "cores": 16, "threads": 16,
+    "nsys": "2025.3.1",
 }  # fmt: skip
 CPU = {
     "backend": "torch", "device": "cpu", "device_name": "AMD EPYC 9754", "gpu_uuid_sha256": None, "driver": None,
-    "cuda": None, "torch": "2.13.0+cpu", "python": "3.11.2", "nsys": None,
+    "cuda": None, "torch": "2.13.0+cpu", "python": "3.11.2", "cpu_name": "AMD EPYC 9754", "cores": 2,
+    "threads": 2, "nsys": None,
 }  # fmt: skip
 SHAPES = {"small": (768, 12, 12), "large": (1280, 36, 20), "2.7B": (2560, 32, 32)}
 

@@ -96,7 +96,8 @@ BACKWARD = [  # kernel, class, launches per layer, share of twice the forward pa
 ]
 MACHINE = {
     "backend": "nsys", "device": "cuda", "device_name": "NVIDIA H200", "gpu_uuid_sha256": "5f2a", "driver": "580.82",
-    "cuda": "13.0", "torch": "2.11.0", "python": "3.12.3", "nsys": "2025.3.1",
+    "cuda": "13.0", "torch": "2.11.0", "python": "3.12.3", "cpu_name": "Some CPU", "cores": 16, "threads": 16,
+    "nsys": "2025.3.1",
 }  # fmt: skip
 OOM = {
     "timing_status": "out_of_memory", "capture_status": "out_of_memory", "reason": "CUDA out of memory",

@@ -6,7 +6,8 @@ from profile_grid.measuring.results import FORMAT
 
 MACHINE = {
     "device": "cpu", "device_name": "Some CPU", "gpu_uuid_sha256": None, "driver": None, "cuda": None,
-    "torch": "2.11.0", "python": "3.12.3", "cores": 2, "threads": 2, "sm_clock_mhz": None, "throttle_reasons": None,
+    "torch": "2.11.0", "python": "3.12.3", "cpu_name": "Some CPU", "cores": 2, "threads": 2,
+    "sm_clock_mhz": None, "throttle_reasons": None,
     "other_processes": None,
 }  # fmt: skip
 MEMORY = {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "device_total_bytes": None}

@@ -23,6 +23,11 @@ def test_another_driver_torch_gpu_profiler_or_nsys_is_another_machine():
         {"device_name": "H100"},
         {"backend": "torch"},
         {"nsys": "2024.2"},
+        {"gpu_uuid_sha256": "77aa"},
+        {"python": "3.11.2"},
+        {"cpu_name": "Another CPU"},
+        {"cores": 8},
+        {"threads": 1},
     ):
         assert groups(H200, {**H200, **change}, H200) == [["run0", "run2"], ["run1"]]
 
@@ -36,6 +41,13 @@ def test_machines_have_titles_that_tell_them_apart():
     (first, _), (second, _) = by_machine(runs(H200, {**H200, "backend": "torch", "nsys": None}))
     assert first.title == "NVIDIA H200, driver 580.82, CUDA 13.0, PyTorch 2.11.0, Nsight Systems 2025.3.1"
     assert second.title == "NVIDIA H200, driver 580.82, CUDA 13.0, PyTorch 2.11.0, PyTorch's own profiler"
+
+
+def test_machines_whose_titles_would_be_the_same_are_told_apart_by_what_differs():
+    twin = {**H200, "gpu_uuid_sha256": "0123456789abcdef", "cores": 8}
+    (first, _), (second, _) = by_machine(runs(H200, twin))
+    assert first.title.endswith("Nsight Systems 2025.3.1, GPU 5f2a, cores 16")
+    assert second.title.endswith("Nsight Systems 2025.3.1, GPU 0123456789ab, cores 8")
 
 
 def test_the_command_names_the_measurements_of_these_runs_and_no_others():

@@ -23,7 +23,7 @@ SPEC = {
 }  # fmt: skip
 MACHINE = {
     "device": "cuda", "device_name": "NVIDIA H200", "gpu_uuid_sha256": "5f2a", "driver": "580.82", "cuda": "13.0",
-    "torch": "2.11.0", "python": "3.12.3", "cores": 16, "threads": 16,
+    "torch": "2.11.0", "python": "3.12.3", "cpu_name": "Some CPU", "cores": 16, "threads": 16,
     "sm_clock_mhz": 1980, "throttle_reasons": [], "other_processes": 0,
 }  # fmt: skip
 PROGRAM = {
@@ -38,8 +38,8 @@ PROGRAM = {
     "ran_unix_s": [1.0, 2.0], "loaded_files": {},
 }  # fmt: skip
 OUT_OF_MEMORY = {
-    "during": "warmup step 0: backward", "message": "Tried to allocate 20 GiB",
-    "requested_bytes": 20, "free_bytes": 5, "total_bytes": 30,
+    "during": "warmup step 0: backward",
+    "requested_bytes": 20 * 2**30, "free_bytes": 5 * 2**30, "total_bytes": 30 * 2**30,
 }  # fmt: skip
 PLAN = [
     {
@@ -147,8 +147,14 @@ def test_a_run_out_of_memory_has_a_row_with_what_it_asked_for_and_no_figures(rec
     row = runs_table(runs).iloc[0]
     assert (row["timing_status"], row["capture_status"]) == ("out_of_memory", "out_of_memory")
     assert row["oom_during"] == "warmup step 0: backward"
-    assert (row["oom_requested_bytes"], row["oom_free_bytes"], row["oom_total_bytes"]) == (20, 5, 30)
-    assert row["reason"] == "Tried to allocate 20 GiB"
+    assert (row["oom_requested_bytes"], row["oom_free_bytes"], row["oom_total_bytes"]) == (
+        20 * 2**30,
+        5 * 2**30,
+        30 * 2**30,
+    )
+    assert row["reason"] == (
+        "memory ran out during warmup step 0: backward: 20.0 GiB were asked for, 5.0 GiB of 30.0 GiB were free"
+    )
     assert row["steps_captured"] == 0
     timing = timings_table(runs)
     assert timing[["phase", "n", "status"]].values.tolist() == [["step", 0, "out_of_memory"]]
@@ -159,7 +165,7 @@ def test_a_run_whose_capture_alone_ran_out_of_memory_keeps_its_times(records, ru
     ran_out_of_memory(records["capture"])
     records["status"]["status"] = "out_of_memory"
     runs = runs_of(records)
-    assert runs_table(runs).iloc[0]["oom_requested_bytes"] == 20
+    assert runs_table(runs).iloc[0]["oom_requested_bytes"] == 20 * 2**30
     assert timings_table(runs).set_index("phase").loc["step", "mean_ms"] == pytest.approx(12.0)
 
 

@@ -24,7 +24,7 @@ from cs336_model.model.transformer import TransformerLM
 
 def Model(d_model, **sizes):
     if d_model == 48:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.25 GiB. GPU 0 has a total of 139.81 GiB")
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.25 GiB. host gpu-node-17, user anna")
     return TransformerLM(d_model=d_model, **sizes)
 """
 # Drawing takes half of such a grid's time and has tests of its own.
@@ -57,7 +57,7 @@ def failed_grid(tmp_path_factory, snakemake):
     (folder / "my_models.py").write_text(OUT_OF_MEMORY)
     (folder / "workflow" / "scripts" / "figures.py").write_text(NO_FIGURES)
     nsys = install_fake_nsys(folder.parent / "bin")
-    (nsys / "manner-two").write_text("writes nothing")
+    (nsys / "manner-two").write_text("lacks a right")
     path = f"{nsys}{os.pathsep}{os.environ['PATH']}"
     run = snakemake(folder, "--cores", "2", "--resources", "gpu=2", PATH=path)
     return folder, run, path
@@ -67,7 +67,7 @@ def test_an_incomplete_run_makes_the_whole_fail_and_is_named_with_its_reason_and
     _, run, _ = failed_grid
     assert run.status != 0
     assert "1 of 3 runs are incomplete" in run.output
-    assert "two_ctx8_forward: nsys ended with exit status 0 and wrote no report" in run.output
+    assert "two_ctx8_forward: nsys ended with exit status 1 before the program had written its result" in run.output
     assert "--forcerun results/runs/two_ctx8_forward/capture.json" in run.output
     assert "logs/two_ctx8_forward/capture.log" in run.output
 
@@ -78,7 +78,7 @@ def test_the_other_runs_went_on_and_the_documents_show_the_missing_cell_with_its
     assert runs["capture_status"].to_dict() == {"one": "complete", "two": "incomplete", "three": "out_of_memory"}
     assert runs["timing_status"].to_dict() == {"one": "complete", "two": "complete", "three": "out_of_memory"}
     answers = (folder / "results/answers/answers.md").read_text()
-    assert "wrote no report, though the program ended well" in answers
+    assert "nsys ended with exit status 1 before the program had written its result" in answers
     assert not (folder / "results/complete.json").exists()
 
 
@@ -96,6 +96,18 @@ def test_out_of_memory_is_a_cell_of_its_own_with_what_was_asked_for(failed_grid)
     assert run["oom_requested_bytes"] == 20.25 * 2**30
     assert run["oom_during"] == "initialise"
     assert "asked for 20.2 GiB" in (folder / "results/answers/answers.md").read_text()
+
+
+def test_what_nsys_and_the_model_print_when_they_fail_stays_in_the_logs(failed_grid):
+    folder, _, _ = failed_grid
+    secrets = (b"gpu-node-17", b"anna", b"s3cr3t", b"my models", b"secret run")  # tests/fakes/nsys, OUT_OF_MEMORY
+
+    def told(place):
+        contents = [path.read_bytes() for path in (folder / place).rglob("*") if path.is_file()]
+        return [secret for secret in secrets if any(secret in content for content in contents)]
+
+    assert told("logs") == list(secrets)
+    assert told("results") == []
 
 
 def test_the_next_run_measures_nothing_again_and_fails_with_the_same_message(failed_grid, snakemake):
