@@ -7,6 +7,8 @@ gives activities to ranges stands in rule.py.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -14,6 +16,7 @@ import numpy as np
 
 from kernel_tables.attribution.activities import KINDS, TABLES, Activities, read_activities
 from kernel_tables.attribution.forest import Attribution
+from kernel_tables.attribution.limits import BeyondLimits
 from kernel_tables.attribution.paths import BEFORE_CAPTURE, NO_RANGE, Paths
 from kernel_tables.attribution.range_names import coded_names, without_last_numbers
 from kernel_tables.attribution.ranges import NONE, Ranges, in_opening_order
@@ -28,7 +31,12 @@ class _RangesRead(NamedTuple):
     names: tuple[np.ndarray, list[str]]
     nameless: int  # names that the capture does not tell
     arrays: Ranges
-    rule: Rule
+    rule: Rule | BeyondLimits
+
+    def required_rule(self) -> Rule:
+        if isinstance(self.rule, BeyondLimits):
+            raise self.rule
+        return self.rule
 
 
 class CaptureArrays:
@@ -114,12 +122,14 @@ class CaptureArrays:
     def attribution(self) -> Attribution:
         """The chain of ranges of every activity."""
         found = self.gpu_activities
-        return self._read[1].rule.attribution(found.launch_ns, found.thread_index, found.threads)
+        with self._limits():
+            return self._read[1].required_rule().attribution(found.launch_ns, found.thread_index, found.threads)
 
     @cached_property
     def range_paths(self) -> Paths:
         """The paths as arrays."""
-        return Paths(self.attribution, self.range_arrays.name, self.range_names[1])
+        with self._limits():
+            return Paths(self.attribution, self.range_arrays.name, self.range_names[1])
 
     @cached_property
     def activity_path(self) -> np.ndarray:
@@ -144,7 +154,19 @@ class CaptureArrays:
         if (end_ns == MISSING).any():
             end_ns = np.where(end_ns == MISSING, self.capture.last_time_ns(), end_ns)
         arrays = in_opening_order(events["start"], end_ns, events["thread"], names[0])
-        return _RangesRead(names, len(nameless), arrays, Rule(arrays))
+        try:
+            rule = Rule(arrays)
+        except BeyondLimits as error:  # which matters to those alone who ask for it
+            rule = error
+        return _RangesRead(names, len(nameless), arrays, rule)
+
+    @contextmanager
+    def _limits(self) -> Iterator[None]:
+        """Raises ImpossibleCapture for ranges that are too many to be told apart."""
+        try:
+            yield
+        except BeyondLimits as error:
+            raise impossible(self.capture.path, "too_many_open_ranges", str(error)) from error
 
     def _outermost(self, name: str) -> np.ndarray:
         """For each node, the outermost range NAME in its chain, NONE if there is none."""

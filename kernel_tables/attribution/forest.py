@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_tables.attribution.keys import grouped
+from kernel_tables.attribution.limits import require_depth
 from kernel_tables.attribution.ranges import NONE
 
 Members = tuple[np.ndarray, np.ndarray]  # (place, number of a range): one entry per range of each place, in no order
@@ -27,7 +28,9 @@ class Attribution:
     def levels(self) -> list[np.ndarray]:
         """The nodes by their depth: every parent stands in the level before its children."""
         depth = self.totals((self.parent != NONE).astype(np.int64))
-        return grouped(depth, int(depth.max(initial=0)) + 1)
+        deepest = int(depth.max(initial=0))
+        require_depth(deepest + 1)
+        return grouped(depth, deepest + 1)
 
     def totals(self, values: np.ndarray) -> np.ndarray:
         """The sum of VALUES (one per node) over each node and all the nodes around it."""

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from kernel_tables.attribution.keys import grouped
+from kernel_tables.attribution.limits import require_depth
 from kernel_tables.attribution.ranges import NONE
 
 
@@ -53,8 +54,9 @@ def _in_order_of_closing(intervals: np.ndarray, end_ns: np.ndarray) -> tuple[np.
 
 def _parents(solid: np.ndarray, depth: np.ndarray) -> np.ndarray:
     """The interval around each: the one of some duration that was opened last on the level above."""
-    parent = np.full(len(depth), NONE)
-    for above, here in pairwise(grouped(depth, int(depth.max(initial=0)) + 1)):
+    parent, deepest = np.full(len(depth), NONE), int(depth.max(initial=0))
+    require_depth(deepest + 1)
+    for above, here in pairwise(grouped(depth, deepest + 1)):
         above = above[solid[above]]
         parent[here] = above[np.searchsorted(above, here) - 1]
     return parent

@@ -8,6 +8,7 @@ import numpy as np
 
 from kernel_tables.attribution.forest import Attribution
 from kernel_tables.attribution.keys import compact
+from kernel_tables.attribution.limits import require_pairs
 from kernel_tables.attribution.ranges import NONE
 
 PATH_SEPARATOR = " > "  # between the names of a path where it is written as one text
@@ -26,13 +27,16 @@ class Paths:
         node_name = range_name[attribution.range]
         node_path = np.zeros(len(node_name) + 1, np.int64)  # the last entry serves nodes without a parent
         parents, codes, count = [[NO_RANGE, NO_RANGE]], [[NONE, len(names)]], 2
-        for nodes in attribution.levels():
+        names_on_paths = 0
+        for depth, nodes in enumerate(attribution.levels(), start=1):
             key = node_path[attribution.parent[nodes]] * len(self.names) + node_name[nodes]
             distinct, inverse = compact(key)
             node_path[nodes] = count + inverse
             parents.append(distinct // len(self.names))
             codes.append(distinct % len(self.names))
             count += len(distinct)
+            names_on_paths += depth * len(distinct)
+            require_pairs(names_on_paths, "names on the paths of ranges")
         self.of_node = node_path[:-1]
         self.parent = np.concatenate(parents).astype(np.int64)
         self.name = np.concatenate(codes).astype(np.int64)  # code of each path's last name, NONE for no range

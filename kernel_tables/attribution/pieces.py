@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernel_tables.attribution.limits import require_pairs
+
 
 @dataclass(frozen=True)
 class Pieces:
@@ -38,7 +40,11 @@ def pieces_that_nest(start_ns: np.ndarray, end_ns: np.ndarray) -> Pieces:
 def _cuts(start_ns: np.ndarray, end_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(range, time) for every time at which a range is cut, by range and then by time."""
     by_end = np.argsort(end_ns, kind="stable")
-    keys = [later * len(by_end) + place for later, place in _crossings(start_ns, end_ns, by_end)]
+    keys, crossings = [], 0
+    for later, place in _crossings(start_ns, end_ns, by_end):
+        keys.append(later * len(by_end) + place)
+        crossings += len(later)
+        require_pairs(crossings, "pairs of ranges of one thread that overlap without nesting")
     keys = np.sort(np.concatenate(keys))
     cut, time_ns = keys // len(by_end), end_ns[by_end[keys % len(by_end)]]
     is_new = np.append(True, (cut[1:] != cut[:-1]) | (time_ns[1:] != time_ns[:-1]))[: len(cut)]

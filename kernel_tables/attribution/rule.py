@@ -7,13 +7,19 @@ ranges come first, ordered by (start, longest first, thread, row), then its own 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kernel_tables.attribution.forest import Attribution, Forest
 from kernel_tables.attribution.keys import compact, grouped
+from kernel_tables.attribution.limits import require_pairs
 from kernel_tables.attribution.ranges import NONE, Ranges
 from kernel_tables.attribution.thread import Thread
 from kernel_tables.reading.global_ids import process_of
+
+Offer = tuple[np.ndarray, np.ndarray]  # (place, node of one thread that is open there), the places ascending
+NodesOf = Callable[[Thread, np.ndarray], np.ndarray]  # of a thread at places
 
 
 class Rule:
@@ -29,7 +35,12 @@ class Rule:
             innermost[thread.nodes] = thread.ranges
             self._end_ns[thread.nodes] = thread.ends_ns
         self._forest = Forest(len(ranges), own_parent, innermost)
-        self._inherited_by = [self._inherited_by_roots(thread) for thread in self._threads.values()]
+        self._by_process: dict[int, list[Thread]] = {}
+        for thread in self._threads.values():
+            self._by_process.setdefault(process_of(thread.thread_id), []).append(thread)
+        self._inherited_by = [
+            self._inherited_by_roots(threads) for threads in self._by_process.values() if len(threads) > 1
+        ]
 
     def attribution(self, launch_ns: np.ndarray, launch_thread: np.ndarray, threads: np.ndarray) -> Attribution:
         """The chain of ranges of every launch.
@@ -38,31 +49,58 @@ class Rule:
         where the call is not known.
         """
         launch_node = np.full(len(launch_ns), NONE, np.int32)
+        bare: dict[int, list[np.ndarray]] = {}  # by process: the launches for which their own thread has no range
         for thread_id, here in zip(threads.tolist(), grouped(launch_thread, len(threads)), strict=True):
-            launch_node[here] = self._launch_nodes(launch_ns[here], thread_id)
+            own = self._threads.get(thread_id)
+            nodes = own.at(launch_ns[here]) if own else np.full(len(here), NONE)
+            launch_node[here] = nodes
+            bare.setdefault(process_of(thread_id), []).append(here[nodes == NONE])
+        for process, launches in bare.items():
+            here = np.concatenate(launches)
+            if process in self._by_process and len(here):
+                here = here[np.argsort(launch_ns[here], kind="stable")]
+                launch_node[here] = self._inherited_by_launches(process, launch_ns[here], threads[launch_thread[here]])
         parent = self._forest.parent.copy()
         for roots, inherited in self._inherited_by:
             parent[roots] = inherited
         return Attribution(parent, self._forest.range, launch_node)
 
-    def _others(self, thread_id: int) -> list[Thread]:
-        """The other threads of the same process that have ranges."""
-        process = process_of(thread_id)
-        return [other for key, other in self._threads.items() if key != thread_id and process_of(key) == process]
+    def _inherited_by_roots(self, threads: list[Thread]) -> tuple[np.ndarray, np.ndarray]:
+        """(the outermost nodes of the threads of a process, the node of what each inherits from the others)."""
+        is_root = [thread.parents == NONE for thread in threads]
+        roots = np.concatenate([thread.nodes[here] for thread, here in zip(threads, is_root, strict=True)])
+        outermost = np.concatenate([thread.ranges[here] for thread, here in zip(threads, is_root, strict=True)])
+        order = np.argsort(outermost, kind="stable")  # of ranges: of time
+        roots, outermost = roots[order], outermost[order]
+        offers = self._offers(
+            threads, self._ranges.start_ns[outermost], self._ranges.thread[outermost],
+            lambda thread, places: self._around(thread, outermost[places]),
+        )  # fmt: skip
+        return roots, self._merged(offers, len(roots))
 
-    def _inherited_by_roots(self, thread: Thread) -> tuple[np.ndarray, np.ndarray]:
-        """(the outermost nodes of a thread, the node of what each inherits)."""
-        is_root = thread.parents == NONE
-        roots, outermost = thread.nodes[is_root], thread.ranges[is_root]
-        return roots, self._merged([self._around(other, outermost) for other in self._others(thread.thread_id)], roots)
+    def _inherited_by_launches(self, process: int, times_ns: np.ndarray, thread: np.ndarray) -> np.ndarray:
+        """The node of what is open on other threads of the PROCESS at launches in order of time, each on its THREAD."""
+        offers = self._offers(
+            self._by_process[process], times_ns, thread, lambda other, places: other.at(times_ns[places])
+        )
+        return self._merged(offers, len(times_ns))
 
-    def _launch_nodes(self, times_ns: np.ndarray, thread_id: int) -> np.ndarray:
-        """The node of each launch on a thread."""
-        own = self._threads.get(thread_id)
-        nodes = own.at(times_ns) if own else np.full(len(times_ns), NONE)
-        bare = np.flatnonzero(nodes == NONE)
-        nodes[bare] = self._merged([other.at(times_ns[bare]) for other in self._others(thread_id)], bare)
-        return nodes
+    @staticmethod
+    def _offers(threads: list[Thread], times_ns: np.ndarray, thread: np.ndarray, nodes_of: NodesOf) -> list[Offer]:
+        """What each of THREADS offers, by NODES_OF, to those places of other threads that lie within its time.
+
+        A place has a time, and they ascend, and a THREAD.
+        """
+        offers, count = [], 0
+        for other in threads:
+            first, last = np.searchsorted(times_ns, (other.first_ns, other.last_ns))
+            places = first + np.flatnonzero(thread[first:last] != other.thread_id)
+            nodes = nodes_of(other, places)
+            is_open = nodes != NONE
+            offers.append((places[is_open], nodes[is_open]))
+            count += int(is_open.sum())
+            require_pairs(count, "pairs of a launch, or a range, and another thread whose ranges are around it")
+        return offers
 
     def _around(self, thread: Thread, ranges: np.ndarray) -> np.ndarray:
         """The node of those ranges of a thread that enclose each of RANGES, which are other threads'."""
@@ -81,20 +119,31 @@ class Rule:
             nodes[broken] = forest.chains(len(broken), [(place[encloses], number[encloses])])
         return nodes
 
-    def _merged(self, offers: list[np.ndarray], places: np.ndarray) -> np.ndarray:
-        """The node of all that other threads offer to each place; an offer is a thread's node at each of PLACES."""
-        offers = [nodes for nodes in offers if (nodes != NONE).any()]
-        if not offers:
-            return np.full(len(places), NONE)
-        if len(offers) == 1:
-            return offers[0]  # what lies around the outermost range there would have been offered too
-        key, *more_keys = (compact(nodes)[1] for nodes in offers)
-        for more in more_keys:
-            key = compact(key.astype(np.int64) * (int(more.max()) + 1) + more)[1]
-        example = np.zeros(int(key.max()) + 1, np.int64)
-        example[key] = np.arange(len(places))
-        members = [self._forest.members(nodes[example]) for nodes in offers]
-        return self._forest.chains(len(example), members)[key]
+    def _merged(self, offers: list[Offer], count: int) -> np.ndarray:
+        """The node of all that is offered to each of COUNT places, which come in order of time."""
+        place, node = (np.concatenate(parts) for parts in zip(*offers, strict=True))
+        merged, number = np.full(count, NONE), np.bincount(place, minlength=count)
+        merged[place] = node  # right where one thread offers: what lies around its range would have been offered too
+        several = np.flatnonzero(number > 1)
+        if len(several):
+            rest = np.flatnonzero(number[place] > 1)
+            rest = rest[np.argsort(place[rest], kind="stable")]
+            merged[several] = self._of_several(node[rest], number[several])
+        return merged
+
+    def _of_several(self, nodes: np.ndarray, number: np.ndarray) -> np.ndarray:
+        """The node of each place to which several are offered: NODES, as many as NUMBER says, place by place."""
+        first = np.cumsum(number) - number
+        before = np.arange(len(nodes)) - np.repeat(
+            number, number
+        )  # where the place before has the same offer, if alike
+        differs = (before < 0) | (nodes != nodes[before])
+        is_new = np.logical_or.reduceat(differs, first)
+        is_new[1:] |= number[1:] != number[:-1]
+        chosen = np.repeat(is_new, number)
+        of_chain, innermost = self._forest.members(nodes[chosen])
+        chain = np.repeat(np.arange(int(is_new.sum())), number[is_new])[of_chain]
+        return self._forest.chains(int(is_new.sum()), [(chain, innermost)])[np.cumsum(is_new) - 1]
 
 
 def _threads(ranges: Ranges) -> dict[int, Thread]:

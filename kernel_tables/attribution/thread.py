@@ -19,6 +19,7 @@ class Thread:
         self.ends_ns = ranges.end_ns[numbers]  # of each node: the first end of the ranges in its chain
         self.more_nodes = 0
         start_ns = ranges.start_ns[numbers]
+        self.first_ns, self.last_ns = int(start_ns[0]), int(self.ends_ns.max())
         found = nesting(start_ns, self.ends_ns)
         if found is None:
             pieces = pieces_that_nest(start_ns, self.ends_ns)
