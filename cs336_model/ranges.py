@@ -2,7 +2,7 @@
 
 Nesting, with a block's ranges once per layer (no layer numbers: a block's ranges are instances of one name):
 
-    warmup | measure
+    compile | warmup | measure
       step
         forward
           embedding
@@ -20,7 +20,11 @@ Nesting, with a block's ranges once per layer (no layer numbers: a block's range
             residual
           norm
           head
-        loss, backward, optimizer, synchronize
+        loss
+        backward
+          recomputation
+            block (again, as in forward)
+        optimizer, synchronize
 
 This module imports neither torch nor nvtx until an emitter that needs them is chosen.
 """
@@ -28,6 +32,7 @@ This module imports neither torch nor nvtx until an emitter that needs them is c
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
+COMPILE = "compile"
 WARMUP = "warmup"
 MEASURE = "measure"
 STEP = "step"
@@ -37,6 +42,7 @@ LOSS = "loss"
 BACKWARD = "backward"
 OPTIMIZER = "optimizer"
 SYNCHRONIZE = "synchronize"
+RECOMPUTATION = "recomputation"
 
 EMBEDDING = "embedding"
 BLOCK = "block"
@@ -87,6 +93,17 @@ def emit_ranges(emitter: str) -> None:
         _open_span = record_function
     else:
         _open_span = lambda name: _NO_SPAN  # noqa: E731
+
+
+def silence_where(inside: Callable[[], bool]) -> None:
+    """From now on a span does nothing while `inside` says so: a range would break the graph that a compiler traces."""
+    global _open_span
+    opened = _open_span
+
+    def open_outside(name: str) -> AbstractContextManager:
+        return _NO_SPAN if inside() else opened(name)
+
+    _open_span = open_outside
 
 
 def _nvtx_span_class() -> Span:

@@ -4,8 +4,9 @@
     python -m cs336_model.program.benchmark ... --profiler torch --capture capture.sqlite
     nsys profile --capture-range=cudaProfilerApi ... python -m cs336_model.program.benchmark ... --profiler nsys
 
-Exits 0 with a result whose status is `complete` or, on a real torch.OutOfMemoryError, `out_of_memory`. Every other
-failure is a traceback, an exit status other than 0, and no result.
+Exits 0 with a result whose status is `complete`, `out_of_memory` on a real torch.OutOfMemoryError, or `unsupported`
+where PyTorch refuses the variant on this machine. Every other failure is a traceback, an exit status other than 0, and
+no result.
 """
 
 import argparse
@@ -25,7 +26,9 @@ from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_re
 from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec, read_spec
 from cs336_model.program.steps import PhaseClock, Subject, finite_losses, loss_of_forward, make_subject, run_steps
-from cs336_model.program.variants import prepare_process
+from cs336_model.program.variants.compilation import compiling, graph_counts, is_compiled
+from cs336_model.program.variants.effects import process_settings
+from cs336_model.program.variants.unsupported import Unsupported
 from cs336_model.program.windows import EMITTER_OF_PROFILER, profiled_window, save_capture
 from cs336_model.program.work import count_parameters, counted_flops, planned_flops, planned_parameters
 
@@ -46,24 +49,33 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(spec: RunSpec, profiler: str, path_to_capture: Path | None, progress: Progress) -> Result:
-    """The result of one run: complete, or out of memory with what it asked for."""
+    """The result of one run: complete, out of memory with what it asked for, or not supported and why."""
     ranges.emit_ranges(EMITTER_OF_PROFILER[profiler])
-    prepare_process(spec)
     device = resolve_device(spec.device)
     result = empty_result(spec, profiler)
-    try:
-        result |= measure(spec, device, profiler, path_to_capture, progress)
-    except OutOfMemoryError as error:
-        record = out_of_memory_record(error, progress.during)
-        result |= {"status": "out_of_memory", "out_of_memory": record}
-        result |= {"memory": memory_facts(device), "machine": machine_facts(device)}
-        _say(spec, f"out of memory during {progress.during}: {error}")
+    with process_settings(spec):
+        result |= measured_or_why_not(spec, device, profiler, path_to_capture, progress)
     age, now = process_age_seconds(), time.time()
     result |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
     result["loaded_files"] = loaded_files(
         target.partition(":")[0] for target in (spec.constructor, *spec.annotate.values())
     )
     return result
+
+
+def measured_or_why_not(
+    spec: RunSpec, device: torch.device, profiler: str, path_to_capture: Path | None, progress: Progress
+) -> Result:
+    """The entries of a complete result, or of one without times."""
+    try:
+        return measure(spec, device, profiler, path_to_capture, progress)
+    except OutOfMemoryError as error:
+        _say(spec, f"out of memory during {progress.during}: {error}")
+        ended = {"status": "out_of_memory", "out_of_memory": out_of_memory_record(error, progress.during)}
+    except Unsupported as error:
+        _say(spec, f"not supported here: {error}")
+        ended = {"status": "unsupported", "unsupported": str(error)}
+    return ended | {"memory": memory_facts(device), "machine": machine_facts(device)}
 
 
 def measure(
@@ -75,6 +87,8 @@ def measure(
     with progress.stage("initialise"):
         subject = make_subject(spec, device)
     _say(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
+    compile_in_first_step(subject, progress)
+    graphs = graph_counts(spec)
     with progress.stage("warmup"):
         run_steps(subject, spec.warmup_steps, PhaseClock(device, ranges.WARMUP, progress))
     _say(spec, f"{spec.warmup_steps} warm-up steps in {progress.seconds['warmup']:.1f} s")
@@ -85,10 +99,19 @@ def measure(
     facts = {"machine": machine_facts(device), "memory": memory_facts(device)}
     _say(spec, f"{spec.measured_steps} measured steps in {progress.seconds['measured']:.1f} s")
     times = {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
-    checks = integrity(subject, progress)
+    checks = {"compilation": graph_counts(spec, graphs)} | integrity(subject, progress)
     with progress.stage("profiler"):
         save_capture(recording, path_to_capture, device)
     return {"status": "complete"} | facts | times | checks
+
+
+def compile_in_first_step(subject: Subject, progress: Progress) -> None:
+    """Takes the step in which a model is compiled that is to be: a cost of its own, and no warm-up."""
+    if not is_compiled(subject.spec):
+        return
+    with progress.stage("compile"), compiling(subject.spec):
+        run_steps(subject, 1, PhaseClock(subject.device, ranges.COMPILE, progress))
+    _say(subject.spec, f"compiled in {progress.seconds['compile']:.1f} s")
 
 
 def integrity(subject: Subject, progress: Progress) -> Result:
@@ -112,6 +135,8 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
         "spec": vars(spec),
         "profiler": profiler,
         "out_of_memory": None,
+        "unsupported": None,
+        "compilation": None,
         "step_seconds": [],
         "phase_seconds": {phase: [] for phase in ranges.PHASES},
         "phase_clock": None,

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any
 
-from cs336_model.program.variants import KNOWN_DIMENSIONS, PRECISIONS
+from cs336_model.program.variants.values import ATTENTIONS, COMPILES, KNOWN_DIMENSIONS, PRECISIONS, impossible
 from cs336_model.ranges import PHASES_OF_MODE
 
 DEVICES = ("auto", "cuda", "cpu")
@@ -43,12 +43,16 @@ def read_spec(text: str) -> RunSpec:
         raise ValueError(f"run specification: dimensions is {spec.dimensions!r}, not an object")
     _check_keys("dimensions of the run specification", spec.dimensions, KNOWN_DIMENSIONS)
     _check_choice("mode", spec.dimensions["mode"], tuple(PHASES_OF_MODE))
-    _check_choice("precision", spec.dimensions["precision"], PRECISIONS)
+    for name, choices in (("precision", PRECISIONS), ("compile", COMPILES), ("attention", ATTENTIONS)):
+        _check_choice(name, spec.dimensions[name], choices)
     _check_choice("device", spec.device, DEVICES)
     for name in ("batch_size", "context_length"):
         _check_count(name, spec.dimensions[name], least=1)
+    _check_count("checkpoint", spec.dimensions["checkpoint"], least=0)
     _check_count("measured_steps", spec.measured_steps, least=1)
     _check_count("warmup_steps", spec.warmup_steps, least=0)
+    if reason := impossible(spec.dimensions, spec.constructor):
+        raise ValueError(f"run specification: {reason}")
     return spec
 
 

@@ -16,7 +16,8 @@ from cs336_model.program.device import synchronize
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.subject import build_model, make_batch
-from cs336_model.program.variants import autocast
+from cs336_model.program.variants.effects import change_model
+from cs336_model.program.variants.precision import autocast
 from cs336_model.ranges import span
 
 
@@ -41,8 +42,10 @@ class Subject:
 
 
 def make_subject(spec: RunSpec, device: torch.device) -> Subject:
-    """The model, its batch, and the optimizer's state where the mode has an optimizer, all made on the device."""
+    """The run's variant of the model, its batch, and the optimizer's state where the mode has an optimizer, all
+    made on the device."""
     model = build_model(spec, device)
+    change_model(spec, model, device)
     optimizer = AdamW(model.parameters()) if ranges.OPTIMIZER in spec.phases else None
     subject = Subject(spec, device, model, optimizer, *make_batch(spec, device))
     synchronize(device)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model.program.spec import RunSpec
-from cs336_model.program.variants import batch_shape
+from cs336_model.program.variants.effects import batch_shape
 from cs336_model.ranges import span
 
 

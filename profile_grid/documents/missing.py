@@ -1,11 +1,11 @@
-"""What was not measured, in words: out-of-memory, incomplete and missing runs, and notes that figures carry."""
+"""What was not measured, in words: runs out of memory, not supported, incomplete or missing; notes on others."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 from profile_grid.markdown import escaped
-from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY
+from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.quantities import known, memory
 from profile_grid.study.stages import STAGES
 from profile_grid.tables.wording import run_in_words
@@ -47,6 +47,8 @@ def _reason(row: dict) -> str | None:
     status = next(iter(failed.values()))
     stages = " and ".join(failed)
     reason = escaped(row["reason"]) if known(row.get("reason")) else "no reason was recorded"
+    if status == UNSUPPORTED:
+        return f"not supported here: {reason}"
     return f"{stages} {escaped(status)}: {reason}"
 
 

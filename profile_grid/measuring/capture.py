@@ -47,7 +47,7 @@ def captured(job: Job) -> dict:
         if attempt.problem is None:
             break
     status = INCOMPLETE if attempt.problem else attempt.program["status"]
-    reason = attempt.problem and attempt.problem.text
+    reason = attempt.problem.text if attempt.problem else attempt.program["unsupported"]
     if status == COMPLETE:
         write_specification(trial / "capture.sqlite", job.specification)
         publish(trial, job.folder)

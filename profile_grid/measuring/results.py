@@ -15,8 +15,13 @@ from typing import Any, TypeVar
 from profile_grid.errors import OutsideError
 from profile_grid.measuring.typed_json import Mismatch, built
 
-FORMAT = 3  # of a stage's JSON; raised when a field changes its meaning
-STATUSES = COMPLETE, OUT_OF_MEMORY, INCOMPLETE = ("complete", "out_of_memory", "incomplete")
+FORMAT = 4  # of a stage's JSON; raised when a field changes its meaning
+STATUSES = COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, INCOMPLETE = ("complete", "out_of_memory", "unsupported", "incomplete")
+MEASURED_OR_KNOWN = (
+    COMPLETE,
+    OUT_OF_MEMORY,
+    UNSUPPORTED,
+)  # what a cell of the grid may end as: measuring again adds nothing
 
 Seconds = dict[str, float]
 
@@ -68,12 +73,24 @@ class OutOfMemory:
 
 
 @dataclass(frozen=True)
+class Compilation:
+    """Graphs that were compiled, those of them after the first step, and the breaks between them."""
+
+    graphs: int
+    graphs_later: int
+    graph_breaks: int
+
+
+@dataclass(frozen=True)
 class ProgramResult:
-    """What the measured program wrote: see cs336_model/program/benchmark.py. Times are seconds."""
+    """What the measured program wrote: see cs336_model/program/benchmark.py. Times are seconds; `unsupported` is
+    PyTorch's reason where it refuses the variant."""
 
     status: str
     spec: dict[str, Any]
     out_of_memory: OutOfMemory | None
+    unsupported: str | None
+    compilation: Compilation | None
     step_seconds: list[float]
     phase_seconds: dict[str, list[float]]
     losses: list[float]

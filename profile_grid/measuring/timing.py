@@ -15,7 +15,7 @@ def timed(job: Job) -> dict:
     )  # fmt: skip
     return {
         "status": written["status"],
-        "reason": None,
+        "reason": written["unsupported"],
         "reason_code": None,
         "program": written,
         "facts": {},

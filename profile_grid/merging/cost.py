@@ -9,7 +9,7 @@ from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.study.described import Described, columns
 from profile_grid.study.stages import STAGES
 
-INSIDE = ("import", "context", "initialise", "warmup", "measured", "profiler")
+INSIDE = ("import", "context", "initialise", "compile", "warmup", "measured", "profiler")
 
 
 def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -51,6 +51,7 @@ DESCRIBED = {
     import_s | s | importing torch and the model
     context_s | s | making the CUDA context
     initialise_s | s | making weights, optimizer state and data
+    compile_s | s | first step of a compiled model, in which it is compiled with an empty cache
     warmup_s | s | warm-up steps
     measured_s | s | measured steps
     profiler_s | s | starting and ending the profiler inside the program

@@ -13,7 +13,7 @@ from profile_grid.study.dimensions import MACHINE_DIMENSIONS
 from profile_grid.study.stages import CAPTURE, STAGES, TIMING
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
-STATUSES = "complete, out_of_memory, incomplete or missing"
+STATUSES = "complete, out_of_memory, unsupported (PyTorch refuses it here), incomplete or missing"
 MACHINE_FACTS = tuple(one for one in MACHINE_DIMENSIONS if one.key not in ("backend", "nsys"))  # those are of a stage
 SIZES = ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
 
@@ -26,7 +26,7 @@ def runs_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 def _row(run: MeasuredRun) -> dict:
     timing, capture = run.results[TIMING.name], run.results[CAPTURE.name]
     program, machine = timing.program, timing.program.machine
-    shape, held = program.spec["constructor_args"], program.memory
+    shape, held, compiled = program.spec["constructor_args"], program.memory, program.compilation
     programs = [result.program for result in run.results.values()]
     oom = next((p.out_of_memory for p in programs if p and p.out_of_memory), None)
     reasons = [run.statuses[stage.name].reason for stage in reversed(STAGES)]
@@ -50,6 +50,8 @@ def _row(run: MeasuredRun) -> dict:
         "forward_flops": (program.flops or {}).get("forward"),
         "loss": program.losses[-1] if program.losses else None,
         "sm_clock_mhz": machine.sm_clock_mhz,
+        "graphs": compiled and compiled.graphs,
+        "graph_breaks": compiled and compiled.graph_breaks,
         "note": "; ".join(_notes(run)) or None,
         **{f"{stage.name}_started_utc": run.results[stage.name].started_utc for stage in STAGES},
     }
@@ -73,7 +75,7 @@ def _notes(run: MeasuredRun) -> list[str]:
     """Everything that makes this run's figures hard to compare."""
     before = [f"{stage.name}: {note}" for stage in STAGES for note in run.results[stage.name].notes]
     odd = [warning for stage in STAGES for warning in run.statuses[stage.name].warnings]
-    return [*before, *_machine_notes(run), *_loss_notes(run), *odd]
+    return [*before, *_machine_notes(run), *_compiler_notes(run), *_loss_notes(run), *odd]
 
 
 def _machine_notes(run: MeasuredRun) -> list[str]:
@@ -82,6 +84,16 @@ def _machine_notes(run: MeasuredRun) -> list[str]:
         notes.append(f"{machine.other_processes} other process(es) on the GPU while it was timed")
     if machine.throttle_reasons:
         notes.append(f"clocks held back: {', '.join(machine.throttle_reasons)}")
+    return notes
+
+
+def _compiler_notes(run: MeasuredRun) -> list[str]:
+    """A note where a compiled program is not one graph, or was compiled again in the steps that were timed."""
+    compiled, notes = run.results[TIMING.name].program.compilation, []
+    if compiled and compiled.graph_breaks:
+        notes.append(f"the compiled model is broken into parts by {compiled.graph_breaks} graph break(s)")
+    if compiled and compiled.graphs_later:
+        notes.append(f"{compiled.graphs_later} graph(s) were compiled after the first step, while times were taken")
     return notes
 
 
@@ -108,10 +120,7 @@ DESCRIBED = {
     vocab_size | tokens | size of the vocabulary
     parameters | | trained parameters
 """),
-            *(
-                Column(stage.status_column, "", f"complete, out_of_memory, incomplete or missing: {stage.meaning}")
-                for stage in STAGES
-            ),
+            *(Column(stage.status_column, "", f"{STATUSES}: {stage.meaning}") for stage in STAGES),
             *columns("""
     reason | | why a run is not complete
     oom_during | | what was running when memory ran out
@@ -131,6 +140,8 @@ DESCRIBED = {
     forward_flops | FLOP | operations of matrix multiplies in one forward pass, from the shapes
     loss | nat | loss of the last timed step
     sm_clock_mhz | MHz | clock of the GPU after the timing
+    graphs | | graphs that torch.compile made; empty where nothing is compiled
+    graph_breaks | | breaks between them
     note | | what a reader should know about these figures
 """),
             *(Column(f"{stage.name}_started_utc", "", f"when {stage.meaning} started") for stage in STAGES),

@@ -11,6 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from cs336_model.program.variants.values import (
+    ATTENTION_ALONE,
+    ATTENTIONS,
+    COMPILES,
+    EAGER,
+    FP32,
+    NO_CHECKPOINT,
+    NOT_COMPILED,
+    PRECISIONS,
+    WHOLE_MODEL,
+)
+
 Value = str | int
 MEASUREMENT, MACHINE = "measurement", "machine"
 
@@ -22,7 +34,9 @@ class Dimension:
     `key` is its column in every table, `listed` the key of a grid's product that lists its values. Without such a list
     the value is what `setting`, a key at the top of config.yaml, says, and without that `default`. A run whose value is
     the default has no part for it in its name, and no words for it in a sentence. `values` are the values there are, in
-    their order; None where any is allowed. `in_title` is for dimensions of the machine: whether its title names it.
+    their order; None where any is allowed; `names` are those that people read, `other_names` that of the values without
+    one. `spellings` are other ways in which YAML may give a value: it reads a bare on or off as true or false.
+    `in_title` is for dimensions of the machine: whether its title names it.
     """
 
     key: str
@@ -38,7 +52,9 @@ class Dimension:
     in_name: str = "{}"
     in_words: str = "{}"
     names: Mapping[Value, str] = field(default_factory=dict)
+    other_names: str = "{}"
     in_title: bool = False
+    spellings: Mapping[object, Value] = field(default_factory=dict)
 
     def part_of_name(self, value: Value) -> str | None:
         """What the name of a run says of this value; None for the default."""
@@ -47,11 +63,15 @@ class Dimension:
     @property
     def schema(self) -> dict:
         """The JSON schema of one value."""
-        return {"enum": list(self.values)} if self.values else dict(self.value_schema)
+        return {"enum": [*self.values, *self.spellings]} if self.values else dict(self.value_schema)
+
+    def spelled(self, value: object) -> Value:
+        """The value that config.yaml means."""
+        return self.spellings.get(value, value)
 
     def name_of(self, value: Value) -> str:
         """The value as people read it: "forward + backward" for forward_backward."""
-        return self.names.get(value, str(value))
+        return self.names.get(value, self.other_names.format(value))
 
     def words(self, value: Value) -> str:
         """What a sentence says of this value, behind the model's name: "at context 512"."""
@@ -78,15 +98,35 @@ MODE = Dimension(
     listed="modes", values=tuple(MODES), names=MODES,
 )  # fmt: skip
 PRECISION = Dimension(
-    key="precision", heading="precision", meaning="fp32, or bf16 by autocast",
-    listed="precisions", setting="precision", default="fp32", values=("fp32", "bf16"), in_words="in {}",
+    key="precision", heading="precision",
+    meaning="fp32, tf32 (in matrix multiplies), bf16 (by autocast), or bf16-weights (everything in bf16)",
+    listed="precisions", setting="precision", default=FP32, values=PRECISIONS, in_words="in {}",
 )  # fmt: skip
 BATCH_SIZE = Dimension(
     key="batch_size", heading="batch", meaning="sequences per step", unit="sequences",
     listed="batch_sizes", setting="batch_size", default=4, value_schema=COUNT, in_name="bs{}", in_words="with batch {}",
 )  # fmt: skip
 
-DIMENSIONS = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, BATCH_SIZE)
+COMPILE = Dimension(
+    key="compile", heading="compile", meaning="by torch.compile: off, on (the whole model), or attention (alone)",
+    listed="compiles", default=NOT_COMPILED, values=COMPILES, spellings={False: NOT_COMPILED, True: WHOLE_MODEL},
+    names={WHOLE_MODEL: "whole model", ATTENTION_ALONE: "attention alone"}, in_name="compile-{}",
+    in_words="compiled ({})",
+)  # fmt: skip
+ATTENTION = Dimension(
+    key="attention", heading="attention",
+    meaning="eager (written out), or PyTorch's scaled_dot_product_attention with this backend forced",
+    listed="attentions", default=EAGER, values=ATTENTIONS, in_name="{}-attention", in_words="with {} attention",
+)  # fmt: skip
+CHECKPOINT = Dimension(
+    key="checkpoint", heading="checkpoint",
+    meaning="blocks that are computed again in the backward pass: 0 none, 1 every block, k one block in k",
+    listed="checkpoints", default=NO_CHECKPOINT, value_schema={"type": "integer", "minimum": 0, "maximum": 1000},
+    in_name="checkpoint{}", in_words="with {} checkpointed",
+    names={NO_CHECKPOINT: "none", 1: "every block"}, other_names="1 block in {}",
+)  # fmt: skip
+
+DIMENSIONS = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, BATCH_SIZE, COMPILE, ATTENTION, CHECKPOINT)
 KEYS = tuple(dimension.key for dimension in DIMENSIONS)
 LEADING = ["run", *KEYS]  # the columns with which every table of the study begins
 BY_KEY = {dimension.key: dimension for dimension in DIMENSIONS}

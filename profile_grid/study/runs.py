@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cs336_model.program.variants.values import impossible
 from profile_grid.study.dimensions import DIMENSIONS, FULLEST_FIRST, Dimension, Value, combinations, run_name
 from profile_grid.study.schema import ConfigError, check_schema
 from profile_grid.study.stages import STAGES, Stage
@@ -62,13 +63,15 @@ def grid_runs(config: dict) -> dict[str, Run]:
     """The runs of the chosen grid by name, in the order of the file, each once."""
     runs = {}
     for product in config["grids"][config["grid"]]:
-        lists = {one.key: product.get(one.listed, [setting(config, one)]) for one in DIMENSIONS}
+        lists = {one.key: _listed(config, product, one) for one in DIMENSIONS}
         for model in product["models"]:
             if model not in config["models"]:
                 declared = ", ".join(config["models"])
                 raise ConfigError(f"grids.{config['grid']}: model {model!r} is not declared under models: {declared}")
         for values in combinations(lists):
             run = Run(values)
+            if reason := impossible(values, config["program"]["constructor"]):
+                raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
             if runs.setdefault(run.name, run) != run:
                 raise ConfigError(f"grids.{config['grid']}: two different runs are named {run.name}; rename a model")
     return runs
@@ -77,6 +80,11 @@ def grid_runs(config: dict) -> dict[str, Run]:
 def setting(config: dict, dimension: Dimension) -> Value | None:
     """The value of the runs of a product that does not list this dimension."""
     return config.get(dimension.setting, dimension.default) if dimension.setting else dimension.default
+
+
+def _listed(config: dict, product: Mapping, dimension: Dimension) -> list[Value]:
+    """The values of a dimension in one product of a grid."""
+    return [dimension.spelled(value) for value in product.get(dimension.listed, [setting(config, dimension)])]
 
 
 def run_to_show(runs: Mapping[str, Run]) -> str:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import pandas as pd
 
 from profile_grid.markdown import Table, escaped
-from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY
+from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.quantities import ABSENT
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE
 from profile_grid.tables.measured import Measured
 
-STATUS_WORDS = {OUT_OF_MEMORY: "OOM", INCOMPLETE: "incomplete", "missing": "missing"}
+STATUS_WORDS = {OUT_OF_MEMORY: "OOM", UNSUPPORTED: "unsupported", INCOMPLETE: "incomplete", "missing": "missing"}
 NOT_IN_GRID = "not run"
 LED_BY = ("model", "context_length")
 

@@ -13,6 +13,7 @@ with install_import_hook(["cs336_model.model.transformer", "cs336_model.model.fu
     import cs336_model.model.transformer  # noqa: F401
 
 from cs336_model import ranges
+from cs336_model.program.variants.values import PLAIN
 from tests.cs336_model.specs import changed
 
 SIZES = {"vocab_size": 50, "context_length": 8, "d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32}
@@ -34,8 +35,8 @@ def spec_values() -> dict:
             "model": "tiny",
             "context_length": 8,
             "mode": "train_step",
-            "precision": "fp32",
             "batch_size": 2,
+            **PLAIN,
         },
         "constructor": "cs336_model.model:TransformerLM",
         "constructor_args": {**SIZES, "rope_theta": 10000.0},

@@ -12,10 +12,12 @@ import torch
 from torch import nn
 
 from cs336_model.program import benchmark
+from cs336_model.program.variants.values import PLAIN
 from tests.cs336_model.specs import changed
 
 KEYS = {
-    "schema", "status", "spec", "profiler", "out_of_memory", "step_seconds", "phase_seconds", "phase_clock", "losses",
+    "schema", "status", "spec", "profiler", "out_of_memory", "unsupported", "compilation",
+    "step_seconds", "phase_seconds", "phase_clock", "losses",
     "memory", "parameters", "flops", "machine", "cost_seconds",
     "ran_unix_s", "loaded_files",
 }  # fmt: skip
@@ -117,7 +119,7 @@ def finished_process(tmp_path_factory):
     """The program as a job starts it: with nsys's emitter, in a process of its own."""
     path = tmp_path_factory.mktemp("process") / "result.json"
     sizes = {"vocab_size": 50, "context_length": 8, "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32}
-    dimensions = {"model": "tiny", "context_length": 8, "mode": "forward", "precision": "fp32", "batch_size": 2}
+    dimensions = {"model": "tiny", "context_length": 8, "mode": "forward", "batch_size": 2, **PLAIN}
     spec = {
         "run": "one", "constructor": "cs336_model.model:TransformerLM", "constructor_args": sizes,
         "annotate": {}, "vocab_size": 50, "dimensions": dimensions,
@@ -142,6 +144,6 @@ def test_a_process_says_one_line_per_stage_and_prints_nothing_else(finished_proc
 def test_the_stages_of_a_process_account_for_its_whole_time(finished_process):
     cost = finished_process[1]["cost_seconds"]
     stages = {name: seconds for name, seconds in cost.items() if name != "total"}
-    assert set(stages) == {"import", "context", "initialise", "warmup", "measured", "profiler"}
+    assert set(stages) == {"import", "context", "initialise", "compile", "warmup", "measured", "profiler"}
     assert stages["import"] > 0.3, "importing torch alone takes longer"
     assert 0.8 * cost["total"] < sum(stages.values()) <= cost["total"] + 0.02  # the process's start is known to 10 ms

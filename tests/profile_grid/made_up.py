@@ -62,6 +62,9 @@ class Made:
     others: dict = field(default_factory=dict)
     precision: str = "fp32"
     batch_size: int = 4
+    compile: str = "off"
+    attention: str = "eager"
+    checkpoint: int = 0
 
     @property
     def leading(self) -> dict:

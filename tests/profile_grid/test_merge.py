@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cs336_model.program.variants.values import PLAIN
 from profile_grid.measuring.results import FORMAT
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
@@ -16,7 +17,7 @@ from profile_grid.merging.runs_table import runs_table
 from profile_grid.merging.timings import steps_table, timings_table
 from profile_grid.study.dimensions import LEADING
 
-DIMENSIONS = {"model": "small", "context_length": 8, "mode": "train_step", "precision": "fp32", "batch_size": 4}
+DIMENSIONS = {"model": "small", "context_length": 8, "mode": "train_step", "batch_size": 4, **PLAIN}
 SPEC = {
     "run": "small_ctx8_train_step", "dimensions": DIMENSIONS, "warmup_steps": 1, "measured_steps": 3,
     "constructor_args": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2, "vocab_size": 50},
@@ -27,7 +28,8 @@ MACHINE = {
     "sm_clock_mhz": 1980, "throttle_reasons": [], "other_processes": 0,
 }  # fmt: skip
 PROGRAM = {
-    "status": "complete", "spec": SPEC, "out_of_memory": None, "step_seconds": [0.010, 0.012, 0.014],
+    "status": "complete", "spec": SPEC, "out_of_memory": None, "unsupported": None, "compilation": None,
+    "step_seconds": [0.010, 0.012, 0.014],
     "phase_seconds": {"forward": [0.004, 0.004, 0.004], "loss": [], "backward": [0.005, 0.006, 0.007], "optimizer": []},
     "losses": [4.0, 3.5, 3.0, 2.5], "parameters": 1000, "flops": {"forward": 5000}, "machine": MACHINE,
     "memory": {"peak_allocated_bytes": 10, "peak_reserved_bytes": 20, "device_total_bytes": 30},

@@ -1,4 +1,4 @@
-"""Writes complete.json when every run of the grid is whole or out of memory; else names the others and fails."""
+"""Writes complete.json when every run is whole, out of memory or unsupported; else fails and names the others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from profile_grid.files import write_json
+from profile_grid.measuring.results import MEASURED_OR_KNOWN
 from workflow.command import run_command
-
-RESULTS = ("complete", "out_of_memory")
 
 
 def main() -> None:
@@ -20,7 +19,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     runs = pd.read_parquet(arguments.runs)
-    lacking = runs[~runs["capture_status"].isin(RESULTS)]
+    lacking = runs[~runs["capture_status"].isin(MEASURED_OR_KNOWN)]
     if len(lacking):
         lines = [f"{len(lacking)} of {len(runs)} runs are incomplete; the documents say so where figures are missing:"]
         lines += [f"  {row.run}: {row.reason} (logs/{row.run}/capture.log)" for row in lacking.itertuples()]

@@ -64,7 +64,7 @@ def measured(stage: Stage, job: Job, output: Path) -> dict:
         say_notes(notes)
         result = run(job)
         if result["reason"]:
-            say_notes([f"incomplete: {result['reason']}; see {job.log}"])
+            say_notes([f"{result['status']}: {result['reason']}; see {job.log}"])
     return {
         "format": FORMAT,
         **result,

@@ -1,0 +1,34 @@
+"""All dimensions together, as the loop needs them: settings of the process, changes of the model, shape of a batch."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from cs336_model.program.spec import RunSpec
+from cs336_model.program.variants.attention import forced_backend, with_attention
+from cs336_model.program.variants.checkpointing import with_checkpoints
+from cs336_model.program.variants.compilation import compiler_settings, with_compilation
+from cs336_model.program.variants.precision import choose_matmul_precision, weights_in_precision
+
+
+@contextmanager
+def process_settings(spec: RunSpec) -> Iterator[None]:
+    """Settings of the whole process, made before the model and in force while it runs."""
+    choose_matmul_precision(spec)
+    with compiler_settings(spec), forced_backend(spec):
+        yield
+
+
+def change_model(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
+    """Turns the plain model into the run's variant, in place. Raises Unsupported where that is refused here."""
+    weights_in_precision(spec, model)
+    with_attention(spec, model, device)
+    with_checkpoints(spec, model)
+    with_compilation(spec, model)
+
+
+def batch_shape(spec: RunSpec) -> tuple[int, int]:
+    """Sequences, and tokens of each, the token that follows the last one included."""
+    return spec.dimensions["batch_size"], spec.dimensions["context_length"] + 1
