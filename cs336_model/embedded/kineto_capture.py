@@ -7,6 +7,7 @@ Times are integer nanoseconds since the first event: the trace has three decimal
 """
 
 import os
+import re
 import sqlite3
 import tempfile
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ PUSH_POP_RANGE = 59  # ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange
 CPU_DEVICE = -1
 # ENUM_CUDA_MEMCPY_OPER, by the word after "Memcpy" in the names that Kineto gives to copies.
 COPY_KINDS = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9}
+INDUCTOR_KERNEL = re.compile(r"(graph_\d+_)?cpp_fused_")
 LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver")
 
 Row = dict[str, Any]
@@ -86,11 +88,11 @@ class Strings:
 
 
 def outermost_operators(events: Iterable[Event]) -> list[Event]:
-    """The ATen operators with no ATen operator around them on their thread, by start. Autograd's nodes
-    ("MulBackward0") are no operators: they launch nothing themselves, and what they call is counted."""
+    """The ATen operators, and inductor's own kernels, with none of them around on their thread, by start. Autograd's
+    nodes ("MulBackward0") are no operators: they launch nothing themselves, and what they call is counted."""
     outermost: list[Event] = []
     covered_until_ns: dict[int, int] = {}
-    operators = [event for event in events if event.name.startswith("aten::")]
+    operators = [event for event in events if event.name.startswith("aten::") or INDUCTOR_KERNEL.match(event.name)]
     for event in sorted(operators, key=lambda event: (event.start_ns, -event.end_ns, event.sequence)):
         if event.start_ns >= covered_until_ns.get(event.global_thread, event.start_ns):
             outermost.append(event)

@@ -20,6 +20,7 @@ from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.capture_identity import difference
 from profile_grid.measuring.problems import joined
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, StageResult
+from profile_grid.merging.tensor_cores import tensor_core_warnings
 from profile_grid.study.described import WHERE, Described, columns
 from profile_grid.tables.classes import MEMORY_OPERATIONS
 from profile_grid.tables.conservation import require_same
@@ -210,6 +211,8 @@ def tables_of_file(
         "ranges": range_table(activities, ranges),
     }
     require_same("measured steps", tables["phases"]["step"].nunique(), steps)
+    if device != "cpu":
+        warnings += tensor_core_warnings(tables["kernels"], capture.program.spec["dimensions"]["precision"])
     if capture.facts["backend"] == "nsys" and device == "cpu":
         warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
         tables["phases"] = _without_gpu_figures(tables["phases"])

@@ -28,4 +28,6 @@ def family_shares(classes: pd.DataFrame, by: tuple[str, ...] = ()) -> pd.DataFra
     if shares.empty:
         return pd.DataFrame(columns=[*keys, "family", "share"])
     wide = shares.unstack("family", fill_value=0.0, sort=False)
-    return wide.reset_index().melt(id_vars=keys, var_name="family", value_name="share")
+    return wide.melt(
+        ignore_index=False, var_name="family", value_name="share"
+    ).reset_index()  # a family may be named as a key

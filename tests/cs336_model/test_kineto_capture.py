@@ -74,6 +74,17 @@ def test_an_operator_inside_another_is_part_of_it_and_autograds_nodes_are_none(t
     ]
 
 
+def test_a_fused_kernel_of_a_compiled_program_counts_as_an_operator_and_its_graph_does_not(tmp_path):
+    trace = trace_of(
+        tmp_path,
+        event("cpu_op", "Torch-Compiled Region: 0/0", 0, 20),
+        event("cpu_op", "graph_0_cpp_fused_mul_silu_3", 1, 5),
+        event("cpu_op", "aten::mm", 7, 4),
+    )
+    found = [(op.name, op.start_ns, op.end_ns) for op in outermost_operators(trace.of("cpu_op"))]
+    assert found == [("graph_0_cpp_fused_mul_silu_3", 1_000, 6_000), ("aten::mm", 7_000, 11_000)]
+
+
 def test_of_two_operators_with_equal_times_the_one_that_began_first_is_outermost(tmp_path):
     inner = event("cpu_op", "aten::view", 0, 1, **{"External id": 8})
     outer = event("cpu_op", "aten::reshape", 0, 1, **{"External id": 7})

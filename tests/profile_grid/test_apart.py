@@ -15,12 +15,13 @@ from tests.profile_grid.test_answers import rendered
 
 
 def rows(*cells):
-    """Rows of a table of shares: (model, context, mode, precision, batch size), and a value for each."""
+    """Rows of a table of shares: (model, context, mode, precision, batch size, ...), and a value for each."""
     return pd.DataFrame([("run", *cell, value) for value, cell in enumerate(cells)], columns=[*LEADING, "share"])
 
 
-SMALL, SMALL_IN_BF16 = ("small", 512, "forward", "fp32", 4), ("small", 512, "forward", "bf16", 4)
-LARGE = ("large", 512, "forward", "fp32", 4)
+OTHERS = ("off", "eager", 0)
+SMALL, SMALL_IN_BF16 = ("small", 512, "forward", "fp32", 4, *OTHERS), ("small", 512, "forward", "bf16", 4, *OTHERS)
+LARGE = ("large", 512, "forward", "fp32", 4, *OTHERS)
 
 
 def test_a_wide_table_has_a_row_and_a_column_for_each_value():

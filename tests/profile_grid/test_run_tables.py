@@ -31,7 +31,12 @@ STEPS = 3
 
 
 def capture_record(device="cuda", backend="nsys", steps=STEPS, status="complete"):
-    record = changed(CAPTURE, status=status, program__spec={"measured_steps": steps}, program__machine__device=device)
+    record = changed(
+        CAPTURE,
+        status=status,
+        program__spec={"measured_steps": steps, "dimensions": {"precision": "fp32"}},
+        program__machine__device=device,
+    )
     record["facts"]["backend"] = backend
     return built(StageResult, record)
 

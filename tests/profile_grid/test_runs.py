@@ -19,6 +19,44 @@ def config():
     return yaml.safe_load((ROOT / "config.yaml").read_text())
 
 
+@pytest.mark.parametrize("grid", yaml.safe_load((ROOT / "config.yaml").read_text())["grids"])
+def test_every_grid_as_shipped_can_be_planned(config, grid):
+    config["grid"] = grid
+    assert grid_runs(checked_config(config))
+
+
+def test_a_run_is_named_after_its_values_that_are_no_defaults(config):
+    product = {"models": ["small"], "context_lengths": [512], "modes": ["train_step"]}
+    config |= {"grid": "g", "grids": {"g": [
+        product | {"precisions": ["bf16-weights"], "attentions": ["flash"], "checkpoints": [0, 2]},
+        product | {"compiles": [False, True, "attention"]},  # as YAML reads a bare off and on
+    ]}}  # fmt: skip
+    runs = grid_runs(checked_config(config))
+    assert list(runs) == [
+        "small_ctx512_train_step_bf16-weights_flash-attention",
+        "small_ctx512_train_step_bf16-weights_flash-attention_checkpoint2",
+        "small_ctx512_train_step",
+        "small_ctx512_train_step_compile-on",
+        "small_ctx512_train_step_compile-attention",
+    ]
+    assert [run["compile"] for run in runs.values()] == ["off", "off", "off", "on", "attention"]
+
+
+def test_a_combination_that_no_machine_can_run_is_refused_before_anything_is_measured(config):
+    product = {"models": ["small"], "context_lengths": [512], "modes": ["train_step"]}
+    config |= {"grid": "g", "grids": {"g": [product | {"compiles": ["on"], "checkpoints": [1]}]}}
+    with pytest.raises(
+        ConfigError, match="small_ctx512_train_step_compile-on_checkpoint1 cannot be measured: compile on"
+    ):
+        grid_runs(checked_config(config))
+    config["grids"] = {"g": [product | {"attentions": ["flash"]}]}
+    config["program"]["constructor"] = "their_model:LM"
+    with pytest.raises(
+        ConfigError, match="attention flash with the model their_model:LM: this changes a part of the model"
+    ):
+        grid_runs(checked_config(config))
+
+
 def test_the_configuration_as_shipped_is_valid_and_holds_the_sixty_runs_of_2025(config):
     runs = grid_runs(checked_config(config))
     assert len(runs) == 5 * 4 * 3

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from cs336_model.program.variants.values import PLAIN
 from kernel_tables.trace import Trace
 from profile_grid.merging.timeline import COLUMNS, empty_timeline, timeline
 from profile_grid.study.runs import Run, run_to_show
@@ -49,7 +50,7 @@ def test_a_capture_without_steps_has_an_empty_timeline(tmp_path):
 
 def test_the_run_to_show_is_a_training_step_of_the_first_model_near_context_512():
     runs = [
-        Run({"model": model, "context_length": context, "mode": mode, "precision": precision, "batch_size": 4})
+        Run({"model": model, "context_length": context, "mode": mode, "batch_size": 4, **PLAIN, "precision": precision})
         for model, context, mode, precision in (
             ("small", 128, "forward", "fp32"),
             ("small", 256, "train_step", "fp32"),
