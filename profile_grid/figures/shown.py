@@ -5,13 +5,18 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.figures.drawing import Tables
-from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY
+from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import FULLEST_FIRST, LEADING, keys_without
 from profile_grid.study.stages import Stage
 from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import ON_CPU, ON_GPU, Words
 
-STATUS_WORDS = {OUT_OF_MEMORY: "out of memory", INCOMPLETE: "capture incomplete", "missing": "not measured"}
+STATUS_WORDS = {
+    OUT_OF_MEMORY: "out of memory",
+    UNSUPPORTED: "not supported",
+    INCOMPLETE: "capture incomplete",
+    "missing": "not measured",
+}
 CONFIGURATION = keys_without("mode")
 
 

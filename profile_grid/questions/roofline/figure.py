@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops
+from cs336_model.program.variants.values import ELEMENT_BYTES
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, row
@@ -21,7 +22,6 @@ from profile_grid.tables.names import FORWARD
 
 SHOWN = ("model", "context_length", "mode")
 SHAPE = ("batch_size", "context_length", "vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
-BYTES_OF = {"bf16": 2}  # of one number of the operands; 4 in every other precision
 COLUMNS = ("run", "precision", "device_name", "part", "flops", "bytes", "gpu_s")
 LEFT_PX, RIGHT_PX, HEIGHT_PX = 300, 200, 290
 SMALLEST_MARKER, LARGER_MARKER = 12, 18
@@ -38,7 +38,7 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
         if shape is None or own.empty:
             continue
         gpu_s = _gpu_seconds_by_part(own)
-        flops, moved = forward_flops(shape), forward_bytes(shape, BYTES_OF.get(run["precision"], 4))
+        flops, moved = forward_flops(shape), forward_bytes(shape, ELEMENT_BYTES[run["precision"]])
         lead = {key: run[key] for key in ("run", "precision", "device_name")}
         rows += [
             lead | {"part": part, "flops": flops.get(part), "bytes": moved[part], "gpu_s": gpu_s[part]}
