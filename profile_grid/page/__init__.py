@@ -23,7 +23,7 @@ from profile_grid.page.charts import shown
 from profile_grid.page.filters import menus
 from profile_grid.page.flame import flames
 from profile_grid.page.names import Names
-from profile_grid.page.tables import STATIC_ROWS, page_tables
+from profile_grid.page.tables import STATIC_ROWS, page_tables, shown_with
 from profile_grid.page.timeline import NAMED, timeline_chart
 from profile_grid.study.catalogue import QUESTIONS, SUMMARIES
 from profile_grid.study.catalogue import TABLES as ALL_TABLES
@@ -54,6 +54,7 @@ def page(
     flame_views, flames_left_out = flames(of_machine, names)
     return _environment().get_template("template.html.j2").render(
         sections=sections,
+        shown_with=shown_with,
         machine=machine,
         provenance=provenance,
         questions=QUESTIONS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from importlib import import_module
 
 import pandas as pd
 
@@ -10,22 +11,19 @@ from profile_grid.documents.dictionary import described
 from profile_grid.figures.shown import with_dimensions
 from profile_grid.page.names import Names
 from profile_grid.quantities import known
+from profile_grid.study.catalogue import QUESTIONS, Question
+from profile_grid.study.described import Shown
 from profile_grid.study.dimensions import BY_KEY, DIMENSIONS, LEADING
+from profile_grid.study.stages import STAGES
 from profile_grid.tables.apart import shown_dimensions
-from profile_grid.tables.names import ALL_PHASES, FORWARD, FORWARD_OTHERS
 
 SIGNIFICANT = 6
 UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}
 SHARES = ("share", "share_of_step", "other_share", "share_of_others", "idle_share")
-RUN_COLUMNS = [
-    "timing_status", "capture_status", "reason", "parameters",
-    "peak_allocated_bytes", "steps_timed", "steps_captured", "note",
-]  # fmt: skip
-FORWARD_COLUMNS = [
-    "timing_status", "capture_status", "unprofiled_step_ms",
-    "unprofiled_step_std_ms", "step_wall_ms", "step_wall_std_ms", "overhead_ratio", "matches_python",
-    "forward_wall_ms", "forward_gpu_span_ms", "forward_gpu_busy_ms", "forward_kernels", "mean_kernel_us", "idle_share",
-]  # fmt: skip
+RUN_COLUMNS = (
+    *(stage.status_column for stage in STAGES), "reason", "parameters", "peak_allocated_bytes", "steps_timed",
+    "steps_captured", "note",
+)  # fmt: skip
 HEADINGS = {one.key: one.heading for one in DIMENSIONS} | {"flop_per_s": "FLOP/s", "flops_formula": "FLOP, formula"}
 STATIC_ROWS = 8
 MOST_ROWS = 5000  # of one table; the files have all
@@ -61,30 +59,20 @@ class PageTable:
 
 def page_tables(tables: dict[str, pd.DataFrame], names: Names) -> dict[str, PageTable]:
     """The tables by name."""
-    top = tables["top_kernels"]
-    chosen = {
-        "runs": ("What ran", tables["runs"], "runs", RUN_COLUMNS),
-        "forward_time": ("The forward pass, profiled and not", tables["forward_time"], "forward_time", FORWARD_COLUMNS),
-        "timings": ("Every phase without a profiler", tables["timings"], "timings", None),
-        "top_kernels": (
-            "The kernels with the most time, by rank",
-            top[top["scope"].isin([FORWARD, ALL_PHASES])], "top_kernels", None,
-        ),
-        "other_kernels": (
-            "The longest kernels that are no matrix multiplies",
-            top[top["scope"] == FORWARD_OTHERS].drop(columns=["scope", "same_as_forward"]), "top_kernels", None,
-        ),
-        "forward_classes": ("Classes in the forward pass", tables["forward_classes"], "forward_classes", None),
-        "forward_parts": ("Parts of the model in the forward pass", tables["forward_parts"], "forward_parts", None),
-        "class_shares": ("Classes by phase", tables["class_shares"], "class_shares", None),
-        "attention": ("Attention by part", tables["attention"], "attention", None),
-        "kernels": ("Every kernel by phase, per step", kernels_per_step(tables["kernels"]), "kernels", None),
-    }  # fmt: skip
     told = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
-    return {
-        name: _page_table(name, title, _columns(frame, tables["runs"], told, columns), source, names)
-        for name, (title, frame, source, columns) in chosen.items()
-    }
+    of_questions = {name: shown for question in QUESTIONS for name, shown in shown_with(question).items()}
+    every = {"runs": RUNS, **of_questions, "kernels": KERNELS}
+    made = {}
+    for name, shown in every.items():
+        rows = shown.rows(tables[shown.source]) if shown.rows else tables[shown.source]
+        frame = _columns(rows, tables["runs"], told, shown.columns)
+        made[name] = _page_table(name, shown.title, frame, shown.source, names)
+    return made
+
+
+def shown_with(question: Question) -> dict[str, Shown]:
+    """The tables that the page shows with a question, by name."""
+    return import_module(f"{question.package}.table").SHOWN if question.tables else {}
 
 
 def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -103,9 +91,13 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     return table.drop(columns=["_run", "total_ns"])
 
 
-def _columns(frame: pd.DataFrame, runs: pd.DataFrame, told: list[str], chosen: list[str] | None) -> pd.DataFrame:
+RUNS = Shown("What ran", "runs", RUN_COLUMNS)
+KERNELS = Shown("Every kernel by phase, per step", "kernels", rows=kernels_per_step)
+
+
+def _columns(frame: pd.DataFrame, runs: pd.DataFrame, told: list[str], chosen: tuple[str, ...] | None) -> pd.DataFrame:
     """The dimensions and the chosen columns of a table: all where none are chosen; rows in the order of the table."""
-    own = chosen or [name for name in frame.columns if name not in LEADING]
+    own = list(chosen) if chosen else [name for name in frame.columns if name not in LEADING]
     position = frame[["run", *own]].reset_index(drop=True).reset_index(names="_position")
     return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*told, *own]]
 

@@ -15,15 +15,13 @@ from profile_grid.study.stages import STAGES
 class Question:
     """One question. Without a document it is a section of the page that only shows figures.
 
-    `tables` are the summary tables that table.py makes, `figures` the names of the figures in figure.py, `page_tables`
-    the tables that the page shows with it (by default those it makes).
+    `tables` are the summary tables that table.py makes, `figures` the names of the figures in figure.py.
     """
 
     name: str
     title: str
     tables: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
-    page_tables: tuple[str, ...] | None = None
     has_document: bool = True
 
     @property
@@ -31,11 +29,6 @@ class Question:
         """The letter of a question of the assignment, "a" for a_forward_time; empty for others."""
         letter, _, rest = self.name.partition("_")
         return letter if rest and len(letter) == 1 else ""
-
-    @property
-    def tables_shown(self) -> tuple[str, ...]:
-        """The tables that the page shows with it."""
-        return self.tables if self.page_tables is None else self.page_tables
 
     @property
     def package(self) -> str:
@@ -46,12 +39,11 @@ class Question:
 QUESTIONS = (
     Question(
         "a_forward_time", "How long does the forward pass take?", tables=("forward_time",),
-        figures=("phase_times", "launch_bound"), page_tables=("forward_time", "timings"),
+        figures=("phase_times", "launch_bound"),
     ),
     Question("b_top_kernels", "Which kernel takes the most time?", tables=("top_kernels",), figures=("top_kernels",)),
     Question(
         "c_other_kernels", "What takes time besides matrix multiplies?", tables=("forward_classes", "forward_parts"),
-        page_tables=("forward_classes", "forward_parts", "other_kernels"),
     ),
     Question(
         "d_training_vs_inference", "How does training differ from inference?", tables=("class_shares",),

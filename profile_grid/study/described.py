@@ -31,6 +31,17 @@ class Described:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """A table as the page shows it with a question: its title, the table of results/tables that it is from, and of that
+    the columns (None: all) and rows (None: all) that it has."""
+
+    title: str
+    source: str
+    columns: tuple[str, ...] | None = None
+    rows: Callable[[pd.DataFrame], pd.DataFrame] | None = None
+
+
+@dataclass(frozen=True)
 class SummaryTable:
     """A table that answers a question: the function that makes it of the merged tables, and its description."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.study.described import Described, SummaryTable, columns
+from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.names import FORWARD, WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
@@ -90,3 +90,15 @@ TABLES = {
         ),
     )
 }
+SHOWN = {
+    "forward_time": Shown(
+        "The forward pass, profiled and not",
+        "forward_time",
+        columns=(
+            "timing_status", "capture_status", "unprofiled_step_ms", "unprofiled_step_std_ms", "step_wall_ms",
+            "step_wall_std_ms", "overhead_ratio", "matches_python", "forward_wall_ms", "forward_gpu_span_ms",
+            "forward_gpu_busy_ms", "forward_kernels", "mean_kernel_us", "idle_share",
+        ),
+    ),
+    "timings": Shown("Every phase without a profiler", "timings"),
+}  # fmt: skip

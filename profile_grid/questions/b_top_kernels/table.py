@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.study.described import PER_PASS, SAME, Described, SummaryTable, columns
+from profile_grid.study.described import PER_PASS, SAME, Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING, keys_without
 from profile_grid.tables.classes import is_matmul
 from profile_grid.tables.names import ALL_PHASES, FORWARD, FORWARD_OTHERS
@@ -63,5 +63,12 @@ TABLES = {
     same_as_forward | | rank 1 of all phases: whether it is also the top kernel of the model's inference run
 """),
         ),
+    )
+}
+SHOWN = {
+    "top_kernels": Shown(
+        "The kernels with the most time, by rank",
+        "top_kernels",
+        rows=lambda top: top[top["scope"].isin([FORWARD, ALL_PHASES])],
     )
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.attribution.paths import PATH_SEPARATOR
-from profile_grid.study.described import PER_PASS, SAME, Described, SummaryTable, columns
+from profile_grid.study.described import PER_PASS, SAME, Described, Shown, SummaryTable, columns
 from profile_grid.tables.classes import is_matmul
-from profile_grid.tables.names import FORWARD, NO_RANGE
+from profile_grid.tables.names import FORWARD, FORWARD_OTHERS, NO_RANGE
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
 
 
@@ -62,5 +62,14 @@ TABLES = {
     share_of_others | of 1 | of the forward pass's GPU time outside matrix multiplies; sums to one
 """),
         ),
+    ),
+}
+SHOWN = {
+    "forward_classes": Shown("Classes in the forward pass", "forward_classes"),
+    "forward_parts": Shown("Parts of the model in the forward pass", "forward_parts"),
+    "other_kernels": Shown(
+        "The kernels with the most time that are no matrix multiplies",
+        "top_kernels",
+        rows=lambda top: top[top["scope"] == FORWARD_OTHERS].drop(columns=["scope", "same_as_forward"]),
     ),
 }

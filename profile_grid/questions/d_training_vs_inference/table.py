@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.study.described import PER_PASS, Described, SummaryTable, columns
+from profile_grid.study.described import PER_PASS, Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.conservation import check_shares
 from profile_grid.tables.names import ALL_PHASES
@@ -38,3 +38,4 @@ TABLES = {
         ),
     )
 }
+SHOWN = {"class_shares": Shown("Classes by phase", "class_shares")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.attribution.paths import PATH_SEPARATOR
-from profile_grid.study.described import Described, SummaryTable, columns
+from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
@@ -89,3 +89,4 @@ TABLES = {
         ),
     )
 }
+SHOWN = {"attention": Shown("Attention by part", "attention")}
