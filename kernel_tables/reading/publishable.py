@@ -14,7 +14,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from kernel_tables.errors import TraceError
+from kernel_tables.reading.small_queries import damaged, shown
+from kernel_tables.reading.soundness import require_sound
 
 KEPT_TABLES = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -49,6 +50,7 @@ KEPT_ROWS = {
 }
 TEXT_COLUMNS = {"DIAGNOSTIC_EVENT": ("text",)}  # made up by nsys from what it met
 PATH = re.compile(r"(?<![\w.])~?/[^\s'\"<>|]+|\b[\w.-]+(?:/[\w.+-]+){2,}|\b[A-Za-z]:\\[^\s'\"<>|]+")
+LONGEST_MESSAGE = 1000  # characters
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)=\S+")
 
@@ -57,19 +59,23 @@ def write_publishable(source: Path, target: Path) -> None:
     """Writes `target`: what of the capture `source` tells of its ranges, launches and GPU, and no more.
 
     The source is opened read-only. `target` must not exist; it is complete when this returns. Raises TraceError where
-    the source cannot be read to its end, OSError where the disk is full.
+    the source is damaged (a copy would be sound, and lack what was lost), OSError where the disk is full.
     """
+    require_sound(source, named=source)
     try:
         with closing(sqlite3.connect(target, uri=True)) as database, database:
             database.execute("PRAGMA journal_mode=OFF")
             database.execute("PRAGMA synchronous=OFF")
-            database.create_function("without_names", 1, without_names, deterministic=True)
+            database.execute("PRAGMA ignore_check_constraints=ON")  # those that the source brings with its tables
+            database.create_function("published_text", 1, _published_text, deterministic=True)
             database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
             _copy_kept_tables(database)
     except sqlite3.Error as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             raise OSError(errno.ENOSPC, "No space left on device", str(target)) from error
-        raise TraceError(f"{source}: SQLite cannot read it to its end ({error}); the export is cut short") from error
+        raise damaged(source, str(error)) from error
+    except UnicodeDecodeError as error:  # SQLite's own words may quote what is no text
+        raise damaged(source, "its schema is no text") from error
 
 
 def without_paths(text: str) -> str:
@@ -82,24 +88,37 @@ def without_names(text: str) -> str:
     return without_paths(ASSIGNED.sub(r"\1=<value>", QUOTED.sub("<name>", text)))
 
 
+def _published_text(value: bytes | None) -> str | None:
+    """A message of nsys, whatever its type, to the length that is searched in no time."""
+    return None if value is None else without_names(shown(value)[:LONGEST_MESSAGE])
+
+
 def _copy_kept_tables(database: sqlite3.Connection) -> None:
-    statements = dict(database.execute("SELECT name, sql FROM source.sqlite_master WHERE type = 'table'"))
+    found = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: a virtual table
+    statements = dict(database.execute(found))
     kept = [table for table in statements if table in KEPT_TABLES or table.startswith("ENUM_")]
     for table in kept:
-        database.execute(statements[table])
+        _create(database, table, statements[table])
         values = ", ".join(_published(table, column) for column in _columns(database, table))
         where = KEPT_ROWS.get(table, "TRUE")
         database.execute(f'INSERT INTO main."{table}" SELECT {values} FROM source."{table}" WHERE {where}')
     if "StringIds" in statements:
-        database.execute(statements["StringIds"])
+        _create(database, "StringIds", statements["StringIds"])
         _copy_used_strings(database, kept)
+
+
+def _create(database: sqlite3.Connection, table: str, statement: str) -> None:
+    """Makes the table as the source has it; one with columns that are computed is none of nsys's."""
+    database.execute(statement)
+    if any(row[-1] for row in database.execute(f'PRAGMA main.table_xinfo("{table}")')):
+        raise sqlite3.DatabaseError(f"columns of {table} are computed")
 
 
 def _published(table: str, column: str) -> str:
     """The SQL expression of what is published of a column."""
     if column in IDENTIFYING_COLUMNS:
         return "NULL"
-    return f'without_names("{column}")' if column in TEXT_COLUMNS.get(table, ()) else f'"{column}"'
+    return f'published_text(CAST("{column}" AS BLOB))' if column in TEXT_COLUMNS.get(table, ()) else f'"{column}"'
 
 
 def _copy_used_strings(database: sqlite3.Connection, tables: list[str]) -> None:

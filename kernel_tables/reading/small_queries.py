@@ -43,7 +43,9 @@ def opened(path: Path, named: Path, abandoned: Event | None = None) -> Iterator[
 def damaged(named: Path, reason: str):
     """The exception for a file that SQLite cannot read."""
     reason = " ".join(reason.split())
-    return impossible(named, DAMAGED, f"SQLite cannot read it ({reason}); the file is damaged: copy or export it again")
+    return impossible(
+        named, DAMAGED, f"SQLite cannot read it ({reason}); it is damaged or cut short: copy or export it again"
+    )
 
 
 def shown(raw: bytes) -> str:

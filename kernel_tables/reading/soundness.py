@@ -43,8 +43,13 @@ class Proof:
     def _check(self) -> None:
         if sys.platform == "linux":  # there, a thread has a priority of its own
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
-        with opened(self._path, self._named, self._abandoned) as connection:
-            connection.execute("PRAGMA ignore_check_constraints = ON")  # a constraint may compute for ever
-            said = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if said != SOUND:
-            raise damaged(self._named, str(said[0]) if said else "it says nothing")
+        require_sound(self._path, self._named, self._abandoned)
+
+
+def require_sound(path: Path, named: Path, abandoned: threading.Event | None = None) -> None:
+    """Raises ImpossibleCapture, which calls the file NAMED, where SQLite's own check finds it damaged."""
+    with opened(path, named, abandoned) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")  # a constraint may compute for ever
+        said = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if said != SOUND:
+        raise damaged(named, str(said[0]) if said else "it says nothing")

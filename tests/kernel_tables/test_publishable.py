@@ -127,6 +127,40 @@ def test_an_export_that_is_cut_short_is_no_capture(tmp_path, kept):
         write_publishable(source, tmp_path / "published.sqlite")
 
 
+def test_an_export_with_damaged_pages_is_not_laundered_into_a_sound_copy(tmp_path):
+    source = tmp_path / "full.sqlite"
+    with closing(sqlite3.connect(source)) as database, database:
+        database.execute(NVTX)
+        database.executemany("INSERT INTO NVTX_EVENTS VALUES (?, 1, 59, ?, NULL)", [(n, "x" * 500) for n in range(500)])
+    content = bytearray(source.read_bytes())
+    content[-3000:] = bytes(3000)  # the cells of the last page, not its head
+    source.write_bytes(content)
+    with closing(sqlite3.connect(source)) as database:  # SQLite reads it without a word
+        assert database.execute("SELECT count(*) FROM NVTX_EVENTS").fetchone() == (500,)
+    with pytest.raises(TraceError, match="damaged or cut short"):
+        write_publishable(source, tmp_path / "published.sqlite")
+
+
+def test_a_message_that_is_no_text_is_copied_with_a_replacement_mark(publish):
+    copy = publish(
+        "CREATE TABLE DIAGNOSTIC_EVENT (severity INTEGER, text TEXT)",
+        "INSERT INTO DIAGNOSTIC_EVENT VALUES (2, CAST(x'636166e9' AS TEXT)), (2, x'636166e9'), (2, 7), (2, NULL)",
+        f"INSERT INTO DIAGNOSTIC_EVENT VALUES (2, '{'a.' * 50_000}')",
+    )
+    texts = [text for (text,) in copy.execute("SELECT text FROM DIAGNOSTIC_EVENT ORDER BY rowid")]
+    assert texts[:4] == ["caf\ufffd", "caf\ufffd", "7", None]
+    assert len(texts[4]) == 1000
+
+
+def test_a_table_with_columns_that_are_computed_is_not_copied(tmp_path):
+    source = tmp_path / "full.sqlite"
+    with closing(sqlite3.connect(source)) as database, database:
+        database.execute("CREATE TABLE NVTX_EVENTS (start INTEGER, x AS (start + 1))")
+        database.execute("INSERT INTO NVTX_EVENTS VALUES (1)")
+    with pytest.raises(TraceError, match="columns of NVTX_EVENTS are computed"):
+        write_publishable(source, tmp_path / "published.sqlite")
+
+
 def test_a_full_disk_is_the_systems_error_and_not_a_damaged_capture(tmp_path, monkeypatch):
     source = tmp_path / "full.sqlite"
     with closing(sqlite3.connect(source)) as database, database:

@@ -16,12 +16,15 @@ from pathlib import Path
 from random import Random
 
 from kernel_tables.__main__ import main
+from kernel_tables.errors import TraceError
+from kernel_tables.reading.publishable import write_publishable
 from tests.kernel_tables.fuzz.damage import DAMAGES
 from tests.kernel_tables.fuzz.oracle import objection
 
 csv.field_size_limit(1 << 30)  # a name may be long
 COMMANDS = ("ranges", "kernels", "classes", "check", "trace")
 MEMORY_ALLOWED_BYTES = 2 << 30
+DAMAGE = ("SQLite", "quick_check")  # how the reference begins to speak of a damaged file
 REFUSED, FIGURES = "refused", "figures"
 
 
@@ -65,6 +68,7 @@ def try_one(number: int, seed: int, captures: list[Path], folder: Path) -> Trial
             trial.outcome = FIGURES if done.status == 0 else REFUSED
         if command == "check":
             trial.check_status = done.status
+    trial.faults += _faults_of_copy(path, folder / "published.sqlite", trial)
     if path.read_bytes() != before:
         trial.faults.append("the capture was changed")
     if _peak_bytes() - memory_before > MEMORY_ALLOWED_BYTES + len(before):
@@ -116,6 +120,19 @@ def faults(command: str, done: Run, trial: Trial, table_format: str) -> list[str
     if command == "trace":
         return found + _faults_of_trace(done.output)
     return found + {"csv": _faults_of_csv, "json": _faults_of_json}.get(table_format, lambda _: [])(done.output)
+
+
+def _faults_of_copy(path: Path, copy: Path, trial: Trial) -> list[str]:
+    """What is wrong with the copy that may be published: one of a damaged file is not made, and none is damaged."""
+    copy.unlink(missing_ok=True)
+    try:
+        write_publishable(path, copy)
+    except TraceError as error:
+        return ["write_publishable: not one line"] if "\n" in str(error) else []
+    except Exception:
+        return [f"write_publishable: traceback: {traceback.format_exc(limit=-4)}"]
+    damage = [against for against in (trial.objection, objection(copy)) if against and against.startswith(DAMAGE)]
+    return [f"write_publishable: a copy in spite of {damage}"] if damage else []
 
 
 def _faults_of_refusal(done: Run) -> list[str]:
