@@ -12,7 +12,7 @@ import re
 import time
 from pathlib import Path
 
-from kernel_tables.errors import TraceError
+from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.reading import nsys
 from kernel_tables.reading.publishable import write_publishable
 from profile_grid.measuring.capture_findings import errors_and_warnings
@@ -103,6 +103,8 @@ def _problem_of_report(trial: Path, written: dict, outcome: Outcome, log: Path, 
     try:
         write_publishable(export, trial / "capture.sqlite")
         return joined(_errors(trial / "capture.sqlite", written))
+    except ImpossibleCapture as error:
+        return joined([Problem(finding.code, finding.message) for finding in error.findings])
     except TraceError as error:
         return _logged(log, "export_unreadable", UNREADABLE, error)
     finally:

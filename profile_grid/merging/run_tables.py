@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.classes.categories import users_rules
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.measuring.capture_findings import errors_and_warnings
@@ -190,7 +191,11 @@ def tables_of_capture(
 def tables_of_file(
     capture: StageResult, sqlite: Path, extra_rules: Sequence[dict] = ()
 ) -> tuple[dict, dict[str, pd.DataFrame]]:
-    """The status of a run's capture and its three tables, which are empty unless the capture is whole."""
+    """The status of a run's capture and its three tables, which are empty unless the capture is whole.
+
+    Raises TraceError where a rule cannot be used: that is no fault of the capture.
+    """
+    users_rules(extra_rules)
     if capture.status != COMPLETE:
         return _status(capture.status, capture.reason, []), _empty_tables()
     steps, device = capture.program.spec["measured_steps"], capture.program.machine.device

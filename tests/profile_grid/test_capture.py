@@ -54,6 +54,10 @@ def one_step_short():
     return Synthetic().range("measure", 0, 1000).range("step", 10, 300).kernel("gemm", at=30)
 
 
+def impossible():
+    return whole_capture().kernel("backwards", at=40, start=60, duration=-20)
+
+
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
     """A function that captures with nsys and the program failing in these manners; gives the JSON's contents."""
@@ -158,6 +162,7 @@ def test_an_nsys_that_is_killed_is_incomplete(fake):
         (without_kernels, "no kernel was recorded"),
         (without_ranges, "no NVTX range was recorded"),
         (one_step_short, "1 ranges 'step' where 2 were to be measured"),
+        (impossible, "end before they start"),
     ],
 )
 def test_a_report_that_lacks_something_is_incomplete(fake, report, reason):

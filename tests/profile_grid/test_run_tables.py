@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.measuring.capture_identity import write_specification
 from profile_grid.measuring.results import FileIdentity, StageResult
@@ -120,6 +121,11 @@ def test_a_capture_that_is_not_the_one_of_its_result_is_incomplete_and_says_why(
     assert status["status"] == "incomplete"
     assert status["reason"].startswith("capture.sqlite has another digest than was measured")
     assert all(table.empty for table in tables.values())
+
+
+def test_a_class_rule_that_cannot_be_used_is_an_error_and_no_fault_of_the_capture(tiny):
+    with pytest.raises(TraceError, match="kernel_classes"):
+        tables_of_file(capture_record(), tiny, [{"class": "mine", "pattern": "("}])
 
 
 def test_own_class_rules_come_first(tiny):
