@@ -15,7 +15,7 @@ from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.files import is_same_file, reports_beside, require_no_capture, written_whole
 from kernel_tables.output import FORMATS, format_of
 
-INCOMPLETE, BAD_INPUT = 1, 2
+INCOMPLETE, BAD_INPUT, INTERRUPTED = 1, 2, 130
 CAPTURE_HELP = "an nsys SQLite export, a .nsys-rep (exported on the way by the nsys on PATH), or either gzipped"
 COMMANDS = {
     "ranges": "one row per range name: instances, kernels, their GPU time, memory operations, their time; inclusive",
@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _run(options)
     except TraceError as error:
         return _refuse(str(error))
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of standard output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

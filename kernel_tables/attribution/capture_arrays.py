@@ -16,7 +16,7 @@ import numpy as np
 
 from kernel_tables.attribution.activities import KINDS, TABLES, Activities, read_activities
 from kernel_tables.attribution.forest import Attribution
-from kernel_tables.attribution.limits import BeyondLimits
+from kernel_tables.attribution.limits import BeyondLimits, require_text
 from kernel_tables.attribution.paths import BEFORE_CAPTURE, NO_RANGE, Paths
 from kernel_tables.attribution.range_names import coded_names, without_last_numbers
 from kernel_tables.attribution.ranges import NONE, Ranges, in_opening_order
@@ -25,6 +25,9 @@ from kernel_tables.classes.categories import classify
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, RUNTIME
+
+
+LONGEST_SHOWN = 100  # characters of a name in a message
 
 
 class _RangesRead(NamedTuple):
@@ -69,7 +72,8 @@ class CaptureArrays:
     def require_range(self, name: str) -> None:
         """Raises TraceError where no range has this name."""
         if self.range_paths.code(name) == NONE:
-            there = ", ".join(repr(name) for name in dict.fromkeys(self.range_names[1][:8])) or "none at all"
+            some = [name[:LONGEST_SHOWN] for name in dict.fromkeys(self.range_names[1][:8])]
+            there = ", ".join(map(repr, some)) or "none at all"
             raise TraceError(f"{self.capture.path}: no range is named {name!r}; there are {there}: name one of them")
 
     @property
@@ -159,6 +163,12 @@ class CaptureArrays:
         except BeyondLimits as error:  # which matters to those alone who ask for it
             rule = error
         return _RangesRead(names, len(nameless), arrays, rule)
+
+    def require_text(self, path: np.ndarray, name: np.ndarray, most: int) -> None:
+        """Raises ImpossibleCapture where rows of these paths and activities' names have more than MOST characters."""
+        name_text = np.array([len(text) for text in self.gpu_activities.names], np.int64)
+        with self._limits():
+            require_text(int(self.range_paths.text[path].sum() + name_text[name].sum()), most)
 
     @contextmanager
     def _limits(self) -> Iterator[None]:

@@ -1,13 +1,15 @@
-"""What no program does with its ranges, and what would take hours and all memory to tell."""
+"""What no program does with its ranges and names, and what would take hours and all memory to tell."""
 
 from __future__ import annotations
 
 DEEPEST_NESTING = 1_000
 MOST_PAIRS = 30_000_000
+MOST_TEXT_OF_A_TABLE = 400_000_000  # characters: some 2 GB while it is written
+MOST_TEXT_OF_A_TIMELINE = 4_000_000_000  # on disk; no viewer opens half of it
 
 
 class BeyondLimits(Exception):
-    """The ranges cannot be told apart in reasonable time; the message is the fact and its likely cause."""
+    """The ranges cannot be told in reasonable time and memory; the message is the fact and its likely cause."""
 
 
 def require_depth(depth: int) -> None:
@@ -25,4 +27,13 @@ def require_pairs(count: int, what: str) -> None:
         raise BeyondLimits(
             f"there are more than {MOST_PAIRS:,} {what}: ranges are opened and not closed; close each range that is"
             " opened, or capture less at a time"
+        )
+
+
+def require_text(characters: int, most: int) -> None:
+    """Raises BeyondLimits where the paths and names to be written have more CHARACTERS than MOST."""
+    if characters > most:
+        raise BeyondLimits(
+            f"the paths of ranges and the names have {characters / 1e9:.1f} GB of text in all, more than"
+            f" {most / 1e9:.1f}: names are long and ranges nest deep; keep a part with --under NAME"
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernel_tables.attribution.forest import Attribution
 from kernel_tables.attribution.keys import compact
-from kernel_tables.attribution.limits import require_pairs
+from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE, require_pairs, require_text
 from kernel_tables.attribution.ranges import NONE
 
 PATH_SEPARATOR = " > "  # between the names of a path where it is written as one text
@@ -28,6 +28,9 @@ class Paths:
         node_path = np.zeros(len(node_name) + 1, np.int64)  # the last entry serves nodes without a parent
         parents, codes, count = [[NO_RANGE, NO_RANGE]], [[NONE, len(names)]], 2
         names_on_paths = 0
+        name_text = np.array([len(name) + len(PATH_SEPARATOR) for name in self.names], np.int64)
+        text = [np.array([0, len(BEFORE_CAPTURE_NAME)])]
+        node_text = np.zeros(len(node_name) + 1, np.int64)
         for depth, nodes in enumerate(attribution.levels(), start=1):
             key = node_path[attribution.parent[nodes]] * len(self.names) + node_name[nodes]
             distinct, inverse = compact(key)
@@ -37,9 +40,15 @@ class Paths:
             count += len(distinct)
             names_on_paths += depth * len(distinct)
             require_pairs(names_on_paths, "names on the paths of ranges")
+            node_text[nodes] = node_text[attribution.parent[nodes]] + name_text[node_name[nodes]]
+            of_path = np.empty(len(distinct), np.int64)
+            of_path[inverse] = node_text[nodes]
+            text.append(of_path)
         self.of_node = node_path[:-1]
         self.parent = np.concatenate(parents).astype(np.int64)
         self.name = np.concatenate(codes).astype(np.int64)  # code of each path's last name, NONE for no range
+        self.text = np.concatenate(text)  # characters of each path where it is written, and a separator
+        require_text(int(self.text.sum()), MOST_TEXT_OF_A_TABLE)
 
     def __len__(self) -> int:
         return len(self.parent)

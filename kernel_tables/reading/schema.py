@@ -67,7 +67,7 @@ def tables_of_nsys(path: Path, named: Path) -> dict[str, set[str]]:
     if not any(table in tables for table in (*METADATA, *WANTED)):
         raise TraceError(
             f"{named}: SQLite, but not of nsys: none of its tables is there (found: "
-            f"{', '.join(sorted(tables)[:5]) or 'no table'});"
+            f"{', '.join(name[:50] for name in sorted(tables)[:5]) or 'no table'});"
             " give an export made by `nsys export --type sqlite`"
         )
     return tables

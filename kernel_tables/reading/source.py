@@ -41,6 +41,8 @@ def _require_readable(path: Path) -> None:
         raise TraceError(f"{path}: no such file; check the path, or whether the profiler wrote a report at all")
     if path.is_dir():
         raise TraceError(f"{path}: a folder, not a capture; name the .sqlite or .nsys-rep file in it")
+    if not path.is_file():
+        raise TraceError(f"{path}: not a file but a pipe or a device; write the capture to a file and name that")
     if not os.access(path, os.R_OK):
         raise TraceError(f"{path}: not readable by this user; change its permissions or copy it")
 

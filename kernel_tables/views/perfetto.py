@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS
+from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TIMELINE
 from kernel_tables.attribution.paths import PATH_SEPARATOR, WINDOW
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.reading.global_ids import process_number, thread_number
@@ -59,6 +60,7 @@ def _events(trace: CaptureArrays, under: str | None) -> Iterator[dict]:
     activities, ranges = np.flatnonzero(kept), np.flatnonzero(instances)
     times = [trace.gpu_activities.start_ns[activities], trace.range_arrays.start_ns[ranges]]
     first_ns = int(min((column.min() for column in times if len(column)), default=0))
+    trace.require_text(trace.activity_path[activities], trace.gpu_activities.name[activities], MOST_TEXT_OF_A_TIMELINE)
     yield from _range_events(trace, ranges, first_ns)
     yield from _launch_events(trace, activities, first_ns)
     yield from _activity_events(trace, activities, first_ns)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
 from kernel_tables.attribution.keys import compact
+from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE
 from kernel_tables.attribution.paths import PATH_SEPARATOR
 from kernel_tables.classes.categories import UNKNOWN
 
@@ -83,6 +84,7 @@ def kernels(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
     del key
     stats = _statistics(group_of, found.duration_ns[kept], len(group))
     path_id, name = group // max(len(found.names), 1), group % max(len(found.names), 1)
+    trace.require_text(path_id, name, MOST_TEXT_OF_A_TABLE)
     used = np.unique(path_id)
     label = dict(zip(used.tolist(), [PATH_SEPARATOR.join(paths.tuples[path]) for path in used.tolist()], strict=True))
     head = {

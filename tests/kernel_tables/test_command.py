@@ -136,6 +136,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     assert "nowhere.sqlite: no such file" in refused("ranges", tmp_path / "nowhere.sqlite")
 
 
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.sqlite")
+    assert "not a file but a pipe or a device" in refused("ranges", tmp_path / "pipe.sqlite")
+
+
 def test_a_folder_is_refused(tmp_path):
     assert "a folder, not a capture" in refused("ranges", tmp_path)
 

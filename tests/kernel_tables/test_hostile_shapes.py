@@ -68,6 +68,24 @@ def test_ranges_that_are_pushed_and_never_popped_are_an_error_that_says_so(tmp_p
         assert trace.classes()["launches"].tolist() == [1500]  # which asks for no range
 
 
+def test_more_text_than_can_be_written_is_refused_before_it_is_made(tmp_path):
+    capture = WithoutLookups()
+    for number in range(300):
+        capture.range(f"{'x' * 20_000}{number}", number, 1000 - number).kernel("k", at=number)
+    path = capture.write(tmp_path / "capture.sqlite")
+    assert "GB of text in all" in refusal(path, Trace.kernels)
+
+
+def test_rows_that_repeat_long_names_are_refused_before_they_are_made(tmp_path):
+    capture = WithoutLookups().range("x" * 1_000_000, 0, 10_000)
+    for number in range(500):
+        capture.kernel(f"k{number}", at=number)
+    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
+        assert trace.ranges()["kernels"].tolist() == [500]
+        with pytest.raises(ImpossibleCapture, match=r"0\.5 GB of text in all, more than 0\.4"):
+            trace.kernels()
+
+
 def test_a_thousand_ranges_deep_is_not_too_deep(tmp_path):
     capture = WithoutLookups().range("outermost", 0, 5000)
     for number in range(998):
