@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from kernel_tables.errors import Finding, ImpossibleCapture, TraceError, impossible
 from kernel_tables.reading.global_ids import process_of
-from kernel_tables.reading.large_queries import readable, selected
+from kernel_tables.reading.large_queries import BatchMap, readable, selected
 from kernel_tables.reading.schema import (
     CALL_NAMES,
     CALLS,
@@ -37,7 +37,7 @@ from kernel_tables.reading.schema import (
     tables_of_nsys,
 )
 from kernel_tables.reading.small_tables import SmallTables
-from kernel_tables.reading.soundness import Proof
+from kernel_tables.reading.soundness import ROW, Proof, RowNumbers
 from kernel_tables.reading.source import sqlite_file
 from kernel_tables.reading.times import wrong_times
 
@@ -76,7 +76,7 @@ class Capture(SmallTables):
         self._stack.close()
 
     def require_sound(self) -> None:
-        """Raises ImpossibleCapture unless SQLite's own check finds nothing wrong with the file; waits for it."""
+        """Raises ImpossibleCapture unless the file is proven sound; waits for the proof."""
         self._proof.require()
 
     @contextmanager
@@ -144,12 +144,18 @@ class Capture(SmallTables):
         return calls.get("end", calls["start"]), [names.get(number, "launch") for number in name_id.tolist()]
 
     def _columns(self, table: str, of_text: TextMap | None) -> Columns:
+        numbers = self._proof.numbers_of(table) if table in self.tables else None
         if table == NVTX:
-            return self._events(RANGES, WANTED[NVTX], with_text=True, of_text=of_text)
-        return self._selected(table, WANTED[table])
+            return self._events(RANGES, WANTED[NVTX], with_text=True, of_text=of_text, numbers=numbers)
+        return self._selected(table, WANTED[table], numbers=numbers)
 
     def _events(
-        self, types: tuple[int, ...], wanted: dict, with_text: bool = False, of_text: TextMap | None = None
+        self,
+        types: tuple[int, ...],
+        wanted: dict,
+        with_text: bool = False,
+        of_text: TextMap | None = None,
+        numbers: RowNumbers | None = None,
     ) -> Columns:
         """The wanted columns of the NVTX events of these types, and `text` where asked for."""
         if NVTX not in self.tables:
@@ -165,7 +171,7 @@ class Capture(SmallTables):
             return batch.set_column(place, "text", of_text(names) if of_text else names)
 
         more = f"ifnull({text}, '') AS text" if with_text else ""
-        return self._selected(NVTX, wanted | EVENT_TYPE, more=more, of_batch=of_batch)
+        return self._selected(NVTX, wanted | EVENT_TYPE, more=more, of_batch=of_batch, numbers=numbers)
 
     def _of_types(self, events: pa.RecordBatch, types: tuple[int, ...]) -> pa.RecordBatch:
         """The events of these types. Not left to SQL, where a damaged file may be searched for ever without a row."""
@@ -173,20 +179,39 @@ class Capture(SmallTables):
         wanted = pc.is_in(events["type"], value_set=pa.array(types, events["type"].type))
         return events if pc.all(wanted).as_py() else events.filter(wanted)
 
-    def _selected(self, table: str, wanted: dict, where: str = "", more: str = "", of_batch=None) -> Columns:
-        """The WANTED integer columns of a table, and the term MORE; raises ImpossibleCapture for wrong times."""
+    def _selected(
+        self,
+        table: str,
+        wanted: dict,
+        where: str = "",
+        more: str = "",
+        of_batch: BatchMap | None = None,
+        numbers: RowNumbers | None = None,
+    ) -> Columns:
+        """The WANTED integer columns of a table, and the term MORE; raises ImpossibleCapture for wrong times.
+
+        NUMBERS see the numbers of the rows, OF_BATCH gets each batch without them.
+        """
         if table not in self.tables:
             return {name: np.empty(0, np.int64) for name in wanted}
         terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
-        sql = f"SELECT {', '.join([*terms, more] if more else terms)} FROM {table} {where}"
-        rows = selected(self._file, self.path, sql, of_batch, self._proof.require_so_far)
+        terms += [more] if more else []
+        maps = [of_batch] if of_batch else []
+        if numbers:
+            terms.append(f"rowid AS {ROW}")
+            maps.insert(0, numbers.without_numbers)
+        sql = f"SELECT {', '.join(terms)} FROM {table} {where}"
+        rows = selected(self._file, self.path, sql, maps, self._proof.require_so_far)
         for name in wanted:
             self._require_integers(rows[name], table, name)
         wrong = wrong_times(table, rows, self.bounds, may_be_open=table == NVTX)
         if wrong:
             raise ImpossibleCapture(self.path, wrong)
-        columns: Columns = {name: _int64(rows[name]) for name in wanted}
-        return columns | {"text": rows["text"]} if more else columns
+        columns: Columns = {"text": rows["text"]} if more else {}
+        for name in wanted:
+            columns[name] = _int64(rows[name])
+            rows = rows.drop_columns([name])  # gives its memory back
+        return columns
 
     def _require_integers(self, column: pa.Array | pa.ChunkedArray, table: str, name: str) -> None:
         if not pa.types.is_integer(column.type):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from pathlib import Path
 
 import adbc_driver_manager
 import adbc_driver_sqlite
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kernel_tables.reading.small_queries import damaged, shown
 
@@ -17,8 +19,8 @@ ROWS_PER_BATCH = 65536
 BatchMap = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
-def selected(path: Path, named: Path, sql: str, of_batch: BatchMap | None, before_each: Callable[[], None]) -> pa.Table:
-    """The rows of one SELECT, or what OF_BATCH makes of each batch, on another thread while the next one is read.
+def selected(path: Path, named: Path, sql: str, maps: list[BatchMap], before_each: Callable[[], None]) -> pa.Table:
+    """The rows of one SELECT, or what MAPS make of each batch in turn, on another thread while the next one is read.
 
     BEFORE_EACH batch is called, and may end the reading by an exception. Raises ImpossibleCapture, which calls the file
     NAMED, where SQLite refuses it.
@@ -33,7 +35,7 @@ def selected(path: Path, named: Path, sql: str, of_batch: BatchMap | None, befor
             statement.set_sql_query(sql)
             stream, _ = statement.execute_query()
             with pa.RecordBatchReader.from_stream(stream) as reader:
-                return _table(reader, of_batch, before_each)
+                return _table(reader, maps, before_each)
     except (adbc_driver_manager.Error, pa.ArrowException, OSError) as error:
         raise damaged(named, str(error)) from error
 
@@ -49,14 +51,24 @@ def readable(text: pa.Array) -> pa.StringArray:
     return text
 
 
-def _table(reader: pa.RecordBatchReader, of_batch: BatchMap | None, before_each: Callable[[], None]) -> pa.Table:
+def _table(reader: pa.RecordBatchReader, maps: list[BatchMap], before_each: Callable[[], None]) -> pa.Table:
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in reader:
             before_each()
-            yield batch
+            yield _in_memory_of_its_own(batch)
 
-    if of_batch is None:
+    if not maps:
         return pa.Table.from_batches(batches(), reader.schema)
+
+    def mapped(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return reduce(lambda rows, of_batch: of_batch(rows), maps, batch)
+
     with ThreadPoolExecutor(1) as pool:
-        mapped = list(pool.map(of_batch, batches()))
-    return pa.Table.from_batches(mapped or [of_batch(pa.RecordBatch.from_pylist([], reader.schema))])
+        done = list(pool.map(mapped, batches()))
+    return pa.Table.from_batches(done or [mapped(pa.RecordBatch.from_pylist([], reader.schema))])
+
+
+def _in_memory_of_its_own(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, its integers copied: what the driver gives takes its memory until no column of it is used any more."""
+    columns = [pc.add(column, 0) if pa.types.is_integer(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

@@ -14,8 +14,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from kernel_tables.reading.quick_check import require_sound
 from kernel_tables.reading.small_queries import damaged, shown
-from kernel_tables.reading.soundness import require_sound
 
 KEPT_TABLES = (
     "CUPTI_ACTIVITY_KIND_KERNEL",

@@ -1,0 +1,99 @@
+"""Files that can be read from one end to the other and yet lack rows: of a large file, their numbers tell it."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kernel_tables.errors import ImpossibleCapture
+from kernel_tables.reading import soundness
+from kernel_tables.trace import Trace
+from tests.kernel_tables.synthetic import Synthetic
+
+PAGE = 4096
+LEAF_OF_TABLE = 13
+KERNELS = 2000
+
+
+@pytest.fixture(params=["small", "large"])
+def path(request, tmp_path, monkeypatch) -> Path:
+    """A capture whose table of kernels has many pages, and no other has a second; taken for a small or a large file."""
+    monkeypatch.setattr(soundness, "LARGE_BYTES", 0 if request.param == "large" else 1 << 40)
+    capture = Synthetic().range("step", 0, 50).diagnostic(1, "fine")
+    for number in range(KERNELS):
+        capture.kernel("gemm", at=None, start=20 * number)
+    return capture.write(tmp_path / "capture.sqlite")
+
+
+def kernels(path: Path) -> int:
+    with Trace(path) as trace:
+        return int(trace.kernels()["launches"].sum())
+
+
+def leaves(content: bytes) -> list[int]:
+    """Where each page of kernels begins, in their order."""
+    begins = range(PAGE, len(content), PAGE)
+    return [
+        begin
+        for begin in begins
+        if content[begin] == LEAF_OF_TABLE and int.from_bytes(content[begin + 3 : begin + 5], "big") > 20
+    ]
+
+
+def overwrite(path: Path, begin: int, page: bytes) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:begin] + page + content[begin + len(page) :])
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(ImpossibleCapture) as raised:
+        kernels(path)
+    return raised.value.findings[0].code
+
+
+def test_a_sound_file_gives_all_its_kernels(path):
+    assert len(leaves(path.read_bytes())) > 10
+    assert kernels(path) == KERNELS
+
+
+def test_a_page_that_stands_in_twice_is_refused(path):
+    content = path.read_bytes()
+    third, fourth, *_ = leaves(content)[2:]
+    overwrite(path, fourth, content[third : third + PAGE])
+    assert refused(path) == "damaged_file"
+
+
+def test_two_pages_that_changed_places_are_refused(path):
+    content = path.read_bytes()
+    third, fourth, *_ = leaves(content)[2:]
+    overwrite(path, fourth, content[third : third + PAGE])
+    overwrite(path, third, content[fourth : fourth + PAGE])
+    assert refused(path) == "damaged_file"
+
+
+def test_cells_of_zeros_are_refused(path):
+    middle = leaves(path.read_bytes())[5]
+    overwrite(path, middle + PAGE // 2, bytes(PAGE // 2))
+    assert refused(path) == "damaged_file"
+
+
+def test_a_page_that_counts_too_few_cells_is_refused(path):
+    middle = leaves(path.read_bytes())[5]
+    overwrite(path, middle + 3, (15).to_bytes(2, "big"))
+    assert refused(path) == "damaged_file"
+
+
+def test_a_table_whose_rows_were_deleted_soundly_is_believed(path):
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE rowid % 7 = 0")
+    assert kernels(path) == KERNELS - KERNELS // 7
+
+
+def test_damage_to_a_small_table_is_found_by_the_check_of_it(path):
+    content = path.read_bytes()
+    with closing(sqlite3.connect(path)) as database:
+        (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'DIAGNOSTIC_EVENT'").fetchone()
+    assert content[(root - 1) * PAGE] == LEAF_OF_TABLE
+    overwrite(path, (root - 1) * PAGE + 3, (0).to_bytes(2, "big"))
+    assert refused(path) == "damaged_file"
