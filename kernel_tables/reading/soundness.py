@@ -42,7 +42,7 @@ class Proof:
         return self._numbers.setdefault(table, RowNumbers()) if self._is_large else None
 
     def require(self) -> None:
-        """Raises ImpossibleCapture unless the file is sound, or all that is read of a large one; waits for the check."""
+        """Raises ImpossibleCapture unless the file, or what is read of a large one, is sound; waits for the check."""
         self._verdict.result()
         doubtful = [table for table, numbers in self._numbers.items() if not numbers.tell_all]
         if doubtful:
