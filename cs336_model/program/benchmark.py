@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from cs336_model import ranges
+from cs336_model.program.accuracy import accuracy
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.loaded_files import loaded_files
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
@@ -102,6 +103,9 @@ def measure(
     checks = {"compilation": graph_counts(spec, graphs)} | integrity(subject, progress)
     with progress.stage("profiler"):
         save_capture(recording, path_to_capture, device)
+    if profiler == "none":
+        with progress.stage("accuracy"):
+            checks["accuracy"] = accuracy(subject)
     return {"status": "complete"} | facts | times | checks
 
 
@@ -137,6 +141,7 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
         "out_of_memory": None,
         "unsupported": None,
         "compilation": None,
+        "accuracy": None,
         "step_seconds": [],
         "phase_seconds": {phase: [] for phase in ranges.PHASES},
         "phase_clock": None,

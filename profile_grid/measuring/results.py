@@ -82,6 +82,16 @@ class Compilation:
 
 
 @dataclass(frozen=True)
+class Accuracy:
+    """Relative errors of a first step against one in fp64, or the reason why there are none."""
+
+    reason: str | None
+    loss_error: float | None
+    logits_error: float | None
+    gradient_norm_error: float | None
+
+
+@dataclass(frozen=True)
 class ProgramResult:
     """What the measured program wrote: see cs336_model/program/benchmark.py. Times are seconds; `unsupported` is
     PyTorch's reason where it refuses the variant."""
@@ -91,6 +101,7 @@ class ProgramResult:
     out_of_memory: OutOfMemory | None
     unsupported: str | None
     compilation: Compilation | None
+    accuracy: Accuracy | None
     step_seconds: list[float]
     phase_seconds: dict[str, list[float]]
     losses: list[float]

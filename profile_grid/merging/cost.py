@@ -9,7 +9,7 @@ from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.study.described import Described, columns
 from profile_grid.study.stages import STAGES
 
-INSIDE = ("import", "context", "initialise", "compile", "warmup", "measured", "profiler")
+INSIDE = ("import", "context", "initialise", "compile", "warmup", "measured", "profiler", "accuracy")
 
 
 def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -55,6 +55,7 @@ DESCRIBED = {
     warmup_s | s | warm-up steps
     measured_s | s | measured steps
     profiler_s | s | starting and ending the profiler inside the program
+    accuracy_s | s | one step in fp64 beside one of the variant, after all times were taken
     export_s | s | exporting the report to SQLite
     other_s | s | interpreter, profiler outside the program, writing results
     total_s | s | the whole process

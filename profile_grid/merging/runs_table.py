@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from profile_grid.measuring.results import OutOfMemory
+from profile_grid.merging.accuracy import accuracy_notes
 from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.quantities import memory
 from profile_grid.study.described import Column, Described, columns
@@ -75,7 +76,7 @@ def _notes(run: MeasuredRun) -> list[str]:
     """Everything that makes this run's figures hard to compare."""
     before = [f"{stage.name}: {note}" for stage in STAGES for note in run.results[stage.name].notes]
     odd = [warning for stage in STAGES for warning in run.statuses[stage.name].warnings]
-    return [*before, *_machine_notes(run), *_compiler_notes(run), *_loss_notes(run), *odd]
+    return [*before, *_machine_notes(run), *_compiler_notes(run), *accuracy_notes(run), *_loss_notes(run), *odd]
 
 
 def _machine_notes(run: MeasuredRun) -> list[str]:

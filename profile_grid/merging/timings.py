@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 
 from profile_grid.measuring.results import ProgramResult
+from profile_grid.merging.accuracy import DESCRIBED as ACCURACY_DESCRIBED
+from profile_grid.merging.accuracy import accuracy_table
 from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.study.described import Described, columns
 from profile_grid.study.dimensions import LEADING
@@ -15,8 +17,8 @@ STEP = "step"
 
 
 def timing_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
-    """`timings` and `steps`."""
-    return {"timings": timings_table(runs), "steps": steps_table(runs)}
+    """`timings`, `steps` and `accuracy`."""
+    return {"timings": timings_table(runs), "steps": steps_table(runs), "accuracy": accuracy_table(runs)}
 
 
 def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -54,7 +56,7 @@ def _statistics(seconds: list[float]) -> dict[str, float]:
     return {"n": len(ms), "mean_ms": ms.mean(), "std_ms": std, "min_ms": ms.min(), "max_ms": ms.max()}
 
 
-DESCRIBED = {
+DESCRIBED = ACCURACY_DESCRIBED | {
     "timings": Described(
         "One row per run and phase, from the process without a profiler",
         columns("""

@@ -29,6 +29,7 @@ MACHINE = {
 }  # fmt: skip
 PROGRAM = {
     "status": "complete", "spec": SPEC, "out_of_memory": None, "unsupported": None, "compilation": None,
+    "accuracy": None,
     "step_seconds": [0.010, 0.012, 0.014],
     "phase_seconds": {"forward": [0.004, 0.004, 0.004], "loss": [], "backward": [0.005, 0.006, 0.007], "optimizer": []},
     "losses": [4.0, 3.5, 3.0, 2.5], "parameters": 1000, "flops": {"forward": 5000}, "machine": MACHINE,
