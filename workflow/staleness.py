@@ -7,6 +7,7 @@ notes were cleaned away, would stand for ever; so each result tells what made it
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -29,7 +30,7 @@ class Staleness:
     def again_if(self, path: str, reason: Callable[[Path], str | None]) -> list[str]:
         """[], for an input function. Where the file is there and there is a reason, its job is planned again."""
         if path not in self._reasons:
-            self._reasons[path] = found = reason(Path(path)) if Path(path).exists() else None
+            self._reasons[path] = found = reason(Path(path)) if os.path.exists(path) else None
             if found:
                 self._say(path, found)
         if self._reasons[path]:
@@ -62,12 +63,12 @@ def result_reason(specification: str, sources: str) -> Callable[[Path], str | No
     return reason
 
 
-def tables_reason(result: Path, sources: str, kernel_classes: str) -> Callable[[Path], str | None]:
+def tables_reason(result: str, sources: str, kernel_classes: str) -> Callable[[Path], str | None]:
     """Why the tables of a run are not what would be made now from the result beside their status."""
 
     def reason(path: Path) -> str | None:
         try:
-            origin = read_origin(result)
+            origin = read_origin(Path(result))
             for name in origin.files:
                 if other := quick_difference(origin, path.parent / name):
                     return f"a file is not that of its run: {other}"

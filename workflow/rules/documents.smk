@@ -230,7 +230,7 @@ rule analysis:
 
 rule complete:
     input:
-        MADE_FROM_RESULTS,
+        DOCUMENTS,
         sources=program_sources("workflow/scripts/complete.py"),
         runs="results/tables/runs.parquet",
     output:

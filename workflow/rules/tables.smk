@@ -7,6 +7,7 @@ merge              every run -> results/tables/*.csv, provenance.json
 
 OWN_CLASSES = config.get("kernel_classes", [])
 KERNEL_CLASSES = json.dumps(OWN_CLASSES)
+CLASSES_DIGEST = digest_of_rules(OWN_CLASSES)
 
 
 def tables_digest(stage):
@@ -19,16 +20,16 @@ def tables_digest(stage):
 TABLE_SOURCES = {stage.name: tables_digest(stage) for stage in STAGES if stage.tables_of_a_run}
 
 
-MAKERS = json.dumps({"results": SOURCES, "tables": TABLE_SOURCES, "kernel_classes": digest_of_rules(OWN_CLASSES)})
+MAKERS = json.dumps({"results": SOURCES, "tables": TABLE_SOURCES, "kernel_classes": CLASSES_DIGEST})
 
 
 def tables_again(stage):
     """No input, but a job for tables that are there and are not what would be made now."""
 
     def nothing(wildcards):
-        folder = Path("results/runs", wildcards.run)
-        reason = tables_reason(folder / stage.result, TABLE_SOURCES[stage.name], digest_of_rules(OWN_CLASSES))
-        return STALENESS.again_if(str(folder / stage.tables_of_a_run.status_file), reason)
+        folder = f"results/runs/{wildcards.run}"
+        reason = tables_reason(f"{folder}/{stage.result}", TABLE_SOURCES[stage.name], CLASSES_DIGEST)
+        return STALENESS.again_if(f"{folder}/{stage.tables_of_a_run.status_file}", reason)
 
     return nothing
 
