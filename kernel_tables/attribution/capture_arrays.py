@@ -26,7 +26,6 @@ from kernel_tables.errors import TraceError, impossible
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, RUNTIME
 
-
 LONGEST_SHOWN = 100  # characters of a name in a message
 
 

@@ -42,7 +42,7 @@ def opened(path: Path, named: Path, abandoned: Event | None = None) -> Iterator[
 
 def damaged(named: Path, reason: str):
     """The exception for a file that SQLite cannot read."""
-    reason = " ".join(reason.split())
+    reason = " ".join(reason.removeprefix("*** in database main ***").split())
     return impossible(
         named, DAMAGED, f"SQLite cannot read it ({reason}); it is damaged or cut short: copy or export it again"
     )

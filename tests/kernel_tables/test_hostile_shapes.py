@@ -1,5 +1,10 @@
 """Captures of a shape that nobody expects: thousands of threads, ranges that are never closed, staircases of ranges."""
 
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -8,6 +13,9 @@ from kernel_tables.errors import ImpossibleCapture
 from kernel_tables.trace import Trace
 from tests.kernel_tables import brute_force
 from tests.kernel_tables.synthetic import START_END, Synthetic
+
+REPOSITORY = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "kernel_tables"]
 
 
 class WithoutLookups(Synthetic):
@@ -66,6 +74,45 @@ def test_ranges_that_are_pushed_and_never_popped_are_an_error_that_says_so(tmp_p
     assert "1,500 deep, more than 1,000: they are pushed and not popped" in refusal(path, Trace.kernels)
     with Trace(path) as trace:
         assert trace.classes()["launches"].tolist() == [1500]  # which asks for no range
+
+
+PAGE_BYTES = 4096
+
+
+def lead_round(path, table: str, levels: int = 8) -> None:
+    """Puts pages above the table's own, each of which leads 300 times to the next: 300 to the power of LEVELS rows."""
+    with closing(sqlite3.connect(path)) as database:
+        (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        (count,) = database.execute("PRAGMA page_count").fetchone()
+    content = bytearray(path.read_bytes())
+    own = slice(PAGE_BYTES * (root - 1), PAGE_BYTES * root)
+    rows = content[own]
+    content[own] = leading_to(count + 1)
+    content += b"".join(leading_to(count + level) for level in range(2, levels + 1)) + rows
+    content[28:32] = (len(content) // PAGE_BYTES).to_bytes(4, "big")
+    path.write_bytes(content)
+
+
+def leading_to(child: int, cells: int = 300) -> bytes:
+    """An interior page of a table, all cells of which point to one page; its keys ascend."""
+    keys = [child.to_bytes(4, "big") + bytes([0x84 + number // 128, number % 128]) for number in range(cells)]
+    begin = PAGE_BYTES - 6 * cells
+    pointers = b"".join((begin + 6 * number).to_bytes(2, "big") for number in range(cells))
+    head = bytes([5, 0, 0]) + cells.to_bytes(2, "big") + begin.to_bytes(2, "big") + b"\0" + child.to_bytes(4, "big")
+    return head + pointers + bytes(begin - 12 - len(pointers)) + b"".join(keys)
+
+
+@pytest.mark.parametrize("table", ["NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL", "StringIds", "META_DATA_EXPORT"])
+def test_a_table_whose_pages_lead_round_and_round_is_damaged_and_not_read_for_ever(tmp_path, table):
+    capture = WithoutLookups()
+    for number in range(20):
+        capture.range("step", 10 * number, 10 * number + 5).kernel(f"k{number}", at=10 * number + 1)
+    path = capture.write(tmp_path / "capture.sqlite")
+    lead_round(path, table)
+    for command in ("kernels", "check"):
+        done = subprocess.run([*COMMAND, command, str(path)], cwd=REPOSITORY, capture_output=True, timeout=60)
+        assert done.returncode == {"kernels": 2, "check": 1}[command]
+        assert b"damaged" in done.stderr + done.stdout
 
 
 def test_more_text_than_can_be_written_is_refused_before_it_is_made(tmp_path):
