@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_tables.codes import CODES
+
 ERROR, WARNING = "error", "warning"
 
 
@@ -14,8 +16,12 @@ class Finding:
     """One thing found: what is wrong, what it means for the figures, what to do."""
 
     severity: str  # error: figures are wrong or lacking; warning: odd, but nothing is lost
-    code: str  # stable: programs read it, people read the message
+    code: str  # one of codes.CODES
     message: str  # one line
+
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise ValueError(f"{self.code!r} is no code of codes.py")
 
 
 class TraceError(Exception):

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import kernel_tables
+from kernel_tables.codes import as_markdown
+from kernel_tables.errors import Finding
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
 
@@ -152,6 +155,12 @@ def test_several_threads_to_inherit_from_are_a_warning(codes):
     capture = steps(5, 5).range("server", 0, 150, thread=3)
     assert codes(capture.kernel("gemm", at=95, thread=2)) == ([], ["several_threads"])
     assert codes(steps(5, 5).range("own", 91, 99, thread=2).kernel("gemm", at=95, thread=2)) == ([], [])
+
+
+def test_a_finding_has_a_code_that_the_readme_explains():
+    assert as_markdown() in (Path(kernel_tables.__file__).with_name("README.md")).read_text()
+    with pytest.raises(ValueError, match="'new_code' is no code"):
+        Finding("error", "new_code", "a message")
 
 
 def test_an_export_older_than_its_report_is_an_error(tmp_path):

@@ -7,7 +7,19 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "kernel_tables"
-ROOMS = ("errors", "clean_text", "files", "classes", "reading", "attribution", "views", "output", "trace", "__main__")
+ROOMS = (
+    "codes",
+    "errors",
+    "clean_text",
+    "files",
+    "classes",
+    "reading",
+    "attribution",
+    "views",
+    "output",
+    "trace",
+    "__main__",
+)
 
 
 def module_of(path: Path) -> str:
