@@ -51,4 +51,5 @@ def _remaining(finished: int, left: int, elapsed_s: float) -> str:
 
 def say(line: str) -> None:
     """One line on standard error, which Snakemake passes on to the terminal."""
-    print(line, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{line}\n")  # in one piece: other measurements say something too
+    sys.stderr.flush()
