@@ -43,7 +43,7 @@ def _specification(panel: Panel) -> Spec:
     if isinstance(panel, dict):
         return panel
     with alt.data_transformers.enable("default", max_rows=None):
-        whole = panel.to_dict()
+        whole = panel.to_dict(validate=False)  # its parts were checked when they were made
     return {name: value for name, value in whole.items() if name not in OF_TOP_LEVEL}
 
 

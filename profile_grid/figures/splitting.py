@@ -11,7 +11,7 @@ import pandas as pd
 from profile_grid.figures.layout import Spec, column
 from profile_grid.tables import apart
 
-MOST_GROUPS = 8
+MOST_GROUPS = 6
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,19 @@ same figures as Vega-Lite reads them, both libraries. Names are escaped by Jinja
 from __future__ import annotations
 
 import base64
-import json
 from pathlib import Path
 
 import jinja2
 import pandas as pd
-from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from profile_grid.documents.documents import Section, section
-from profile_grid.figures.registry import all_figures
 from profile_grid.figures.shown import of_one_machine
 from profile_grid.page import libraries
 from profile_grid.page.charts import shown
 from profile_grid.page.filters import menus
 from profile_grid.page.flame import flames
+from profile_grid.page.markup import for_script, markdown
 from profile_grid.page.names import Names
 from profile_grid.page.tables import STATIC_ROWS, page_tables, shown_with
 from profile_grid.page.timeline import NAMED, timeline_chart
@@ -31,7 +29,6 @@ from profile_grid.tables.machines import by_machine
 
 HERE = Path(__file__).parent
 TABLES = tuple(name for name in ALL_TABLES if name not in ("steps", "cost"))
-MARKDOWN = MarkdownIt("commonmark", {"html": False}).disable(["link", "image", "autolink", "html_inline", "entity"])
 
 
 def page(
@@ -63,8 +60,7 @@ def page(
         menus=menus(tables["runs"]),
         tables=found,
         static_rows=STATIC_ROWS,
-        figures={name: shown(figure, of_machine, left_out) for name, figure in all_figures().items()},
-        images={name: base64.b64encode(png).decode() for name, png in images.items()},
+        figures=shown(of_machine, images, left_out),
         data={name: table.as_data() for name, table in found.items()},
         timeline=timeline_chart(timeline, names),
         timeline_named=NAMED,
@@ -85,17 +81,6 @@ def first_sentence(of: Section, question: str) -> Markup:
     return markdown(of.sentences[question][0])
 
 
-def markdown(text: str) -> Markup:
-    """A sentence in Markdown as HTML: emphasis and code only, no links, no HTML of its own."""
-    return Markup(MARKDOWN.renderInline(text))
-
-
-def for_script(value: object) -> Markup:
-    """A value as JSON that can stand in a script element, whatever names it holds."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
-
-
 def _legend(of: Section) -> list[tuple[Markup, str]]:
     """Label and full name of the kernels that this machine's sentences mention."""
     text = "\n".join(sentence for sentences in of.sentences.values() for sentence in sentences)
@@ -113,5 +98,9 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"markdown": markdown, "for_script": for_script}
+    environment.filters |= {"markdown": markdown, "for_script": for_script, "base64": _base64}
     return environment
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -2,38 +2,67 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 
-from profile_grid.figures.drawing import Figure, Tables
+from profile_grid.figures.drawing import Tables
 from profile_grid.figures.layout import Spec
 from profile_grid.figures.paper import specification
+from profile_grid.figures.registry import all_figures
+from profile_grid.page.markup import for_script
 
 SIGNIFICANT = 6
-MOST_BYTES = 700_000  # of one chart; a larger one is shown as an image only
-IMAGE_ONLY = "There are too many points for a chart to point at: this is an image, and the tables have the numbers."
+MOST_CHART_BYTES, MOST_IMAGE_BYTES = 1_500_000, 1_900_000  # of all figures together
 
 
 @dataclass(frozen=True)
 class Shown:
-    """One figure of the page. `chart` is None where there is nothing to draw, or too much of it."""
+    """One figure of the page. `chart` is what Vega-Lite reads, as JSON, and `image` the PNG file; one of the two, or
+    both, may be missing for want of room. `legend` is shown on request."""
 
     title: str
     caption: str
     notes: tuple[str, ...]
     legend: tuple[str, ...]
-    chart: Spec | None
+    chart: str | None
+    image: bytes | None
 
 
-def shown(figure: Figure, tables: Tables, left_out: list[str]) -> Shown:
-    """The figure, drawn from the tables of one machine; `left_out` says what it leaves out."""
-    drawing = figure.draw(tables)
-    notes = tuple(note for note in (drawing.reason, *drawing.notes, *left_out) if note)
-    chart = None if drawing.chart is None else compact(specification(drawing.chart))
-    if chart is not None and len(json.dumps(chart)) > MOST_BYTES:
-        chart, notes = None, (*notes, IMAGE_ONLY)
-    return Shown(figure.title, figure.caption(tables), notes, drawing.legend, chart)
+def shown(tables: Tables, images: dict[str, bytes], left_out: list[str]) -> dict[str, Shown]:
+    """The figures by name, drawn from the tables of one machine; `left_out` says what they leave out."""
+    figures = all_figures()
+    drawings = {name: figure.draw(tables) for name, figure in figures.items()}
+    charts = {name: _json(drawing.chart) for name, drawing in drawings.items() if drawing.chart is not None}
+    kept = fitting({name: len(chart) for name, chart in charts.items()}, MOST_CHART_BYTES)
+    pictures = fitting({name: len(image) for name, image in images.items()}, MOST_IMAGE_BYTES)
+    found = {}
+    for name, drawing in drawings.items():
+        notes = [drawing.reason, *drawing.notes, *left_out]
+        if name in charts and name not in kept:
+            notes.append(f"There is no room here for all its points: see figures/{name}.svg, and the tables.")
+        found[name] = Shown(
+            figures[name].title,
+            figures[name].caption(tables),
+            tuple(note for note in notes if note),
+            drawing.legend,
+            charts[name] if name in kept else None,
+            images[name] if name in pictures else None,
+        )
+    return found
+
+
+def fitting(sizes: dict[str, int], room: int) -> set[str]:
+    """The names of what fits into so much room, the smallest first."""
+    found, used = set(), 0
+    for name in sorted(sizes, key=sizes.__getitem__):
+        used += sizes[name]
+        if used <= room:
+            found.add(name)
+    return found
+
+
+def _json(chart: Spec) -> str:
+    return str(for_script(compact(specification(chart))))
 
 
 def compact(chart: Spec) -> Spec:

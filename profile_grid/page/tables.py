@@ -26,7 +26,7 @@ RUN_COLUMNS = (
 )  # fmt: skip
 HEADINGS = {one.key: one.heading for one in DIMENSIONS} | {"flop_per_s": "FLOP/s", "flops_formula": "FLOP, formula"}
 STATIC_ROWS = 8
-MOST_ROWS = 5000  # of one table; the files have all
+MOST_ROWS = 3500  # of one table; the files have all
 ALWAYS_SHOWN = ("model", "context_length", "mode")  # another dimension has a column where a run is not at its default
 
 

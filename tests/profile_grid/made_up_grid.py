@@ -47,6 +47,10 @@ LAMBDA = (
 )
 
 
+TWO_MODELS = {"models": ("small", "medium"), "contexts": (128, 512)}
+FOUR_WAYS = {"models": ("small",), "contexts": (128, 512), "precisions": ("fp32", "bf16"), "batch_sizes": (4, 8)}
+
+
 def vectorized(functor: str) -> str:
     """The full name of a vectorised elementwise kernel."""
     return (
@@ -278,3 +282,8 @@ def _instances(path: str, layers: int) -> int:
     if not path.startswith("block"):
         return 1
     return 2 * layers if path.endswith(("norm", "residual")) else layers
+
+
+def rows_of(table: pd.DataFrame) -> list[dict]:
+    """The rows of a table one by one, for loops that know nothing of pandas."""
+    return table.to_dict("records")

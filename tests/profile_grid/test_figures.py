@@ -4,7 +4,10 @@ import functools
 import json
 import xml.etree.ElementTree as ElementTree
 
+import altair as alt
+import pandas as pd
 import pytest
+import vl_convert
 
 from profile_grid.figures.drawing import Figure
 from profile_grid.figures.layout import row
@@ -14,6 +17,11 @@ from profile_grid.figures.shown import of_one_machine
 from profile_grid.figures.splitting import MOST_GROUPS
 from profile_grid.figures.theme import FAMILIES, SERIES, series_styles
 from profile_grid.gpu_peaks import PEAKS, peaks_in_words, peaks_of
+from profile_grid.questions.a_forward_time.launch_bound import busy_and_wall
+from profile_grid.questions.b_top_kernels.figure import top_kernels
+from profile_grid.questions.d_training_vs_inference.figure import family_shares
+from profile_grid.questions.e_attention.figure import attention_parts
+from profile_grid.questions.roofline.figure import roofline
 from profile_grid.study.catalogue import FIGURES as DECLARED
 from tests.profile_grid.drawn_text import overlapping, text_boxes
 from tests.profile_grid.made_up_grid import HOSTILE, INCOMPLETE, MACHINE, MODELS, OOM, made_up_grid, made_up_tables
@@ -179,6 +187,20 @@ def test_a_figure_without_data_says_why_and_every_other_is_drawn(tables, undrawn
             assert rows_in(drawing.chart)
 
 
+def test_runs_without_kernels_are_in_no_row_that_needs_kernels():
+    tables = made_up_tables(
+        models=("small",), contexts=(128, 512), modes=("forward",), changes={"small_ctx512_forward": INCOMPLETE}
+    )
+    for rows in (
+        busy_and_wall(tables["runs"], tables["phases"]),
+        family_shares(tables["runs"], tables["class_shares"]),
+        attention_parts(tables["runs"], tables["attention"]),
+        roofline(tables["runs"], tables["ranges"]),
+        top_kernels(tables["runs"], tables["kernels"]),
+    ):
+        assert set(rows["run"]) == {"small_ctx128_forward"}
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_grid_that_ran_out_of_memory_everywhere_lists_its_runs(name, tmp_path):
     tables = made_up_tables(**ONE_RUN, changes={"small_ctx512_forward": OOM})
@@ -232,9 +254,6 @@ def test_no_text_lies_on_another(name, grid):
 
 
 def test_texts_that_do_lie_on_each_other_are_found():
-    import altair as alt
-    import pandas as pd
-
     rows = pd.DataFrame({"x": [1, 1.01], "text": ["one text", "another"]})
     chart = alt.Chart(rows, width=200, height=50).mark_text().encode(x=alt.X("x:Q", axis=None), text="text:N")
     assert overlapping(row(chart, spacing=0)) == [("one text", "another")]
@@ -242,11 +261,24 @@ def test_texts_that_do_lie_on_each_other_are_found():
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_vega_lite_finds_nothing_to_warn_of(name, capfd):
-    import vl_convert
-
     for grid in ("60 runs", "four ways"):
         vl_convert.vegalite_to_svg(drawn_from(grid, name), show_warnings=True)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_meets_the_schema_of_vega_lite(name):
+    read = alt.Chart.from_dict(drawn_from("60 runs", name), validate=True)
+    assert isinstance(read, alt.VConcatChart)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_tables_whose_texts_are_encoded_as_categories_give_the_same_figure(name):
+    tables = {table: tables_of("one run")[table] for table in FIGURES[name].tables}
+    texts = {table: list(rows.select_dtypes("str")) for table, rows in tables.items()}
+    assert all(texts.values())
+    encoded = {table: rows.astype(dict.fromkeys(texts[table], "category")) for table, rows in tables.items()}
+    assert drawn(name, encoded) == drawn_from("one run", name)
 
 
 def test_only_one_machine_is_drawn_and_the_other_is_named(tmp_path):

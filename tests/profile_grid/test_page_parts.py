@@ -2,12 +2,19 @@
 
 import json
 
+import pandas as pd
 import pytest
 
-from profile_grid.page import for_script, markdown
+from profile_grid.page import charts
+from profile_grid.page import tables as page_tables_module
+from profile_grid.page.charts import compact, fitting, shown
+from profile_grid.page.filters import menus
 from profile_grid.page.flame import flame
+from profile_grid.page.markup import for_script, markdown
 from profile_grid.page.names import Names, short_name
 from profile_grid.page.tables import page_tables
+from profile_grid.page.timeline import timeline_chart
+from profile_grid.study.catalogue import FIGURES
 from tests.profile_grid.made_up_grid import HOSTILE, made_up_tables
 
 
@@ -73,3 +80,76 @@ def test_a_run_out_of_memory_has_its_row_and_no_numbers():
     assert row["timing_status"] == "out_of_memory"
     assert row["unprofiled_step_ms"] is None
     assert row["forward_gpu_busy_ms"] is None
+
+
+def test_what_has_no_room_on_the_page_is_left_out_largest_first():
+    assert fitting({"a": 300, "b": 100, "c": 200}, 300) == {"b", "c"}
+    assert fitting({"a": 300}, 299) == set()
+    assert fitting({}, 0) == set()
+
+
+def test_a_chart_without_room_says_where_the_figure_is(monkeypatch):
+    tables = made_up_tables(models=("small",), contexts=(128,))
+    images = dict.fromkeys(FIGURES, b"PNG")
+    assert all(figure.chart and figure.image for figure in shown(tables, images, []).values())
+    monkeypatch.setattr(charts, "MOST_CHART_BYTES", 1000)
+    monkeypatch.setattr(charts, "MOST_IMAGE_BYTES", 3 * len(b"PNG"))
+    found = shown(tables, images, ["Not drawn: 1 run(s) of another machine."])
+    assert [figure.chart for figure in found.values()] == [None] * len(FIGURES)
+    assert sum(figure.image is not None for figure in found.values()) == 3
+    for name, figure in found.items():
+        assert f"There is no room here for all its points: see figures/{name}.svg, and the tables." in figure.notes
+        assert "Not drawn: 1 run(s) of another machine." in figure.notes
+
+
+def test_the_data_of_a_chart_are_kept_by_column_with_as_many_digits_as_are_read():
+    chart = {"mark": "bar", "datasets": {"rows": [{"x": 1.23456789, "y": None}, {"x": 2.0, "y": "a"}], "none": []}}
+    assert compact(chart) == {
+        "mark": "bar",
+        "datasets": {
+            "rows": {"columns": ["x", "y"], "rows": [[1.23457, None], [2, "a"]]},
+            "none": {"columns": [], "rows": []},
+        },
+    }
+
+
+def test_a_long_table_shows_its_first_rows_and_counts_the_others(monkeypatch):
+    tables = made_up_tables(models=("small",), contexts=(128, 512))
+    whole = page_tables(tables, Names())["timings"]
+    monkeypatch.setattr(page_tables_module, "MOST_ROWS", 4)
+    cut = page_tables(tables, Names())["timings"]
+    assert (whole.left_out, cut.left_out) == (0, len(whole.rows) - 4)
+    assert cut.rows == whole.rows[:4]
+
+
+def test_only_dimensions_in_which_the_runs_differ_have_a_menu_in_their_order():
+    tables = made_up_tables(models=("medium", "small"), contexts=(512, 128), modes=("forward",), batch_sizes=(8, 4))
+    found = menus(tables["runs"])
+    assert [(menu.column, menu.label, [value for value, _ in menu.choices]) for menu in found] == [
+        ("model", "model", ["small", "medium"]),
+        ("context_length", "context", ["128", "512"]),
+        ("batch_size", "batch", ["4", "8"]),
+    ]
+
+
+def test_the_timeline_has_its_lanes_from_ranges_to_the_device_and_a_bar_per_row():
+    rows = [
+        ("kernel", "stream 7", 0, "gemm", 10_000, 20_000, "gemm", "measure > step > forward"),
+        ("launch", "main thread", 0, "cudaLaunchKernel", 1_000, 3_000, "gemm", "measure > step > forward"),
+        ("range", "main thread", 1, "forward", 0, 5_000, "", "measure > step > forward"),
+    ]
+    columns = ["track", "lane", "depth", "name", "start_ns", "end_ns", "class", "path"]
+    names = Names()
+    chart = timeline_chart(pd.DataFrame(rows, columns=columns), names)
+    assert chart["encoding"]["y"]["scale"]["domain"] == [
+        "ranges, main thread, level 1", "API calls, main thread", "device, stream 7",
+    ]  # fmt: skip
+    (data,) = chart["datasets"].values()
+    full = names.as_lists()["full"]
+    bars = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
+    assert [(bar["kind"], full[bar["name"]], bar["start"], bar["end"]) for bar in bars] == [
+        ("gemm", "gemm", 0.01, 0.02),
+        ("API calls", "cudaLaunchKernel", 0.001, 0.003),
+        ("ranges: forward", "forward", 0, 0.005),
+    ]  # fmt: skip
+    assert timeline_chart(pd.DataFrame([], columns=columns), names) is None

@@ -22,7 +22,7 @@ from profile_grid.tables.names import FORWARD
 
 SHOWN = ("model", "context_length", "mode")
 SHAPE = ("batch_size", "context_length", "vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
-COLUMNS = ("run", "precision", "device_name", "part", "flops", "bytes", "gpu_s")
+COLUMNS = ("run", "device_name", "part", "flops", "bytes", "gpu_s")
 LEFT_PX, RIGHT_PX, HEIGHT_PX = 300, 200, 290
 SMALLEST_MARKER, LARGER_MARKER = 12, 18
 
@@ -31,23 +31,19 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """One row per part of the forward pass: flops and bytes from the shapes, gpu_s measured, flop_per_s, bytes_per_s,
     flop_per_byte. Only inference runs whose counted FLOPs are those of the shapes: other people's models have other
     parts. FLOPs are absent where the shapes give none."""
+    gpu_s = _gpu_seconds_by_part(ranges)
     rows = []
     for run in leanest_runs(runs[runs["capture_status"] == COMPLETE]).to_dict("records"):
-        shape = _shape(run)
-        own = ranges[(ranges["run"] == run["run"]) & (ranges["phase"] == FORWARD)]
-        if shape is None or own.empty:
+        shape, own_s = _shape(run), gpu_s.get(run["run"], {})
+        if shape is None or not own_s:
             continue
-        gpu_s = _gpu_seconds_by_part(own)
         flops, moved = forward_flops(shape), forward_bytes(shape, ELEMENT_BYTES[run["precision"]])
-        lead = {key: run[key] for key in ("run", "precision", "device_name")}
         rows += [
-            lead | {"part": part, "flops": flops.get(part), "bytes": moved[part], "gpu_s": gpu_s[part]}
+            (run["run"], run["device_name"], part, flops.get(part), moved[part], own_s[part])
             for part in moved
-            if gpu_s.get(part, 0) > 0
+            if own_s.get(part, 0) > 0
         ]
-    table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(
-        {"flops": "float64", "bytes": "float64", "gpu_s": "float64"}
-    )
+    table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(("flops", "bytes", "gpu_s"), "float64"))
     rates = table.assign(
         flop_per_s=table["flops"] / table["gpu_s"],
         bytes_per_s=table["bytes"] / table["gpu_s"],
@@ -63,11 +59,16 @@ def _shape(run: dict) -> ModelShape | None:
     return shape if forward_flops(shape)[FORWARD] == int(run["forward_flops"]) else None
 
 
-def _gpu_seconds_by_part(ranges: pd.DataFrame) -> pd.Series:
-    """Seconds per pass of every innermost range name, whatever is nested in it included."""
-    steps = ranges["step"].nunique()
-    part = ranges["range"].fillna("").str.split(" > ").str[-1]
-    return ranges["gpu_time_ns"].groupby(part).sum() / steps / 1e9
+def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """By run, the seconds per forward pass of every innermost range name, whatever is nested in it included."""
+    forward = ranges[ranges["phase"] == FORWARD]
+    part = forward["range"].astype("object").fillna("").str.split(" > ").str[-1]
+    total_ns = forward["gpu_time_ns"].groupby([forward["run"].astype("str"), part]).sum()
+    steps = forward["step"].groupby(forward["run"].astype("str")).nunique()
+    found: dict[str, dict[str, float]] = {}
+    for (run, name), time_ns in total_ns.items():
+        found.setdefault(run, {})[name] = time_ns / steps[run] / 1e9
+    return found
 
 
 def draw_roofline(tables: Tables) -> Drawing:

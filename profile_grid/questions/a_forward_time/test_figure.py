@@ -1,0 +1,50 @@
+"""The rows of the figures of (a), held against loops over the tables."""
+
+import statistics
+from collections import defaultdict
+
+import pytest
+
+from profile_grid.questions.a_forward_time.launch_bound import busy_and_wall
+from profile_grid.questions.a_forward_time.phase_times import DRAWN_PHASES, phase_times
+from tests.profile_grid.made_up_grid import FOUR_WAYS, TWO_MODELS, made_up_tables, rows_of
+
+
+@pytest.mark.parametrize("grid", [TWO_MODELS, FOUR_WAYS], ids=["two models", "four dimensions more"])
+def test_phase_times_are_those_of_the_training_steps_with_mean_and_spread(grid):
+    tables = made_up_tables(**grid)
+    spans, timed = defaultdict(list), {}
+    for row in rows_of(tables["phases"]):
+        spans[row["run"], row["phase"]].append(row["gpu_span_ns"] / 1e6)
+    for row in rows_of(tables["timings"]):
+        timed[row["run"], row["phase"]] = (row["mean_ms"], row["std_ms"])
+    times = phase_times(tables["runs"], tables["timings"], tables["phases"])
+    expected = {run for run in tables["runs"]["run"] if "train_step" in run}
+    assert sorted(zip(times["run"], times["phase"], strict=True)) == sorted(
+        (run, phase) for run in expected for phase in DRAWN_PHASES
+    )
+    for row in rows_of(times):
+        place = row["run"], row["phase"]
+        assert (row["mean_ms"], row["std_ms"]) == timed[place]
+        assert row["profiled_ms"] == pytest.approx(statistics.mean(spans[place]))
+        assert row["profiled_std_ms"] == pytest.approx(statistics.stdev(spans[place]))
+
+
+def test_where_a_phase_has_no_kernels_its_profiled_time_is_the_wall_time_of_its_range():
+    tables = made_up_tables(models=("small",), contexts=(512,), modes=("forward",))
+    phases = tables["phases"].assign(kernels=0, wall_ns=7_000_000)
+    times = phase_times(tables["runs"], tables["timings"], phases)
+    assert times["profiled_ms"].tolist() == [7.0]
+
+
+def test_the_busy_share_is_busy_time_over_wall_time_of_each_run():
+    tables = made_up_tables(**FOUR_WAYS)
+    busy = {row["run"]: row for row in rows_of(busy_and_wall(tables["runs"], tables["phases"]))}
+    assert set(busy) == set(tables["runs"]["run"])
+    for run, row in busy.items():
+        own = [r for r in rows_of(tables["phases"]) if r["run"] == run and r["phase"] == "step"]
+        assert row["wall_ms"] == pytest.approx(sum(r["wall_ns"] for r in own) / len(own) / 1e6)
+        assert row["busy_share"] == pytest.approx(sum(r["gpu_busy_ns"] for r in own) / sum(r["wall_ns"] for r in own))
+        assert row["kernel_us"] == pytest.approx(
+            sum(r["kernel_ns"] for r in own) / sum(r["kernels"] for r in own) / 1e3
+        )

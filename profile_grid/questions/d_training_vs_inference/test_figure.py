@@ -1,0 +1,38 @@
+"""The rows of the figure of (d), held against loops over the tables."""
+
+from collections import defaultdict
+
+import pandas as pd
+import pytest
+
+from profile_grid.questions.d_training_vs_inference.figure import family_shares, sides_of
+from tests.profile_grid.made_up_grid import FOUR_WAYS, made_up_tables, rows_of
+
+
+def test_shares_of_families_are_those_of_the_kernels_and_their_bars_fill_one():
+    tables = made_up_tables(**FOUR_WAYS)
+    shares = family_shares(tables["runs"], tables["class_shares"])
+    sums = defaultdict(lambda: defaultdict(int))
+    for row in rows_of(tables["kernels"]):
+        sums[row["run"]][row["class"].split("/")[0]] += row["total_ns"]
+    for run, own in shares.groupby("run"):
+        total = sum(sums[run].values())
+        assert dict(zip(own["family"], own["share"], strict=True)) == pytest.approx(
+            {family: ns / total for family, ns in sums[run].items()}
+        )
+        assert own["start"].iloc[0] == pytest.approx(0)
+        assert own["end"].iloc[-1] == pytest.approx(1)
+        assert own["start"].iloc[1:].tolist() == pytest.approx(own["end"].iloc[:-1].tolist())
+    declared = set(tables["runs"]["run"][tables["runs"]["mode"] != "forward_backward"])
+    assert set(shares["run"]) == declared
+
+
+def test_a_side_shows_every_configuration_once_and_none_that_the_grid_does_not_have():
+    both = made_up_tables(models=("small",), contexts=(128,))
+    training = made_up_tables(models=("medium",), contexts=(512,), modes=("forward_backward",))
+    runs = sides_of(pd.concat([both["runs"], training["runs"]]))
+    assert dict(zip(runs["run"], runs["side"], strict=True)) == {
+        "small_ctx128_forward": "inference",
+        "small_ctx128_train_step": "training",
+        "medium_ctx512_forward_backward": "training",
+    }
