@@ -55,6 +55,7 @@ def capture_tables(trace: Trace, on_gpu: bool, torch_version: str) -> dict[str, 
         )
     tables["NVTX_EVENTS"] = [_range_row(event) for event in trace.of("user_annotation")]
     tables["TARGET_INFO_GPU"] = [_gpu_row(device) for device in trace.devices]
+    tables["ANALYSIS_DETAILS"] = [_bounds_row(trace)]
     tables["META_DATA_EXPORT"] = _metadata_rows(torch_version)
     tables["StringIds"] = strings.rows()
     return tables
@@ -209,6 +210,12 @@ def _gpu_row(device: Row) -> Row:
         "computeMajor": device.get("computeMajor"),
         "computeMinor": device.get("computeMinor"),
     }
+
+
+def _bounds_row(trace: Trace) -> Row:
+    """When the capture began and ended on its own clock: no time that is read of it later may lie outside."""
+    last_ns = max(event.end_ns for event in trace.events)
+    return {"globalVid": 0, "duration": last_ns, "startTime": 0, "stopTime": last_ns}
 
 
 def _metadata_rows(torch_version: str) -> list[Row]:

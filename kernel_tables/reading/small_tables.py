@@ -107,4 +107,4 @@ class SmallTables:
 
 
 def _are_bounds(start: object, stop: object, duration: object) -> bool:
-    return all(isinstance(value, int) for value in (start, stop, duration)) and start <= stop and 0 < duration <= stop
+    return all(isinstance(value, int) for value in (start, stop, duration)) and start <= stop and 0 <= duration <= stop

@@ -184,6 +184,12 @@ def test_the_written_file_has_every_table_even_the_empty_ones(tmp_path):
     assert metadata["EXPORT_SCHEMA_VERSION"] == "3.20.0"
 
 
+def test_a_capture_says_when_it_ended_so_that_no_later_time_is_believed(tmp_path):
+    trace = trace_of(tmp_path, event("cpu_op", "aten::mm", 5, 2), event("cpu_op", "aten::add", 9, 4))
+    (bounds,) = capture_tables(trace, False, "2.13.0")["ANALYSIS_DETAILS"]
+    assert (bounds["startTime"], bounds["stopTime"], bounds["duration"]) == (0, 8000, 8000)
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A real window: the profiler's own events, and the rows of the file that was made of them."""
