@@ -37,6 +37,12 @@ def example_rows():
     yield "| 10B · 512 | out of memory | | | | |"
 
 
+def test_every_test_that_the_table_of_faults_names_is_there():
+    named = set(re.findall(r"`(?:tests/\w+/)?(test_\w+\.py)`", (ROOT / "docs" / "faults.md").read_text()))
+    assert len(named) > 10
+    assert named <= {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+
+
 def test_the_table_of_the_readme_is_that_of_the_example():
     rows = re.search(r"\|:--\|--:.*?\n(.*?)\n\n", README, re.DOTALL).group(1).splitlines()
     assert rows == list(example_rows())

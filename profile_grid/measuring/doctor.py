@@ -26,13 +26,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Gpu:
-    """The GPU as its driver describes it; `cuda` is the newest CUDA that the driver runs."""
+    """The GPU as its driver describes it; `cuda` is the newest CUDA that the driver runs. One that shares the host's
+    memory tells none of its own (None)."""
 
     name: str
     driver: str
     cuda: str | None
-    total_bytes: int
-    free_bytes: int
+    total_bytes: int | None
+    free_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ def _gpu(host: Host, device: str) -> Line:
         return Line("GPU", what if device == "cuda" else "none: the grid is measured on the CPU", device == "cuda")
     gpu = host.gpu
     unused = "; not used, since device is cpu" if device == "cpu" else ""
-    free = f"{gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GiB free"
+    told = gpu.free_bytes is not None and gpu.total_bytes is not None
+    free = f"{gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GiB free" if told else "memory not told"
     return Line("GPU", f"{gpu.name}, {free}, driver {gpu.driver} (CUDA {gpu.cuda or 'not told'}){unused}")
 
 

@@ -1,6 +1,7 @@
 """What the doctor says of made-up machines, and what it reckons a grid will take."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from profile_grid.measuring import estimates
@@ -81,6 +82,14 @@ def test_a_machine_that_can_do_the_grid_gets_ten_lines_and_no_failure():
     assert cause(found) is None
     assert said("GPU", found).text == "NVIDIA H200, 139.0 of 140.0 GiB free, driver 580.159.04 (CUDA 13.0)"
     assert said("captures", found).text == "auto is Nsight Systems here"
+
+
+def test_a_gpu_that_tells_no_memory_of_its_own_is_no_failure():
+    shared = replace(H200, name="NVIDIA GB10", total_bytes=None, free_bytes=None)
+    found = lines(replace(GPU_HOST, gpu=shared))
+    assert cause(found) is None
+    assert said("GPU", found).text.startswith("NVIDIA GB10, memory not told, driver")
+    assert said("memory", found).text == "not told"
 
 
 def test_on_a_laptop_auto_is_pytorchs_profiler_and_the_lines_say_why():

@@ -83,7 +83,13 @@ def _gpu() -> Gpu | None:
         return None
     name, driver, total, free = found[0].values()
     cuda = re.search(r"CUDA Version:\s*([\d.]+)", nvidia_smi.said())
-    return Gpu(name, driver, cuda and cuda[1], int(total) * 2**20, int(free) * 2**20)
+    return Gpu(name, driver, cuda and cuda[1], _mebibytes(total), _mebibytes(free))
+
+
+def _mebibytes(text: str) -> int | None:
+    """Bytes, from what nvidia-smi tells of memory; None where it tells "[N/A]"."""
+    count = nvidia_smi.integer(text)
+    return None if count is None else count * 2**20
 
 
 def _nsys_version() -> str:
