@@ -40,10 +40,11 @@ def shown(tables: Tables, images: dict[str, bytes], left_out: list[str]) -> dict
         notes = [drawing.reason, *drawing.notes, *left_out]
         if name in charts and name not in kept:
             notes.append(f"There is no room here for all its points: see figures/{name}.svg, and the tables.")
+        caption = figures[name].caption(tables)
         found[name] = Shown(
             figures[name].title,
-            figures[name].caption(tables),
-            tuple(note for note in notes if note),
+            caption,
+            tuple(note for note in notes if note and note not in caption),
             drawing.legend,
             charts[name] if name in kept else None,
             images[name] if name in pictures else None,
