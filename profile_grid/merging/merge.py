@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from profile_grid.merging.cost import cost_table
+from profile_grid.merging.joined import joined_tables
 from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.merging.runs_table import runs_table
 from profile_grid.study.stages import STAGES
@@ -31,17 +32,3 @@ def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFra
 def checkouts(runs: list[MeasuredRun]) -> list[dict]:
     """The git commit at which each process of each run was measured, and whether the tree was clean."""
     return [vars(result.git) for run in runs for result in run.results.values()]
-
-
-def joined_tables(runs: list[MeasuredRun], folder: Path, stage: str, name: str) -> pd.DataFrame:
-    """The table `name` of every run below one another, each row led by its run."""
-    tables = []
-    for run in runs:
-        table = pd.read_parquet(folder / run.name / f"{name}.parquet")
-        if not run.complete(stage):
-            table = table.head(0)
-        for position, (column, value) in enumerate(run.leading.items()):
-            table.insert(position, column, value)
-        tables.append(table)
-    filled = [table for table in tables if len(table)] or tables[:1]
-    return pd.concat(filled, ignore_index=True)

@@ -26,6 +26,7 @@ from profile_grid.study.described import WHERE, Described, columns
 from profile_grid.tables.classes import MEMORY_OPERATIONS
 from profile_grid.tables.conservation import require_same
 from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
+from profile_grid.tables.range_paths import names_in
 
 KERNEL_COLUMNS = [
     "step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns",
@@ -125,7 +126,7 @@ def _inclusive(activities: pd.DataFrame) -> pd.DataFrame:
 
 
 def _prefixes(path: str) -> list[str]:
-    parts = path.split(PATH_SEPARATOR) if path else []
+    parts = names_in(path)
     return [PATH_SEPARATOR.join(parts[:length]) for length in range(len(parts) + 1)]
 
 

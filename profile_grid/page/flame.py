@@ -9,10 +9,10 @@ from profile_grid.figures.theme import GREY, PHASES, family_style
 from profile_grid.page.names import Names
 from profile_grid.study.dimensions import FULLEST_FIRST
 from profile_grid.tables.classes import family
+from profile_grid.tables.range_paths import names_in
 
 MOST_RUNS = 60
 NO_PARENT = -1
-SEPARATOR = " > "
 KEYS = ["phase", "range", "kernel", "class"]
 
 
@@ -41,7 +41,7 @@ def flame(kernels: pd.DataFrame, names: Names) -> dict[str, list]:
     nodes: dict[tuple[str, ...], list] = {(): [NO_PARENT, names.number("step"), 0, 0, GREY]}
     place = {(): 0}
     for (phase, path, kernel, kernel_class), (time_ns, launches) in zip(leaves.index, leaves.to_numpy(), strict=True):
-        ranges = (phase, *(path.split(SEPARATOR) if path else ()))
+        ranges = (phase, *names_in(path))
         leaf = (*ranges, f"\0{kernel}")  # a range and a kernel may bear the same name
         color = PHASES.get(phase, (GREY, 0))[0]
         looks = [*((name, color) for name in ranges), (kernel, family_style(family(kernel_class))[0])]

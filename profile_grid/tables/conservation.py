@@ -28,9 +28,9 @@ def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
     memory = kernels["class"].isin(MEMORY_OPERATIONS)
     listed = phases[phases["phase"] != WHOLE_STEP].set_index(keys)
     for column, rows in (("kernel_ns", kernels[~memory]), ("memop_ns", kernels[memory])):
-        _require_equal(rows.groupby(keys)["total_ns"].sum(), listed[column], f"{column} of the phase")
+        _require_equal(rows.groupby(keys, observed=True)["total_ns"].sum(), listed[column], f"{column} of the phase")
         whole = phases[phases["phase"] == WHOLE_STEP].set_index(["run", "step"])[column]
-        _require_equal(listed[column].groupby(["run", "step"]).sum(), whole, f"{column} of the step")
+        _require_equal(listed[column].groupby(["run", "step"], observed=True).sum(), whole, f"{column} of the step")
 
 
 def check_shares(table: pd.DataFrame, whole: list[str]) -> None:

@@ -1,18 +1,33 @@
-"""The tables of a study as they lie in results/tables: each is read when it is asked for."""
+"""The tables of a study as they lie in results/tables: each is read when it is asked for.
+
+Those that have a row for every kernel or range of every run come with categories in the place of texts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pandas as pd
+import pyarrow.parquet as pq
+
+from profile_grid.study.catalogue import TABLES_OF_A_RUN
+from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.texts import with_categories
+
+# What sums are made of: all but the mean, shortest and longest time of a row, which are for readers of the table.
+SUMS = {"kernels": (*LEADING, "step", "phase", "range", "kernel", "class", "launches", "total_ns")}
 
 
 class TablesOnDisk(Mapping):
-    """The Parquet tables in a folder by name, read once and only when they are asked for."""
+    """The Parquet tables in a folder by name, read once and only when they are asked for.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    `columns` has by table the columns that are wanted, where these are not all.
+    """
+
+    def __init__(self, folder: Path, columns: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
+        self.folder, self.columns = folder, columns
         self._read: dict[str, pd.DataFrame] = {}
 
     def __getitem__(self, name: str) -> pd.DataFrame:
@@ -20,7 +35,7 @@ class TablesOnDisk(Mapping):
             path = self.folder / f"{name}.parquet"
             if not path.exists():
                 raise KeyError(name)
-            self._read[name] = pd.read_parquet(path)
+            self._read[name] = read_table(path, self.columns.get(name))
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -28,3 +43,11 @@ class TablesOnDisk(Mapping):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """The table in a Parquet file, or these columns of it."""
+    wanted = None if columns is None else list(columns)
+    if path.stem in TABLES_OF_A_RUN:
+        return with_categories(pq.read_table(path, columns=wanted))
+    return pd.read_parquet(path, columns=wanted)

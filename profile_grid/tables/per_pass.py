@@ -14,6 +14,7 @@ import pandas as pd
 
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.texts import as_texts
 
 
 class Merged:
@@ -34,19 +35,21 @@ class Merged:
     def captured_steps(self) -> pd.Series:
         """How many measured steps the capture of each run holds, by run."""
         phases = self.tables["phases"]
-        return phases[phases["phase"] == WHOLE_STEP].groupby("run", sort=False)["step"].nunique()
+        return phases[phases["phase"] == WHOLE_STEP].groupby("run", sort=False, observed=True)["step"].nunique()
 
 
 def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFrame:
     """One row per run and `by`: total_ns over all steps, gpu_time_ms and its spread per step, invocations per step,
     and whether every measured step had the same number of them."""
-    keys = [*LEADING, *by]
-    per_step = rows.groupby([*keys, "step"], sort=False)[["total_ns", "launches"]].sum().reset_index()
-    groups = per_step.groupby(keys, sort=False)
+    keys = ["run", *by]
+    sums = rows.groupby([*keys, "step"], sort=False, observed=True)[["total_ns", "launches"]].sum()
+    per_step = sums.reset_index()
+    groups = per_step.groupby(keys, sort=False, observed=True)
     table = groups.agg(
         total_ns=("total_ns", "sum"), launches=("launches", "sum"), steps=("step", "size"),
         fewest=("launches", "min"), most=("launches", "max"),
     ).reset_index()  # fmt: skip
+    table = as_texts(rows[LEADING].drop_duplicates("run")).merge(as_texts(table), on="run", how="right")
     captured = numbers(table["run"].map(steps))
     mean_ns = numbers(table["total_ns"]) / captured
     deviation = per_step["total_ns"] - mean_ns.to_numpy()[groups.ngroup()]
@@ -71,7 +74,7 @@ def with_share(table: pd.DataFrame, whole: list[str], name: str) -> pd.DataFrame
 
 def total_by_run(rows: pd.DataFrame) -> pd.Series:
     """The sum of total_ns by run."""
-    return rows.groupby("run")["total_ns"].sum()
+    return rows.groupby("run", observed=True)["total_ns"].sum()
 
 
 def in_run_order(table: pd.DataFrame, kernels: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from cs336_model.program.variants.values import PLAIN
 from profile_grid.measuring.results import FORMAT
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
+from profile_grid.merging.joined import joined_tables
 from profile_grid.merging.measured_runs import Makers, StaleRun, read_runs
 from profile_grid.merging.provenance import provenance
 from profile_grid.merging.runs_table import runs_table
@@ -217,7 +218,7 @@ def test_the_tables_of_all_runs_stand_below_one_another_led_by_their_run(records
         (tmp_path / run.name).mkdir(exist_ok=True)
         table = pd.DataFrame({"step": np.zeros(len(launches), "int64"), "launches": np.array(launches, "int64")})
         table.to_parquet(tmp_path / run.name / "kernels.parquet")
-    table = merge.joined_tables([runs[0], second], tmp_path, "capture", "kernels")
+    table = joined_tables([runs[0], second], tmp_path, "capture", "kernels")
     assert list(table.columns) == [*LEADING, "step", "launches"]
     assert table[["run", "launches"]].values.tolist() == [[SPEC["run"], 1], [SPEC["run"], 2]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from profile_grid.figures.paper import on_paper, save
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import replacing
-from profile_grid.tables.on_disk import TablesOnDisk
+from profile_grid.tables.on_disk import SUMS, TablesOnDisk
 from workflow.command import run_command
 
 
@@ -20,7 +20,7 @@ def main() -> None:
     names = ", ".join(figures)
     parser.add_argument("--figures", nargs="+", choices=figures, default=figures, metavar="NAME", help=names)
     arguments = parser.parse_args()
-    tables = TablesOnDisk(arguments.tables)
+    tables = TablesOnDisk(arguments.tables, columns=SUMS)
     for name in arguments.figures:
         specification = on_paper(figures[name], {table: tables[table] for table in figures[name].tables})
         for suffix in (".svg", ".png"):

@@ -11,7 +11,7 @@ import pandas as pd
 from profile_grid.files import write_text
 from profile_grid.page import TABLES, page
 from profile_grid.study.catalogue import FIGURES
-from profile_grid.tables.on_disk import TablesOnDisk
+from profile_grid.tables.on_disk import SUMS, TablesOnDisk
 from workflow.command import run_command
 
 
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--trace", help="where the trace for Perfetto lies, relative to the page")
     parser.add_argument("--output", type=Path, required=True, help="report.html")
     arguments = parser.parse_args()
-    on_disk = TablesOnDisk(arguments.tables)
+    on_disk = TablesOnDisk(arguments.tables, columns=SUMS)
     tables = {name: on_disk[name] for name in TABLES}
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
     timeline = pd.read_parquet(arguments.timeline)

@@ -28,7 +28,11 @@ WIDTH_PX, HEIGHT_PX = 270, 260
 def busy_and_wall(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     """One row per run that has kernels: wall_ms and busy_ms of a step, its kernels, mean kernel_us, busy_share."""
     steps = phases[(phases["phase"] == WHOLE_STEP) & (phases["kernels"] > 0) & (phases["wall_ns"] > 0)]
-    means = steps.groupby("run", sort=False)[["wall_ns", "gpu_busy_ns", "kernel_ns", "kernels"]].mean().reset_index()
+    means = (
+        steps.groupby("run", sort=False, observed=True)[["wall_ns", "gpu_busy_ns", "kernel_ns", "kernels"]]
+        .mean()
+        .reset_index()
+    )
     rows = means[["run", "kernels"]].assign(
         wall_ms=means["wall_ns"] / 1e6,
         busy_ms=means["gpu_busy_ns"] / 1e6,

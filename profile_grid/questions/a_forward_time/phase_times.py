@@ -30,7 +30,7 @@ def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame)
     unprofiled = timings[timings["run"].isin(chosen) & timings["phase"].isin(DRAWN_PHASES)]
     captured = phases[phases["run"].isin(chosen) & phases["phase"].isin(DRAWN_PHASES)]
     span_ms = captured["gpu_span_ns"].where(captured["kernels"] > 0, captured["wall_ns"]).astype("float64") / 1e6
-    profiled = span_ms.groupby([captured[key] for key in keys]).agg(["mean", "std"]).reset_index()
+    profiled = span_ms.groupby([captured[key] for key in keys], observed=True).agg(["mean", "std"]).reset_index()
     profiled = profiled.rename(columns={"mean": "profiled_ms", "std": "profiled_std_ms"})
     times = unprofiled[[*keys, "mean_ms", "std_ms"]].merge(profiled, on=keys, how="outer", validate="one_to_one")
     return with_dimensions(times, runs).sort_values("context_length", kind="stable", ignore_index=True)

@@ -39,15 +39,17 @@ def forward_time(merged: Merged) -> pd.DataFrame:
 def _phase_statistics(phases: pd.DataFrame, phase: str) -> pd.DataFrame:
     """Mean and spread over the steps of one phase by run, in ms; what the GPU did is absent where it did nothing."""
     rows = phases[phases["phase"] == phase]
-    silent = rows["run"].map(phases.groupby("run")["kernels"].sum()) == 0
+    kernels = phases.groupby("run", observed=True)["kernels"].sum()
+    silent = rows["run"].isin(kernels.index[kernels == 0])
     columns = {"wall_ns": "wall", "gpu_span_ns": "gpu_span", "gpu_busy_ns": "gpu_busy", "kernel_ns": "kernel"}
     statistics = {}
     for source, name in columns.items():
         values = numbers(rows[source]) / 1e6
-        grouped = (values if source == "wall_ns" else values.mask(silent)).groupby(rows["run"])
+        grouped = (values if source == "wall_ns" else values.mask(silent)).groupby(rows["run"], observed=True)
         statistics |= {f"{name}_ms": grouped.mean(), f"{name}_std_ms": grouped.std()}
-    kernels = numbers(rows["kernels"]).mask(silent).groupby(rows["run"]).mean()
-    return pd.DataFrame({**statistics, "kernels": kernels, "steps": rows.groupby("run")["step"].nunique()})
+    kernels = numbers(rows["kernels"]).mask(silent).groupby(rows["run"], observed=True).mean()
+    steps = rows.groupby("run", observed=True)["step"].nunique()
+    return pd.DataFrame({**statistics, "kernels": kernels, "steps": steps})
 
 
 def _with_overhead(table: pd.DataFrame) -> pd.DataFrame:

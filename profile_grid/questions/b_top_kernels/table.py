@@ -36,14 +36,11 @@ def top_kernels(merged: Merged) -> pd.DataFrame:
 def _with_same_as_forward(table: pd.DataFrame) -> pd.DataFrame:
     top = table[(table["rank"] == 1) & (table["scope"] == FORWARD)]
     others = keys_without("mode")
-    inference = top[top["mode"] == FORWARD].set_index(others)["kernel"]
-    own = top.set_index("run")["kernel"]
-    reference = [
-        inference.get(tuple(place), own.get(run))
-        for run, *place in table[["run", *others]].itertuples(index=False, name=None)
-    ]
-    same = (table["kernel"] == pd.Series(reference, index=table.index, dtype="object")).astype("boolean")
-    compared = (table["rank"] == 1) & (table["scope"] == ALL_PHASES) & pd.notna(pd.Series(reference, index=table.index))
+    inference = top.loc[top["mode"] == FORWARD, [*others, "kernel"]].rename(columns={"kernel": "reference"})
+    reference = table[others].merge(inference, on=others, how="left", validate="many_to_one")["reference"]
+    reference = reference.fillna(table["run"].map(top.set_index("run")["kernel"]))
+    same = (table["kernel"] == reference).astype("boolean")
+    compared = (table["rank"] == 1) & (table["scope"] == ALL_PHASES) & reference.notna()
     return table.assign(same_as_forward=same.where(compared))
 
 

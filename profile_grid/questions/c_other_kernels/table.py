@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.attribution.paths import PATH_SEPARATOR
 from profile_grid.study.described import PER_PASS, SAME, Described, Shown, SummaryTable, columns
 from profile_grid.tables.classes import is_matmul
 from profile_grid.tables.names import FORWARD, FORWARD_OTHERS, NO_RANGE
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
+from profile_grid.tables.range_paths import innermost
 
 
 def forward_classes(merged: Merged) -> pd.DataFrame:
@@ -23,15 +23,15 @@ def forward_parts(merged: Merged) -> pd.DataFrame:
     kernels, steps = merged.kernels, merged.captured_steps
     forward = kernels[kernels["phase"] == FORWARD]
     forward = forward.assign(
-        part=forward["range"].fillna("").str.split(PATH_SEPARATOR).str[-1].replace("", NO_RANGE),
+        part=forward["range"].map(innermost).replace("", NO_RANGE),
         other_ns=forward["total_ns"].where(~is_matmul(forward["class"]), 0),
     )
     table = with_share(per_pass(forward, ["part"], steps), ["run"], "share")
-    others = forward.groupby(["run", "part"])["other_ns"].sum()
+    others = forward.groupby(["run", "part"], observed=True)["other_ns"].sum()
     other_ns = pd.MultiIndex.from_frame(table[["run", "part"]]).map(others).to_numpy(dtype="float64")
     table["other_time_ms"] = other_ns / numbers(table["run"].map(steps)) / 1e6
     table["other_share"] = other_ns / numbers(table["run"].map(total_by_run(forward)))
-    all_others = numbers(table["run"].map(forward.groupby("run")["other_ns"].sum()))
+    all_others = numbers(table["run"].map(forward.groupby("run", observed=True)["other_ns"].sum()))
     table["share_of_others"] = other_ns / all_others.where(all_others > 0)
     return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
 

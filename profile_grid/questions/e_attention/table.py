@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.attribution.paths import PATH_SEPARATOR
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
+from profile_grid.tables.range_paths import innermost, names_in
 
 WHOLE = "scaled dot product attention"
 SCORES, MASK, SOFTMAX, VALUES = "computing attention scores", "mask and scale", "computing softmax", "final matmul"
@@ -51,15 +51,15 @@ def _time_of(part: str, merged: Merged) -> pd.DataFrame:
     kernels, ranges, steps = merged.kernels, merged["ranges"], merged.captured_steps
     inside = kernels[(kernels["phase"] == FORWARD) & _holds(kernels["range"], part)]
     table = per_pass(inside.assign(part=part), ["part"], steps).drop(columns="total_ns")
-    own = ranges[(ranges["phase"] == FORWARD) & (ranges["range"].fillna("").str.split(PATH_SEPARATOR).str[-1] == part)]
-    instances = own.groupby("run")["instances"].sum() / steps
+    own = ranges[(ranges["phase"] == FORWARD) & (ranges["range"].map(innermost) == part)]
+    instances = own.groupby("run", observed=True)["instances"].sum() / steps
     table["instances_per_pass"] = numbers(table["run"].map(instances))
     table["gpu_time_per_layer_us"] = table["gpu_time_ms"] * 1e3 / table["instances_per_pass"]
     return table[[*LEADING, "part", "instances_per_pass", "gpu_time_ms", "gpu_time_std_ms", "gpu_time_per_layer_us"]]
 
 
 def _holds(paths: pd.Series, part: str) -> pd.Series:
-    return pd.Series([part in path.split(PATH_SEPARATOR) for path in paths.fillna("")], index=paths.index, dtype="bool")
+    return paths.map(lambda path: part in names_in(path)).astype("bool")
 
 
 def _of_both_matmuls(table: pd.DataFrame, column: str) -> pd.Series:

@@ -19,6 +19,7 @@ from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import interval, known, significant
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.names import FORWARD
+from profile_grid.tables.range_paths import innermost
 
 SHOWN = ("model", "context_length", "mode")
 SHAPE = ("batch_size", "context_length", "vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
@@ -62,9 +63,9 @@ def _shape(run: dict) -> ModelShape | None:
 def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
     """By run, the seconds per forward pass of every innermost range name, whatever is nested in it included."""
     forward = ranges[ranges["phase"] == FORWARD]
-    part = forward["range"].astype("object").fillna("").str.split(" > ").str[-1]
-    total_ns = forward["gpu_time_ns"].groupby([forward["run"].astype("str"), part]).sum()
-    steps = forward["step"].groupby(forward["run"].astype("str")).nunique()
+    keys = [forward["run"], forward["range"].map(innermost)]
+    total_ns = forward["gpu_time_ns"].groupby(keys, observed=True).sum()
+    steps = forward["step"].groupby(forward["run"], observed=True).nunique()
     found: dict[str, dict[str, float]] = {}
     for (run, name), time_ns in total_ns.items():
         found.setdefault(run, {})[name] = time_ns / steps[run] / 1e9

@@ -1,0 +1,33 @@
+"""Configurations of any size, in which every dimension of a run takes several values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parent.parent
+SHAPE = {"d_model": 64, "d_ff": 64, "num_layers": 12, "num_heads": 1}
+MODES = ["forward", "forward_backward", "train_step"]
+SIZES = {  # runs: models, context lengths, precisions, batch sizes; each in every mode
+    60: (5, 4, 1, 1),
+    600: (10, 5, 2, 2),
+    6000: (25, 20, 2, 2),
+}
+
+
+def made_config(runs: int) -> dict:
+    """This project's configuration with a grid of so many runs, of models that are all the same."""
+    models, contexts, precisions, batches = SIZES[runs]
+    names = [f"model{number}" for number in range(models)]
+    product = {
+        "models": names,
+        "context_lengths": [16 * (number + 1) for number in range(contexts)],
+        "modes": MODES,
+        "precisions": ["fp32", "bf16"][:precisions],
+        "batch_sizes": [4 * (number + 1) for number in range(batches)],
+    }
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    config["models"] |= dict.fromkeys(names, SHAPE)
+    config["grids"]["benchmark"] = [product]
+    return config | {"grid": "benchmark"}

@@ -1,0 +1,52 @@
+"""Texts of large tables, each kept once: a table of a million rows has a few hundred different ones.
+
+In Arrow these are dictionary-encoded columns, in pandas categories. The categories stand in the order of the alphabet,
+so that rows sort by them as by the text; who groups by them says `observed=True`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+NULLABLE = {pa.int64(): pd.Int64Dtype()}
+
+
+def encoded(table: pa.Table) -> pa.Table:
+    """The table with every text kept once, and each row referring to it."""
+    columns = [column.dictionary_encode() if _is_text(column.type) else column for column in table.columns]
+    return pa.table(columns, names=table.column_names)
+
+
+def with_categories(table: pa.Table) -> pd.DataFrame:
+    """The table with texts as categories; whole numbers stay whole where some are absent."""
+    columns = zip(table.column_names, encoded(table).columns, strict=True)
+    return pd.DataFrame({name: _in_pandas(column) for name, column in columns})
+
+
+def repeated(values: Iterable, times: np.ndarray) -> pd.Series:
+    """Each value so many times, one after another; texts as categories."""
+    column = pd.Series(list(values))
+    column = column if pd.api.types.is_numeric_dtype(column) else column.astype("category")
+    return column.repeat(times).reset_index(drop=True)
+
+
+def as_texts(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the texts themselves where it has categories."""
+    return table.astype({name: "str" for name, kind in table.dtypes.items() if isinstance(kind, pd.CategoricalDtype)})
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _in_pandas(column: pa.ChunkedArray) -> pd.Series:
+    if pa.types.is_integer(column.type) and column.null_count:
+        return column.to_pandas(types_mapper=NULLABLE.get)
+    values = column.to_pandas()
+    if not pa.types.is_dictionary(column.type):
+        return values
+    return values.cat.reorder_categories(sorted(values.cat.categories))

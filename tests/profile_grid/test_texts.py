@@ -1,0 +1,94 @@
+"""Tables in which every text is kept once are worth as much as those with a text in every row."""
+
+import functools
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.figures.paper import on_paper
+from profile_grid.figures.registry import all_figures
+from profile_grid.files import write_table
+from profile_grid.study.catalogue import FIGURES, SUMMARIES, TABLES_OF_A_RUN
+from profile_grid.tables.on_disk import SUMS, TablesOnDisk
+from profile_grid.tables.texts import as_texts, repeated, with_categories
+from tests.profile_grid.made_up_grid import OOM, made_up_tables
+
+AWKWARD = ["gemm<int, -1>", 'say "no"', "", "b > a", "gemm<int, -1>"]
+
+
+def kept_once(table: pd.DataFrame) -> pd.DataFrame:
+    return with_categories(pa.Table.from_pandas(table, preserve_index=False))
+
+
+@functools.cache
+def plain() -> dict[str, pd.DataFrame]:
+    return made_up_tables(
+        models=("small", "xl"), contexts=(128, 512), precisions=("fp32", "bf16"),
+        changes={"xl_ctx512_train_step": OOM},
+    )  # fmt: skip
+
+
+@functools.cache
+def encoded() -> dict[str, pd.DataFrame]:
+    return plain() | {name: kept_once(plain()[name]) for name in TABLES_OF_A_RUN}
+
+
+@functools.cache
+def summaries_of_encoded() -> dict[str, pd.DataFrame]:
+    return summary_tables(encoded())
+
+
+def test_the_kernel_table_of_these_tests_has_categories():
+    assert isinstance(encoded()["kernels"]["kernel"].dtype, pd.CategoricalDtype)
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_every_summary_is_the_same(name):
+    pd.testing.assert_frame_equal(summaries_of_encoded()[name], plain()[name])
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_the_same(name):
+    figure = all_figures()[name]
+    made = [on_paper(figure, {table: tables[table] for table in figure.tables}) for tables in (plain(), encoded())]
+    assert made[0] == made[1]
+
+
+def test_the_text_of_a_csv_is_the_same(tmp_path):
+    table = pd.DataFrame({"kernel": AWKWARD, "total_ns": [1, -2, 3, 4, 5], "mean_ns": [1.0, 1e16, 1e-7, 0.1, 19562.6]})
+    write_table(tmp_path / "plain", table)
+    write_table(tmp_path / "encoded", kept_once(table))
+    assert (tmp_path / "encoded.csv").read_bytes() == (tmp_path / "plain.csv").read_bytes()
+
+
+def test_rows_sort_by_categories_as_by_the_text():
+    table = kept_once(pd.DataFrame({"phase": ["optimizer", "backward", "(outside)"]}))
+    assert table.sort_values("phase")["phase"].tolist() == ["(outside)", "backward", "optimizer"]
+
+
+def test_whole_numbers_stay_whole_where_some_are_absent():
+    whole = 2**60 + 1  # not every whole number of this size is a floating-point number
+    table = kept_once(pd.DataFrame({"kernel_ns": pd.array([whole, None], dtype="Int64")}))
+    assert table["kernel_ns"].dtype == "Int64"
+    assert table["kernel_ns"][0] == whole
+
+
+def test_categories_become_texts_again():
+    table = pd.DataFrame({"kernel": AWKWARD, "total_ns": range(5)})
+    pd.testing.assert_frame_equal(as_texts(kept_once(table)), table)
+
+
+def test_each_value_is_repeated_as_often_as_asked_for():
+    assert repeated(["b", "a"], [2, 1]).tolist() == ["b", "b", "a"]
+    assert repeated([512, 128], [0, 2]).tolist() == [128, 128]
+
+
+def test_only_the_columns_asked_for_are_read(tmp_path):
+    write_table(tmp_path / "kernels", plain()["kernels"])
+    write_table(tmp_path / "runs", plain()["runs"])
+    tables = TablesOnDisk(tmp_path, columns=SUMS)
+    assert set(plain()["kernels"].columns) - set(tables["kernels"].columns) == {"mean_ns", "min_ns", "max_ns"}
+    assert list(tables["runs"].columns) == list(plain()["runs"].columns)
+    assert list(TablesOnDisk(tmp_path)["kernels"].columns) == list(plain()["kernels"].columns)
