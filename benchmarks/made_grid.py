@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parent.parent
-SHAPE = {"d_model": 64, "d_ff": 64, "num_layers": 12, "num_heads": 1}
+SHAPE = {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
 MODES = ["forward", "forward_backward", "train_step"]
 SIZES = {  # runs: models, context lengths, precisions, batch sizes; each in every mode
     60: (5, 4, 1, 1),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
 
 Built = TypeVar("Built")
+Check = Callable[[Any, str], Any]  # of a value and where it stands: the value, or Mismatch
 NAMES = {
     str: "text",
     int: "a whole number",
@@ -35,32 +36,50 @@ def built(kind: type[Built], values: object, where: str = "") -> Built:
     declared = _declared(kind)
     if missing := [name for name in declared if name not in values]:
         raise Mismatch(f"{_below(where, missing[0])} is missing")
-    return kind(**{name: _checked(one, values[name], _below(where, name)) for name, one in declared.items()})
+    return kind(**{name: check(values[name], _below(where, name)) for name, check in declared.items()})
 
 
 @cache
-def _declared(kind: type) -> dict[str, Any]:
+def _declared(kind: type) -> dict[str, Check]:
     hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind)}
+    return {field.name: _check_of(hints[field.name]) for field in fields(kind)}
 
 
-def _checked(kind: Any, value: object, where: str) -> Any:
+@cache
+def _check_of(kind: Any) -> Check:
+    """The function that checks a value against a declared type: a merge checks millions, of a few dozen types."""
     arguments = typing.get_args(kind)
     if isinstance(kind, types.UnionType):
-        others = [one for one in arguments if one is not types.NoneType]
-        return None if value is None else _checked(others[0], value, where)
+        check = _check_of(next(one for one in arguments if one is not types.NoneType))
+        return lambda value, where: None if value is None else check(value, where)
     if is_dataclass(kind):
-        return built(kind, value, where)
+        return lambda value, where: built(kind, value, where)
+    if kind is Any:
+        return lambda value, where: value
     expected = typing.get_origin(kind) or kind
-    if expected is Any:
+    return _with_elements(expected, _check_of(arguments[-1])) if arguments else _plain(expected)
+
+
+def _plain(expected: type) -> Check:
+    def check(value: object, where: str) -> object:
+        if not _is(expected, value):
+            raise Mismatch(f"{where} is {_shown(value)}, not {NAMES[expected]}")
         return value
-    if not _is(expected, value):
-        raise Mismatch(f"{where} is {_shown(value)}, not {NAMES[expected]}")
-    if expected is list and arguments:
-        return [_checked(arguments[0], one, f"{where}[{index}]") for index, one in enumerate(value)]
-    if expected is dict and arguments:
-        return {name: _checked(arguments[1], one, _below(where, name)) for name, one in value.items()}
-    return value
+
+    return check
+
+
+def _with_elements(expected: type, of_element: Check) -> Check:
+    """The check of a list or an object, then of each of its values."""
+    whole = _plain(expected)
+
+    def check(value: Any, where: str) -> object:
+        whole(value, where)
+        if expected is list:
+            return [of_element(one, f"{where}[{index}]") for index, one in enumerate(value)]
+        return {name: of_element(one, _below(where, name)) for name, one in value.items()}
+
+    return check
 
 
 def _is(expected: type, value: object) -> bool:

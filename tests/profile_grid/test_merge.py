@@ -1,7 +1,6 @@
 """Runs brought together, from small JSON records written as the two processes of a run leave them."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,12 +10,10 @@ from cs336_model.program.variants.values import PLAIN
 from profile_grid.measuring.results import FORMAT
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
-from profile_grid.merging.joined import joined_tables
 from profile_grid.merging.measured_runs import Makers, StaleRun, read_runs
 from profile_grid.merging.provenance import provenance
 from profile_grid.merging.runs_table import runs_table
 from profile_grid.merging.timings import steps_table, timings_table
-from profile_grid.study.dimensions import LEADING
 
 DIMENSIONS = {"model": "small", "context_length": 8, "mode": "train_step", "batch_size": 4, **PLAIN}
 SPEC = {
@@ -209,18 +206,6 @@ def test_a_run_timed_and_captured_on_two_machines_is_incomplete_and_says_how_to_
     assert row["capture_status"] == "incomplete"
     assert row["reason"].startswith(f"timing ran with {name} {MACHINE[name]}, capture with another")
     assert "--forcerun" in row["reason"]
-
-
-def test_the_tables_of_all_runs_stand_below_one_another_led_by_their_run(records, runs_of, tmp_path):
-    runs = runs_of(records)
-    second = replace(runs[0], entry=runs[0].entry | {"run": "other_ctx8_train_step"})
-    for run, launches in ((runs[0], [1, 2]), (second, [])):
-        (tmp_path / run.name).mkdir(exist_ok=True)
-        table = pd.DataFrame({"step": np.zeros(len(launches), "int64"), "launches": np.array(launches, "int64")})
-        table.to_parquet(tmp_path / run.name / "kernels.parquet")
-    table = joined_tables([runs[0], second], tmp_path, "capture", "kernels")
-    assert list(table.columns) == [*LEADING, "step", "launches"]
-    assert table[["run", "launches"]].values.tolist() == [[SPEC["run"], 1], [SPEC["run"], 2]]
 
 
 def test_the_cost_of_all_measurements_is_said_in_one_line():
