@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from benchmarks.example_runs import ExampleRuns
@@ -90,11 +90,8 @@ def stage_record(stage: Stage, specification: dict, files: dict, seconds: dict[s
 
 def shape_of(program: dict) -> ModelShape:
     """The shape of the model of a program."""
-    told = program["constructor_args"]
-    sizes = {
-        name: told[name] for name in ("context_length", "vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
-    }
-    return ModelShape(batch_size=program["dimensions"]["batch_size"], **sizes)
+    told = program["constructor_args"] | program["dimensions"]
+    return ModelShape(**{field.name: told[field.name] for field in fields(ModelShape)})
 
 
 def empty_capture(specification: dict) -> bytes:

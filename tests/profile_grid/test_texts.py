@@ -23,37 +23,44 @@ def kept_once(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @functools.cache
-def plain() -> dict[str, pd.DataFrame]:
-    return made_up_tables(
+def plain(grid: str = "nested") -> dict[str, pd.DataFrame]:
+    """The tables of a made-up grid; those of the flat one know no range inside a phase, the empty one has no capture."""
+    tables = made_up_tables(
         models=("small", "xl"), contexts=(128, 512), precisions=("fp32", "bf16"),
         changes={"xl_ctx512_train_step": OOM},
     )  # fmt: skip
+    if grid == "flat":
+        tables |= {name: tables[name].assign(range="") for name in ("kernels", "ranges")}
+    if grid == "empty":
+        tables |= {name: pd.DataFrame(columns=tables[name].columns) for name in TABLES_OF_A_RUN}
+    return tables | summary_tables(tables)
 
 
 @functools.cache
-def encoded() -> dict[str, pd.DataFrame]:
-    return plain() | {name: kept_once(plain()[name]) for name in TABLES_OF_A_RUN}
-
-
-@functools.cache
-def summaries_of_encoded() -> dict[str, pd.DataFrame]:
-    return summary_tables(encoded())
+def encoded(grid: str) -> dict[str, pd.DataFrame]:
+    """The same with summaries of their own, from large tables that keep every text once."""
+    tables = plain(grid) | {name: kept_once(plain(grid)[name]) for name in TABLES_OF_A_RUN}
+    return tables | summary_tables(tables)
 
 
 def test_the_kernel_table_of_these_tests_has_categories():
-    assert isinstance(encoded()["kernels"]["kernel"].dtype, pd.CategoricalDtype)
+    assert isinstance(encoded("nested")["kernels"]["kernel"].dtype, pd.CategoricalDtype)
 
 
+@pytest.mark.parametrize("grid", ["nested", "flat", "empty"])
 @pytest.mark.parametrize("name", SUMMARIES)
-def test_every_summary_is_the_same(name):
-    pd.testing.assert_frame_equal(summaries_of_encoded()[name], plain()[name])
+def test_every_summary_is_the_same(name, grid):
+    pd.testing.assert_frame_equal(encoded(grid)[name], plain(grid)[name])
 
 
+@pytest.mark.parametrize("grid", ["nested", "flat", "empty"])
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_the_same(name):
+def test_every_figure_is_the_same(name, grid):
     figure = all_figures()[name]
-    made = [on_paper(figure, {table: tables[table] for table in figure.tables}) for tables in (plain(), encoded())]
-    assert made[0] == made[1]
+    of_plain, of_encoded = (
+        on_paper(figure, {table: tables[table] for table in figure.tables}) for tables in (plain(grid), encoded(grid))
+    )
+    assert of_encoded == of_plain
 
 
 def test_the_text_of_a_csv_is_the_same(tmp_path):

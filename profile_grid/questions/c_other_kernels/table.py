@@ -23,7 +23,7 @@ def forward_parts(merged: Merged) -> pd.DataFrame:
     kernels, steps = merged.kernels, merged.captured_steps
     forward = kernels[kernels["phase"] == FORWARD]
     forward = forward.assign(
-        part=forward["range"].map(innermost).replace("", NO_RANGE),
+        part=forward["range"].map(lambda path: innermost(path) or NO_RANGE),
         other_ns=forward["total_ns"].where(~is_matmul(forward["class"]), 0),
     )
     table = with_share(per_pass(forward, ["part"], steps), ["run"], "share")

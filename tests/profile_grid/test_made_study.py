@@ -1,0 +1,32 @@
+"""A made-up study, whose analysis the benchmarks time, is one that the merge takes."""
+
+import pytest
+
+from benchmarks.made_grid import made_config
+from benchmarks.made_study import MAKERS, write_study
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.merging.measured_runs import Makers, read_runs
+from profile_grid.merging.merge import merged_tables
+from profile_grid.study.catalogue import MERGED
+from profile_grid.study.runs import grid_plan
+
+
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made") / "study"
+    write_study(folder, 60)
+    runs = read_runs(grid_plan(made_config(60))["runs"], folder / "runs", Makers(**MAKERS))
+    return merged_tables(runs, folder / "runs")
+
+
+def test_every_run_is_there_and_one_model_ran_out_of_memory(merged):
+    statuses = merged["runs"].groupby("model")["capture_status"].unique()
+    assert {name: list(found) for name, found in statuses.items()} == {
+        "model0": ["complete"], "model1": ["complete"], "model2": ["complete"], "model3": ["complete"],
+        "model4": ["out_of_memory"],
+    }  # fmt: skip
+    assert set(merged) == set(MERGED)
+
+
+def test_what_adds_up_in_the_example_adds_up_in_it(merged):
+    assert summary_tables(merged)["class_shares"]["run"].nunique() == 48  # of 60, 12 of the last model
