@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from kernel_tables.files import written_whole
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A path to write to, in the same folder; it replaces `path` when the block ends well, else it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        yield beside
-        os.replace(beside, path)
+        with written_whole(path) as beside:
+            yield beside
     except OSError as error:
         error.filename = error.filename or str(path)  # a full disk is told without the name of what was written
         raise
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def remove_leftovers(*paths: Path, scratch: str | None = None) -> None:
     """Removes these files, what a killed job had half written of them, and its scratch folders beside them."""
     for path in paths:
-        for leftover in (path, *path.parent.glob(f".{path.name}.*.part")):
+        for leftover in (path, *path.parent.glob(f".{path.name}.*.partial")):
             leftover.unlink(missing_ok=True)
         for folder in path.parent.glob(f"{scratch}*") if scratch else ():
             shutil.rmtree(folder)

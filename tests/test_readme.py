@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from profile_grid.study.catalogue import QUESTIONS
 from tests.workflow.conftest import copy_sources
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +36,12 @@ def example_rows():
         yield f"| {model} · {context} | {times} | {inference:.1%} → {training:.1%} |".replace("%", " %")
     assert timings.query("model == '10B'")["status"].tolist() == ["out_of_memory"]
     yield "| 10B · 512 | out of memory | | | | |"
+
+
+def test_the_table_of_questions_is_that_of_the_catalogue():
+    told = re.findall(r"^\| \((\w)\) (.*\?) \| (.*) \|$", README, re.MULTILINE)
+    tables = {one.letter: ", ".join(f"`{name}`" for name in one.tables) for one in QUESTIONS if one.has_document}
+    assert told == [(one.letter, one.title, tables[one.letter]) for one in QUESTIONS if one.has_document]
 
 
 def test_every_test_that_the_table_of_faults_names_is_there():

@@ -69,7 +69,7 @@ def program_sources(*programs):
 
 def file_of(target):
     """The file of the module that a "module:function" names."""
-    return target.partition(":")[0].replace(".", "/") + ".py"
+    return f"{target.partition(':')[0].replace('.', os.sep)}.py"
 
 
 def of_questions(module, question="*"):
@@ -112,3 +112,71 @@ TABLE_FILES = [
 def of_every_run(*names):
     """The files of these names of every run in the grid."""
     return [f"results/runs/{run}/{name}" for run in RUNS for name in names]
+
+
+def stage_sources(stage):
+    """The files whose change makes the results of a stage stale."""
+    return MEASURED_PROGRAM + sources(file_of(stage.runs), *stage.sources, "workflow/scripts/measure.py")
+
+
+SOURCES = {stage.name: digest(stage_sources(stage)) for stage in STAGES}
+
+
+def measured_again(stage):
+    """No input, but a job for a result that is there and is not what would be measured now."""
+
+    def nothing(wildcards):
+        reason = result_reason(SPECIFICATIONS[stage.name][wildcards.run], SOURCES[stage.name])
+        return STALENESS.again_if(f"results/runs/{wildcards.run}/{stage.result}", reason)
+
+    return nothing
+
+
+def told(stage):
+    """What a job of this stage is told, by wildcards."""
+    return lambda wildcards: SPECIFICATIONS[stage.name][wildcards.run]
+
+
+OWN_CLASSES = config.get("kernel_classes", [])
+KERNEL_CLASSES = json.dumps(OWN_CLASSES)
+CLASSES_DIGEST = digest_of_rules(OWN_CLASSES)
+
+
+def tables_digest(stage):
+    """A digest of all that the job which makes a run's tables imports."""
+    of_run = stage.tables_of_a_run
+    programs = [file_of(target) for target in (of_run.made_by, of_run.texts_by) if target]
+    return digest(program_sources("workflow/scripts/run_tables.py", *programs) + sources(*of_run.sources))
+
+
+TABLE_SOURCES = {stage.name: tables_digest(stage) for stage in STAGES if stage.tables_of_a_run}
+
+
+MAKERS = json.dumps({"results": SOURCES, "tables": TABLE_SOURCES, "kernel_classes": CLASSES_DIGEST})
+
+
+def tables_again(stage):
+    """No input, but a job for tables that are there and are not what would be made now."""
+
+    def nothing(wildcards):
+        folder = f"results/runs/{wildcards.run}"
+        reason = tables_reason(f"{folder}/{stage.result}", TABLE_SOURCES[stage.name], CLASSES_DIGEST)
+        return STALENESS.again_if(f"{folder}/{stage.tables_of_a_run.status_file}", reason)
+
+    return nothing
+
+
+FORMATS = config.get("formats", ["markdown"])
+
+
+def document_sources(document):
+    """The modules of the question that a document answers, or of all."""
+    question = "*" if document == "answers" else document
+    return [*of_questions("sentences", question), *of_questions("document_tables", question)]
+
+
+def table_documents_again(wildcards):
+    """No input, but a job where a table was deleted: Snakemake does not look into a folder that a job made."""
+    for name in FORMATS:
+        STALENESS.again_if(f"results/tables/{name}", missing_reason("contents.txt"))
+    return []

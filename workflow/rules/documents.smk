@@ -11,7 +11,6 @@ analysis         all that is made from the results of measurements
 complete         fails, with the reasons, while a run of the grid is incomplete; every document is made before it
 """
 
-FORMATS = config.get("formats", ["markdown"])
 SUFFIX = {"markdown": "md", "latex": "tex", "typst": "typ"}
 
 DOCUMENTS = [
@@ -28,12 +27,6 @@ DOCUMENTS = [
 ]
 SHOWN = run_to_show(RUNS)
 DESCRIPTIONS = [*of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS]
-
-
-def document_sources(document):
-    """The modules of the question that a document answers, or of all."""
-    question = "*" if document == "answers" else document
-    return [*of_questions("sentences", question), *of_questions("document_tables", question)]
 
 
 rule summaries:
@@ -179,13 +172,6 @@ rule dictionary:
         "the data dictionary"
     shell:
         "python -m workflow.scripts.dictionary --tables results/tables --output {output:q} 2> >(tee {log:q} >&2)"
-
-
-def table_documents_again(wildcards):
-    """No input, but a job where a table was deleted: Snakemake does not look into a folder that a job made."""
-    for name in FORMATS:
-        STALENESS.again_if(f"results/tables/{name}", missing_reason("contents.txt"))
-    return []
 
 
 rule table_documents:

@@ -11,29 +11,6 @@ onstart:
     count_measurements(planned_rules(workflow))
 
 
-def stage_sources(stage):
-    """The files whose change makes the results of a stage stale."""
-    return MEASURED_PROGRAM + sources(file_of(stage.runs), *stage.sources, "workflow/scripts/measure.py")
-
-
-SOURCES = {stage.name: digest(stage_sources(stage)) for stage in STAGES}
-
-
-def measured_again(stage):
-    """No input, but a job for a result that is there and is not what would be measured now."""
-
-    def nothing(wildcards):
-        reason = result_reason(SPECIFICATIONS[stage.name][wildcards.run], SOURCES[stage.name])
-        return STALENESS.again_if(f"results/runs/{wildcards.run}/{stage.result}", reason)
-
-    return nothing
-
-
-def told(stage):
-    """What a job of this stage is told, by wildcards."""
-    return lambda wildcards: SPECIFICATIONS[stage.name][wildcards.run]
-
-
 for stage in STAGES:
 
     rule:

@@ -5,35 +5,6 @@ plan               the grid -> results/grid.json
 merge              every run -> results/tables/*.csv, provenance.json
 """
 
-OWN_CLASSES = config.get("kernel_classes", [])
-KERNEL_CLASSES = json.dumps(OWN_CLASSES)
-CLASSES_DIGEST = digest_of_rules(OWN_CLASSES)
-
-
-def tables_digest(stage):
-    """A digest of all that the job which makes a run's tables imports."""
-    of_run = stage.tables_of_a_run
-    programs = [file_of(target) for target in (of_run.made_by, of_run.texts_by) if target]
-    return digest(program_sources("workflow/scripts/run_tables.py", *programs) + sources(*of_run.sources))
-
-
-TABLE_SOURCES = {stage.name: tables_digest(stage) for stage in STAGES if stage.tables_of_a_run}
-
-
-MAKERS = json.dumps({"results": SOURCES, "tables": TABLE_SOURCES, "kernel_classes": CLASSES_DIGEST})
-
-
-def tables_again(stage):
-    """No input, but a job for tables that are there and are not what would be made now."""
-
-    def nothing(wildcards):
-        folder = f"results/runs/{wildcards.run}"
-        reason = tables_reason(f"{folder}/{stage.result}", TABLE_SOURCES[stage.name], CLASSES_DIGEST)
-        return STALENESS.again_if(f"{folder}/{stage.tables_of_a_run.status_file}", reason)
-
-    return nothing
-
-
 for stage in STAGES:
     if stage.tables_of_a_run is None:
         continue
