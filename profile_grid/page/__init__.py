@@ -14,6 +14,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from profile_grid.documents.documents import Section, section
+from profile_grid.figures.registry import all_figures
 from profile_grid.figures.shown import of_one_machine
 from profile_grid.page import libraries
 from profile_grid.page.charts import shown
@@ -21,14 +22,19 @@ from profile_grid.page.filters import menus
 from profile_grid.page.flame import flames
 from profile_grid.page.markup import for_script, markdown
 from profile_grid.page.names import Names
-from profile_grid.page.tables import STATIC_ROWS, page_tables, shown_with
+from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, shown_with
 from profile_grid.page.timeline import NAMED, timeline_chart
-from profile_grid.study.catalogue import QUESTIONS, SUMMARIES
-from profile_grid.study.catalogue import TABLES as ALL_TABLES
+from profile_grid.study.catalogue import QUESTIONS, SUMMARIES, TABLES
 from profile_grid.tables.machines import by_machine
 
 HERE = Path(__file__).parent
-TABLES = tuple(name for name in ALL_TABLES if name not in ("steps", "cost"))
+
+
+def needed_tables() -> tuple[str, ...]:
+    """The tables that the page is made of: those that its figures, sentences and tables read."""
+    of_figures = (name for figure in all_figures().values() for name in figure.tables)
+    needed = {*SUMMARIES, *of_figures, *(table.source for table in every_table().values())}
+    return tuple(name for name in TABLES if name in needed)
 
 
 def page(

@@ -60,14 +60,18 @@ class PageTable:
 def page_tables(tables: dict[str, pd.DataFrame], names: Names) -> dict[str, PageTable]:
     """The tables by name."""
     told = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
-    of_questions = {name: shown for question in QUESTIONS for name, shown in shown_with(question).items()}
-    every = {"runs": RUNS, **of_questions, "kernels": KERNELS}
     made = {}
-    for name, shown in every.items():
+    for name, shown in every_table().items():
         rows = shown.rows(tables[shown.source]) if shown.rows else tables[shown.source]
         frame = _columns(rows, tables["runs"], told, shown.columns)
         made[name] = _page_table(name, shown.title, frame, shown.source, names)
     return made
+
+
+def every_table() -> dict[str, Shown]:
+    """The tables of the page by name, in their order."""
+    of_questions = {name: shown for question in QUESTIONS for name, shown in shown_with(question).items()}
+    return {"runs": RUNS, **of_questions, "kernels": KERNELS}
 
 
 def shown_with(question: Question) -> dict[str, Shown]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from profile_grid.files import write_text
-from profile_grid.page import TABLES, page
+from profile_grid.page import needed_tables, page
 from profile_grid.study.catalogue import FIGURES
 from profile_grid.tables.on_disk import SUMS, TablesOnDisk
 from workflow.command import run_command
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="report.html")
     arguments = parser.parse_args()
     on_disk = TablesOnDisk(arguments.tables, columns=SUMS)
-    tables = {name: on_disk[name] for name in TABLES}
+    tables = {name: on_disk[name] for name in needed_tables()}
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
     timeline = pd.read_parquet(arguments.timeline)
     images = {name: (arguments.figures / f"{name}.png").read_bytes() for name in FIGURES}
