@@ -39,7 +39,7 @@ def _damage(database: sqlite3.Connection) -> str | None:
 def _impossible(database: sqlite3.Connection) -> str | None:
     names = "SELECT name FROM sqlite_master WHERE type = 'table'"
     tables = {
-        name: {row[1] for row in database.execute(f'PRAGMA table_info("{name}")')}
+        name: {column for (column,) in database.execute("SELECT name FROM pragma_table_info(?)", (name,))}
         for (name,) in database.execute(names)
     }
     last, longest = _bounds(database, tables)
@@ -50,7 +50,8 @@ def _impossible(database: sqlite3.Connection) -> str | None:
     )
     wrong["CUPTI_ACTIVITY_KIND_RUNTIME"] = _no_time("start", last)
     for table, condition in wrong.items():
-        if {"start", "end"} <= tables.get(table, set()):
+        needed = {"start", "end", "eventType"} if table == "NVTX_EVENTS" else {"start", "end"}
+        if needed <= tables.get(table, set()):
             count = database.execute(f'SELECT count(*) FROM "{table}" WHERE {condition}').fetchone()[0]
             if count:
                 return f"times: {count} rows of {table}"
