@@ -75,9 +75,9 @@ class Capture(SmallTables):
         """Closes the file and removes what was unpacked."""
         self._stack.close()
 
-    def require_sound(self) -> None:
+    def require_sound(self, wholly: bool = False) -> None:
         """Raises ImpossibleCapture unless the file is proven sound; waits for the proof."""
-        self._proof.require()
+        self._proof.require(wholly)
 
     @contextmanager
     def reading(self, *tables: str, of_text: TextMap | None = None) -> Iterator[dict[str, Future[Columns]]]:

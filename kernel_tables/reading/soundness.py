@@ -33,6 +33,7 @@ class Proof:
         self._path, self._named = path, named
         self._is_large = path.stat().st_size > LARGE_BYTES
         self._numbers: dict[str, RowNumbers] = {}
+        self._checked: set[str] = set()  # tables of a large file that SQLite's check has seen and found sound
         self._abandoned = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="soundness")
         self._verdict = self._pool.submit(self._check)
@@ -41,18 +42,31 @@ class Proof:
         """What has to see the number of every row of a table; None where the proof does without."""
         return self._numbers.setdefault(table, RowNumbers()) if self._is_large else None
 
-    def require(self) -> None:
-        """Raises ImpossibleCapture unless the file, or what is read of a large one, is sound; waits for the check."""
+    def require(self, wholly: bool = False) -> None:
+        """Raises ImpossibleCapture unless the file, or what is read of a large one, is sound; waits for the check.
+
+        WHOLLY has all of a large file checked, too.
+        """
         self._verdict.result()
-        doubtful = [table for table, numbers in self._numbers.items() if not numbers.tell_all]
-        if doubtful:
-            require_sound(self._path, self._named, self._abandoned, doubtful)
-            self._numbers.clear()
+        if wholly and self._is_large:
+            require_sound(self._path, self._named, self._abandoned)
+        else:
+            self._require_tables([table for table, numbers in self._numbers.copy().items() if not numbers.tell_all])
 
     def require_so_far(self) -> None:
-        """Raises ImpossibleCapture where the file is known not to be sound; does not wait."""
+        """Raises ImpossibleCapture where the file is known not to be sound, or rows come in an order that needs a look.
+
+        Damaged pages may lead round and round: rows without end.
+        """
         if self._verdict.done():
             self._verdict.result()
+        self._require_tables([table for table, numbers in self._numbers.copy().items() if numbers.are_broken])
+
+    def _require_tables(self, tables: list[str]) -> None:
+        doubtful = set(tables) - self._checked
+        if doubtful:
+            require_sound(self._path, self._named, self._abandoned, doubtful)
+            self._checked |= doubtful
 
     def close(self) -> None:
         """Ends a check that nobody waits for."""
@@ -73,17 +87,17 @@ class RowNumbers:
 
     def __init__(self) -> None:
         self._last = 0
-        self._unbroken = True
+        self.are_broken = False
 
     @property
     def tell_all(self) -> bool:
         """Whether there were rows, and all were numbered so."""
-        return self._unbroken and self._last > 0
+        return not self.are_broken and self._last > 0
 
     def without_numbers(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The next rows without their column ROW, which is looked at."""
         numbers = batch[ROW].to_numpy(zero_copy_only=False)
         expected = np.arange(self._last + 1, self._last + 1 + len(numbers))
-        self._unbroken = self._unbroken and np.array_equal(numbers, expected)
+        self.are_broken = self.are_broken or not np.array_equal(numbers, expected)
         self._last += len(numbers)
         return batch.select([name for name in batch.schema.names if name != ROW])

@@ -47,7 +47,10 @@ class Worker:
             return json.loads(answer)
         why = f"ended with status {self._process.wait()}" if answered else f"hung for {TIME_LIMIT_S} s"
         self.close()
-        return {"number": number, "faults": [why], "outcome": "killed", "damages": [], "objection": None}
+        return {
+            "number": number, "faults": [why], "outcome": "killed", "damages": [], "objection": None,
+            "taken_for_large": False,
+        }  # fmt: skip
 
     def close(self) -> None:
         if self._process is not None:
@@ -84,7 +87,8 @@ def counts(done: Iterable[dict]) -> Counter:
     """How many trials had each outcome: what SQLite or the reference says, and what the commands did."""
     return Counter(
         (
-            (trial["objection"] or "nothing against it").partition(":")[0],
+            (trial["objection"] or "nothing against it").partition(":")[0]
+            + (" (large)" if trial["taken_for_large"] else ""),
             trial["outcome"],
             "fault" if trial["faults"] else "as it should be",
         )
@@ -106,7 +110,7 @@ def main() -> int:
         if trial["faults"]:
             print(json.dumps(trial, indent=1), flush=True)
     for (against, outcome, held), count in sorted(counts(done).items()):
-        print(f"{count:6}  {against:20} {outcome:10} {held}")
+        print(f"{count:6}  {against:26} {outcome:10} {held}")
     return 1 if any(trial["faults"] for trial in done) else 0
 
 
