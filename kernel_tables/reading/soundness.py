@@ -19,19 +19,21 @@ from kernel_tables.reading.schema import SMALL_TABLES
 
 NICE = 10
 LARGE_BYTES = 256 << 20  # SQLite's check takes about a second for as many
+CORES_THAT_BEAR_THE_CHECK = 3  # two read
 ROW = "row"
 
 
 class Proof:
     """PRAGMA quick_check on a thread of its own, which gets what the reading and the figures leave of the processors.
 
-    Of a large file it takes as long as all else, so there it sees the small tables only. That every row of the others
-    is there, and once, is told by their numbers (RowNumbers); a table whose numbers do not tell it is checked at last.
+    Of a large file it takes as long as all else. Where no third core bears that, it sees the small tables only; that
+    every row of the others is there, and once, is told by their numbers (RowNumbers), and a table whose numbers do not
+    tell it is checked at last.
     """
 
     def __init__(self, path: Path, named: Path):
         self._path, self._named = path, named
-        self._is_large = path.stat().st_size > LARGE_BYTES
+        self._is_large = path.stat().st_size > LARGE_BYTES and usable_cores() < CORES_THAT_BEAR_THE_CHECK
         self._numbers: dict[str, RowNumbers] = {}
         self._checked: set[str] = set()  # tables of a large file that SQLite's check has seen and found sound
         self._abandoned = threading.Event()
@@ -77,6 +79,11 @@ class Proof:
         if sys.platform == "linux":  # there, a thread has a priority of its own
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
         require_sound(self._path, self._named, self._abandoned, SMALL_TABLES if self._is_large else None)
+
+
+def usable_cores() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class RowNumbers:

@@ -20,6 +20,7 @@ KERNELS = 2000
 def path(request, tmp_path, monkeypatch) -> Path:
     """A capture whose table of kernels has many pages, and no other has a second; taken for a small or a large file."""
     monkeypatch.setattr(soundness, "LARGE_BYTES", 0 if request.param == "large" else 1 << 40)
+    monkeypatch.setattr(soundness, "usable_cores", lambda: 2)
     capture = Synthetic().range("step", 0, 50).diagnostic(1, "fine")
     for number in range(KERNELS):
         capture.kernel("gemm", at=None, start=20 * number)
@@ -96,4 +97,23 @@ def test_damage_to_a_small_table_is_found_by_the_check_of_it(path):
         (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'DIAGNOSTIC_EVENT'").fetchone()
     assert content[(root - 1) * PAGE] == LEAF_OF_TABLE
     overwrite(path, (root - 1) * PAGE + 3, (0).to_bytes(2, "big"))
+    assert refused(path) == "damaged_file"
+
+
+def test_a_first_page_in_the_place_of_the_root_is_found_by_check_whatever_the_size(path):
+    content = path.read_bytes()
+    with closing(sqlite3.connect(path)) as database:
+        (root,) = database.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_KERNEL'"
+        ).fetchone()
+    first = leaves(content)[0]
+    overwrite(path, (root - 1) * PAGE, content[first : first + PAGE])  # the first page in the place of the root
+    with Trace(path) as trace:
+        assert [finding.code for finding in trace.check()] == ["damaged_file"]
+
+
+@pytest.mark.parametrize("cores", [3, 16])
+def test_where_a_third_core_bears_it_every_page_of_a_large_file_is_checked(path, cores, monkeypatch):
+    monkeypatch.setattr(soundness, "usable_cores", lambda: cores)
+    test_a_first_page_in_the_place_of_the_root_is_found_by_check_whatever_the_size(path)
     assert refused(path) == "damaged_file"
