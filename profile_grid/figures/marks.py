@@ -15,6 +15,7 @@ from profile_grid.study.dimensions import DIMENSIONS
 LINE_PX = 11
 BAR_SYMBOL = 130  # the area of a legend's square, in which lines are seen
 MOST_LABELLED, MOST_LINES = 3, 10  # runs without figures in one panel, and crosses above one context length
+MOST_NAMED = 30  # runs without figures in one note
 MANY = "×: runs without figures, listed below"
 DIGITS = ",.4~r"
 SHARE = ".1%"
@@ -35,10 +36,11 @@ def tooltip(rows: pd.DataFrame, *values: tuple[str, str] | tuple[str, str, str])
 
 
 def with_ends(rows: pd.DataFrame, mean: str, std: str, name: str) -> pd.DataFrame:
-    """The rows with `name`_low and `name`_high, a standard deviation around the mean; absent without a spread, and
-    where the low end would be no positive number."""
+    """The rows with `name`_low and `name`_high, a standard deviation around the mean; absent without a spread.
+
+    Where the low end would be no positive number, which a logarithmic axis lacks, the upper half is left."""
     low, high = rows[mean] - rows[std], rows[mean] + rows[std]
-    return rows.assign(**{f"{name}_low": low.where(low > 0), f"{name}_high": high.where(low > 0)})
+    return rows.assign(**{f"{name}_low": low.where(~(low <= 0), rows[mean]), f"{name}_high": high})
 
 
 def panel_title(text: str) -> alt.TitleParams:
@@ -105,17 +107,21 @@ def _labels(rows: pd.DataFrame, contexts: Contexts, place: dict) -> list[alt.Cha
 
 
 def missing_notes(missing: pd.DataFrame) -> list[str]:
-    """A note per status that lists the runs without figures."""
-    return [_capital(f"{status_words(status)}: {', '.join(cells['run'])}.") for status, cells in _by_status(missing)]
+    """A note per status that names the runs without figures, as many as a reader reads, and counts the others."""
+    return [
+        _capital(f"{status_words(status)}: {_named(list(runs))}.")
+        for status, runs in missing.groupby("status", sort=False)["run"]
+    ]
+
+
+def _named(runs: list[str]) -> str:
+    more = f" and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else ""
+    return ", ".join(runs[:MOST_NAMED]) + more
 
 
 def missing_count(missing: pd.DataFrame) -> str:
     """How many runs have no figures, for a caption; empty where all have."""
     return f"{len(missing)} run(s) without figures are marked." if len(missing) else ""
-
-
-def _by_status(missing: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
-    return missing.groupby("status", sort=False)
 
 
 def _capital(text: str) -> str:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import vl_convert
 
+from profile_grid.figures import marks
 from profile_grid.figures.drawing import Figure
 from profile_grid.figures.layout import row
 from profile_grid.figures.paper import on_paper, save
@@ -290,6 +291,21 @@ def test_only_one_machine_is_drawn_and_the_other_is_named(tmp_path):
     assert set(kept["kernels"]["context_length"]) == {256, 512, 1024}
     assert left_out[0].startswith("Not drawn: 1 run(s) of NVIDIA A100-SXM4-80GB")
     assert "Not drawn: 1 run(s) of NVIDIA A100-SXM4-80GB" in text_of(drawn("scaling", tables), tmp_path)
+
+
+def test_a_spread_larger_than_its_mean_leaves_the_upper_half_of_its_bar():
+    rows = pd.DataFrame({"ms": [10.0, 10.0, 10.0], "std": [2.0, 12.0, None]})
+    ends = marks.with_ends(rows, "ms", "std", "ms")
+    assert ends[["ms_low", "ms_high"]].fillna(-1).values.tolist() == [[8, 12], [10, 22], [-1, -1]]
+
+
+def test_many_runs_without_figures_are_named_up_to_a_line_or_two_and_counted():
+    runs = [f"run_{number}" for number in range(100)]
+    missing = pd.DataFrame({"run": runs, "status": ["out_of_memory"] * 99 + ["incomplete"]})
+    notes = marks.missing_notes(missing)
+    assert notes[0].startswith("Out of memory: run_0, run_1, ")
+    assert notes[0].endswith("run_29 and 69 more.")
+    assert notes[1] == "Capture incomplete: run_99."
 
 
 def test_no_two_series_and_no_two_families_look_the_same():
