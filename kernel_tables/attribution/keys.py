@@ -31,6 +31,13 @@ def grouped(groups: np.ndarray, count: int) -> list[np.ndarray]:
     return np.split(order, np.cumsum(np.bincount(small, minlength=count + 1))[:-1])[1:]
 
 
+def matched(one: np.ndarray, other: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(its positions in ONE, its positions in OTHER), each ascending, for every distinct key of ONE."""
+    keys, code = compact(np.concatenate([one, other]))
+    in_one, in_other = grouped(code[: len(one)], len(keys)), grouped(code[len(one) :], len(keys))
+    return [pair for pair in zip(in_one, in_other, strict=True) if len(pair[0])]
+
+
 def _hashed(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     encoded = pa.array(keys).dictionary_encode()
     distinct = encoded.dictionary.to_numpy()

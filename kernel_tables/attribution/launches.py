@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_tables.attribution.keys import compact, grouped
+from kernel_tables.attribution.keys import compact, matched
 from kernel_tables.reading.global_ids import process_of
 
 NO_LAUNCH = -1
@@ -25,12 +25,11 @@ def launch_rows(
     Correlation ids are unique only within a process, so the join is on both. Where one id stands on several calls (a
     runtime call around a driver call), the earliest start wins, which is the outermost call; then the first row.
     """
-    processes, process = compact(activity_process)
+    processes = compact(activity_process)[0]
     if len(processes) == 1 and (process_of(threads) == processes[0]).all():
         return _lookup(call_correlation, call_start_ns, activity_correlation)
     rows = np.full(len(activity_process), NO_LAUNCH, np.int32)
-    for number, activities in zip(processes.tolist(), grouped(process, len(processes)), strict=True):
-        calls = np.flatnonzero((process_of(threads) == number)[call_thread])
+    for activities, calls in matched(activity_process, process_of(threads)[call_thread]):
         found = _lookup(call_correlation[calls], call_start_ns[calls], activity_correlation[activities])
         rows[activities] = np.append(calls, NO_LAUNCH)[found]
     return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernel_tables.attribution.activities import Activities
+from kernel_tables.attribution.keys import matched
 from kernel_tables.reading.capture import Capture, Columns
 from kernel_tables.reading.global_ids import process_of
 
@@ -34,10 +35,10 @@ def kernels_without_calls(activities: Activities, calls: Columns, call_process: 
     capture; an activity that ran before the first recorded call was launched before it.
     """
     without = np.flatnonzero(~activities.launched)
+    numbered = np.flatnonzero(calls["correlation"] >= 0)
     before = lost = 0
-    for process in np.unique(activities.process[without]).tolist():
-        mine = without[activities.process[without] == process]
-        own_calls = np.flatnonzero((call_process == process) & (calls["correlation"] >= 0))
+    for positions, own_calls in matched(activities.process[without], call_process[numbered]):
+        mine, own_calls = without[positions], numbered[own_calls]
         within = np.zeros(len(mine), bool)
         if len(own_calls):
             first = own_calls[np.argmin(calls["start"][own_calls])]
@@ -56,34 +57,38 @@ def _calls(capture: Capture, functions: tuple[str, ...]) -> Columns:
 def _has_activity(process: np.ndarray, correlation: np.ndarray, activities: Activities) -> np.ndarray:
     """Whether some activity carries each (process, correlation id)."""
     found = np.zeros(len(process), bool)
-    for one in np.unique(process).tolist():
-        here = process == one
-        found[here] = np.isin(correlation[here], activities.correlation[activities.process == one])
+    for here, theirs in matched(process, activities.process):
+        found[here] = np.isin(correlation[here], activities.correlation[theirs])
     return found
 
 
 def _while_capturing_streams(capture: Capture, times_ns: np.ndarray, process: np.ndarray) -> np.ndarray:
     """Whether a stream of the process was being captured into a graph at each time."""
-    begins, ends = _calls(capture, BEGIN_STREAM_CAPTURE), _calls(capture, END_STREAM_CAPTURE)
+    begun, ended = (_in_order(_calls(capture, calls)) for calls in (BEGIN_STREAM_CAPTURE, END_STREAM_CAPTURE))
     inside = np.zeros(len(times_ns), bool)
-    for one in np.unique(process_of(begins["thread"])).tolist():
-        begun = np.sort(begins["start"][process_of(begins["thread"]) == one])
-        ended = np.sort(ends["start"][process_of(ends["thread"]) == one])
-        here = process == one
-        inside[here] = np.searchsorted(begun, times_ns[here], "right") > np.searchsorted(ended, times_ns[here], "right")
+    for here, begins in matched(process, process_of(begun["thread"])):
+        if len(begins):
+            ends = ended["start"][process_of(ended["thread"]) == process[here[0]]]
+            open_ones = np.searchsorted(begun["start"][begins], times_ns[here], "right")
+            inside[here] = open_ones > np.searchsorted(ends, times_ns[here], "right")
     return inside
+
+
+def _in_order(calls: Columns) -> Columns:
+    """The calls by start."""
+    order = np.argsort(calls["start"], kind="stable")
+    return {name: column[order] for name, column in calls.items()}
 
 
 def _overlaps_a_done_one(launches: Columns, lone: np.ndarray, done: np.ndarray) -> np.ndarray:
     """Whether each of the calls LONE lies inside or around one of the calls DONE on its thread."""
     overlaps = np.zeros(len(lone), bool)
-    for thread in np.unique(launches["thread"][lone]).tolist():
-        mine = lone[launches["thread"][lone] == thread]
-        others = done[launches["thread"][done] == thread]
-        others = others[np.argsort(launches["start"][others])]
-        starts, ends = launches["start"][others], np.append(launches["end"][others], 0)
-        before = np.searchsorted(starts, launches["start"][mine], "right") - 1
-        inside = (before >= 0) & (ends[before] >= launches["end"][mine])
-        around = np.searchsorted(starts, launches["start"][mine]) < np.searchsorted(starts, launches["end"][mine])
-        overlaps[launches["thread"][lone] == thread] = inside | around
+    starts, ends, threads = launches["start"], launches["end"], launches["thread"]
+    done = done[np.argsort(starts[done], kind="stable")]
+    for positions, others in matched(threads[lone], threads[done]):
+        mine, others = lone[positions], done[others]
+        before = np.searchsorted(starts[others], starts[mine], "right") - 1
+        inside = (before >= 0) & (np.append(ends[others], 0)[before] >= ends[mine])
+        around = np.searchsorted(starts[others], starts[mine]) < np.searchsorted(starts[others], ends[mine])
+        overlaps[positions] = inside | around
     return overlaps

@@ -44,6 +44,17 @@ def test_thousands_of_threads_one_after_the_other_are_no_matter(tmp_path):
         assert trace.ranges()["kernels"].sum() == 1500
 
 
+def test_thousands_of_processes_are_no_matter(tmp_path):
+    capture = WithoutLookups()
+    for process in range(1, 3000):
+        capture.range("r", 0, 50, process=process).kernel("k", at=10, process=process, correlation=7)
+        capture.call(20, 8, process=process)  # a launch without its kernel
+    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
+        assert trace.ranges()["kernels"].tolist() == [2999]
+        (finding,) = trace.check()
+    assert finding.message.startswith("2999 launches have no kernel")
+
+
 def test_a_thousand_threads_that_wait_for_each_other_are_told_apart(tmp_path):
     capture = WithoutLookups()
     for number in range(1000):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernel_tables.attribution.keys import compact, grouped
+from kernel_tables.attribution.keys import compact, grouped, matched
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,9 @@ def test_grouped_positions_are_those_of_each_group_and_negative_ones_are_of_none
     assert [group for group, positions in enumerate(found) for _ in positions] == sorted(groups[groups >= 0].tolist())
     for group in set(groups[groups >= 0].tolist()):
         assert found[group].tolist() == np.flatnonzero(groups == group).tolist()
+
+
+def test_matched_positions_are_those_of_each_key_of_the_first_in_both():
+    one, other = np.array([4, 9, 4, 2]), np.array([2, 4, 7])
+    pairs = [(here.tolist(), there.tolist()) for here, there in matched(one, other)]
+    assert pairs == [([3], [0]), ([0, 2], [1]), ([1], [])]
