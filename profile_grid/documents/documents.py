@@ -54,20 +54,27 @@ class Section:
 
 
 def documents(
-    summaries: dict[str, pd.DataFrame], runs: pd.DataFrame, provenance: dict, names: Iterable[str] = NAMES
+    summaries: dict[str, pd.DataFrame], runs: pd.DataFrame, provenance: dict, names: Iterable[str] | None = None
 ) -> dict[str, str]:
-    """The documents of these names, without suffix: one per question, and one that holds them all."""
-    names = list(names)
-    answered = catalogue.DOCUMENTS if ALL in names else names
+    """The documents of these names, without suffix: one per question, and one that holds them all. By default those of
+    the questions that the runs can answer."""
+    asked = asked_of(runs)
+    names = [*asked, ALL] if names is None else list(names)
+    answered = asked if ALL in names else names
     seen = {
         "sections": [section(machine, own, runs, summaries, answered) for machine, own in by_machine(runs)],
         "provenance": provenance,
         "tables_of": {name: _module(name, "document_tables") for name in answered},
-        "questions": list(catalogue.DOCUMENTS),
+        "questions": asked,
     }
     environment = template_environment()
     rendered = {name: environment.get_template(_template(name)).render(**seen, question=name) for name in names}
     return {name: re.sub(r"\n{3,}", "\n\n", text).strip() + "\n" for name, text in rendered.items()}
+
+
+def asked_of(runs: pd.DataFrame) -> list[str]:
+    """The questions with a document that these runs can answer, by name."""
+    return [one.name for one in catalogue.questions_asked(runs.to_dict("records")) if one.has_document]
 
 
 def section(
@@ -75,9 +82,10 @@ def section(
     names: list[str],
     runs: pd.DataFrame,
     summaries: dict[str, pd.DataFrame],
-    questions: Iterable[str] = catalogue.DOCUMENTS,
+    questions: Iterable[str] | None = None,
 ) -> Section:
-    """One machine's section of the documents of these questions."""
+    """One machine's section of the documents of these questions, by default of all that the runs can answer."""
+    questions = asked_of(runs) if questions is None else questions
     measured = measured_on(machine, names, runs, summaries)
     lacking = lacking_sentence(measured.runs)
     sentences = {question: [*_module(question, "sentences").sentences(measured), *lacking] for question in questions}

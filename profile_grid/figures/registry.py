@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 
 from profile_grid.figures.drawing import Figure
-from profile_grid.study.catalogue import QUESTIONS
+from profile_grid.study.catalogue import QUESTIONS, Question
 
 
-def all_figures() -> dict[str, Figure]:
-    """The figures by name, in the order of the questions and of each question's own."""
+def all_figures(questions: Iterable[Question] = QUESTIONS) -> dict[str, Figure]:
+    """The figures of these questions by name, in the order of the questions and of each question's own."""
     found = [
         figure
-        for question in QUESTIONS
+        for question in questions
         if question.figures
         for figure in import_module(f"{question.package}.figure").FIGURES
     ]

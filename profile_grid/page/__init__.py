@@ -24,7 +24,7 @@ from profile_grid.page.markup import for_script, markdown
 from profile_grid.page.names import Names
 from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, shown_with
 from profile_grid.page.timeline import NAMED, timeline_chart
-from profile_grid.study.catalogue import QUESTIONS, SUMMARIES, TABLES
+from profile_grid.study.catalogue import SUMMARIES, TABLES, questions_asked
 from profile_grid.tables.machines import by_machine
 
 HERE = Path(__file__).parent
@@ -53,20 +53,21 @@ def page(
     sections = [section(machine, runs, tables["runs"], summaries) for machine, runs in by_machine(tables["runs"])]
     of_machine, machine, left_out = of_one_machine(tables)
     names = Names()
-    found = page_tables(tables, names)
+    asked = questions_asked(tables["runs"].to_dict("records"))
+    found = page_tables(tables, names, asked)
     flame_views, flames_left_out = flames(of_machine, names)
     return _environment().get_template("template.html.j2").render(
         sections=sections,
         shown_with=shown_with,
         machine=machine,
         provenance=provenance,
-        questions=QUESTIONS,
+        questions=asked,
         first_sentence=first_sentence,
         legend=_legend,
         menus=menus(tables["runs"]),
         tables=found,
         static_rows=STATIC_ROWS,
-        figures=shown(of_machine, images, left_out),
+        figures=shown(of_machine, images, left_out, asked),
         data={name: table.as_data() for name, table in found.items()},
         timeline=timeline_chart(timeline, names),
         timeline_named=NAMED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib import import_module
 
@@ -57,20 +58,22 @@ class PageTable:
         return {"columns": [asdict(column) for column in self.columns], "rows": self.rows}
 
 
-def page_tables(tables: dict[str, pd.DataFrame], names: Names) -> dict[str, PageTable]:
-    """The tables by name."""
+def page_tables(
+    tables: dict[str, pd.DataFrame], names: Names, questions: Iterable[Question] = QUESTIONS
+) -> dict[str, PageTable]:
+    """The tables that the page shows with these questions, and those of all runs and kernels, by name."""
     told = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
     made = {}
-    for name, shown in every_table().items():
+    for name, shown in every_table(questions).items():
         rows = shown.rows(tables[shown.source]) if shown.rows else tables[shown.source]
         frame = _columns(rows, tables["runs"], told, shown.columns)
         made[name] = _page_table(name, shown.title, frame, shown.source, names)
     return made
 
 
-def every_table() -> dict[str, Shown]:
+def every_table(questions: Iterable[Question] = QUESTIONS) -> dict[str, Shown]:
     """The tables of the page by name, in their order."""
-    of_questions = {name: shown for question in QUESTIONS for name, shown in shown_with(question).items()}
+    of_questions = {name: shown for question in questions for name, shown in shown_with(question).items()}
     return {"runs": RUNS, **of_questions, "kernels": KERNELS}
 
 

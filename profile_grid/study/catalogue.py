@@ -6,6 +6,7 @@ document.md.j2 its document, figure.py its figures. One entry here is all that a
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from profile_grid.study.stages import STAGES
@@ -15,7 +16,8 @@ from profile_grid.study.stages import STAGES
 class Question:
     """One question. Without a document it is a section of the page that only shows figures.
 
-    `tables` are the summary tables that table.py makes, `figures` the names of the figures in figure.py.
+    `tables` are the summary tables that table.py makes, `figures` the names of the figures in figure.py. `varies` names
+    the dimension that a question is about: it is asked of a grid alone in which two runs differ in that.
     """
 
     name: str
@@ -23,6 +25,7 @@ class Question:
     tables: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
     has_document: bool = True
+    varies: str | None = None
 
     @property
     def letter(self) -> str:
@@ -50,6 +53,10 @@ QUESTIONS = (
         figures=("class_shares",),
     ),
     Question("e_attention", "What does softmax cost in attention?", tables=("attention",), figures=("attention",)),
+    Question(
+        "f_precision", "What does lower precision gain, and what does it cost in accuracy?", varies="precision",
+        tables=("precision_times", "precision_parts", "precision_accuracy"), figures=("precision",),
+    ),
     Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),
     Question("roofline", "How near to the peaks is the forward pass?", figures=("roofline",), has_document=False),
 )  # fmt: skip
@@ -60,6 +67,16 @@ SUMMARIES = tuple(name for question in QUESTIONS for name in question.tables)
 TABLES_OF_A_RUN = tuple(name for stage in STAGES if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
 MERGED = ("runs", *(name for stage in STAGES for name in stage.table_names), "cost", *TABLES_OF_A_RUN)
 TABLES = (*MERGED, *SUMMARIES)
+
+
+def questions_asked(runs: Iterable[Mapping[str, object]]) -> tuple[Question, ...]:
+    """The questions that these runs, values of the dimensions by key, can answer."""
+    values = list(runs)
+    return tuple(
+        question
+        for question in QUESTIONS
+        if question.varies is None or len({run[question.varies] for run in values}) > 1
+    )
 
 
 def question_of_figure(figure: str) -> Question:

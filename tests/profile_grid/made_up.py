@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from cs336_model.program.variants.values import UNIT_ROUNDOFF
+from profile_grid.merging.accuracy import explained_error
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
 
 KERNEL = ["step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns"]
 PHASE = ["step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels", "memop_ns", "memops"]
 RANGE = ["step", "phase", "range", "instances", "wall_ns", "gpu_time_ns", "kernels", "memop_time_ns", "memops"]
+ERRORS = ["loss_error", "logits_error", "gradient_norm_error", "explained_error", "within_precision", "reason"]
 MODES = ("forward", "forward_backward", "train_step")
 SDPA = "block > attention > scaled dot product attention"
 
@@ -116,15 +119,18 @@ def grid(models=("small", "large"), contexts=(128, 512), modes=MODES, **changes)
 
 def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
     """The merged tables of these runs."""
-    rows = {"runs": [_run_row(run) for run in runs], "timings": [], "kernels": [], "phases": [], "ranges": []}
+    rows = {"runs": [_run_row(run) for run in runs]}
+    rows |= {name: [] for name in ("timings", "accuracy", "kernels", "phases", "ranges")}
     for run in runs:
         lead = list(run.leading.values())
+        rows["accuracy"] += [[*lead, *row] for row in _accuracy(run)]
         rows["timings"] += [[*lead, *row] for row in _timings(run)]
         for step in range(run.steps if run.capture_status == "complete" else 0):
             for name, make in (("kernels", _kernel_rows), ("phases", _phase_rows), ("ranges", _range_rows)):
                 rows[name] += [[*lead, step, *row] for row in make(run, step)]
     columns = {"kernels": KERNEL, "phases": PHASE, "ranges": RANGE}
     columns["timings"] = ["phase", "n", "mean_ms", "std_ms", "min_ms", "max_ms", "status"]
+    columns["accuracy"] = ERRORS
     tables = {name: pd.DataFrame(rows[name], columns=[*LEADING, *columns[name]]) for name in columns}
     return {"runs": pd.DataFrame(rows["runs"]).convert_dtypes(), **tables}
 
@@ -145,6 +151,14 @@ def _timings(run: Made) -> list[list]:
         return [["step", 0, None, None, None, None, run.timing_status]]
     mean, std = run.unprofiled_ms, run.unprofiled_std_ms
     return [["step", 10, mean, std, mean - std, mean + std, "complete"]]
+
+
+def _accuracy(run: Made) -> list[list]:
+    """Every error is two roundings."""
+    if run.timing_status != "complete":
+        return []
+    error, explained = 2 * UNIT_ROUNDOFF[run.precision], explained_error(run.precision)
+    return [[error, error, error if run.mode != "forward" else None, explained, True, None]]
 
 
 def _kernel_rows(run: Made, step: int) -> list[list]:

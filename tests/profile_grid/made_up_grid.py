@@ -14,8 +14,9 @@ import pandas as pd
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, parameter_count
-from cs336_model.program.variants.values import PLAIN
+from cs336_model.program.variants.values import PLAIN, UNIT_ROUNDOFF
 from profile_grid.documents.summaries import summary_tables
+from profile_grid.merging.accuracy import explained_error
 from profile_grid.merging.run_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
 
@@ -116,7 +117,7 @@ def made_up_tables(
     precisions=("fp32",), batch_sizes=(4,),
 ):  # fmt: skip
     """Every table of results/tables by name. `changes` maps a run's name to columns of `runs` that differ."""
-    makers = {name: [] for name in ("runs", "timings", "cost", "kernels", "phases", "ranges")}
+    makers = {name: [] for name in ("runs", "timings", "accuracy", "cost", "kernels", "phases", "ranges")}
     for values in itertools.product(models, contexts, modes, precisions, batch_sizes):
         made = _run(PLAIN | dict(zip(KEYS, values, strict=False)), machine, changes or {}, hostile)
         for name, table in made.items():
@@ -156,6 +157,7 @@ def _run(values, machine, changes, hostile) -> dict[str, pd.DataFrame]:
     tables = {
         "runs": [_runs_row(shape, machine) | statuses],
         "timings": _timing_rows(walls, statuses["timing_status"], random),
+        "accuracy": _accuracy_rows(values["precision"]),
         "cost": [
             {"stage": stage, "measured_s": 0.4, "total_s": 9.0, "overhead_s": 8.0} for stage in ("timing", "capture")
         ],
@@ -233,6 +235,12 @@ def _timing_rows(walls: dict[str, int], status: str, random) -> list[dict]:
         figures = {"mean_ms": ms.mean(), "std_ms": ms.std(ddof=1), "min_ms": ms.min(), "max_ms": ms.max()}
         rows.append({"phase": phase, "n": 10, **figures, "status": status})
     return rows
+
+
+def _accuracy_rows(precision: str) -> list[dict]:
+    """Every error is two roundings."""
+    errors = dict.fromkeys(("loss_error", "logits_error", "gradient_norm_error"), 2 * UNIT_ROUNDOFF[precision])
+    return [errors | {"explained_error": explained_error(precision), "within_precision": True, "reason": None}]
 
 
 def _kernel_rows(step: int, rows: list[tuple]) -> list[dict]:

@@ -51,7 +51,7 @@ def test_a_stage_is_its_declaration_and_its_module():
 
 
 def test_a_question_is_its_folder_and_one_line():
-    outside = [path for path in files_of("question") if not path.startswith("profile_grid/questions/f_spread/")]
+    outside = [path for path in files_of("question") if not path.startswith("profile_grid/questions/z_spread/")]
     assert outside == ["profile_grid/study/catalogue.py"]
     catalogue = (PATCHES / "question.patch").read_text().partition("b/profile_grid/study/catalogue.py\n")[2]
     assert len(re.findall(r"^[+-]", catalogue, re.MULTILINE)) == 3  # the file's two headers, and one line
@@ -80,9 +80,9 @@ def test_the_stage_is_measured_counted_and_joined(grown):
 
 def test_the_question_has_its_table_document_figure_and_place_on_the_page(grown):
     assert table(grown, "spread")["spread"].gt(0).all()
-    answer = (grown / "results/answers/f_spread.md").read_text()
+    answer = (grown / "results/answers/z_spread.md").read_text()
     assert "The steps of a run scatter by" in answer
-    assert "## (f) How much do the steps scatter?" in (grown / "results/answers/answers.md").read_text()
+    assert "## (z) How much do the steps scatter?" in (grown / "results/answers/answers.md").read_text()
     assert (grown / "results/figures/spread.svg").read_text().startswith("<svg")
     assert "How much do the steps of a run scatter?" in (grown / "results/report.html").read_text()
 

@@ -149,7 +149,8 @@ CHANGED_CONFIG = {
     ),
     "a precision added": (
         config("modes: [forward]", "modes: [forward]\n      precisions: [fp32, bf16]"),
-        ["plan", *timings(*IN_BF16), *captures(*IN_BF16)[:-1], *MERGE],  # the timeline is of a run that is there
+        ["plan", *timings(*IN_BF16), *captures(*IN_BF16)[:-1], *MERGE,  # the timeline is of a run that is there
+         "answer f_precision", "figure precision"],
     ),
     "another batch size for all": (
         config("batch_size: 4", "batch_size: 2"),

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from profile_grid.study.catalogue import DOCUMENTS as QUESTION_DOCUMENTS
-from profile_grid.study.catalogue import FIGURES, MERGED, SUMMARIES, TABLES_OF_A_RUN, question_of_figure
+from profile_grid.study.catalogue import MERGED, SUMMARIES, TABLES_OF_A_RUN, question_of_figure, questions_asked
 from profile_grid.study.runs import (
     checked_config,
     grid_part,
@@ -40,6 +39,9 @@ try:
 except ConfigError as error:
     raise WorkflowError(f"config.yaml: {error}")
 
+ASKED = questions_asked(RUNS.values())
+QUESTION_DOCUMENTS = [question.name for question in ASKED if question.has_document]
+FIGURES = [name for question in ASKED for name in question.figures]
 SPECIFICATIONS = {
     stage.name: {name: specification(config, run, stage) for name, run in RUNS.items()} for stage in STAGES
 }

@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder of runs, summaries and provenance.json")
     parser.add_argument("--output", type=Path, required=True, help="folder of the documents")
-    parser.add_argument("--documents", nargs="+", choices=NAMES, default=NAMES, help="only these, by name")
+    parser.add_argument("--documents", nargs="+", choices=NAMES, help="only these, by name")
     parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="beside Markdown")
     arguments = parser.parse_args()
     summaries = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in SUMMARIES}

@@ -10,7 +10,7 @@ import pandas as pd
 
 from profile_grid.files import write_text
 from profile_grid.page import needed_tables, page
-from profile_grid.study.catalogue import FIGURES
+from profile_grid.study.catalogue import questions_asked
 from profile_grid.tables.on_disk import SUMS, TablesOnDisk
 from workflow.command import run_command
 
@@ -27,7 +27,8 @@ def main() -> None:
     tables = {name: on_disk[name] for name in needed_tables()}
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
     timeline = pd.read_parquet(arguments.timeline)
-    images = {name: (arguments.figures / f"{name}.png").read_bytes() for name in FIGURES}
+    figures = [name for one in questions_asked(tables["runs"].to_dict("records")) for name in one.figures]
+    images = {name: (arguments.figures / f"{name}.png").read_bytes() for name in figures}
     write_text(arguments.output, page(tables, provenance, timeline, images, arguments.trace))
 
 

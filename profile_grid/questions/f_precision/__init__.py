@@ -1,0 +1,1 @@
+"""(f) What lower precision gains in time, and what it costs in accuracy."""

@@ -1,0 +1,101 @@
+"""The sentences of (f): how much faster each precision is, where it gains most and least, and how far off it is."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.quantities import interval, ratio, significant
+from profile_grid.study.dimensions import PRECISION
+from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.classes import NON_TRIVIAL_SHARE
+from profile_grid.tables.measured import Measured
+from profile_grid.tables.names import FORWARD, MAIN_PHASES, NO_RANGE, WHOLE_STEP
+from profile_grid.tables.wording import PASSES, extremes, listed, places
+
+NO_PAIR = "Not answered: no two timed runs differ in precision alone, with fp32 as one of them."
+SLOWER = 0.98  # a speed-up below is told as a loss
+
+
+def sentences(measured: Measured) -> list[str]:
+    """(f) Speed-ups of whole steps, of phases and of parts in each precision, the ideal ones, and the errors."""
+    times = measured.tables["precision_times"]
+    if times.empty:
+        return [NO_PAIR, *_accuracy(measured)]
+    found = []
+    for precision in sorted_values(times, PRECISION.key):
+        own = times[times["precision"] == precision]
+        found += [_steps(own), *_slower(own), *_phases(own), *_parts(measured, precision), *_ideal(own)]
+    return [*found, *_accuracy(measured)]
+
+
+def _steps(own: pd.DataFrame) -> str:
+    """How many times as fast a whole step is, by mode."""
+    steps, told = own[own["phase"] == WHOLE_STEP], []
+    for mode, rows in steps.groupby("mode", sort=False):
+        faster = extremes(rows, "speed_up", lambda row: ratio(row["speed_up"], row["speed_up_std"]))
+        told.append(f"{PASSES[mode]} {faster}")
+    return f"In {own['precision'].iloc[0]}, times as fast as in {PRECISION.default}: {listed(told)}."
+
+
+def _slower(own: pd.DataFrame) -> list[str]:
+    """Where it is no gain."""
+    steps = own[own["phase"] == WHOLE_STEP]
+    slow = steps[steps["speed_up"] < SLOWER]
+    return [] if slow.empty else [f"It is slower than {PRECISION.default} in {places(slow)}."]
+
+
+def _phases(own: pd.DataFrame) -> list[str]:
+    """The speed-ups of the phases, where a run has more than one."""
+    phases = [phase for phase in MAIN_PHASES if phase in set(own["phase"])]
+    if phases in ([], [FORWARD]):
+        return []
+    told = [f"{phase} {interval(own[own['phase'] == phase]['speed_up'], ratio)}" for phase in phases]
+    return [f"By phase: {listed(told)}."]
+
+
+def _parts(measured: Measured, precision: str) -> list[str]:
+    """The parts of the forward pass that gain most and least, of those that take time in fp32."""
+    parts = measured.tables["precision_parts"]
+    own = parts[(parts["precision"] == precision) & (parts["phase"] == FORWARD) & (parts["part"] != NO_RANGE)]
+    own = own[own["base_share"] >= NON_TRIVIAL_SHARE]
+    if own["part"].nunique() < 2:
+        return []
+    middle = own.groupby("part", sort=False)["speed_up"].median()
+    told = []
+    for part, verb in ((middle.idxmax(), "gains the most"), (middle.idxmin(), "the least")):
+        rows = own[own["part"] == part]
+        told.append(f"{part} {verb} ({interval(rows['speed_up'], ratio)})")
+    return [f"Of the parts of the forward pass by {measured.words.time}, {listed(told)}."]
+
+
+def _ideal(own: pd.DataFrame) -> list[str]:
+    """What the data sheet and the bytes would give at most."""
+    by_flops, by_bytes = own["ideal_by_flops"].dropna(), own["ideal_by_bytes"]
+    if by_flops.empty:
+        return []
+    return [
+        f"Ideal would be {interval(by_flops, ratio)} where arithmetic limits (peak FLOP/s), and"
+        f" {interval(by_bytes, ratio)} where memory does (bytes of a number)."
+    ]
+
+
+def _accuracy(measured: Measured) -> list[str]:
+    """How far the logits are off in each precision, and which runs are further off than that explains."""
+    rows = measured.tables["precision_accuracy"]
+    known = rows[rows["logits_error"].notna()]
+    if known.empty:
+        return ["No run was held against one in fp64, so the accuracy is not known."]
+    told = [
+        f"{interval(known[known['precision'] == name]['logits_error'], _error)} in {name}"
+        for name in sorted_values(known, PRECISION.key)
+    ]
+    found = [
+        f"Against an eager run in fp64 with the same weights, the logits of the first step are off by {listed(told)}."
+    ]
+    off = known[~known["within_precision"].astype("bool")]
+    verdict = "rounding explains all of it" if off.empty else f"rounding does not explain that of {places(off)}"
+    return [*found, f"With a unit roundoff of 2⁻²⁴ in fp32, 2⁻¹¹ in tf32 and 2⁻⁸ in bf16, {verdict}."]
+
+
+def _error(value: float) -> str:
+    return f"{significant(100 * value, 2)} %" if value >= 1e-4 else f"{value:.1e}"

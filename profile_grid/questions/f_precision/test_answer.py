@@ -1,0 +1,104 @@
+"""(f): speed-ups of runs that differ in precision alone, where they come from, and the errors."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.study.dimensions import PRECISION
+from profile_grid.tables.ratios import beside_base
+from tests.profile_grid.made_up import Kernel, Made, forward_kernels, grid, merged
+from tests.profile_grid.made_up_answers import said
+from tests.profile_grid.test_answers import PROVENANCE, line_of, rendered
+
+
+def faster(run: Made, times: float, precision: str = "bf16") -> Made:
+    """The same run in another precision: its step and every kernel so many times as fast, softmax as slow as before."""
+    kernels = tuple(
+        one if one.kernel_class == "softmax" else replace(one, time_us=one.time_us / times) for one in run.kernels
+    )
+    return replace(run, precision=precision, kernels=kernels, unprofiled_ms=run.unprofiled_ms / times)
+
+
+def in_two(times: float = 4.0) -> list[Made]:
+    return [run for fp32 in grid() for run in (fp32, faster(fp32, times))]
+
+
+def test_the_question_is_asked_where_runs_differ_in_precision_and_nowhere_else():
+    assert "f_precision" not in asked_of(merged(grid())["runs"])
+    assert "f_precision" not in rendered(grid()) and "(f)" not in rendered(grid())["answers"]
+    assert "f_precision" in asked_of(merged(in_two())["runs"])
+    assert "## (f) What does lower precision gain" in rendered(in_two())["answers"]
+
+
+def test_a_speed_up_is_the_ratio_to_the_run_that_differs_in_precision_alone_with_its_spread():
+    fp32 = Made(unprofiled_ms=10.0, unprofiled_std_ms=0.3)
+    bf16 = replace(fp32, precision="bf16", unprofiled_ms=2.5, unprofiled_std_ms=0.1)
+    others = [replace(bf16, batch_size=8), replace(bf16, context_length=128), replace(bf16, attention="flash")]
+    (row,) = summary_tables(merged([fp32, bf16, *others]))["precision_times"].to_dict("records")
+    assert (row["run"], row["base_run"]) == (bf16.name, fp32.name)
+    assert row["speed_up"] == pytest.approx(4.0)
+    assert row["speed_up_std"] == pytest.approx(4.0 * (0.03**2 + 0.04**2) ** 0.5)
+    assert row["ideal_by_flops"] == pytest.approx(989.4 / 67) and row["ideal_by_bytes"] == 2.0
+
+
+def test_two_partners_are_an_error_and_never_a_mean():
+    rows = merged([Made(), replace(Made(), precision="bf16")])["timings"]
+    twice = pd.concat([rows, rows[rows["precision"] == "fp32"]])
+    with pytest.raises(pd.errors.MergeError):
+        beside_base(twice, PRECISION, "mean_ms", "std_ms", by=["phase"])
+
+
+def test_a_run_whose_partner_has_no_time_has_no_speed_up():
+    out = Made(timing_status="out_of_memory", capture_status="out_of_memory")
+    assert summary_tables(merged([out, replace(Made(), precision="bf16")]))["precision_times"].empty
+
+
+def test_the_parts_say_what_gains_and_what_does_not():
+    parts = summary_tables(merged(in_two()))["precision_parts"]
+    softmax = parts[(parts["part"] == "computing softmax") & (parts["phase"] == "forward")]
+    assert softmax["speed_up"].tolist() == pytest.approx([1.0] * len(softmax))
+    others = parts[(parts["part"] == "feed-forward")]
+    assert len(others) and others["speed_up"].tolist() == pytest.approx([4.0] * len(others), rel=1e-3)
+    text = said(in_two())["f"]
+    assert "computing softmax the least (× 1.00)" in text
+
+
+def test_the_sentences_say_how_much_faster_each_mode_is_the_ideal_and_the_errors():
+    text = said(in_two())["f"]
+    assert text.startswith("In bf16, times as fast as in fp32: the forward pass × 4.0")
+    assert "and the training step × 4.0" in text
+    assert "Ideal would be × 14.8 where arithmetic limits (peak FLOP/s), and × 2.00 where memory does" in text
+    assert "the logits of the first step are off by 1.2e-07 in fp32 and 0.78 % in bf16" in text
+    assert text.endswith("rounding explains all of it.")
+
+
+def test_where_a_precision_is_slower_that_is_said():
+    runs = [Made(kernels=forward_kernels()), faster(Made(kernels=forward_kernels()), 0.5)]
+    assert "It is slower than fp32 in small at context 512 in bf16." in said(runs)["f"]
+
+
+def test_a_run_that_rounding_does_not_explain_is_marked_in_sentence_and_table():
+    tables = merged(in_two())
+    off = tables["accuracy"]["run"] == "small_ctx512_forward_bf16"
+    tables["accuracy"].loc[off, ["logits_error", "within_precision"]] = [0.9, False]
+    text = documents(summary_tables(tables), tables["runs"], PROVENANCE)["f_precision"]
+    assert "rounding does not explain that of small at context 512 in bf16." in text
+    assert line_of(text, "small", "512", "forward pass", "bf16").endswith("**no** |")
+
+
+def test_the_document_has_a_line_per_configuration_and_a_column_per_precision():
+    runs = [*in_two(), *(faster(run, 2.0, "tf32") for run in grid())]
+    text = rendered(runs)["f_precision"]
+    cells = [cell.strip() for cell in line_of(text, "small", "512", "training step").split("|")[1:-1]]
+    assert len(cells) == 6 and "(× 2.0" in cells[4] and "(× 4.0" in cells[5]
+    heading = next(line for line in text.splitlines() if "fp32, ms" in line)
+    assert [cell.strip() for cell in heading.split("|")[4:-1]] == ["fp32, ms", "tf32, ms", "bf16, ms"]
+
+
+def test_a_kernel_without_a_range_counts_in_its_phase():
+    run = Made(kernels=(*forward_kernels(), Kernel("forward", "", "memcpy", "gemm", 1, 100.0)))
+    parts = summary_tables(merged([run, faster(run, 2.0)]))["precision_parts"]
+    assert parts[parts["part"] == "(no inner range)"]["speed_up"].tolist() == pytest.approx([2.0])
