@@ -24,6 +24,7 @@ from profile_grid.questions.d_training_vs_inference.figure import family_shares
 from profile_grid.questions.e_attention.figure import attention_parts
 from profile_grid.questions.roofline.figure import roofline
 from profile_grid.study.catalogue import FIGURES as DECLARED
+from profile_grid.study.catalogue import QUESTIONS
 from tests.profile_grid.drawn_text import overlapping, text_boxes
 from tests.profile_grid.made_up_grid import HOSTILE, INCOMPLETE, MACHINE, MODELS, OOM, made_up_grid, made_up_tables
 
@@ -35,7 +36,7 @@ FOUR_WAYS = {
     "models": ("small", "xl"), "contexts": (128, 512), "modes": ("forward", "train_step"),
     "precisions": ("fp32", "bf16"), "batch_sizes": (4, 8),
 }  # fmt: skip
-FIGURES = all_figures()
+FIGURES = all_figures(one for one in QUESTIONS if one.varies is None)  # the others are tested beside their question
 OF_KERNELS = {"launch_bound", "top_kernels", "class_shares", "attention", "roofline"}
 MANY_OOM = {f"{model}_ctx{context}_train_step": OOM for model in list(MODELS)[1:] for context in (128, 1024)}
 GRIDS = {

@@ -35,13 +35,14 @@ def draw_precision(tables: Tables) -> Drawing:
     order = models_in_order(runs)
 
     def panels(group: Group) -> Spec:
-        own = group.of(times)
+        own = marks.with_ends(group.of(times), "speed_up", "speed_up_std", "speed_up")
+        y = Log.around([1.0, *own[["speed_up", "speed_up_low", "speed_up_high"]].to_numpy().ravel()], HEIGHT_PX)
         phases = [phase for phase in PANELS if phase in set(own["phase"])]
         if len(phases) == 2:  # the step is its one phase
             phases = phases[:1]
         width = (WIDTH - AXIS_PX) // max(len(phases), 2) - GAP_PX
         models = [model for model in order if model in set(own["model"])]
-        drawn = [_panel(own[own["phase"] == phase], models, series, phase == phases[0]) for phase in phases]
+        drawn = [_panel(own[own["phase"] == phase], y, models, series, phase == phases[0]) for phase in phases]
         titled = [
             panel.properties(title=marks.panel_title(phase), width=width, height=HEIGHT_PX)
             for phase, panel in zip(phases, drawn, strict=True)
@@ -52,12 +53,10 @@ def draw_precision(tables: Tables) -> Drawing:
     return Drawing(stacked(groups, panels), (note, *left_out, *marks.missing_notes(missing)))
 
 
-def _panel(times: pd.DataFrame, models: list[str], series: Series, titled: bool) -> alt.LayerChart:
-    ends = marks.with_ends(times, "speed_up", "speed_up_std", "speed_up")
-    y = Log.around([1.0, *ends[["speed_up", "speed_up_low", "speed_up_high"]].to_numpy().ravel()], HEIGHT_PX)
+def _panel(ends: pd.DataFrame, y: Log, models: list[str], series: Series, titled: bool) -> alt.LayerChart:
     axis = y.axis("times as fast as fp32" if titled else None)
-    x = alt.X("model:N", scale=alt.Scale(domain=models), axis=marks.name_axis(labelAngle=0))
-    base = alt.Chart(ends).encode(x=x, color=series.color(), xOffset=alt.XOffset("precision:N"))
+    x = alt.X("model:N", scale=alt.Scale(domain=models), axis=marks.name_axis(labelAngle=-40))
+    base = alt.Chart(ends).encode(x=x, color=series.color())
     seen = marks.tooltip(ends, ("speed_up", "times as fast", marks.DIGITS), ("speed_up_std", "±", marks.DIGITS))
     even = alt.Chart(pd.DataFrame({"speed_up": [1.0]})).mark_rule(color=GREY)
     return alt.layer(

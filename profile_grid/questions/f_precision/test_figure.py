@@ -1,0 +1,42 @@
+"""The figure of (f), drawn from a made-up grid in two precisions."""
+
+import json
+
+from profile_grid.figures.paper import on_paper
+from profile_grid.questions.f_precision.figure import FIGURES
+from tests.profile_grid.made_up_grid import OOM, made_up_tables
+
+(FIGURE,) = FIGURES
+MODELS = ("small", "large")
+
+
+def tables(**changes):
+    return made_up_tables(models=MODELS, contexts=(512,), **changes)
+
+
+def test_every_speed_up_is_a_point_of_its_phase_and_precision():
+    made = tables(precisions=("fp32", "bf16"), changes={"large_ctx512_train_step_bf16": OOM})
+    drawing = FIGURE.draw(made)
+    points = {
+        (row["run"], row["phase"]) for rows in drawing.chart["datasets"].values() for row in rows if "precision" in row
+    }
+    times = made["precision_times"]
+    times = times[(times["mode"] != "forward") | (times["phase"] == "step")]  # its one phase is the step
+    assert points == set(zip(times["run"], times["phase"], strict=True))
+    assert any("large_ctx512_train_step_bf16" in note for note in drawing.notes)
+    assert "times as fast as fp32" in json.dumps(drawing.chart)
+
+
+def test_the_caption_says_the_speed_ups_of_whole_steps():
+    made = tables(precisions=("fp32", "bf16"), modes=("train_step",))
+    caption = FIGURE.caption(made)
+    assert caption.startswith("Beside fp32 a training step is as fast as: × ") and caption.endswith(" in bf16.")
+
+
+def test_without_a_pair_the_figure_says_why():
+    drawing = FIGURE.draw(tables())
+    assert drawing.chart is None and drawing.reason.startswith("No two timed runs differ in precision alone")
+
+
+def test_it_can_be_drawn_on_paper():
+    assert on_paper(FIGURE, {name: tables(precisions=("fp32", "bf16"))[name] for name in FIGURE.tables})
