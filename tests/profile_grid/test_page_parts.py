@@ -89,7 +89,7 @@ def test_what_has_no_room_on_the_page_is_left_out_largest_first():
 
 
 def test_a_chart_without_room_says_where_the_figure_is(monkeypatch):
-    tables = made_up_tables(models=("small",), contexts=(128,))
+    tables = made_up_tables(models=("small",), contexts=(128,), precisions=("fp32", "bf16"))
     images = dict.fromkeys(FIGURES, b"PNG")
     assert all(figure.chart and figure.image for figure in shown(tables, images, []).values())
     monkeypatch.setattr(charts, "MOST_CHART_BYTES", 1000)
