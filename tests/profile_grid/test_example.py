@@ -8,9 +8,11 @@ import pytest
 from profile_grid.documents.dictionary import check_documented, dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import summary_tables
+from profile_grid.figures.paper import on_paper, save
+from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table
 from profile_grid.merging.verify import file_difference
-from profile_grid.study.catalogue import SUMMARIES, TABLES
+from profile_grid.study.catalogue import FIGURES, SUMMARIES, TABLES
 from profile_grid.tables.on_disk import TablesOnDisk
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
@@ -42,6 +44,13 @@ def test_every_document_is_the_same_byte_for_byte(summaries, tables, name):
     provenance = json.loads((EXAMPLE / "tables" / "provenance.json").read_text())
     made = documents(summaries, tables["runs"], provenance, [name])
     assert made[name] == (EXAMPLE / "answers" / f"{name}.md").read_text()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_the_same_byte_for_byte(tables, name, tmp_path):
+    figure = all_figures()[name]
+    save(on_paper(figure, {table: tables[table] for table in figure.tables}), tmp_path / "figure.svg", ".svg")
+    assert (tmp_path / "figure.svg").read_bytes() == (EXAMPLE / "figures" / f"{name}.svg").read_bytes()
 
 
 def test_the_data_dictionary_is_the_same_and_describes_every_column(tables):

@@ -24,7 +24,7 @@ def kept_once(table: pd.DataFrame) -> pd.DataFrame:
 
 @functools.cache
 def plain(grid: str = "nested") -> dict[str, pd.DataFrame]:
-    """The tables of a made-up grid; those of the flat one know no range inside a phase, the empty one has no capture."""
+    """The tables of a made-up grid; the flat one knows no range inside a phase, the empty one has no capture."""
     tables = made_up_tables(
         models=("small", "xl"), contexts=(128, 512), precisions=("fp32", "bf16"),
         changes={"xl_ctx512_train_step": OOM},
