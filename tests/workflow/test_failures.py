@@ -238,7 +238,7 @@ def test_what_a_killed_capture_left_half_written_is_removed_and_never_taken_for_
     folder = fake_project / "results" / "runs" / "one_ctx8_forward"
     (folder / ".capture-killed" / "attempt-1").mkdir(parents=True)
     (folder / ".capture-killed" / "attempt-1" / "capture.sqlite").write_text("half")
-    (folder / ".capture.json.4711.part").write_text('{"status": "comp')
+    (folder / ".capture.json.4711.partial").write_text('{"status": "comp')
     run = snakemake(fake_project, str(folder.relative_to(fake_project) / "capture.json"), "--cores", "1")
     assert run.jobs == ["capture one_ctx8_forward"]
     left = {path.name for path in folder.iterdir()} - {"capture.json", "capture.sqlite"}

@@ -10,7 +10,7 @@ from profile_grid.gpu_peaks import peaks_of
 from profile_grid.study.described import PER_PASS, Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING, PRECISION
 from profile_grid.tables.names import NO_RANGE
-from profile_grid.tables.per_pass import Merged, per_pass, total_by_run
+from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
 from profile_grid.tables.ratios import BESIDE_BASE, beside_base
 
 ERRORS = ["loss_error", "logits_error", "gradient_norm_error", "explained_error", "within_precision", "reason"]
@@ -32,7 +32,7 @@ def precision_parts(merged: Merged) -> pd.DataFrame:
     kernels = merged.kernels
     kernels = kernels.assign(part=kernels["range"].fillna("").str.split(PATH_SEPARATOR).str[-1].replace("", NO_RANGE))
     times = per_pass(kernels, ["phase", "part"], merged.captured_steps)
-    times["share"] = (times["total_ns"] / times["run"].map(total_by_run(kernels))).astype("float64")
+    times["share"] = numbers(times["total_ns"]) / numbers(times["run"].map(total_by_run(kernels)))
     table = beside_base(times, PRECISION, "gpu_time_ms", "gpu_time_std_ms", by=["phase", "part"])
     shares = times.set_index(["run", "phase", "part"])["share"]
     at_base = pd.MultiIndex.from_frame(table[["base_run", "phase", "part"]])
