@@ -116,7 +116,16 @@ def first_run(tmp_path_factory, snakemake) -> tuple[Path, Planned]:
     (folder / "config.yaml").write_text(TINY_GRID)
     with subprocess.Popen(["sh", "-c", "read line", CANARY], stdin=subprocess.PIPE) as other:
         # without the profile nothing in Snakemake keeps measurements apart: their leases have to
-        run = snakemake(folder, "--workflow-profile", "none", "--cores", "3", SECRET_TOKEN=CANARY)
+        run = snakemake(
+            folder,
+            "--workflow-profile",
+            "none",
+            "--max-checksum-file-size",
+            str(2**34),
+            "--cores",
+            "3",
+            SECRET_TOKEN=CANARY,
+        )
         other.communicate(b"\n")
     assert run.status == 0, run.output
     return folder, run
