@@ -12,13 +12,14 @@ from profile_grid.figures.paper import on_paper, save
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table
 from profile_grid.merging.verify import file_difference
-from profile_grid.study.catalogue import FIGURES, SUMMARIES, TABLES
+from profile_grid.study.catalogue import SUMMARIES, TABLES, questions_asked
 from profile_grid.tables.on_disk import TablesOnDisk
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
 
-
-DOCUMENTS = [*asked_of(TablesOnDisk(EXAMPLE / "tables")["runs"]), ALL]
+RUNS = TablesOnDisk(EXAMPLE / "tables")["runs"]
+DOCUMENTS = [*asked_of(RUNS), ALL]
+FIGURES = [name for question in questions_asked(RUNS.to_dict("records")) for name in question.figures]
 
 
 @pytest.fixture(scope="module")
