@@ -1,8 +1,13 @@
-"""How much device memory a run of this package's model needs, from its shape, in fp32. Imports no torch.
+"""How much device memory a run of this package's model needs, from its shape and variant. Imports no torch.
 
-Checked against every allocation of a step on the meta device (tests/cs336_model/test_memory.py): within 3 %. The
-allocator's own rounding, the CUDA context (about 0.5 GiB) and cuBLAS's workspace come on top.
+Checked against every allocation of a step in fp32 on the meta device, within 3 %, and against what the backward pass
+keeps in every variant, to the byte (tests/cs336_model/test_memory.py). The allocator's own rounding, the CUDA context
+(about 0.5 GiB) and cuBLAS's workspace come on top.
 """
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, parameter_count
@@ -11,29 +16,71 @@ from cs336_model.ranges import PHASES_OF_MODE
 FP32_BYTES = 4
 
 
-def saved_activation_bytes(shape: ModelShape) -> int:
-    """Bytes that the forward pass keeps for the backward pass.
+@dataclass(frozen=True)
+class Kept:
+    """Bytes that the forward pass of one precision keeps for the backward pass: in a layer per entry of (token, d),
+    (token, d_ff), the scores, and the rows of the scores; behind the layers per (token, d); and per weight, of which
+    autocast keeps a copy. `number` is a weight, its gradient or a moment, or what a block hands on."""
 
-    Per layer, with N tokens: 10 N d (input, normed input and output of both norms, turned queries and keys, values,
-    merged heads), 4 N d_ff (gate, up, SiLU, product), two attention matrices (exp and softmax) with their row sums, two
-    inverse RMS. Then the last norm's input, normed input, output and inverse RMS, and the logits with logsumexp."""
-    tokens, d = shape.tokens, shape.d_model
-    layer = 10 * tokens * d + 4 * tokens * shape.d_ff + 2 * shape.scores + tokens * shape.num_heads + 2 * tokens
-    end = 3 * tokens * d + tokens * shape.vocab_size + 2 * tokens
-    return FP32_BYTES * (shape.num_layers * layer + end)
+    token_d: int
+    token_d_ff: int
+    score: int
+    row: int
+    token_d_of_end: int
+    weight: int
+    number: int
 
 
-def estimated_peak_bytes(shape: ModelShape, mode: str) -> int:
+# In a layer, fp32: per (token, d) the input, normed input and output of both norms, turned queries and keys, values and
+# merged heads; per (token, d_ff) gate, up, SiLU and product; per score exp and softmax. Under autocast norms stay in
+# fp32 and so does exp, and each projection keeps a cast of its input.
+KEPT = {
+    "fp32": Kept(40, 16, 8, 4, 12, 0, FP32_BYTES),
+    "tf32": Kept(40, 16, 8, 4, 12, 0, FP32_BYTES),
+    "bf16": Kept(34, 8, 6, 4, 10, 2, FP32_BYTES),
+    "bf16-weights": Kept(28, 8, 4, 2, 10, 0, 2),
+}
+ACTIVATION_BYTES = {"bf16": 2, "bf16-weights": 2}  # of what a block computes; else fp32
+FUSED = ("flash", "efficient", "cudnn")  # keep their output and a logsumexp per row instead of the scores
+AS_WRITTEN = {"precision": "fp32", "attention": "eager", "checkpoint": 0}
+
+
+def saved_activation_bytes(shape: ModelShape, variant: Mapping[str, Any] = AS_WRITTEN) -> int:
+    """Bytes that the forward pass keeps for the backward pass; a checkpointed block keeps its input alone."""
+    kept, tokens, d, layers = KEPT[variant["precision"]], shape.tokens, shape.d_model, shape.num_layers
+    every = variant["checkpoint"]
+    checkpointed = -(-layers // every) if every else 0
+    end = tokens * (kept.token_d_of_end * d + FP32_BYTES * (shape.vocab_size + 2)) + kept.weight * d * shape.vocab_size
+    return (layers - checkpointed) * saved_in_a_block(shape, variant) + checkpointed * kept.number * tokens * d + end
+
+
+def saved_in_a_block(shape: ModelShape, variant: Mapping[str, Any] = AS_WRITTEN) -> int:
+    """Bytes that one block keeps, its two inverse RMS per token in fp32 among them."""
+    kept, d, d_ff, tokens = KEPT[variant["precision"]], shape.d_model, shape.d_ff, shape.tokens
+    fused = variant["attention"] in FUSED
+    activation = ACTIVATION_BYTES.get(variant["precision"], FP32_BYTES)
+    scores = activation * tokens * d if fused else kept.score * shape.scores
+    rows = (FP32_BYTES if fused else kept.row) * tokens * shape.num_heads
+    weights = kept.weight * (4 * d * d + 3 * d * d_ff)
+    return tokens * (kept.token_d * d + kept.token_d_ff * d_ff + 2 * FP32_BYTES) + scores + rows + weights
+
+
+def estimated_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any] = AS_WRITTEN) -> int:
     """Bytes of tensors at the fullest moment of a step. With a backward pass that is where it begins, with everything
-    saved, or where it ends, with a gradient for every parameter; the optimizer's moments are there all the time."""
-    parameter_bytes = FP32_BYTES * parameter_count(shape)
+    saved and, of a checkpointed block, recomputed, or where it ends, with a gradient for every parameter; the
+    optimizer's moments are there all the time."""
+    number, activation = KEPT[variant["precision"]].number, ACTIVATION_BYTES.get(variant["precision"], FP32_BYTES)
+    parameter_bytes = number * parameter_count(shape)
     d, logits, phases = shape.d_model, shape.tokens * shape.vocab_size, PHASES_OF_MODE[mode]
-    in_a_block = max(3 * shape.scores, 4 * shape.tokens * shape.d_ff) + 5 * shape.tokens * d
+    scores = 0 if variant["attention"] in FUSED else 3 * shape.scores
+    in_a_block = activation * (max(scores, 4 * shape.tokens * shape.d_ff) + 5 * shape.tokens * d)
     if ranges.BACKWARD not in phases:
-        return parameter_bytes + FP32_BYTES * max(in_a_block, logits + shape.tokens * d)
-    at_begin = saved_activation_bytes(shape) + FP32_BYTES * max(in_a_block, 3 * logits)
+        copies = KEPT[variant["precision"]].weight * parameter_count(shape)
+        return parameter_bytes + copies + max(in_a_block, activation * (logits + shape.tokens * d))
+    again = saved_in_a_block(shape, variant) if variant["checkpoint"] else 0
+    at_begin = saved_activation_bytes(shape, variant) + max(in_a_block + again, 3 * FP32_BYTES * logits)
     at_end = parameter_bytes + FP32_BYTES * logits
     if ranges.OPTIMIZER not in phases:
         return parameter_bytes + max(at_begin, at_end)
     largest_parameter = d * max(shape.vocab_size, shape.d_ff)  # the optimizer's denominator is as large
-    return 3 * parameter_bytes + max(at_begin, at_end + FP32_BYTES * largest_parameter)
+    return 3 * parameter_bytes + max(at_begin, at_end + number * largest_parameter)

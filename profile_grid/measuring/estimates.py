@@ -113,7 +113,7 @@ def first_program(entry: dict) -> dict:
 
 
 def largest(plan: list[dict]) -> tuple[str, int] | None:
-    """The run that needs most memory and how many bytes its tensors take (cs336_model.arithmetic.memory, fp32: weights,
+    """The run that needs most memory and how many bytes its tensors take (cs336_model.arithmetic.memory: weights,
     gradients, two moments and what the backward pass needs); None where only other people's models run."""
     needs = [(entry["run"], needed_bytes(first_program(entry))) for entry in plan]
     return max((need for need in needs if need[1]), key=lambda need: need[1], default=None)
@@ -125,11 +125,12 @@ def too_large(plan: list[dict], memory_bytes: int | None) -> list[str]:
 
 
 def steps_flops(program: dict) -> int:
-    """FLOPs of the matrix products of all steps of a process; 0 for other people's models, whose layers are unknown."""
+    """FLOPs of the matrix products of all steps of a process, what is recomputed too; 0 for other people's models."""
     shape = shape_of(program)
     steps = program["warmup_steps"] + program["measured_steps"]
-    forwards = 1 + BACKWARD_IN_FORWARDS * (BACKWARD in PHASES_OF_MODE[program["dimensions"]["mode"]])
-    return steps * forwards * forward_flops(shape)["forward"] if shape else 0
+    trains, every = BACKWARD in PHASES_OF_MODE[program["dimensions"]["mode"]], program["dimensions"]["checkpoint"]
+    forwards = 1 + trains * (BACKWARD_IN_FORWARDS + (1 / every if every else 0))
+    return round(steps * forwards * forward_flops(shape)["forward"]) if shape else 0
 
 
 def _too_large(program: dict, memory_bytes: int | None) -> bool:

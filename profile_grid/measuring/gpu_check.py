@@ -83,9 +83,9 @@ def _uuid(name: str, uuids: dict[str, str]) -> str:
 
 
 def needed_bytes(program: dict) -> int | None:
-    """An estimate of the memory that a run's tensors take (fp32); None for other people's models."""
+    """An estimate of the memory that a run's tensors take; None for other people's models."""
     shape = shape_of(program)
-    return estimated_peak_bytes(shape, program["dimensions"]["mode"]) if shape else None
+    return estimated_peak_bytes(shape, program["dimensions"]["mode"], program["dimensions"]) if shape else None
 
 
 def _gib(count: int) -> str:

@@ -9,13 +9,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from cs336_model.arithmetic.flops import ModelShape
-from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
+from cs336_model.arithmetic.memory import KEPT, estimated_peak_bytes, saved_activation_bytes
+from cs336_model.arithmetic.own_model import shape_of
 from cs336_model.model.functional import cross_entropy
 from cs336_model.model.optimizer import AdamW
 from cs336_model.model.transformer import TransformerLM
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
-from cs336_model.program.steps import PhaseClock, Subject, run_step
+from cs336_model.program.steps import PhaseClock, Subject, make_subject, run_step
+from cs336_model.program.variants.values import PLAIN, PRECISIONS
 from tests.cs336_model.specs import changed
 
 
@@ -93,3 +95,47 @@ def test_what_the_backward_pass_keeps_is_known_to_the_byte():
     found = sum(tensor.untyped_storage().nbytes() for key, tensor in kept.items() if key not in standing)
     assert loss.requires_grad
     assert saved_activation_bytes(shape) == found
+
+
+VARIANTS = [
+    {}, {"precision": "bf16"}, {"precision": "bf16-weights"}, {"attention": "flash"}, {"checkpoint": 1},
+    {"checkpoint": 2},
+    {"precision": "bf16", "attention": "flash"}, {"precision": "bf16-weights", "checkpoint": 2},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_what_each_variant_keeps_for_the_backward_pass_is_known_to_the_byte(spec_values, variant):
+    sizes = spec_values["constructor_args"] | {"num_layers": 3}
+    spec = read_spec(json.dumps(changed(spec_values, constructor_args=sizes, mode="forward_backward", **variant)))
+    subject, kept = make_subject(spec, torch.device("cpu")), {}
+    own = (*subject.parameters, *subject.model.buffers(), subject.inputs, subject.targets)
+    standing = {tensor.untyped_storage()._cdata for tensor in own}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), subject.autocast():
+        loss = cross_entropy(subject.model(subject.inputs), subject.targets)
+    assert loss.requires_grad
+    found = sum(tensor.untyped_storage().nbytes() for key, tensor in kept.items() if key not in standing)
+    shape = shape_of(vars(spec))
+    if spec.dimensions["precision"] == "bf16" and spec.dimensions["attention"] == "eager":
+        found += shape.num_layers * 2 * (shape.scores + shape.tokens * shape.num_heads)  # exp is in bf16 on a CPU alone
+    assert saved_activation_bytes(shape, spec.dimensions) == found
+
+
+def test_less_is_needed_in_lower_precision_with_fused_attention_and_with_checkpoints():
+    shape = SHAPES["most in attention"]
+
+    def needed(**variant) -> int:
+        return estimated_peak_bytes(shape, "train_step", PLAIN | variant)
+
+    assert needed(precision="bf16-weights") < needed(precision="bf16") < needed() == needed(precision="tf32")
+    assert needed(attention="flash") < needed()
+    assert needed(checkpoint=1) < needed(checkpoint=2) < needed()
+
+
+def test_every_precision_has_its_bytes():
+    assert set(KEPT) == set(PRECISIONS)

@@ -214,3 +214,10 @@ def test_runs_of_another_precision_have_a_pace_of_their_own(tmp_path):
     program = plan()["runs"][0]["specifications"]["timing"]["program"]
     in_bf16 = program | {"dimensions": program["dimensions"] | {"precision": "bf16"}}
     assert pace.steps_seconds(program) / pace.steps_seconds(in_bf16) == 989.4 / 67
+
+
+def test_what_is_recomputed_counts_as_work():
+    program = plan(models=["small"], modes=["train_step"])["runs"][0]["specifications"]["timing"]["program"]
+    forward = estimates.steps_flops(program) / 3
+    again = [program | {"dimensions": program["dimensions"] | {"checkpoint": every}} for every in (0, 1, 2)]
+    assert [estimates.steps_flops(one) / forward for one in again] == [3, 4, 3.5]
