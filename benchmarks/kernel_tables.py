@@ -28,11 +28,17 @@ BARE_READ = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from kernel_tables.reading.large_queries import selected
+from kernel_tables.reading.growing import GrowingColumn
+from kernel_tables.reading.large_queries import use_batches
 
 def read(columns):
-    rows = selected(Path(sys.argv[1]), Path(sys.argv[1]), f"SELECT {columns}", [], lambda: None)
-    return [column.to_numpy() for column in rows.columns[:5]]
+    values = [GrowingColumn() for _ in columns.partition(" FROM ")[0].split(", ") if _ != "text"]
+
+    def use(batch):
+        for column, more in zip(values, batch.columns):
+            column.append(more)
+
+    use_batches(Path(sys.argv[1]), Path(sys.argv[1]), f"SELECT {columns}", use, lambda: None)
 
 with ThreadPoolExecutor(2) as pool:
     list(pool.map(read, (

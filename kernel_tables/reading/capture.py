@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kernel_tables.errors import Finding, ImpossibleCapture, TraceError, impossible
+from kernel_tables.errors import Finding, ImpossibleCapture, TraceError
 from kernel_tables.reading.global_ids import process_of
-from kernel_tables.reading.large_queries import BatchMap, readable, selected
+from kernel_tables.reading.large_queries import use_batches
 from kernel_tables.reading.schema import (
     CALL_NAMES,
     CALLS,
     DOMAIN,
     DOMAIN_CREATE,
-    EVENT_TYPE,
     MISSING,
     NVTX,
     OPTIONAL,
@@ -39,12 +37,10 @@ from kernel_tables.reading.schema import (
 from kernel_tables.reading.small_tables import SmallTables
 from kernel_tables.reading.soundness import ROW, Proof, RowNumbers
 from kernel_tables.reading.source import sqlite_file
-from kernel_tables.reading.times import wrong_times
+from kernel_tables.reading.table_columns import Columns, TableColumns, TextMap
+from kernel_tables.reading.times import Times
 
 RANGES = (PUSH_POP, START_END)
-
-Columns = dict  # of name to numpy array; `text` is a pyarrow array
-TextMap = Callable[[pa.StringArray], pa.Array]
 
 
 class Capture(SmallTables):
@@ -105,7 +101,7 @@ class Capture(SmallTables):
 
     def domains(self) -> dict[tuple[int, int], str]:
         """The names of NVTX domains by (process, domain id); the default domain has no name."""
-        events = self._events((DOMAIN_CREATE,), WANTED[NVTX] | DOMAIN, with_text=True)
+        events = self._events((DOMAIN_CREATE,), WANTED[NVTX] | DOMAIN, of_text=_unchanged)
         names = self.strings(events["text_id"])
         inline = events["text"].to_pylist()
         process = process_of(events["thread"])
@@ -146,81 +142,34 @@ class Capture(SmallTables):
     def _columns(self, table: str, of_text: TextMap | None) -> Columns:
         numbers = self._proof.numbers_of(table) if table in self.tables else None
         if table == NVTX:
-            return self._events(RANGES, WANTED[NVTX], with_text=True, of_text=of_text, numbers=numbers)
+            return self._events(RANGES, WANTED[NVTX], of_text or _unchanged, numbers)
         return self._selected(table, WANTED[table], numbers=numbers)
 
     def _events(
-        self,
-        types: tuple[int, ...],
-        wanted: dict,
-        with_text: bool = False,
-        of_text: TextMap | None = None,
-        numbers: RowNumbers | None = None,
+        self, types: tuple[int, ...], wanted: dict, of_text: TextMap | None = None, numbers: RowNumbers | None = None
     ) -> Columns:
-        """The wanted columns of the NVTX events of these types, and `text` where asked for."""
+        """The wanted columns of the NVTX events of these types, and `text` where there is an OF_TEXT."""
         if NVTX not in self.tables:
-            return self._selected(NVTX, wanted) | ({"text": pa.chunked_array([], pa.string())} if with_text else {})
-        text = "CAST(text AS TEXT)" if "text" in self.tables[NVTX] else "''"
-
-        def of_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-            batch = self._of_types(batch, types)
-            if not with_text:
-                return batch
-            names = readable(batch["text"])
-            place = batch.schema.get_field_index("text")
-            return batch.set_column(place, "text", of_text(names) if of_text else names)
-
-        more = f"ifnull({text}, '') AS text" if with_text else ""
-        return self._selected(NVTX, wanted | EVENT_TYPE, more=more, of_batch=of_batch, numbers=numbers)
-
-    def _of_types(self, events: pa.RecordBatch, types: tuple[int, ...]) -> pa.RecordBatch:
-        """The events of these types. Not left to SQL, where a damaged file may be searched for ever without a row."""
-        self._require_integers(events["type"], NVTX, "type")
-        wanted = pc.is_in(events["type"], value_set=pa.array(types, events["type"].type))
-        return events if pc.all(wanted).as_py() else events.filter(wanted)
+            return self._selected(NVTX, wanted) | ({"text": pa.chunked_array([], pa.string())} if of_text else {})
+        more = [f"{self._term(NVTX, 'type', ('eventType',))} AS type"]
+        if of_text:
+            text = "CAST(text AS TEXT)" if "text" in self.tables[NVTX] else "''"
+            more.append(f"ifnull({text}, '') AS text")
+        return self._selected(NVTX, wanted, more=more, numbers=numbers, types=types, of_text=of_text)
 
     def _selected(
-        self,
-        table: str,
-        wanted: dict,
-        where: str = "",
-        more: str = "",
-        of_batch: BatchMap | None = None,
-        numbers: RowNumbers | None = None,
+        self, table: str, wanted: dict, where: str = "", more: Sequence[str] = (), numbers=None, **options
     ) -> Columns:
-        """The WANTED integer columns of a table, and the term MORE; raises ImpossibleCapture for wrong times.
-
-        NUMBERS see the numbers of the rows, OF_BATCH gets each batch without them.
-        """
+        """The WANTED integer columns of a table; MORE are terms that the OPTIONS of TableColumns need."""
         if table not in self.tables:
             return {name: np.empty(0, np.int64) for name in wanted}
         terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
-        terms += [more] if more else []
-        maps = [of_batch] if of_batch else []
-        if numbers:
-            terms.append(f"rowid AS {ROW}")
-            maps.insert(0, numbers.without_numbers)
+        terms += [*more, *([f"rowid AS {ROW}"] if numbers else [])]
         sql = f"SELECT {', '.join(terms)} FROM {table} {where}"
-        rows = selected(self._file, self.path, sql, maps, self._proof.require_so_far)
-        for name in wanted:
-            self._require_integers(rows[name], table, name)
-        wrong = wrong_times(table, rows, self.bounds, may_be_open=table == NVTX)
-        if wrong:
-            raise ImpossibleCapture(self.path, wrong)
-        columns: Columns = {"text": rows["text"]} if more else {}
-        for name in wanted:
-            columns[name] = _int64(rows[name])
-            rows = rows.drop_columns([name])  # gives its memory back
-        return columns
-
-    def _require_integers(self, column: pa.Array | pa.ChunkedArray, table: str, name: str) -> None:
-        if not pa.types.is_integer(column.type):
-            raise impossible(
-                self.path,
-                "wrong_type",
-                f"{name} of {table} holds {column.type}, not integers; the file is not nsys's, or damaged:"
-                " export the report again",
-            )
+        times = Times(table, self.bounds, may_be_open=table == NVTX)
+        columns = TableColumns(self.path, table, list(wanted), times, numbers, **options)
+        use_batches(self._file, self.path, sql, columns.use, self._proof.require_so_far)
+        return columns.finished()
 
     def _term(self, table: str, name: str, holders: tuple[str, ...]) -> str:
         """The SQL expression that yields the column NAME: a column that is there, or the sign for a missing one."""
@@ -236,13 +185,12 @@ class Capture(SmallTables):
         )
 
 
+def _unchanged(text: pa.Array) -> pa.Array:
+    return text
+
+
 def _findings(error: BaseException | None) -> tuple[Finding, ...]:
     """What cannot be, of the error of one read; another error is raised."""
     if error is None or isinstance(error, ImpossibleCapture):
         return error.findings if error else ()
     raise error
-
-
-def _int64(column: pa.ChunkedArray) -> np.ndarray:
-    known = column.fill_null(MISSING) if column.null_count else column
-    return known.to_numpy().astype(np.int64, copy=False)

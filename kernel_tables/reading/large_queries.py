@@ -1,29 +1,29 @@
-"""Large SELECTs, straight into Arrow's columns."""
+"""Large SELECTs, a batch of Arrow's columns at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import adbc_driver_manager
 import adbc_driver_sqlite
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kernel_tables.reading.small_queries import damaged, shown
 
 ROWS_PER_BATCH = 65536
+BATCHES_AHEAD = 4  # that are read before the first of them has been used
 
-BatchMap = Callable[[pa.RecordBatch], pa.RecordBatch]
+BatchUse = Callable[[pa.RecordBatch], None]
 
 
-def selected(path: Path, named: Path, sql: str, maps: list[BatchMap], before_each: Callable[[], None]) -> pa.Table:
-    """The rows of one SELECT, or what MAPS make of each batch in turn, on another thread while the next one is read.
+def use_batches(path: Path, named: Path, sql: str, use: BatchUse, before_each: Callable[[], None]) -> None:
+    """Calls USE for the rows of one SELECT, a batch at a time and in order, while the next ones are read.
 
-    BEFORE_EACH batch is called, and may end the reading by an exception. Raises ImpossibleCapture, which calls the file
-    NAMED, where SQLite refuses it.
+    There is a batch without rows where there are none. BEFORE_EACH batch is called, and may end the reading by an
+    exception. Raises ImpossibleCapture, which calls the file NAMED, where SQLite refuses it.
     """
     try:
         with (  # not adbc's dbapi module, whose import takes longer than most captures
@@ -35,7 +35,7 @@ def selected(path: Path, named: Path, sql: str, maps: list[BatchMap], before_eac
             statement.set_sql_query(sql)
             stream, _ = statement.execute_query()
             with pa.RecordBatchReader.from_stream(stream) as reader:
-                return _table(reader, maps, before_each)
+                _use(reader, use, before_each)
     except (adbc_driver_manager.Error, pa.ArrowException, OSError) as error:
         raise damaged(named, str(error)) from error
 
@@ -51,24 +51,15 @@ def readable(text: pa.Array) -> pa.StringArray:
     return text
 
 
-def _table(reader: pa.RecordBatchReader, maps: list[BatchMap], before_each: Callable[[], None]) -> pa.Table:
-    def batches() -> Iterator[pa.RecordBatch]:
+def _use(reader: pa.RecordBatchReader, use: BatchUse, before_each: Callable[[], None]) -> None:
+    waiting: deque[Future] = deque()
+    with ThreadPoolExecutor(1) as pool:
         for batch in reader:
             before_each()
-            yield _in_memory_of_its_own(batch)
-
-    if not maps:
-        return pa.Table.from_batches(batches(), reader.schema)
-
-    def mapped(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return reduce(lambda rows, of_batch: of_batch(rows), maps, batch)
-
-    with ThreadPoolExecutor(1) as pool:
-        done = list(pool.map(mapped, batches()))
-    return pa.Table.from_batches(done or [mapped(pa.RecordBatch.from_pylist([], reader.schema))])
-
-
-def _in_memory_of_its_own(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch, its integers copied: what the driver gives takes its memory until no column of it is used any more."""
-    columns = [pc.add(column, 0) if pa.types.is_integer(column.type) else column for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+            waiting.append(pool.submit(use, batch))
+            if len(waiting) > BATCHES_AHEAD:
+                waiting.popleft().result()
+        if not waiting:
+            use(pa.RecordBatch.from_pylist([], reader.schema))
+        for done in waiting:
+            done.result()

@@ -49,7 +49,6 @@ PLACE = {"device": ("deviceId",), "stream": ("streamId",)}
 DOMAIN = {"domain": ("domainId",)}
 CALLS = WANTED[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
 CALL_NAMES = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}
-EVENT_TYPE = {"type": ("eventType",)}
 OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id"}
 
 

@@ -101,10 +101,8 @@ class RowNumbers:
         """Whether there were rows, and all were numbered so."""
         return not self.are_broken and self._last > 0
 
-    def without_numbers(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The next rows without their column ROW, which is looked at."""
-        numbers = batch[ROW].to_numpy(zero_copy_only=False)
+    def look_at(self, numbers: pa.Array) -> None:
+        """Takes the numbers of the next rows into account."""
         expected = np.arange(self._last + 1, self._last + 1 + len(numbers))
-        self.are_broken = self.are_broken or not np.array_equal(numbers, expected)
+        self.are_broken = self.are_broken or not np.array_equal(numbers.to_numpy(zero_copy_only=False), expected)
         self._last += len(numbers)
-        return batch.select([name for name in batch.schema.names if name != ROW])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,48 +24,73 @@ class Bounds:
     length_ns: int = NEVER_NS
 
 
-def wrong_times(table: str, rows: pa.Table, bounds: Bounds, may_be_open: bool = False) -> list[Finding]:
-    """What cannot be of the columns `start` and `end`, or `start` alone; an end may be lacking where MAY_BE_OPEN."""
-    findings = [
-        *_no_time(table, rows, may_be_open),
-        *(finding for column in _times(rows) for finding in _beyond(table, column, rows[column], bounds)),
-    ]
-    return findings if findings or "end" not in rows.column_names else list(_wrong_lengths(table, rows, bounds))
+class Times:
+    """What cannot be of the columns `start` and `end` of a table, or of `start` alone, looked at a batch at a time."""
+
+    def __init__(self, table: str, bounds: Bounds, may_be_open: bool):
+        """An end may be lacking where MAY_BE_OPEN."""
+        self._table, self._bounds, self._may_be_open = table, bounds, may_be_open
+        self._lacking = 0
+        self._extent: dict[str, Extent] = {}
+        self._length = Extent()
+        self._backwards = 0
+        self._total_ns = 0.0
+
+    def look_at(self, batch: pa.RecordBatch) -> None:
+        """Takes the times of more rows, which are integers, into account."""
+        columns = [name for name in ("start", "end") if name in batch.schema.names]
+        for name in columns:
+            self._lacking += 0 if self._may_be_open and name == "end" else batch[name].null_count
+            self._extent[name] = self._extent.get(name, Extent()).with_(batch[name])
+        if len(columns) == 2 and not any(self._beyond()):
+            length = pc.subtract(batch["end"], batch["start"])
+            self._length = self._length.with_(length)
+            self._backwards += pc.sum(pc.less(length, 0)).as_py() or 0
+            self._total_ns += pc.sum(length.cast("float64", safe=False)).as_py() or 0.0
+
+    def findings(self) -> list[Finding]:
+        """What cannot be of the times so far."""
+        found = [*self._beyond()]
+        if self._lacking:
+            found.insert(0, _finding("no_time", f"{self._lacking} times of {self._table} are missing"))
+        return found or list(self._wrong_lengths())
+
+    def _beyond(self) -> Iterator[Finding]:
+        last_ns = self._bounds.last_ns
+        for name, extent in self._extent.items():
+            if extent.least is not None and extent.least < 0:
+                yield _finding(
+                    "negative_time", f"{self._table} has {name} times below zero, the first {extent.least} ns"
+                )
+            if extent.greatest is not None and extent.greatest > last_ns:
+                ended = "no capture lasts so long" if last_ns == NEVER_NS else f"the capture ended at {last_ns} ns"
+                yield _finding(
+                    "outside_capture", f"{self._table} has {name} times up to {extent.greatest} ns, and {ended}"
+                )
+
+    def _wrong_lengths(self) -> Iterator[Finding]:
+        least, greatest, limit_ns = self._length.least, self._length.greatest, self._bounds.length_ns
+        if least is not None and least < 0:
+            yield _finding("ends_before_start", f"{self._backwards} rows of {self._table} end before they start")
+        if greatest is not None and greatest > limit_ns:
+            yield _finding(
+                "longer_than_capture", f"{self._table} has a row of {greatest} ns in a capture of {limit_ns} ns"
+            )
+        elif self._total_ns > LARGEST_SUM_NS:
+            yield _finding("times_overflow", f"the times of {self._table} add up to more than a 64-bit integer holds")
 
 
-def _no_time(table: str, rows: pa.Table, may_be_open: bool) -> Iterator[Finding]:
-    lacking = sum(rows[column].null_count for column in _times(rows) if not (may_be_open and column == "end"))
-    if lacking:
-        yield _finding("no_time", f"{lacking} times of {table} are missing")
+class Extent(NamedTuple):
+    """The least and the greatest of some numbers; None of none."""
 
+    least: int | None = None
+    greatest: int | None = None
 
-def _beyond(table: str, name: str, times: pa.ChunkedArray, bounds: Bounds) -> Iterator[Finding]:
-    least, greatest = pc.min_max(times).as_py().values()
-    if least is not None and least < 0:
-        yield _finding("negative_time", f"{table} has {name} times below zero, the first {least} ns")
-    if greatest is not None and greatest > bounds.last_ns:
-        ended = (
-            "no capture lasts so long" if bounds.last_ns == NEVER_NS else f"the capture ended at {bounds.last_ns} ns"
-        )
-        yield _finding("outside_capture", f"{table} has {name} times up to {greatest} ns, and {ended}")
-
-
-def _wrong_lengths(table: str, rows: pa.Table, bounds: Bounds) -> Iterator[Finding]:
-    length = pc.subtract(rows["end"], rows["start"])
-    least, greatest = pc.min_max(length).as_py().values()
-    if least is not None and least < 0:
-        backwards = pc.sum(pc.less(length, 0)).as_py()
-        yield _finding("ends_before_start", f"{backwards} rows of {table} end before they start")
-    if greatest is not None and greatest > bounds.length_ns:
-        yield _finding(
-            "longer_than_capture", f"{table} has a row of {greatest} ns in a capture of {bounds.length_ns} ns"
-        )
-    elif greatest is not None and pc.sum(length.cast("float64", safe=False)).as_py() > LARGEST_SUM_NS:
-        yield _finding("times_overflow", f"the times of {table} add up to more than a 64-bit integer holds")
-
-
-def _times(rows: pa.Table) -> list[str]:
-    return [name for name in ("start", "end") if name in rows.column_names]
+    def with_(self, more: pa.Array) -> Extent:
+        """The extent of these numbers and of those of MORE that are not NULL."""
+        found = pc.min_max(more).as_py()
+        known = [value for value in (*self, found["min"], found["max"]) if value is not None]
+        return Extent(min(known), max(known)) if known else self
 
 
 def _finding(code: str, fact: str) -> Finding:

@@ -1,0 +1,79 @@
+"""The columns of one table, made of its rows while they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kernel_tables.errors import ImpossibleCapture, impossible
+from kernel_tables.reading.growing import GrowingColumn
+from kernel_tables.reading.large_queries import readable
+from kernel_tables.reading.soundness import ROW, RowNumbers
+from kernel_tables.reading.times import Times
+
+Columns = dict  # of name to numpy array; `text` is a pyarrow array
+TextMap = Callable[[pa.StringArray], pa.Array]
+
+
+class TableColumns:
+    """Columns of integers of one table, and its texts where they are asked for; all rows, or those of some types."""
+
+    def __init__(
+        self,
+        path: Path,
+        table: str,
+        names: list[str],
+        times: Times,
+        numbers: RowNumbers | None = None,
+        types: tuple[int, ...] = (),
+        of_text: TextMap | None = None,
+    ):
+        """The columns NAMES of TABLE, in the file that messages call PATH; TIMES and NUMBERS look at all of them.
+
+        TYPES are the values of the column `type` whose rows are kept; `text` becomes what OF_TEXT makes of it.
+        """
+        self._path, self._table = path, table
+        self._columns = {name: GrowingColumn() for name in names}
+        self._times, self._numbers, self._types, self._of_text = times, numbers, types, of_text
+        self._texts: list[pa.Array] = []
+
+    def use(self, batch: pa.RecordBatch) -> None:
+        """Takes the next rows. Raises ImpossibleCapture where a column does not hold integers."""
+        if self._numbers:
+            self._numbers.look_at(batch[ROW])
+        if self._types:
+            batch = self._of_types(batch)
+        for name in self._columns:
+            self._require_integers(batch, name)
+        self._times.look_at(batch)
+        for name, column in self._columns.items():
+            column.append(batch[name])
+        if self._of_text:
+            self._texts.append(self._of_text(readable(batch["text"])))
+
+    def finished(self) -> Columns:
+        """The columns by name. Raises ImpossibleCapture for times that cannot be."""
+        wrong = self._times.findings()
+        if wrong:
+            raise ImpossibleCapture(self._path, wrong)
+        columns: dict[str, np.ndarray] = {name: column.values() for name, column in self._columns.items()}
+        return columns | {"text": pa.chunked_array(self._texts)} if self._of_text else columns
+
+    def _of_types(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of the types. Not left to SQL, where a damaged file may be searched for ever without a row."""
+        self._require_integers(batch, "type")
+        wanted = pc.is_in(batch["type"], value_set=pa.array(self._types, batch["type"].type))
+        return batch if pc.all(wanted).as_py() else batch.filter(wanted)
+
+    def _require_integers(self, batch: pa.RecordBatch, name: str) -> None:
+        if not pa.types.is_integer(batch[name].type):
+            raise impossible(
+                self._path,
+                "wrong_type",
+                f"{name} of {self._table} holds {batch[name].type}, not integers; the file is not nsys's, or damaged:"
+                " export the report again",
+            )
