@@ -1,4 +1,4 @@
-"""How long Snakemake takes to plan the grid: `python benchmarks/planning.py`. Nothing is run; about two minutes.
+"""How long Snakemake takes to plan the grid: `python -m benchmarks.planning`. Nothing is run; about two minutes.
 
 Dry-runs of three things, each in a folder of its own and with nothing made yet:
 - an empty Snakefile: what Snakemake itself takes to start;
@@ -21,9 +21,11 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).parent.parent
+from benchmarks.made_grid import ROOT, SIZES, made_config
+from profile_grid.study.stages import STAGES
+
 SOURCES = ("Snakefile", "config.yaml", "profiles", "envs", "workflow", "cs336_model", "kernel_tables", "profile_grid")
-JOBS_PER_RUN = 4  # timing, capture, run_tables, reports
+JOBS_PER_RUN = len(STAGES) + sum(stage.tables_of_a_run is not None for stage in STAGES)
 EMPTY = "rule all:\n    shell: 'true'\n"
 PLAIN = """\
 N = {chains}
@@ -39,11 +41,6 @@ rule step{step}:
     message: "step {step} of {{wildcards.n}}"
     shell: "echo {{params.text:q}} > {{output:q}} 2> {{log:q}}"
 """
-GRIDS = {  # runs: models, context lengths, modes
-    60: (5, 4, 3),
-    600: (20, 10, 3),
-    6000: (100, 20, 3),
-}
 
 
 def dry_run_seconds(folder: Path, repeats: int) -> tuple[float, float]:
@@ -84,24 +81,13 @@ def grid_folder(folder: Path, runs: int) -> Path:
     for name in SOURCES:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
         copy(ROOT / name, folder / name)
-    config = yaml.safe_load((ROOT / "config.yaml").read_text())
-    models, contexts, modes = GRIDS[runs]
-    shape = {"d_model": 64, "d_ff": 64, "num_layers": 1, "num_heads": 1}
-    config["models"] |= {f"model{number}": shape for number in range(models)}
-    config["grids"]["benchmark"] = [
-        {
-            "models": [f"model{number}" for number in range(models)],
-            "context_lengths": [16 * (number + 1) for number in range(contexts)],
-            "modes": ["forward", "forward_backward", "train_step"][:modes],
-        }
-    ]
-    (folder / "config.yaml").write_text(yaml.safe_dump(config | {"grid": "benchmark"}))
+    (folder / "config.yaml").write_text(yaml.safe_dump(made_config(runs)))
     return folder
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, nargs="+", choices=GRIDS, default=[60, 6000])
+    parser.add_argument("--runs", type=int, nargs="+", choices=SIZES, default=[60, 6000])
     parser.add_argument("--repeats", type=int, default=3, help="dry-runs of each; the shortest counts (6000: one)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
