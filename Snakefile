@@ -30,7 +30,7 @@ rule all:
     input:
         "results/machine.txt",
         "results/complete.json",
-        of_every_run(*MEASURED_FILES),
+        of_every_run(*RESULTS_OF_A_RUN),
         MADE_FROM_RESULTS,
     localrule: True
     message:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from snakemake.logging import logger
@@ -51,20 +51,21 @@ class Staleness:
             logger.info(f"made again, since {reason} ({path}, and maybe others)")
 
 
-def result_reason(specification: str, sources: str) -> Callable[[Path], str | None]:
-    """Why the result of a stage is not what would be measured now."""
+def result_reason(specification: str, sources: str, files: Iterable[str]) -> Callable[[Path], str | None]:
+    """Why the result of a stage is not what would be measured now, or which of the files beside it is not there."""
 
     def reason(path: Path) -> str | None:
         try:
-            return stale_reason(read_origin(path), json.loads(specification), sources)
+            return deleted(path.parent, files) or stale_reason(read_origin(path), json.loads(specification), sources)
         except BadResult as error:
             return f"{UNUSABLE}: {error.what}"
 
     return reason
 
 
-def tables_reason(result: str, sources: str, kernel_classes: str) -> Callable[[Path], str | None]:
-    """Why the tables of a run are not what would be made now from the result beside their status."""
+def tables_reason(result: str, sources: str, kernel_classes: str, files: Iterable[str]) -> Callable[[Path], str | None]:
+    """Why the tables of a run are not what would be made now from the result beside their status, or which of the files
+    that hold them is not there."""
 
     def reason(path: Path) -> str | None:
         try:
@@ -72,7 +73,8 @@ def tables_reason(result: str, sources: str, kernel_classes: str) -> Callable[[P
             for name in origin.files:
                 if other := quick_difference(origin, path.parent / name):
                     return f"a file is not that of its run: {other}"
-            return stale_tables_reason(read_status(path), origin, sources, kernel_classes)
+            status = read_status(path)
+            return deleted(path.parent, files) or stale_tables_reason(status, origin, sources, kernel_classes)
         except BadResult as error:
             return f"{UNUSABLE}: {error.what}"
 
@@ -84,13 +86,15 @@ def missing_reason(contents: str) -> Callable[[Path], str | None]:
     missing."""
 
     def reason(folder: Path) -> str | None:
-        if not (folder / contents).exists():
-            return f"a file was deleted: {contents}"
-        names = (folder / contents).read_text().splitlines()
-        missing = next((name for name in names if not (folder / name).exists()), None)
-        return missing and f"a file was deleted: {missing}"
+        return deleted(folder, [contents]) or deleted(folder, (folder / contents).read_text().splitlines())
 
     return reason
+
+
+def deleted(folder: Path, names: Iterable[str]) -> str | None:
+    """That one of these files is not in the folder; None where all are."""
+    missing = next((name for name in names if not os.path.exists(f"{folder}/{name}")), None)
+    return missing and f"a file was deleted: {missing}"
 
 
 def content_reason(wanted: Callable[[], Mapping]) -> Callable[[Path], str | None]:

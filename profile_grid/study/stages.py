@@ -39,6 +39,11 @@ class TablesOfARun:
     texts_by: str | None = None
     sources: tuple[str, ...] = ()
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of a run that hold them, besides the status."""
+        return (*(f"{name}.{suffix}" for name in self.names for suffix in ("csv", "parquet")), *self.texts)
+
 
 @dataclass(frozen=True)
 class Stage:

@@ -195,9 +195,10 @@ rule table_documents:
         " --formats {params.formats} 2> >(tee {log:q} >&2)"
 
 
-# Each is asked for by its name, since Snakemake does not miss a deleted file that stands between others.
+# Each is asked for by its name, since Snakemake does not miss a deleted file that stands between others. Of the files of
+# a run those that tell of the others are: the input functions of their jobs miss these.
 MADE_FROM_RESULTS = [
-    of_every_run(*TABLE_FILES),
+    of_every_run(*STATUS_FILES),
     "results/grid.json",
     expand("results/tables/{table}.{suffix}", table=[*MERGED, *SUMMARIES], suffix=["csv", "parquet"]),
     "results/tables/provenance.json",

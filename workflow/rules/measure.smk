@@ -8,6 +8,7 @@ They are declared in profile_grid/study/stages.py.
 
 
 onstart:
+    gc.enable()  # all is planned
     count_measurements(planned_rules(workflow))
 
 

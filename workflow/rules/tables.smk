@@ -17,8 +17,7 @@ for stage in STAGES:
             files=[f"results/runs/{{run}}/{name}" for name in stage.files],
             again=tables_again(stage),
         output:
-            [multiext(f"results/runs/{{run}}/{name}", ".csv", ".parquet") for name in stage.tables_of_a_run.names],
-            [f"results/runs/{{run}}/{name}" for name in stage.tables_of_a_run.texts],
+            [f"results/runs/{{run}}/{name}" for name in stage.tables_of_a_run.files],
             status=f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}",
         log:
             f"logs/{{run}}/tables_of_{stage.name}.log",
@@ -55,7 +54,8 @@ rule plan:
 
 rule merge:
     input:
-        of_every_run(*RESULTS_OF_A_RUN, *STATUS_FILES, *(f"{name}.parquet" for name in TABLES_OF_A_RUN)),
+        # a status tells what the tables beside it were made from, so that other tables are another status
+        of_every_run(*RESULTS_OF_A_RUN, *STATUS_FILES),
         sources=program_sources("workflow/scripts/merge.py", *STAGE_TABLES),
         plan="results/grid.json",
     output:
