@@ -1,4 +1,4 @@
-"""The command: kernel-tables ranges|kernels|classes|check|trace CAPTURE.
+"""The command: kernel-tables ranges|kernels|classes|check|trace CAPTURE, kernel-tables names NAME.
 
 Only what parses the arguments is imported here, so that --help and a wrong argument are answered at once.
 """
@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from shutil import get_terminal_size
 
 from kernel_tables.clean_text import visible
 from kernel_tables.errors import ImpossibleCapture, TraceError
@@ -23,6 +24,7 @@ COMMANDS = {
     "classes": "one row per class of kernels: launches, GPU time and its share; the names that no rule knows",
     "check": "is this capture complete? one row per finding; exit status 1 when one makes the figures wrong",
     "trace": "a Chrome/Perfetto trace of the ranges, launches and kernels, each kernel with its range path",
+    "names": "what the name of a kernel says: its short name, its class and the rule of that, what its parts mean",
 }
 
 
@@ -57,7 +59,12 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
-        command.add_argument("capture", type=Path, metavar="CAPTURE", help=CAPTURE_HELP)
+        if name == "names":
+            command.add_argument(
+                "name", metavar="NAME", help="the full name of a kernel, as `kernels --full` prints it"
+            )
+        else:
+            command.add_argument("capture", type=Path, metavar="CAPTURE", help=CAPTURE_HELP)
         _add_options(command, name)
     return parser
 
@@ -75,8 +82,9 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
             "--step-name", default="step", metavar="NAME", help="the range of one step (default: step)"
         )
         return
-    default = "measure, where there is such a range" if name == "trace" else "everything"
-    command.add_argument("--under", metavar="NAME", help=f"only inside ranges of this name (default: {default})")
+    if name != "names":
+        default = "measure, where there is such a range" if name == "trace" else "everything"
+        command.add_argument("--under", metavar="NAME", help=f"only inside ranges of this name (default: {default})")
     if name != "ranges":
         command.add_argument(
             "--class",
@@ -92,6 +100,8 @@ def _run(options: argparse.Namespace) -> int:
     _require_output(options)
     if options.command == "check":
         return _write_findings(options)
+    if options.command == "names":
+        return _write_explanation(options)
     from kernel_tables.trace import Trace
 
     with Trace(options.capture, [_rule(text) for text in getattr(options, "rules", [])]) as trace:
@@ -104,7 +114,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _require_output(options: argparse.Namespace) -> None:
     """Raises TraceError where a table cannot be written, or would be written over a capture."""
-    inputs = [options.capture, *reports_beside(options.capture)]
+    capture = getattr(options, "capture", None)
+    inputs = [capture, *reports_beside(capture)] if capture else []
     if options.output is not None:
         require_no_capture(options.output, inputs)
         return
@@ -151,6 +162,19 @@ def _write_findings(options: argparse.Namespace) -> int:
         findings = list(error.findings)
     _write(as_table(findings), options)
     return INCOMPLETE if any(finding.severity == "error" for finding in findings) else 0
+
+
+def _write_explanation(options: argparse.Namespace) -> int:
+    from kernel_tables.names.explained import Row, as_text, explained
+
+    rows = explained(options.name, [_rule(text) for text in options.rules])
+    if options.output is None and options.format is None:
+        sys.stdout.write(as_text(rows, get_terminal_size().columns))
+        return 0
+    import pandas as pd
+
+    _write(pd.DataFrame(rows, columns=Row._fields), options)
+    return 0
 
 
 def _write_timeline(trace, options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ ROOMS = (
     "clean_text",
     "files",
     "classes",
+    "names",
     "reading",
     "attribution",
     "views",

@@ -1,0 +1,148 @@
+"""Short names of kernels, and what the parts of a full name mean."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kernel_tables.__main__ import main
+from kernel_tables.names.explained import as_text, explained
+from kernel_tables.names.short import MOST_CHARACTERS, parts_of, short_name, short_names
+
+REAL_NAMES = list(json.loads((Path(__file__).parent / "kernel_names.json").read_text()))
+CUTLASS = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(T1::Params)"
+XMMA = (
+    "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize256x128x8_stage3_warpsize4x2x1_ffma_aligna4_alignc4"
+    "_execute{}_kernel__5x_cublas"
+)
+LOOP = "void at::native::{}<(int)4, {}>(int, T2, T3)"
+BINARY = "at::native::{}<float, float, float, at::native::binary_internal::MulFunctor<float>>"
+NATIVE = "at::native::"
+IMPLEMENTATION = "at::native::gpu_kernel_impl_nocast"
+
+
+@pytest.mark.parametrize(
+    ("full", "short"),
+    [
+        (CUTLASS, "sgemm 256×128 nn"),
+        (XMMA.format("_split_k"), "sgemm 256×128 nn split-k"),
+        ("ampere_sgemm_128x64_tn", "sgemm 128×64 tn"),
+        ("ampere_bf16_s16816gemm_bf16_128x128_ldg8_relu_f2f_stages_64x3_tn", "bf16 gemm 128×128 tn relu"),
+        ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nt_align4>(P)", "tf32 gemm 64×64 nt"),
+        ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNN", "fp16 gemm 128×256 tnn"),
+        (LOOP.format("vectorized_elementwise_kernel", BINARY.format("BinaryFunctor")), "elementwise mul"),
+        (
+            LOOP.format("elementwise_kernel", f"{NATIVE}exp_kernel_cuda(at::TensorIteratorBase &)::[lambda(float)]"),
+            "elementwise exp",
+        ),
+        (
+            LOOP.format("elementwise_kernel", f"void {IMPLEMENTATION}<{NATIVE}<unnamed>::silu_backward_kernel(T)::[]>"),
+            "elementwise silu backward",
+        ),
+        (f"void {NATIVE}reduce_kernel<512, 1, {NATIVE}ReduceOp<int, {NATIVE}ArgMaxOps<int>>>(T3)", "reduce argmax"),
+        (
+            f"void <unnamed>::multi_tensor_apply_kernel<TensorListMetadata<2>, {NATIVE}CopyFunctor<int>>(T)",
+            "foreach copy",
+        ),
+        ("void (anonymous namespace)::softmax_warp_forward<float, float, 9>(float*)", "softmax_warp_forward"),
+        ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi64EEvPT0_", "add_rmsnorm_quant"),
+        ("triton_poi_fused__to_copy_add_mul_native_layer_norm_3", "fused _to_copy add mul +1"),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "nccl AllReduce"),
+        ("[CUDA memcpy Host-to-Device]", "memcpy HtoD"),
+        ("[CUDA memset]", "memset"),
+        ("[CUDA graph 4]", "graph 4"),
+        ("aten::mm", "aten::mm"),
+        ("attn_fwd", "attn_fwd"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_a_short_name_says_what_is_computed_and_how(full, short):
+    assert short_name(full) == short
+
+
+def test_all_real_names_have_short_names_that_are_different_and_fit_a_line():
+    found = short_names(REAL_NAMES)
+    assert list(found) == REAL_NAMES
+    assert len(set(found.values())) == len(REAL_NAMES)
+    assert max(map(len, found.values())) <= MOST_CHARACTERS + 20
+    assert all(name.strip() == name and name.isprintable() and name for name in found.values())
+
+
+def test_few_real_names_are_told_apart_by_a_number_alone():
+    """442 names of many programs in one table: those left are one kernel as two profilers spell it, or as two lists of
+    long arguments tell it apart."""
+    numbered = [name for name in short_names(REAL_NAMES).values() if "#" in name]
+    assert len(numbered) < len(REAL_NAMES) / 7
+
+
+def test_what_tells_kernels_apart_is_added_only_where_short_names_would_be_alike():
+    xmma = XMMA.format("")
+    assert short_names([CUTLASS]) == {CUTLASS: "sgemm 256×128 nn"}
+    assert short_names([CUTLASS, xmma]) == {CUTLASS: "sgemm 256×128 nn cutlass", xmma: "sgemm 256×128 nn xmma"}
+    loops = [
+        LOOP.format(loop, BINARY.format(binding))
+        for loop, binding in (
+            ("vectorized_elementwise_kernel", "BinaryFunctor"),
+            ("elementwise_kernel", "BinaryFunctor"),
+            ("vectorized_elementwise_kernel", "AUnaryFunctor"),
+        )
+    ]
+    assert list(short_names(loops).values()) == [
+        "elementwise mul vectorized", "elementwise mul strided", "elementwise mul scalar-tensor",
+    ]  # fmt: skip
+
+
+def test_names_that_no_part_tells_apart_are_numbered_in_the_order_of_the_full_names():
+    assert short_names(["void f<T2>(int)", "void f<T1>(int)", "f #1"]) == {
+        "void f<T2>(int)": "f T2", "void f<T1>(int)": "f T1", "f #1": "f #1",
+    }  # fmt: skip
+    long = "x" * 50
+    assert short_names([f"{long}b", f"{long}a"]) == {
+        f"{long}a": f"{'x' * 39}… #1", f"{long}b": f"{'x' * 39}… #2",
+    }  # fmt: skip
+
+
+def test_names_that_are_taken_stay_as_they_are_and_are_given_to_no_other_kernel():
+    xmma = XMMA.format("")
+    assert short_names([xmma, CUTLASS], {CUTLASS: "sgemm 256×128 nn"}) == {
+        xmma: "sgemm 256×128 nn xmma", CUTLASS: "sgemm 256×128 nn",
+    }  # fmt: skip
+    assert short_names(["attn_fwd"], {"other": "attn_fwd"})["attn_fwd"] == "attn_fwd #1"
+
+
+def test_a_hostile_name_becomes_a_short_visible_line():
+    found = short_name("\x1b[31mred\n<script>" + "<" * 100_000)
+    assert found.isprintable()
+    assert len(found) <= MOST_CHARACTERS
+    assert short_name("void f<" * 5000) == "f"
+
+
+def test_what_is_said_to_stand_in_a_real_name_does():
+    for name in REAL_NAMES:
+        for part in parts_of(name):
+            assert part.meaning
+            assert [word for word in re.findall(r"[^\W_]+", part.written) if word not in name] == []
+
+
+def test_a_name_is_explained_part_by_part_with_its_class_and_the_rule_that_gives_it():
+    rows = {row.about: row for row in explained(CUTLASS)}
+    assert rows["short name"].written == "sgemm 256×128 nn"
+    assert rows["class"][1:] == ("gemm", "CUTLASS: the template argument is the product")
+    assert rows["tile"][1:] == ("256x128", "each block of threads computes a tile of 256 × 128 of the result")
+    assert rows["stages"].meaning == "reads 8 deep at a time, 4 such stages in flight"
+    assert rows["cores"].meaning == "on the ordinary cores, not on tensor cores"
+    assert explained("no_such", [{"class": "mine", "pattern": "no_such"}])[1].written == "mine"
+    assert explained("no_such")[1].written == "unknown"
+
+
+def test_an_explanation_fits_the_width_of_its_terminal():
+    for name in REAL_NAMES[::9]:
+        assert max(map(len, as_text(explained(name), 80).splitlines())) <= 80
+
+
+def test_the_command_explains_a_name_as_text_and_in_every_format(capsys, tmp_path):
+    assert main(["names", "ampere_sgemm_128x64_tn"]) == 0
+    assert capsys.readouterr().out.startswith("short name    sgemm 128×64 tn")
+    assert main(["names", "ampere_sgemm_128x64_tn", "-o", str(tmp_path / "name.json")]) == 0
+    assert json.loads((tmp_path / "name.json").read_text())[1]["written"] == "gemm"
