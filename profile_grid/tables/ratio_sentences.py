@@ -8,9 +8,11 @@ import pandas as pd
 
 from profile_grid.quantities import interval, ratio
 from profile_grid.study.dimensions import Dimension
+from profile_grid.tables.ideal import BOUNDS
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
 from profile_grid.tables.wording import PASSES, capital, extremes, listed, places
 
+NOT_KNOWN = "not known"
 SLOWER = 0.98  # a speed-up below is told as a loss
 
 
@@ -38,6 +40,15 @@ def slower_sentence(own: pd.DataFrame, base: str) -> list[str]:
     steps = own[own["phase"] == WHOLE_STEP]
     slow = steps[steps["speed_up"] < SLOWER]
     return [] if slow.empty else [f"Slower than {base}: {places(slow)}."]
+
+
+def ideal_sentence(times: pd.DataFrame) -> list[str]:
+    """What the data sheet allows whole steps at most, where its peaks are known."""
+    steps = times[(times["phase"] == WHOLE_STEP) & times["ideal_by_flops"].notna()]
+    if steps.empty:
+        return []
+    by_flops, by_bytes = (interval(steps[f"ideal_{bound}"], ratio) for bound in BOUNDS)
+    return [f"Ideal would be {by_flops} by arithmetic (peak FLOP/s) and {by_bytes} by memory (peak bytes/s)."]
 
 
 def _phases(own: pd.DataFrame) -> list[str]:

@@ -33,6 +33,14 @@ def beside_base(
     return both.assign(speed_up=ratio, speed_up_std=ratio * relative**0.5)
 
 
+def pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
+    """`run` and `base_run` of every run that is not at the default and has a partner there."""
+    place, at_base = keys_without(dimension.key), runs[dimension.key] == dimension.default
+    base = runs.loc[at_base, ["run", *place]].rename(columns={"run": "base_run"})
+    both = runs.loc[~at_base, ["run", *place]].merge(base, on=place, how="inner", validate="many_to_one")
+    return both[["run", "base_run"]]
+
+
 def compared(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
     """The rows of runs, those at the default included, that another differs from in this dimension alone."""
     values = rows.groupby(keys_without(dimension.key), sort=False)[dimension.key].transform("nunique")
