@@ -20,7 +20,7 @@ from profile_grid.study.stages import TIMING
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.names import MAIN_PHASES, WHOLE_STEP
 
-HEIGHT_PX, AXIS_PX, GAP_PX = 170, 60, 12
+HEIGHT_PX, AXIS_PX, GAP_PX, BESIDE_PX = 170, 60, 12, 9
 PANELS = (WHOLE_STEP, *MAIN_PHASES)
 SERIES = "value"
 
@@ -92,13 +92,16 @@ def _panels(group: Group, times: pd.DataFrame, series: Series, order: list[str],
 def _panel(ends: pd.DataFrame, y: Log, models: list[str], series: Series, title: str | None) -> alt.LayerChart:
     axis = y.axis(title)
     x = alt.X("model:N", scale=alt.Scale(domain=models), axis=marks.name_axis(labelAngle=-40))
-    base = alt.Chart(ends).encode(x=x, color=series.color())
-    seen = marks.tooltip(ends, ("speed_up", "times as fast", marks.DIGITS), ("speed_up_std", "±", marks.DIGITS))
     even = alt.Chart(pd.DataFrame({"speed_up": [1.0]})).mark_rule(color=GREY)
-    return alt.layer(
-        even.encode(y=alt.Y("speed_up:Q", scale=y.scale, axis=axis)),
-        base.mark_rule().encode(y=alt.Y("speed_up_low:Q", scale=y.scale, axis=axis), y2="speed_up_high"),
-        base.mark_point(filled=True).encode(
-            y=alt.Y("speed_up:Q", scale=y.scale, axis=axis), shape=series.shape(), tooltip=seen
-        ),
-    )
+    layers = [even.encode(y=alt.Y("speed_up:Q", scale=y.scale, axis=axis))]
+    for position, name in enumerate(series.names):
+        own = ends[ends[SERIES] == name]
+        beside = BESIDE_PX * (position - (len(series.names) - 1) / 2)
+        base = alt.Chart(own).encode(x=x, color=series.color())
+        seen = marks.tooltip(own, ("speed_up", "times as fast", marks.DIGITS), ("speed_up_std", "±", marks.DIGITS))
+        low, middle = (alt.Y(f"{column}:Q", scale=y.scale, axis=axis) for column in ("speed_up_low", "speed_up"))
+        layers += [
+            base.mark_rule(xOffset=beside).encode(y=low, y2="speed_up_high"),
+            base.mark_point(filled=True, xOffset=beside).encode(y=middle, shape=series.shape(), tooltip=seen),
+        ]
+    return alt.layer(*layers)

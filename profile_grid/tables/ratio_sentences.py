@@ -19,12 +19,14 @@ SLOWER = 0.98  # a speed-up below is told as a loss
 def gain_sentences(own: pd.DataFrame, dimension: Dimension, base: str) -> list[str]:
     """How many times as fast whole steps are by mode, where that is a loss, and by phase. `own` are the rows of one
     value in a table of `times_beside_base`; `base` are the words for the default: "in fp32"."""
-    return [_steps(own, dimension, base), *slower_sentence(own, base), *_phases(own)]
+    value, places_alone = capital(dimension.words(own[dimension.key].iloc[0])), without(own, dimension)
+    steps = f"{value}, times as fast as {base}: {extremes_by_mode(places_alone, 'speed_up', _gain)}."
+    return [steps, *slower_sentence(places_alone, base), *_phases(own)]
 
 
-def _steps(own: pd.DataFrame, dimension: Dimension, base: str) -> str:
-    value = capital(dimension.words(own[dimension.key].iloc[0]))
-    return f"{value}, times as fast as {base}: {extremes_by_mode(own, 'speed_up', _gain)}."
+def without(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
+    """The rows as at the dimension's default, which no words tell: for a sentence that has told the value already."""
+    return rows.assign(**{dimension.key: dimension.default})
 
 
 def extremes_by_mode(own: pd.DataFrame, column: str, text: Callable[[object], str]) -> str:
@@ -42,13 +44,16 @@ def slower_sentence(own: pd.DataFrame, base: str) -> list[str]:
     return [] if slow.empty else [f"Slower than {base}: {places(slow)}."]
 
 
-def ideal_sentence(times: pd.DataFrame) -> list[str]:
+def ideal_sentence(times: pd.DataFrame, base: str) -> list[str]:
     """What the data sheet allows whole steps at most, where its peaks are known."""
     steps = times[(times["phase"] == WHOLE_STEP) & times["ideal_by_flops"].notna()]
     if steps.empty:
         return []
     by_flops, by_bytes = (interval(steps[f"ideal_{bound}"], ratio) for bound in BOUNDS)
-    return [f"Ideal would be {by_flops} by arithmetic (peak FLOP/s) and {by_bytes} by memory (peak bytes/s)."]
+    return [
+        f"Times as fast as {base}, ideal would be {by_flops} by arithmetic (peak FLOP/s) and {by_bytes} by memory (peak"
+        " bytes/s)."
+    ]
 
 
 def _phases(own: pd.DataFrame) -> list[str]:

@@ -8,7 +8,7 @@ from profile_grid.quantities import count, interval, percent, significant
 from profile_grid.study.dimensions import COMPILE
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.ratio_sentences import NOT_KNOWN, gain_sentences, ideal_sentence
+from profile_grid.tables.ratio_sentences import NOT_KNOWN, gain_sentences, ideal_sentence, without
 from profile_grid.tables.wording import capital, extremes, listed, places
 
 BASE = COMPILE.name_of(COMPILE.default)
@@ -23,8 +23,8 @@ def sentences(measured: Measured) -> list[str]:
     found = []
     for value in sorted_values(times, COMPILE.key):
         own, cost, kernels = (_of(measured, name, value) for name in ("times", "cost", "kernels"))
-        found += [*gain_sentences(own, COMPILE, BASE), *_kernels(kernels, measured), *_cost(cost)]
-    return [*found, *_graphs(measured.tables["compile_cost"]), *ideal_sentence(times)]
+        found += [*gain_sentences(own, COMPILE, BASE), *_kernels(kernels, measured), *_cost(without(cost, COMPILE))]
+    return [*found, *_graphs(measured.tables["compile_cost"]), *ideal_sentence(times, BASE)]
 
 
 def _of(measured: Measured, name: str, value: str) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from profile_grid.study.dimensions import COMPILE, LEADING
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.classes import family
 from profile_grid.tables.ideal import IDEAL, with_ideal
+from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, per_pass
 from profile_grid.tables.ratios import TIMES_BESIDE_BASE, pairs, times_beside_base
 
@@ -41,7 +42,8 @@ def compile_kernels(merged: Merged) -> pd.DataFrame:
 def compile_cost(merged: Merged) -> pd.DataFrame:
     """(g) One row per compiled run with a partner: the seconds of the step in which it was compiled, what each later
     step gains, and after how many steps that has paid for it; empty where nothing is gained."""
-    steps = times_beside_base(merged, COMPILE).query("phase == @WHOLE_STEP")
+    times = times_beside_base(merged, COMPILE)
+    steps = times[times["phase"] == WHOLE_STEP]
     cost, runs = merged["cost"], merged["runs"].set_index("run")
     seconds = cost[cost["stage"] == TIMING.name].set_index("run")["compile_s"]
     gained = steps["base_mean_ms"] - steps["mean_ms"]
