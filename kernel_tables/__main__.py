@@ -12,12 +12,14 @@ from pathlib import Path
 from shutil import get_terminal_size
 
 from kernel_tables.clean_text import visible
+from kernel_tables.commands import diagnose
+from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, write
 from kernel_tables.errors import ImpossibleCapture, TraceError
-from kernel_tables.files import is_same_file, reports_beside, require_no_capture, written_whole
-from kernel_tables.output import FORMATS, format_of
+from kernel_tables.files import written_whole
+from kernel_tables.output import FORMATS
 
 INCOMPLETE, BAD_INPUT, INTERRUPTED = 1, 2, 130
-CAPTURE_HELP = "an nsys SQLite export, a .nsys-rep (exported on the way by the nsys on PATH), or either gzipped"
+MODULES = (diagnose,)
 COMMANDS = {
     "ranges": "one row per range name: instances, kernels, their GPU time, memory operations, their time; inclusive",
     "kernels": "one row per range path and kernel: class, launches, total, mean, min, max and std of its time",
@@ -64,23 +66,24 @@ def _parser() -> argparse.ArgumentParser:
                 "name", metavar="NAME", help="the full name of a kernel, as `kernels --full` prints it"
             )
         else:
-            command.add_argument("capture", type=Path, metavar="CAPTURE", help=CAPTURE_HELP)
+            add_capture(command)
         _add_options(command, name)
+    for module in MODULES:
+        command = commands.add_parser(_name(module), help=module.SUMMARY, description=module.SUMMARY)
+        module.add_options(command)
+        command.set_defaults(run=module.run)
     return parser
 
 
+def _name(module) -> str:
+    return module.__name__.rpartition(".")[2]
+
+
 def _add_options(command: argparse.ArgumentParser, name: str) -> None:
-    formats = ("json",) if name == "trace" else FORMATS
-    command.add_argument("--format", choices=formats, help="default: by FILE's suffix, else csv")
-    required = name == "trace"
-    command.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", required=required, help="default: standard output"
-    )
+    add_output(command, ("json",) if name == "trace" else FORMATS, required=name == "trace")
     if name == "check":
         command.add_argument("--steps", type=int, metavar="N", help="how many measured steps there should be")
-        command.add_argument(
-            "--step-name", default="step", metavar="NAME", help="the range of one step (default: step)"
-        )
+        add_step_name(command)
         return
     if name != "names":
         default = "measure, where there is such a range" if name == "trace" else "everything"
@@ -97,7 +100,9 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    _require_output(options)
+    if "run" in options:
+        return options.run(options)
+    require_output(options, *([options.capture] if "capture" in options else []))
     if options.command == "check":
         return _write_findings(options)
     if options.command == "names":
@@ -108,23 +113,8 @@ def _run(options: argparse.Namespace) -> int:
         if options.command == "trace":
             return _write_timeline(trace, options)
         _import_while_reading(trace)
-        _write(getattr(trace, options.command)(options.under), options)
+        write(getattr(trace, options.command)(options.under), options)
     return 0
-
-
-def _require_output(options: argparse.Namespace) -> None:
-    """Raises TraceError where a table cannot be written, or would be written over a capture."""
-    capture = getattr(options, "capture", None)
-    inputs = [capture, *reports_beside(capture)] if capture else []
-    if options.output is not None:
-        require_no_capture(options.output, inputs)
-        return
-    if sys.stdout is None:
-        raise TraceError("standard output is closed; name a file with -o FILE")
-    if any(is_same_file(1, path) for path in inputs):
-        raise TraceError("standard output is the capture itself, which is never written over; name a file with -o FILE")
-    if options.format == "parquet" and sys.stdout.isatty():
-        raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE.parquet")
 
 
 def _import_while_reading(trace) -> None:
@@ -145,12 +135,6 @@ def _rule(text: str) -> dict[str, str]:
     return {"class": visible(name), "pattern": pattern}
 
 
-def _write(table, options: argparse.Namespace) -> None:
-    from kernel_tables.output import write_table
-
-    write_table(table, options.output, options.format or format_of(options.output))
-
-
 def _write_findings(options: argparse.Namespace) -> int:
     from kernel_tables.trace import Trace
     from kernel_tables.views.completeness import as_table
@@ -160,7 +144,7 @@ def _write_findings(options: argparse.Namespace) -> int:
             findings = trace.check(options.steps, options.step_name)
     except ImpossibleCapture as error:  # so damaged that it cannot be opened
         findings = list(error.findings)
-    _write(as_table(findings), options)
+    write(as_table(findings), options)
     return INCOMPLETE if any(finding.severity == "error" for finding in findings) else 0
 
 
@@ -173,7 +157,7 @@ def _write_explanation(options: argparse.Namespace) -> int:
         return 0
     import pandas as pd
 
-    _write(pd.DataFrame(rows, columns=Row._fields), options)
+    write(pd.DataFrame(rows, columns=Row._fields), options)
     return 0
 
 

@@ -26,7 +26,15 @@ def format_of(path: Path | None) -> str:
 
 def write_table(table: pd.DataFrame, path: Path | None, table_format: str) -> None:
     """Writes the table to PATH, whole or not at all, or to standard output where PATH is None."""
-    content = rendered(table, table_format)
+    _write(rendered(table, table_format), path)
+
+
+def write_text(text: str, path: Path | None) -> None:
+    """Writes the text to PATH, whole or not at all, or to standard output where PATH is None."""
+    _write(text.encode(), path)
+
+
+def _write(content: bytes, path: Path | None) -> None:
     if path is None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()

@@ -21,8 +21,10 @@ from kernel_tables.reading.large_queries import use_batches
 from kernel_tables.reading.schema import (
     CALL_NAMES,
     CALLS,
+    COPY_DETAILS,
     DOMAIN,
     DOMAIN_CREATE,
+    MEMCPY,
     MISSING,
     NVTX,
     OPTIONAL,
@@ -126,18 +128,28 @@ class Capture(SmallTables):
         """The device and stream of each row of the tables, in the order of reading()."""
         return [self._selected(table, PLACE) for table in tables]
 
-    def call_ends_and_names(self) -> tuple[np.ndarray, list[str]]:
-        """The end and the name of every API call, in the order of reading(RUNTIME); the name without its version.
+    def copies(self) -> Columns:
+        """The bytes of each memory copy, and the kinds of memory (ENUM_CUDA_MEM_KIND) of its source and target."""
+        return self._selected(MEMCPY, COPY_DETAILS)
 
-        An export that has neither has calls of no duration, named "launch".
+    def call_functions(self) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
+        """The end and the string id of every API call, in the order of reading(RUNTIME), and the functions by that id,
+        without their versions.
+
+        An export that has neither has calls of no duration, and MISSING ids.
         """
         if RUNTIME not in self.tables:
-            return np.empty(0, np.int64), []
+            return np.empty(0, np.int64), np.empty(0, np.int64), {}
         known = {name: columns for name, columns in CALL_NAMES.items() if self.has(RUNTIME, *columns)}
         calls = self._selected(RUNTIME, known)
         name_id = calls.get("name_id", np.full(len(calls["start"]), MISSING))
         names = {number: re.sub(r"_v\d+$", "", name) for number, name in self.strings(name_id).items()}
-        return calls.get("end", calls["start"]), [names.get(number, "launch") for number in name_id.tolist()]
+        return calls.get("end", calls["start"]), name_id, names
+
+    def call_ends_and_names(self) -> tuple[np.ndarray, list[str]]:
+        """The end and the name of every API call, in the order of reading(RUNTIME); "launch" where it has no name."""
+        ends, ids, names = self.call_functions()
+        return ends, [names.get(number, "launch") for number in ids.tolist()]
 
     def _columns(self, table: str, of_text: TextMap | None) -> Columns:
         numbers = self._proof.numbers_of(table) if table in self.tables else None

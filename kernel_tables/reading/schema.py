@@ -48,8 +48,9 @@ WANTED = {
 PLACE = {"device": ("deviceId",), "stream": ("streamId",)}
 DOMAIN = {"domain": ("domainId",)}
 CALLS = WANTED[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
+COPY_DETAILS = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}
 CALL_NAMES = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}
-OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id"}
+OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id", *COPY_DETAILS}
 
 
 def tables_of_nsys(path: Path, named: Path) -> dict[str, set[str]]:

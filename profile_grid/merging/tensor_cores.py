@@ -5,11 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from cs336_model.program.variants.values import FP32
+from kernel_tables.classes.tensor_cores import ON_TENSOR_CORES
 from profile_grid.tables.classes import is_matmul
-
-# cuBLAS and CUTLASS name the instruction (tensorop, wmma, hmma, tensor16x8x8) or the operands (tf32f32, bf16bf16);
-# nvjet is cuBLAS's family for Hopper and Blackwell, which has no other kind
-ON_TENSOR_CORES = r"tensorop|tensor\d+x\d+|[wh]g?mma|tf32|bf16bf16|nvjet"
 
 
 def tensor_core_warnings(kernels: pd.DataFrame, precision: str) -> list[str]:

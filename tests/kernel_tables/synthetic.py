@@ -11,7 +11,7 @@ HOST = 1 << 48
 
 COLUMNS = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId streamId correlationId globalPid demangledName graphNodeId",
-    "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId streamId correlationId globalPid bytes copyKind",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId streamId correlationId globalPid bytes copyKind srcKind dstKind",
     "CUPTI_ACTIVITY_KIND_MEMSET": "start end deviceId streamId correlationId globalPid bytes",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start end deviceId streamId correlationId globalPid graphId",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "start end globalTid correlationId nameId returnValue",
@@ -95,8 +95,10 @@ class Synthetic:
         """A kernel launched AT a time (None: before the capture), that ran from START (default: 5 ns later)."""
         return self._activity("CUPTI_ACTIVITY_KIND_KERNEL", at, start, duration, {"demangledName": name}, **where)
 
-    def memcpy(self, at, start=None, duration=10, copy_kind=1, **where) -> Synthetic:
-        return self._activity("CUPTI_ACTIVITY_KIND_MEMCPY", at, start, duration, {"copyKind": copy_kind}, **where)
+    def memcpy(self, at, start=None, duration=10, copy_kind=1, size=None, source=None, target=None, **where):
+        """A copy of SIZE bytes; SOURCE and TARGET are kinds of memory: 0 pageable, 1 pinned, 2 of the device."""
+        more = {"copyKind": copy_kind, "bytes": size, "srcKind": source, "dstKind": target}
+        return self._activity("CUPTI_ACTIVITY_KIND_MEMCPY", at, start, duration, more, **where)
 
     def memset(self, at, start=None, duration=10, **where) -> Synthetic:
         return self._activity("CUPTI_ACTIVITY_KIND_MEMSET", at, start, duration, {}, **where)

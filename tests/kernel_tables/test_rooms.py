@@ -8,19 +8,20 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "kernel_tables"
 ROOMS = (
-    "embedded",
     "codes",
     "errors",
     "clean_text",
     "files",
+    "intervals",
     "classes",
     "names",
     "reading",
     "attribution",
+    "diagnosis",
     "views",
     "output",
     "trace",
-    "recording",
+    "commands",
     "__main__",
 )
 

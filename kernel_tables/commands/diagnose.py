@@ -1,0 +1,34 @@
+"""The command that tells where a program loses time on the GPU: kernel-tables diagnose CAPTURE."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, write
+
+SUMMARY = "where time is lost, with evidence, the most that mending it gains, and what to do; which rules cannot tell"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_capture(parser)
+    add_output(parser)
+    add_step_name(parser)
+    parser.add_argument("--rules", type=Path, metavar="FILE", help="rules of your own, in TOML; tried after the others")
+
+
+def run(options: argparse.Namespace) -> int:
+    require_output(options, options.capture)
+    from kernel_tables.diagnosis.diagnose import as_json, as_table, diagnose
+    from kernel_tables.diagnosis.own_rules import rules_of_file
+    from kernel_tables.output import format_of, write_text
+    from kernel_tables.trace import Trace
+
+    own = rules_of_file(options.rules) if options.rules else ()
+    with Trace(options.capture) as trace:
+        found = diagnose(trace, options.step_name, own)
+    if (options.format or format_of(options.output)) == "json":
+        write_text(as_json(found), options.output)
+    else:
+        write(as_table(found), options)
+    return 0

@@ -1,0 +1,47 @@
+"""Options that commands share, and where their tables may be written."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from kernel_tables.errors import TraceError
+from kernel_tables.files import is_same_file, reports_beside, require_no_capture
+from kernel_tables.output import FORMATS, format_of
+
+CAPTURE_HELP = "an nsys SQLite export, a .nsys-rep (exported on the way by the nsys on PATH), or either gzipped"
+
+
+def add_capture(parser: argparse.ArgumentParser, name: str = "capture") -> None:
+    parser.add_argument(name, type=Path, metavar=name.upper(), help=CAPTURE_HELP)
+
+
+def add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORMATS, required: bool = False) -> None:
+    parser.add_argument("--format", choices=formats, help="default: by FILE's suffix, else csv")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", required=required, help="default: standard output")
+
+
+def add_step_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--step-name", default="step", metavar="NAME", help="the range of one step (default: step)")
+
+
+def require_output(options: argparse.Namespace, *captures: Path) -> None:
+    """Raises TraceError where a table cannot be written, or would be written over one of CAPTURES."""
+    inputs = [path for capture in captures for path in (capture, *reports_beside(capture))]
+    if options.output is not None:
+        require_no_capture(options.output, inputs)
+        return
+    if sys.stdout is None:
+        raise TraceError("standard output is closed; name a file with -o FILE")
+    if any(is_same_file(1, path) for path in inputs):
+        raise TraceError("standard output is the capture itself, which is never written over; name a file with -o FILE")
+    if options.format == "parquet" and sys.stdout.isatty():
+        raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE.parquet")
+
+
+def write(table, options: argparse.Namespace) -> None:
+    """Writes the table where the options say, in the format that they ask for."""
+    from kernel_tables.output import write_table
+
+    write_table(table, options.output, options.format or format_of(options.output))

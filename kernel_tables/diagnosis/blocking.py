@@ -1,0 +1,109 @@
+"""What held up the host: the API calls in which it waited, allocated or copied, by what was the matter."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from kernel_tables.attribution.activities import KINDS
+from kernel_tables.diagnosis.calls import ALLOCATION, COPY, NO_CALL, WAIT
+from kernel_tables.diagnosis.scope import NO_STEP, Scope
+from kernel_tables.reading.schema import MISSING
+
+# CUDA copies up to this from pageable memory without waiting ("API synchronization behavior" in the manual of the CUDA
+# runtime); what .item() reads is smaller still, and is a wait for a value, not a transfer.
+SMALL_COPY_BYTES = 64 * 1024
+HOST_COPIES = (1, 2)  # ENUM_CUDA_MEMCPY_OPER: host to device, device to host
+PAGEABLE = 0  # ENUM_CUDA_MEM_KIND
+
+SYNC_IN_STEP, SYNC, ALLOCATION_IN_STEP, ALLOCATED, PAGEABLE_COPY, COPY_IN_STEP, COPIED = CAUSES = (
+    "sync_in_step", "idle_sync", "allocation_in_step", "idle_allocation", "pageable_copy", "copy_in_step", "idle_copy",
+)  # fmt: skip
+
+
+class Blocking:
+    """The copies between host and device, and the calls that hold up the host, each by one of CAUSES.
+
+    A call belongs to a step when the step launches more afterwards: what ends a step, or is between two, is not in it.
+    """
+
+    def __init__(self, scope: Scope):
+        self._scope = scope
+
+    @cached_property
+    def copy_cause(self) -> np.ndarray:
+        """By activity: the index in CAUSES of a copy between host and device, -1 for all else."""
+        found, scope = self._scope.activities, self._scope
+        cause = np.full(len(found), -1, np.int8)
+        rows = np.flatnonzero(found.kind == KINDS.index("memcpy"))
+        if not len(rows):
+            return cause
+        details, kind = scope.trace.capture.copies(), self._copy_kind[rows]
+        pageable = (details["source"] == PAGEABLE) | (details["target"] == PAGEABLE)
+        in_step = self._goes_on(found.launch_ns[rows], scope.step[rows])
+        small = details["bytes"] <= SMALL_COPY_BYTES
+        causes = np.select(
+            [small & in_step, small, pageable, in_step],
+            [CAUSES.index(one) for one in (SYNC_IN_STEP, SYNC, PAGEABLE_COPY, COPY_IN_STEP)],
+            CAUSES.index(COPIED),
+        )
+        cause[rows] = np.where(np.isin(kind, HOST_COPIES), causes, -1)
+        return cause
+
+    @cached_property
+    def tells_memory(self) -> bool:
+        """Whether the capture says how large copies are, and of what memory."""
+        details = self._scope.trace.capture.copies()
+        return not any((details[name] == MISSING).all() for name in details if len(details[name]))
+
+    @cached_property
+    def call_cause(self) -> np.ndarray:
+        """By call: the index in CAUSES of what it holds up the host with, -1 for none."""
+        calls = self._scope.calls
+        cause = np.full(len(calls), -1, np.int8)
+        in_step = self._goes_on(calls.start_ns, self._step_of_calls)
+        for kind, inside, outside in (
+            (WAIT, SYNC_IN_STEP, SYNC), (ALLOCATION, ALLOCATION_IN_STEP, ALLOCATED), (COPY, SYNC_IN_STEP, SYNC),
+        ):  # fmt: skip
+            cause[(calls.kind == kind) & in_step] = CAUSES.index(inside)
+            cause[(calls.kind == kind) & ~in_step] = CAUSES.index(outside)
+        found, of_copy = self._scope.activities, self.copy_cause
+        copied = np.flatnonzero((of_copy >= 0) & found.launched)
+        by_call = np.full(len(calls) + 1, -1, np.int8)  # the last entry serves calls without one before
+        by_call[found.launch_row[copied]] = of_copy[copied]
+        before = by_call[np.where(calls.previous == NO_CALL, len(calls), calls.previous)]
+        waits_for_copy = (calls.kind == WAIT) & (before >= 0)
+        cause[waits_for_copy] = before[waits_for_copy]
+        return np.where(by_call[:-1] >= 0, by_call[:-1], cause)
+
+    @cached_property
+    def _copy_kind(self) -> np.ndarray:
+        """By activity: the kind of a copy between host and device as its name tells it, 0 for all else."""
+        names = self._scope.activities.names
+        kinds = [1 if "Host-to-Device" in n else 2 if "Device-to-Host" in n else 0 for n in names]
+        return np.array(kinds, np.int8)[self._scope.activities.name]
+
+    @cached_property
+    def _step_of_calls(self) -> np.ndarray:
+        """By call: the number of the step in whose time it began, in its process; NO_STEP outside."""
+        scope, ranges = self._scope, self._scope.trace.range_arrays
+        step = np.full(len(scope.calls), NO_STEP)
+        for process in np.unique(ranges.process[scope.steps]).tolist():
+            numbers = np.flatnonzero(ranges.process[scope.steps] == process)
+            starts, ends = ranges.start_ns[scope.steps][numbers], ranges.end_ns[scope.steps][numbers]
+            place = np.searchsorted(starts, scope.calls.start_ns, "right") - 1
+            inside = (place >= 0) & (scope.calls.start_ns < ends[place]) & (scope.calls.process == process)
+            step[inside] = numbers[place[inside]]
+        return step
+
+    @cached_property
+    def _last_launch_ns(self) -> np.ndarray:
+        """By step: when it last launched something."""
+        last = np.full(len(self._scope.steps) + 1, -1)
+        np.maximum.at(last, self._scope.step, self._scope.activities.launch_ns)
+        return last
+
+    def _goes_on(self, times_ns: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Whether the STEP of each time launches more after it."""
+        return (step != NO_STEP) & (self._last_launch_ns[step] > times_ns)

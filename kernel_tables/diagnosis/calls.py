@@ -1,0 +1,76 @@
+"""The CUDA API calls of a capture by what they do to the host: launch, wait, allocate, copy."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kernel_tables.attribution.capture_arrays import CaptureArrays
+from kernel_tables.attribution.keys import compact
+from kernel_tables.intervals import Intervals, union
+from kernel_tables.reading.global_ids import process_of
+from kernel_tables.reading.schema import RUNTIME
+
+LAUNCH, WAIT, ALLOCATION, COPY, OTHER = range(5)
+KINDS = (
+    (LAUNCH, r"cu(da)?(Launch|GraphLaunch|Memset|Memcpy\w*Async)"),
+    (COPY, r"cu(da)?Memcpy"),
+    (WAIT, r"cu(da)?(Device|Stream|Event|Ctx|Thread)Synchronize"),
+    (
+        ALLOCATION,
+        r"cuda(Malloc(?!\w*Async)|Free(?!\w*Async)|Host(Alloc|Register|Unregister))"
+        r"|cuMem(Alloc(?!\w*Async)|Free(?!\w*Async)|Create|Map|Unmap|Release|SetAccess|Address|Host)",
+    ),
+)
+NO_CALL = -1
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Every API call, in the order of the table; ns."""
+
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+    thread: np.ndarray  # global id
+    kind: np.ndarray  # LAUNCH, WAIT, ALLOCATION, COPY or OTHER
+    function: np.ndarray  # index into functions
+    functions: list[str]
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @cached_property
+    def process(self) -> np.ndarray:
+        return process_of(self.thread)
+
+    def during(self, mask: np.ndarray) -> Intervals:
+        """The time in which at least one call of MASK was open."""
+        return union(self.start_ns[mask], self.end_ns[mask])
+
+    @cached_property
+    def previous(self) -> np.ndarray:
+        """The row of the call before each on its thread, NO_CALL for a thread's first."""
+        thread = compact(self.thread)[1]
+        order = np.lexsort((self.start_ns, thread))
+        before = np.full(len(order), NO_CALL, np.int64)
+        same = thread[order][1:] == thread[order][:-1]
+        before[order[1:][same]] = order[:-1][same]
+        return before
+
+
+def kind_of(function: str) -> int:
+    """What a function of the CUDA runtime or driver does, by its name."""
+    return next((kind for kind, pattern in KINDS if re.match(pattern, function)), OTHER)
+
+
+def read_calls(trace: CaptureArrays) -> Calls:
+    """The calls of a trace; of no duration and kind OTHER where the capture does not tell their ends and names."""
+    columns = trace.columns[RUNTIME]
+    end_ns, name_id, names = trace.capture.call_functions()
+    ids, function = compact(name_id)
+    functions = [names.get(number, "") for number in ids.tolist()]
+    kinds = np.array([kind_of(name) for name in functions], np.int8)
+    return Calls(columns["start"], end_ns, columns["thread"], kinds[function], function, functions)

@@ -1,0 +1,98 @@
+"""What the rules of a diagnosis share: a scope, the gaps of its GPUs by cause, and the kernels by what they serve."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from kernel_tables.classes.tensor_cores import is_fp32_without_tensor_cores
+from kernel_tables.diagnosis.blocking import Blocking
+from kernel_tables.diagnosis.idle import GPU, LAUNCHING, Idle, idle_of
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.intervals import difference
+
+OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
+ATTENTION = re.compile(r"(?i)attention|sdpa")
+CAST = re.compile(r"(?i)(?:b?float(?:16|8\w*)|half)_copy_kernel|copy_kernel.*LoadWithCast")
+MANY_OPTIMIZER_KERNELS = 100  # of a step
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a rule found: the most that mending it gains, in numbers, and which activities it is about (ns of each)."""
+
+    gain_ns: int
+    said: str
+    evidence: dict[str, object]
+    weight_ns: np.ndarray = field(repr=False)
+
+
+class Case:
+    """One diagnosis under way. A mask or an array "by activity" is in the order of trace.gpu_activities."""
+
+    def __init__(self, scope: Scope):
+        self.scope = scope
+        self.blocking = Blocking(scope)
+
+    @cached_property
+    def idles(self) -> list[Idle]:
+        return [idle_of(self.scope, self.blocking, device) for device in self.scope.devices]
+
+    def idle_by_activity(self, *causes: str) -> np.ndarray:
+        """By activity: the idle time of these causes that it ended."""
+        idle_ns = np.zeros(len(self.scope.activities), np.int64)
+        for idle in self.idles:
+            for cause in causes:
+                idle_ns[idle.next_row] += idle.by_cause[cause]
+        return idle_ns
+
+    def exposed_ns(self, mask: np.ndarray) -> int:
+        """The time in which activities of MASK ran and no kernel did, by device."""
+        devices, is_kernel = self.scope.devices, self.scope.is_kernel
+        return sum(difference(d.during(mask), d.during(is_kernel)).total_ns for d in devices)
+
+    @cached_property
+    def time_by_activity(self) -> np.ndarray:
+        """By activity: how long it ran, 0 outside of the scope."""
+        return np.where(self.scope.inside, self.scope.activities.duration_ns, 0)
+
+    @cached_property
+    def optimizer(self) -> np.ndarray:
+        """By activity: a kernel of an optimizer that is written out; none where a step has few of them."""
+        scope = self.scope
+        mask = scope.within(OPTIMIZER.match) & scope.inside & scope.is_kernel & ~scope.of_class("optimizer")
+        return mask if mask.sum() >= MANY_OPTIMIZER_KERNELS * scope.count else np.zeros_like(mask)
+
+    @cached_property
+    def attention(self) -> np.ndarray:
+        """By activity: a kernel that a range of attention launched."""
+        return self.scope.within(ATTENTION.search) & self.scope.inside & self.scope.is_kernel
+
+    @cached_property
+    def written_out_attention(self) -> np.ndarray:
+        """By activity: of attention, what is neither a matrix multiply nor a fused kernel."""
+        return self.attention & ~self.scope.of_class("attention", "gemm")
+
+    @cached_property
+    def casts(self) -> np.ndarray:
+        """By activity: a kernel that only converts from one type to another."""
+        names = [bool(CAST.search(name)) for name in self.scope.activities.names]
+        return self.scope.named(names) & self.scope.of_class("elementwise") & self.scope.inside
+
+    @cached_property
+    def fp32_matmuls(self) -> np.ndarray:
+        """By activity: a matrix multiply in fp32 without tensor cores."""
+        names = [is_fp32_without_tensor_cores(name) for name in self.scope.activities.names]
+        return self.scope.named(names) & self.scope.of_class("gemm") & self.scope.inside
+
+    @cached_property
+    def launching_by_activity(self) -> np.ndarray:
+        """By activity: how long the GPU waited for it to be launched, but for those of a written-out optimizer."""
+        return np.where(self.optimizer, 0, self.idle_by_activity(LAUNCHING))
+
+    def with_own_gaps(self, mask: np.ndarray, *causes: str) -> np.ndarray:
+        """By activity: for those of MASK the time that they ran, and the idle time of CAUSES that they ended."""
+        return np.where(mask, self.time_by_activity + self.idle_by_activity(*(causes or (GPU, LAUNCHING))), 0)

@@ -1,0 +1,70 @@
+"""What one GPU of one process did over a span of time; what it did not do are its gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kernel_tables.intervals import Intervals, difference, gaps, union
+
+PARTS = ("compute", "exposed communication", "exposed memory operations", "idle")
+
+
+class NotConserved(Exception):
+    """Parts of a whole do not add up to it; a fault of this program."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """The activities of a GPU of a process that lie in its span, in order of their start; times cut to the span."""
+
+    process: int  # global id
+    number: int
+    rows: np.ndarray  # of the activities
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+    first_ns: int
+    last_ns: int
+
+    @property
+    def span_ns(self) -> int:
+        return self.last_ns - self.first_ns
+
+    @cached_property
+    def gaps(self) -> tuple[Intervals, np.ndarray]:
+        """The time in which nothing ran, and the activity (a row) that ended each gap."""
+        reached = np.maximum.accumulate(self.end_ns)
+        ends_gap = np.flatnonzero(self.start_ns[1:] > reached[:-1])
+        return Intervals(reached[:-1][ends_gap], self.start_ns[1:][ends_gap]), self.rows[1:][ends_gap]
+
+    def during(self, mask: np.ndarray) -> Intervals:
+        """The time in which at least one activity of MASK (over all activities) ran."""
+        mine = mask[self.rows]
+        return union(self.start_ns[mine], self.end_ns[mine])
+
+    def parts_ns(self, is_memory: np.ndarray, is_communication: np.ndarray) -> dict[str, int]:
+        """The span by PARTS: what computes comes first, then what only communicates, then what only moves memory.
+
+        Raises NotConserved unless they add up to the span, to the nanosecond.
+        """
+        compute = self.during(~is_memory & ~is_communication)
+        communication = difference(self.during(is_communication), compute)
+        memory = difference(self.during(is_memory), compute, communication)
+        idle = gaps(union(self.start_ns, self.end_ns), self.first_ns, self.last_ns)
+        parts = dict(zip(PARTS, (part.total_ns for part in (compute, communication, memory, idle)), strict=True))
+        if sum(parts.values()) != self.span_ns:
+            raise NotConserved(f"{parts} are not the {self.span_ns} ns of device {self.number}")
+        return parts
+
+
+def device_of(process: int, number: int, rows: np.ndarray, start_ns, end_ns, first_ns: int, last_ns: int) -> Device:
+    """The device's activities among ROWS (with START and END) that lie in the span, cut to it."""
+    inside = (end_ns > first_ns) & (start_ns < last_ns)
+    rows, start_ns, end_ns = rows[inside], start_ns[inside], end_ns[inside]
+    order = np.argsort(start_ns, kind="stable")
+    return Device(
+        process, number, rows[order], np.maximum(start_ns[order], first_ns), np.minimum(end_ns[order], last_ns),
+        first_ns, last_ns,
+    )  # fmt: skip

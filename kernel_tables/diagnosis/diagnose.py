@@ -1,0 +1,111 @@
+"""The findings of a capture: what every rule says, and which of them cannot say anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernel_tables.attribution.capture_arrays import CaptureArrays
+from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.clean_text import in_json
+from kernel_tables.diagnosis.case import Case, Found
+from kernel_tables.diagnosis.rules import RULES, Rule
+from kernel_tables.diagnosis.scope import NO_STEP, Scope
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_NAMED = 3  # ranges and kernels of a finding
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What one rule says. Times are milliseconds of one step, on one device; of the capture, where it has no steps."""
+
+    code: str
+    message: str  # one sentence; of a rule that abstains, why
+    abstained: bool
+    evidence: dict[str, object]
+    where: dict[str, object]  # ranges and kernels with their ms, longest first; steps
+    gain_ms: float | None  # at most, of a step
+    gain_percent: float | None  # at most, of the span
+    advice: str
+    sure: str  # certain, likely, possible
+    threshold: str
+    source: str
+
+
+def diagnose(trace: CaptureArrays, step_name: str = "step", own_rules: Sequence[Rule] = ()) -> list[Diagnosis]:
+    """What the rules say that speak, largest gain first; then those that abstain. One that found nothing is not here.
+
+    Raises ImpossibleCapture for a capture that cannot be believed.
+    """
+    case = Case(Scope(trace, step_name))
+    said = [_said(rule, case) for rule in (*RULES, *own_rules)]
+    trace.capture.require_sound()
+    found = [one for one in said if one is not None]
+    return sorted(found, key=lambda one: (one.abstained, -(one.gain_ms or 0)))
+
+
+def as_table(found: list[Diagnosis]) -> pd.DataFrame:
+    """One row per diagnosis; evidence and where are JSON."""
+    import pandas as pd
+
+    columns = list(Diagnosis.__dataclass_fields__)
+    table = pd.DataFrame([asdict(one) for one in found], columns=columns)
+    for column in ("evidence", "where"):
+        table[column] = [json.dumps(value, ensure_ascii=False) for value in table[column]]
+    return table.astype({"gain_ms": "float64", "gain_percent": "float64", "abstained": "bool"})
+
+
+def as_json(found: list[Diagnosis]) -> str:
+    """A list of objects; evidence and where are objects in it."""
+    return in_json(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=1)) + "\n"
+
+
+def _said(rule: Rule, case: Case) -> Diagnosis | None:
+    reason = next(filter(None, (need(case) for need in rule.needs)), None)
+    if reason:
+        return _diagnosis(rule, reason, abstained=True)
+    found = rule.find(case)
+    return found and _diagnosis(rule, found.said, False, found.evidence, _where(case, found), *_gain(case.scope, found))
+
+
+def _diagnosis(rule: Rule, message: str, abstained: bool, evidence=None, where=None, gain_ms=None, gain_percent=None):
+    return Diagnosis(
+        rule.code, message, abstained, evidence or {}, where or {}, gain_ms, gain_percent, rule.advice, rule.sure,
+        rule.threshold, rule.source,
+    )  # fmt: skip
+
+
+def _gain(scope: Scope, found: Found) -> tuple[float, float]:
+    """(ms of a step, percent of the span) that mending it gains at most; never more than there is."""
+    gain_ns = min(found.gain_ns, scope.span_ns)
+    return scope.per_step_ms(gain_ns), 100 * scope.share(gain_ns)
+
+
+def _where(case: Case, found: Found) -> dict[str, object]:
+    scope, rows = case.scope, np.flatnonzero(found.weight_ns > 0)
+    weight_ns, steps = found.weight_ns[rows], scope.step[rows]
+    paths, names = scope.trace.range_paths.tuples, scope.activities.names
+    by_path = _largest(scope.trace.activity_path[rows], weight_ns)
+    by_name = _largest(scope.activities.name[rows], weight_ns)
+    return {
+        "ranges": {PATH_SEPARATOR.join(paths[path]) or "(no range)": scope.per_step_ms(ns) for path, ns in by_path},
+        "kernels": {names[name]: scope.per_step_ms(ns) for name, ns in by_name},
+        "steps": np.unique(steps[steps != NO_STEP]).tolist(),
+    }
+
+
+def _largest(key: np.ndarray, weight_ns: np.ndarray) -> list[tuple[int, int]]:
+    """The keys with the most nanoseconds, and these."""
+    if not len(key):
+        return []
+    total_ns = np.zeros(int(key.max()) + 1, np.int64)
+    np.add.at(total_ns, key, weight_ns)
+    order = np.argsort(-total_ns, kind="stable")[:MOST_NAMED]
+    return [(int(one), int(total_ns[one])) for one in order if total_ns[one] > 0]

@@ -1,0 +1,126 @@
+"""What rules find where the GPU waits for the host. Each gives what it found, or None."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from kernel_tables.diagnosis.blocking import (
+    ALLOCATED,
+    ALLOCATION_IN_STEP,
+    CAUSES,
+    COPIED,
+    COPY_IN_STEP,
+    PAGEABLE_COPY,
+    SYNC,
+    SYNC_IN_STEP,
+)
+from kernel_tables.diagnosis.calls import LAUNCH
+from kernel_tables.diagnosis.case import Case, Found
+from kernel_tables.diagnosis.devices import Device
+from kernel_tables.diagnosis.idle import HOST, LONG_PAUSE_NS
+from kernel_tables.intervals import NOTHING, Intervals, difference, intersection, union
+
+IDLE_SHARE = 0.15  # nsys-ai's line for idle time
+CAUSE_SHARE = 0.05  # a third of that, for one cause of several
+WORTH_SHARE = 0.01  # below that, a gain cannot be told from the scatter of processes
+
+
+def launch_bound(case: Case) -> Found | None:
+    weight = case.launching_by_activity
+    idle_ns, scope = int(weight.sum()), case.scope
+    if scope.share(idle_ns) < IDLE_SHARE:
+        return None
+    launches = int((scope.inside & scope.activities.launched).sum())
+    evidence = _host_per_launch(case, launches) | {"launches_per_step": round(launches / scope.count, 1)}
+    return Found(
+        idle_ns,
+        f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late",
+        evidence,
+        weight,
+    )
+
+
+def held_up(case: Case, cause: str, share: float, what: str) -> Found | None:
+    """The GPU idles because of CAUSE, or only copies because of it, for at least this SHARE of its time."""
+    weight = case.idle_by_activity(cause)
+    copies = (case.blocking.copy_cause == CAUSES.index(cause)) & case.scope.inside
+    copying_ns = case.exposed_ns(copies)
+    total_ns = int(weight.sum()) + copying_ns
+    if case.scope.share(total_ns) < share or not total_ns:
+        return None
+    evidence = _calls_of(case, cause) | ({"copying_alone_ms": case.scope.per_step_ms(copying_ns)} if copying_ns else {})
+    said = f"the GPU waits {case.scope.in_words(total_ns)} {what}"
+    return Found(total_ns, said, evidence, weight + np.where(copies, case.time_by_activity, 0))
+
+
+sync_in_step = partial(
+    held_up, cause=SYNC_IN_STEP, share=WORTH_SHARE, what="after the host waited for it in the middle of a step"
+)
+allocation_in_step = partial(
+    held_up, cause=ALLOCATION_IN_STEP, share=WORTH_SHARE, what="while the host allocates or frees memory within a step"
+)
+copy_in_step = partial(held_up, cause=COPY_IN_STEP, share=WORTH_SHARE, what="for copies within a step")
+pageable_copy = partial(held_up, cause=PAGEABLE_COPY, share=WORTH_SHARE, what="for copies from or to pageable memory")
+idle_sync = partial(
+    held_up, cause=SYNC, share=CAUSE_SHARE, what="after the host waited for it at the end of a step or outside of steps"
+)
+idle_copy = partial(held_up, cause=COPIED, share=CAUSE_SHARE, what="for copies outside of steps")
+idle_allocation = partial(
+    held_up, cause=ALLOCATED, share=CAUSE_SHARE, what="while the host allocates or frees memory outside of steps"
+)
+
+
+def idle_host(case: Case) -> Found | None:
+    weight = case.idle_by_activity(HOST)
+    idle_ns, scope = int(weight.sum()), case.scope
+    if scope.share(idle_ns) < CAUSE_SHARE:
+        return None
+    pauses = int((weight > 0).sum())
+    said = (
+        f"the GPU waits {scope.in_words(idle_ns)} while the host makes no CUDA call for"
+        f" {LONG_PAUSE_NS // 1_000_000} ms or longer"
+    )
+    longest_ms = float(weight.max()) / 1e6
+    return Found(idle_ns, said, {"pauses_per_step": pauses / scope.count, "longest_ms": longest_ms}, weight)
+
+
+def _calls_of(case: Case, cause: str) -> dict[str, object]:
+    """How often, by function, and for how long the host was held up by CAUSE within the devices' spans."""
+    calls, scope = case.scope.calls, case.scope
+    first, last = min(d.first_ns for d in scope.devices), max(d.last_ns for d in scope.devices)
+    mask = case.blocking.call_cause == CAUSES.index(cause)
+    mask &= (calls.start_ns >= first) & (calls.start_ns < last)
+    counts = np.bincount(calls.function[mask], minlength=len(calls.functions))
+    by_function = {calls.functions[f]: round(int(counts[f]) / scope.count, 2) for f in np.flatnonzero(counts).tolist()}
+    return {
+        "calls_per_step": round(int(mask.sum()) / scope.count, 2),
+        "functions_per_step": by_function,
+        "host_ms": scope.per_step_ms(calls.during(mask).total_ns),
+    }
+
+
+def _host_per_launch(case: Case, launches: int) -> dict[str, float]:
+    """Where the time of the host goes, in microseconds per launch; the parts add up. Threads are not added up: what
+    several do at once counts once, for the first of the parts that it is."""
+    scope = case.scope
+    parts = [_host_parts(case, device) for device in scope.devices]
+    names = ("driver_call_us", "waiting_us", "other_calls_us", "python_and_dispatcher_us")
+    return {
+        name: round(sum(part.total_ns for part in of_devices) / 1e3 / max(launches, 1), 3)
+        for name, of_devices in zip(names, zip(*parts, strict=True), strict=True)
+    }
+
+
+def _host_parts(case: Case, device: Device) -> tuple[Intervals, ...]:
+    """The time from the first to the last launch of a device: in calls that launch, in those that wait, in others, in
+    none."""
+    calls, found = case.scope.calls, case.scope.activities
+    launch_ns = found.launch_ns[device.rows[found.launched[device.rows]]]
+    whole = union(launch_ns.min(keepdims=True), launch_ns.max(keepdims=True)) if len(launch_ns) else NOTHING
+    mine = calls.process == device.process
+    in_any = intersection(whole, calls.during(mine))
+    launching = intersection(whole, calls.during(mine & (calls.kind == LAUNCH)))
+    waiting = difference(intersection(whole, calls.during(mine & (case.blocking.call_cause >= 0))), launching)
+    return launching, waiting, difference(in_any, launching, waiting), difference(whole, in_any)

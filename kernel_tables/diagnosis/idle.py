@@ -1,0 +1,96 @@
+"""Why the GPU had nothing to do: every nanosecond of its gaps, given to one cause.
+
+A gap is the host's when the activity that ends it was launched too late to be there in time. What held up the host
+until that launch then has it: first the stretches without any API call, which lie in the gap itself, and the launch
+after them; then the calls in which it allocated, copied or waited. These hold up more than the next launch: without
+them the host would be that much ahead, so what a call took and no gap has used yet counts for the gaps that follow.
+The rest is launching itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_tables.attribution.launches import NO_LAUNCH
+from kernel_tables.diagnosis.blocking import (
+    ALLOCATED,
+    ALLOCATION_IN_STEP,
+    CAUSES,
+    COPIED,
+    COPY_IN_STEP,
+    PAGEABLE_COPY,
+    SYNC,
+    SYNC_IN_STEP,
+    Blocking,
+)
+from kernel_tables.diagnosis.devices import Device, NotConserved
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.intervals import Intervals, covered_ns, gaps
+
+# From the call to the start of a kernel that finds the GPU idle, H200: 5.4 us at least, 7.3 us the median of 15,772.
+LAUNCH_LATENCY_NS = 6_000
+# The host makes no CUDA call for this long: 70 times the 14 us that it takes per launch in eager PyTorch.
+LONG_PAUSE_NS = 1_000_000
+HOST, LAUNCHING, GPU, UNKNOWN = "idle_host", "launching", "gpu", "unknown"
+IN_ORDER = (ALLOCATION_IN_STEP, ALLOCATED, PAGEABLE_COPY, COPY_IN_STEP, COPIED, SYNC_IN_STEP, SYNC)
+
+
+@dataclass(frozen=True)
+class Idle:
+    """The gaps of a device: the activity that ended each, and its nanoseconds by cause, which add up to it."""
+
+    gaps: Intervals
+    next_row: np.ndarray
+    by_cause: dict[str, np.ndarray]
+
+
+def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
+    """The gaps of one device by cause. Raises NotConserved where they do not add up to the gaps."""
+    found, (between, next_row) = scope.activities, device.gaps
+    length = between.lengths_ns
+    launched = found.launch_row[next_row] != NO_LAUNCH
+    launch_ns = found.launch_ns[next_row]
+    of_host = launched & (launch_ns + LAUNCH_LATENCY_NS > between.start_ns)
+    left = np.where(of_host, length, 0)
+    by_cause = {GPU: np.where(launched & ~of_host, length, 0), UNKNOWN: np.where(launched, 0, length)}
+    paused = covered_ns(_pauses(scope, device), between.start_ns, between.end_ns)
+    by_cause[HOST] = np.where(paused > 0, np.minimum(left, paused + between.end_ns - launch_ns), 0)
+    left = left - by_cause[HOST]
+    order = np.flatnonzero(of_host)
+    order = order[np.argsort(launch_ns[order], kind="stable")]
+    until = launch_ns[order]
+    since = np.append(min(device.first_ns, *until[:1].tolist()) if len(until) else 0, until[:-1])
+    for cause in IN_ORDER:
+        claimed = np.zeros(len(left), np.int64)
+        held_up = covered_ns(_held_up(scope, blocking, device, cause), since, until)
+        claimed[order] = claims(left[order], held_up)
+        by_cause[cause], left = claimed, left - claimed
+    by_cause[LAUNCHING] = left
+    if not (sum(by_cause.values()) == length).all():
+        raise NotConserved(f"the causes of the gaps of device {device.number} are not the gaps")
+    return Idle(between, next_row, by_cause)
+
+
+def claims(gap_ns: np.ndarray, held_up_ns: np.ndarray) -> np.ndarray:
+    """What each gap, in turn, takes of the time that the host was held up until then and no gap has taken before."""
+    if not len(gap_ns):
+        return gap_ns
+    balance = np.cumsum(held_up_ns - gap_ns)
+    after = balance - np.minimum(np.minimum.accumulate(balance), 0)
+    before = np.append(0, after[:-1])
+    return before + held_up_ns - after
+
+
+def _pauses(scope: Scope, device: Device) -> Intervals:
+    """The long stretches of the device's span in which its process made no API call."""
+    calls = scope.calls
+    busy = calls.during(calls.process == device.process)
+    return gaps(busy, device.first_ns, device.last_ns).longer_than(LONG_PAUSE_NS)
+
+
+def _held_up(scope: Scope, blocking: Blocking, device: Device, cause: str) -> Intervals:
+    """The time in which the device's process was in a call of this cause."""
+    mine = scope.calls.process == device.process
+    return scope.calls.during(mine & (blocking.call_cause == CAUSES.index(cause)))

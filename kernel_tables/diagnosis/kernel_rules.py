@@ -1,0 +1,139 @@
+"""What rules find in the kernels themselves. Each gives what it found, or None."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernel_tables.diagnosis.case import MANY_OPTIMIZER_KERNELS, Case, Found
+from kernel_tables.diagnosis.host_rules import launch_bound
+from kernel_tables.diagnosis.idle import GPU
+from kernel_tables.intervals import intersection
+
+SMALL_NS, SMALL_SHARE, MANY_LAUNCHES = 10_000, 0.15, 100  # nsys-ai's lines: shorter than 10 us, 100 launches and more
+KERNEL_SHARE = 0.05
+SHORTEST_CHAIN = 3
+OVERLAP_SHARE = 0.30  # nsys-ai's line for communication
+# A fused kernel saves the passes over memory; its backward pass has 2.5 times the arithmetic of its forward pass
+# (FlashAttention: five matrix multiplies for two).
+BACKWARD_OF_ATTENTION = 2.5
+
+
+def small_kernels(case: Case) -> Found | None:
+    """Silent where launch_bound speaks, which says the same of kernels that end before the next is launched."""
+    small = case.scope.is_kernel & case.scope.inside & ~case.optimizer & (case.scope.activities.duration_ns < SMALL_NS)
+    weight, scope = case.with_own_gaps(small, GPU), case.scope
+    total_ns = scope.busy_ns(small) + int(np.where(small, case.idle_by_activity(GPU), 0).sum())
+    if small.sum() < MANY_LAUNCHES * scope.count or scope.share(total_ns) < SMALL_SHARE or launch_bound(case):
+        return None
+    evidence = {
+        "kernels_per_step": round(int(small.sum()) / scope.count, 1),
+        "mean_us": round(float(scope.activities.duration_ns[small].mean()) / 1e3, 3),
+        "gaps_between_ms": scope.per_step_ms(total_ns - scope.busy_ns(small)),
+    }
+    said = f"kernels shorter than {SMALL_NS // 1000} µs, and the GPU's own gaps before them, take"
+    return Found(total_ns, f"{said} {scope.in_words(total_ns)}", evidence, weight)
+
+
+def unfused_elementwise(case: Case) -> Found | None:
+    scope = case.scope
+    mask = scope.of_class("elementwise") & scope.inside
+    mask &= ~case.optimizer & ~case.written_out_attention & ~case.casts
+    chains, members, gain_ns, total_ns = _chains(case, mask)
+    if not chains or scope.share(gain_ns) < KERNEL_SHARE:
+        return None
+    evidence = {
+        "chains_per_step": round(chains / scope.count, 1),
+        "kernels_per_step": round(int(members.sum()) / scope.count, 1),
+        "chains_ms": scope.per_step_ms(total_ns),
+    }
+    said = f"chains of {SHORTEST_CHAIN} and more elementwise kernels take {scope.in_words(total_ns)}"
+    return Found(gain_ns, said, evidence, np.where(members, case.time_by_activity, 0))
+
+
+def _chains(case: Case, mask: np.ndarray) -> tuple[int, np.ndarray, int, int]:
+    """(how many chains of kernels of MASK there are, which activities they are, what they take but for the shortest of
+    each, what they take): kernels one after the other on a stream, launched in the same ranges."""
+    scope, members = case.scope, np.zeros(len(mask), bool)
+    chains = gain_ns = total_ns = 0
+    for device in scope.devices:
+        stream = scope.trace.places["stream"][device.rows]
+        order = np.argsort(stream, kind="stable")  # the rows are in order of time
+        rows = device.rows[order]
+        differs = (np.diff(stream[order]) != 0) | (np.diff(scope.trace.activity_path[rows]) != 0)
+        breaks = np.append(True, differs | ~mask[rows][1:] | ~mask[rows][:-1])
+        first = np.flatnonzero(breaks)
+        length = np.diff(np.append(first, len(rows)))
+        time = case.time_by_activity[rows]
+        is_chain = (length >= SHORTEST_CHAIN) & mask[rows[first]]
+        sums, least = np.add.reduceat(time, first)[is_chain], np.minimum.reduceat(time, first)[is_chain]
+        chains += int(is_chain.sum())
+        gain_ns += int((sums - least).sum())
+        total_ns += int(sums.sum())
+        members[rows[np.repeat(is_chain, length)]] = True
+    return chains, members, gain_ns, total_ns
+
+
+def casts(case: Case) -> Found | None:
+    return _taking(case, case.casts, "kernels that only convert between number formats take")
+
+
+def no_tensor_cores(case: Case) -> Found | None:
+    return _taking(case, case.fp32_matmuls, "matrix multiplies in fp32, without tensor cores, take")
+
+
+def _taking(case: Case, mask: np.ndarray, what: str) -> Found | None:
+    scope, total_ns = case.scope, case.scope.busy_ns(mask)
+    if not total_ns or scope.share(total_ns) < KERNEL_SHARE:
+        return None
+    evidence = {"kernels_per_step": round(int(mask.sum()) / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
+    return Found(total_ns, f"{what} {scope.in_words(total_ns)}", evidence, np.where(mask, case.time_by_activity, 0))
+
+
+def unfused_attention(case: Case) -> Found | None:
+    """Judged by the forward pass; autograd's kernels are in no range of attention, so their part is bounded by it."""
+    scope, written_out = case.scope, case.written_out_attention
+    written_out_ns, forward_ns = scope.busy_ns(written_out), scope.busy_ns(case.attention)
+    backward = scope.within(lambda name: name.lower().startswith("backward")) & scope.inside & scope.is_kernel
+    backward_ns = min(scope.busy_ns(backward), round(BACKWARD_OF_ATTENTION * forward_ns))
+    softmax = bool((written_out & scope.of_class("softmax", "reduction")).any())
+    if not softmax or scope.share(written_out_ns) < KERNEL_SHARE * forward_ns / max(forward_ns + backward_ns, 1):
+        return None
+    evidence = {
+        "kernels_per_step": round(int(written_out.sum()) / scope.count, 1),
+        "forward_ms": scope.per_step_ms(forward_ns),
+        "forward_without_matmuls_ms": scope.per_step_ms(written_out_ns),
+        "backward_at_most_ms": scope.per_step_ms(backward_ns),
+    }
+    said = f"attention is written out: what it runs besides matrix multiplies takes {scope.in_words(written_out_ns)}"
+    weight = np.where(case.attention, case.time_by_activity, 0)
+    return Found(forward_ns + backward_ns, said, evidence, weight)
+
+
+def unfused_optimizer(case: Case) -> Found | None:
+    mask, scope = case.optimizer, case.scope
+    weight = case.with_own_gaps(mask)
+    total_ns = scope.busy_ns(mask) + int(np.where(mask, weight - case.time_by_activity, 0).sum())
+    if not total_ns or scope.share(total_ns) < KERNEL_SHARE:
+        return None
+    evidence = {
+        "kernels_per_step": round(int(mask.sum()) / scope.count, 1),
+        "many_from": MANY_OPTIMIZER_KERNELS,
+        "running_ms": scope.per_step_ms(scope.busy_ns(mask)),
+        "mean_us": round(float(scope.activities.duration_ns[mask].mean()) / 1e3, 3),
+    }
+    said = "the optimizer's many kernels, and the GPU's waiting for them, take"
+    return Found(total_ns, f"{said} {scope.in_words(total_ns)}", evidence, weight)
+
+
+def exposed_communication(case: Case) -> Found | None:
+    scope = case.scope
+    communication = scope.of_class("communication") & scope.inside
+    others = scope.is_kernel & ~communication
+    total_ns, exposed_ns = scope.busy_ns(communication), scope.parts_ns["exposed communication"]
+    hidden_ns = sum(intersection(d.during(communication), d.during(others)).total_ns for d in scope.devices)
+    overlap = hidden_ns / max(total_ns, 1)
+    if overlap >= OVERLAP_SHARE or scope.share(exposed_ns) < KERNEL_SHARE:
+        return None
+    evidence = {"communication_ms": scope.per_step_ms(total_ns), "overlap": round(overlap, 4)}
+    said = f"communication that nothing is computed beside takes {scope.in_words(exposed_ns)}"
+    return Found(exposed_ns, said, evidence, np.where(communication, case.time_by_activity, 0))

@@ -1,0 +1,55 @@
+"""What a rule needs of a capture. Each gives why the capture cannot answer, or None where it can."""
+
+from __future__ import annotations
+
+from kernel_tables.diagnosis.case import ATTENTION, OPTIMIZER, Case
+from kernel_tables.diagnosis.step_rules import FEWEST_STEPS
+
+
+def kernels(case: Case) -> str | None:
+    return None if len(case.scope.activities) else "the capture holds no kernel"
+
+
+def gpu(case: Case) -> str | None:
+    return "the capture is of a program on the processor, which launches nothing" if case.scope.is_cpu else None
+
+
+def calls(case: Case) -> str | None:
+    return None if case.scope.has_calls else "the capture does not tell what API calls were made, or when they returned"
+
+
+def steps(case: Case) -> str | None:
+    if len(case.scope.steps):
+        return None
+    return f"no range {case.scope.step_name!r} launched a kernel: name the range of one step with --step-name"
+
+
+def several_steps(case: Case) -> str | None:
+    found = len(case.scope.steps)
+    return None if found >= FEWEST_STEPS else f"{found} steps were captured, and {FEWEST_STEPS} are needed to tell"
+
+
+def memory_kinds(case: Case) -> str | None:
+    known = case.blocking.tells_memory
+    return None if known else "the capture does not tell how large copies are, and between what kinds of memory"
+
+
+def optimizer_range(case: Case) -> str | None:
+    return _named(case, OPTIMIZER.match, "optimizer", "what an optimizer written out launches is elementwise by name")
+
+
+def attention_range(case: Case) -> str | None:
+    return _named(case, ATTENTION.search, "attention", "what an attention written out launches is known by its range")
+
+
+def communication(case: Case) -> str | None:
+    return None if case.scope.of_class("communication").any() else "no kernel of NCCL ran"
+
+
+def counters(case: Case) -> str | None:
+    return "an nsys capture holds no counters of Nsight Compute"
+
+
+def _named(case: Case, is_wanted, what: str, why: str) -> str | None:
+    paths = case.scope.trace.range_paths
+    return None if any(map(is_wanted, paths.names)) else f"no range is named {what}: {why}"

@@ -1,0 +1,97 @@
+"""Rules of one's own: kernels by name, class and range that take too large a share of the span."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from kernel_tables.classes.linear_search import found_in, unusable
+from kernel_tables.diagnosis.case import Case, Found
+from kernel_tables.diagnosis.needs import kernels
+from kernel_tables.diagnosis.rules import CODES, POSSIBLE, Rule
+from kernel_tables.errors import TraceError
+
+SELECTORS = ("kernel", "class", "range")
+KEYS = {"code": str, "advice": str, **dict.fromkeys(SELECTORS, str), "share": float, "launches": int}
+EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice = '...'"
+
+
+def rules_of_file(path: Path) -> tuple[Rule, ...]:
+    """The rules of a TOML file, each a table [[rule]]; raises TraceError for the first that cannot be used."""
+    try:
+        written = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TraceError(f"{path}: no TOML ({error}); write tables [[rule]] with {EXAMPLE}") from error
+    if set(written) != {"rule"} or not isinstance(written["rule"], list):
+        raise TraceError(f"{path}: holds {', '.join(written) or 'nothing'}; write tables [[rule]] with {EXAMPLE}")
+    return own_rules(written["rule"], str(path))
+
+
+def own_rules(written: Sequence[Mapping], where: str) -> tuple[Rule, ...]:
+    """The rules as they are written in a file or a configuration, which is called WHERE in errors (TraceError)."""
+    rules = tuple(_rule(one, f"{where}, rule {number}") for number, one in enumerate(written, start=1))
+    codes = [*CODES, *(rule.code for rule in rules)]
+    twice = next((code for code in codes if codes.count(code) > 1), None)
+    if twice:
+        raise TraceError(f"{where}: there are two rules {twice!r}; give each a code of its own")
+    return rules
+
+
+def _rule(written: Mapping, where: str) -> Rule:
+    if problem := _problem(written):
+        raise TraceError(f"{where}: {problem}; write {EXAMPLE}")
+    named = ", ".join(f"{key} {written[key]!r}" for key in SELECTORS if key in written)
+    share, launches = float(written["share"]), written.get("launches", 1)
+    return Rule(
+        written["code"], f"kernels of {named}", f"{share:.4g} of the span, {launches} launches a step",
+        "a rule of one's own", written["advice"], POSSIBLE, partial(_taking, written=dict(written), what=named),
+        (kernels,),
+    )  # fmt: skip
+
+
+def _problem(written: Mapping) -> str | None:
+    """Why a rule cannot be used, None where it can."""
+    if not isinstance(written, Mapping):
+        return f"{written!r} is no table"
+    unknown = [key for key in written if key not in KEYS]
+    if unknown:
+        return f"{unknown[0]!r} is not known"
+    wrong = [key for key, kind in KEYS.items() if key in written and not _is(written[key], kind)]
+    lacking = [key for key in ("code", "share", "advice") if key not in written]
+    if wrong or lacking:
+        return f"{wrong[0]} = {written[wrong[0]]!r} cannot be used" if wrong else f"{lacking[0]!r} is lacking"
+    if not any(key in written for key in SELECTORS):
+        return "it names no kernel, class or range"
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", written["code"]) or not 0 <= written["share"] <= 1:
+        return "a code is of small letters and _, a share between 0 and 1"
+    reason = unusable(written["kernel"]) if "kernel" in written else None
+    return f"the pattern {written['kernel']!r} cannot be used ({reason})" if reason else None
+
+
+def _is(value: object, kind: type) -> bool:
+    if kind is str:
+        return isinstance(value, str) and value != ""
+    return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
+
+
+def _taking(case: Case, written: Mapping, what: str) -> Found | None:
+    scope = case.scope
+    mask = scope.inside & scope.is_kernel
+    if "kernel" in written:
+        mask &= scope.named(found_in(written["kernel"], scope.activities.names))
+    if "class" in written:
+        mask &= scope.of_class(written["class"])
+    if "range" in written:
+        mask &= scope.within(lambda name: name == written["range"])
+    total_ns, launches = scope.busy_ns(mask), int(mask.sum())
+    enough = launches and launches >= written.get("launches", 1) * scope.count
+    if not enough or scope.share(total_ns) < written["share"]:
+        return None
+    evidence = {"kernels_per_step": round(launches / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
+    weight = np.where(mask, case.time_by_activity, 0)
+    return Found(total_ns, f"kernels of {what} take {scope.in_words(total_ns)}", evidence, weight)

@@ -1,0 +1,149 @@
+"""The rules of a diagnosis, declared: what each looks for, from where on it speaks, what to do, when it abstains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kernel_tables.diagnosis import host_rules, kernel_rules, needs, step_rules
+from kernel_tables.diagnosis.case import Case, Found
+
+CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"  # counted; profiling adds to it; the program has to tell
+OWN = "this project's own"
+WORTH = f"{host_rules.WORTH_SHARE:.0%} of the span, and a call in a step that launches more afterwards"
+CAUSE = f"{host_rules.CAUSE_SHARE:.0%} of the span"
+KERNELS = f"{kernel_rules.KERNEL_SHARE:.0%} of the span"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule. `needs` are asked in turn, and the first reason that one gives is why the rule abstains."""
+
+    code: str
+    looks_for: str
+    threshold: str
+    source: str
+    advice: str
+    sure: str
+    find: Callable[[Case], Found | None]
+    needs: tuple[Callable[[Case], str | None], ...]
+
+
+HOST = (needs.kernels, needs.gpu, needs.calls)
+IN_STEP = (*HOST, needs.steps)
+GPU = (needs.kernels, needs.gpu)
+
+
+def _nothing(case: Case) -> Found | None:
+    """What a rule finds that always abstains."""
+
+
+RULES = (
+    Rule(
+        "launch_bound", "the GPU idle because kernels are launched too late",
+        f"{host_rules.IDLE_SHARE:.0%} of the span", "nsys-ai, idle time",
+        "compile the model (torch.compile), replay CUDA graphs, or give each launch more work (a larger batch)",
+        LIKELY, host_rules.launch_bound, HOST,
+    ),
+    Rule(
+        "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", CAUSE, OWN,
+        "prepare data in other processes, ahead of the step; see what Python does meanwhile (kernel-tables host)",
+        CERTAIN, host_rules.idle_host, HOST,
+    ),
+    Rule(
+        "idle_sync", "the GPU idle after synchronisation at the end of a step or outside of steps", CAUSE, OWN,
+        "do not wait for the GPU after each step: read losses later, or now and then",
+        LIKELY, host_rules.idle_sync, HOST,
+    ),
+    Rule(
+        "idle_copy", "the GPU without work during copies between host and device outside of steps", CAUSE, OWN,
+        "copy the next batch on a stream of its own while this one is computed (non_blocking=True)",
+        CERTAIN, host_rules.idle_copy, (*HOST, needs.memory_kinds),
+    ),
+    Rule(
+        "idle_allocation", "the GPU idle because of cudaMalloc, cudaFree and their like outside of steps", CAUSE, OWN,
+        "keep memory between steps: no empty_cache(), and shapes that do not grow",
+        LIKELY, host_rules.idle_allocation, HOST,
+    ),
+    Rule(
+        "small_kernels", "kernels shorter than 10 µs, 100 and more in a step, where launching is not what limits",
+        f"{kernel_rules.SMALL_SHARE:.0%} of the span", "nsys-ai, small kernels",
+        "fuse them (torch.compile), or work on larger tensors",
+        POSSIBLE, kernel_rules.small_kernels, GPU,
+    ),
+    Rule(
+        "sync_in_step", "synchronisation within a step: .item(), .cpu(), print, a condition on a tensor", WORTH, OWN,
+        "keep the value on the GPU, and read it after the step; use torch.where instead of a condition",
+        LIKELY, host_rules.sync_in_step, IN_STEP,
+    ),
+    Rule(
+        "copy_in_step", "copies of more than 64 KiB between host and device within a step", WORTH, OWN,
+        "make tensors on the device; copy inputs ahead of the step, on a stream of its own",
+        CERTAIN, host_rules.copy_in_step, (*IN_STEP, needs.memory_kinds),
+    ),
+    Rule(
+        "pageable_copy", "copies of more than 64 KiB from or to pageable memory, wherever they are",
+        f"{host_rules.WORTH_SHARE:.0%} of the span", OWN,
+        "pin the host's memory (pin_memory=True) and copy with non_blocking=True",
+        CERTAIN, host_rules.pageable_copy, (*HOST, needs.memory_kinds),
+    ),
+    Rule(
+        "allocation_in_step", "cudaMalloc, cudaFree and their like within a step", WORTH, OWN,
+        "no empty_cache() in the loop; let shapes be steady, so that PyTorch's allocator serves from its cache",
+        LIKELY, host_rules.allocation_in_step, IN_STEP,
+    ),
+    Rule(
+        "unfused_elementwise", "three and more elementwise kernels in a row, in one range on one stream", KERNELS, OWN,
+        "compile that part of the model, or write one kernel for it: one pass over memory instead of several",
+        POSSIBLE, kernel_rules.unfused_elementwise, (needs.kernels,),
+    ),
+    Rule(
+        "casts", "kernels that only convert between number formats", KERNELS, OWN,
+        "keep weights in the format in which they are used, convert once per step, or compile the model",
+        POSSIBLE, kernel_rules.casts, GPU,
+    ),
+    Rule(
+        "no_tensor_cores", "matrix multiplies in fp32 without tensor cores, by their kernels' names", KERNELS, OWN,
+        "allow TF32 (torch.set_float32_matmul_precision('high')) or use bf16, where the accuracy permits",
+        CERTAIN, kernel_rules.no_tensor_cores, GPU,
+    ),
+    Rule(
+        "unfused_attention", "softmax and elementwise kernels in ranges of attention",
+        f"{KERNELS}, with the backward pass", OWN,
+        "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
+        LIKELY, kernel_rules.unfused_attention, (needs.kernels, needs.attention_range),
+    ),
+    Rule(
+        "unfused_optimizer", "an optimizer of 100 and more kernels in a step that are not its library's own", KERNELS,
+        "nsys-ai, 100 launches", "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
+        LIKELY, kernel_rules.unfused_optimizer, (needs.kernels, needs.optimizer_range),
+    ),
+    Rule(
+        "low_occupancy", "kernels that leave multiprocessors half empty", "not decided here", "Nsight Compute",
+        "measure the kernel's counters with Nsight Compute", POSSIBLE, _nothing, (needs.counters,),
+    ),
+    Rule(
+        "wave_tail", "kernels whose last wave of blocks is nearly empty", "not decided here", "Nsight Compute",
+        "measure the kernel's counters with Nsight Compute", POSSIBLE, _nothing, (needs.counters,),
+    ),
+    Rule(
+        "exposed_communication", "communication that no computation runs beside",
+        f"overlap below {kernel_rules.OVERLAP_SHARE:.0%}, and {KERNELS}", "nsys-ai, overlap of NCCL",
+        "start communication earlier, in smaller pieces, beside the backward pass",
+        CERTAIN, kernel_rules.exposed_communication, (*GPU, needs.communication),
+    ),
+    Rule(
+        "unsteady_steps", "steps that take longer than others, or ever longer",
+        f"a step over {step_rules.OUTLIER} times the median, or a drift of {step_rules.DRIFT:.0%}",
+        "scatter of ten steps on an H200",
+        "look at the slow steps alone; fix the clocks where the time is the GPU's (nvidia-smi -lgc)",
+        POSSIBLE, step_rules.unsteady_steps, (needs.kernels, needs.steps, needs.several_steps),
+    ),
+)  # fmt: skip
+CODES = tuple(rule.code for rule in RULES)
+
+
+def as_markdown() -> str:
+    """The rules as a Markdown table."""
+    rows = [f"| `{r.code}` | {r.looks_for} | {r.threshold} | {r.source} | {r.advice} |\n" for r in RULES]
+    return "| code | looks for | speaks from | source | advice |\n| --- | --- | --- | --- | --- |\n" + "".join(rows)

@@ -1,0 +1,147 @@
+"""What a diagnosis looks at: the measured steps of a capture, on each GPU of each process; all of it without steps."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
+from kernel_tables.attribution.capture_arrays import CaptureArrays
+from kernel_tables.attribution.keys import compact
+from kernel_tables.attribution.paths import WINDOW
+from kernel_tables.attribution.ranges import NONE
+from kernel_tables.classes.categories import family
+from kernel_tables.diagnosis.calls import Calls, read_calls
+from kernel_tables.diagnosis.devices import PARTS, Device, device_of
+
+NO_STEP = -1
+CPU = -1  # the device of a capture made on the processor, whose activities are operators
+
+
+class Scope:
+    """The arrays that rules look at. A mask or an array "by activity" is in the order of trace.gpu_activities."""
+
+    def __init__(self, trace: CaptureArrays, step_name: str = "step"):
+        self.trace, self.step_name = trace, step_name
+        self.activities = trace.gpu_activities
+
+    @cached_property
+    def calls(self) -> Calls:
+        return read_calls(self.trace)
+
+    @cached_property
+    def has_calls(self) -> bool:
+        """Whether it is known when each API call began and ended, and what it was."""
+        return bool(len(self.calls)) and not self.trace.capture.has_nameless_calls()
+
+    @cached_property
+    def is_cpu(self) -> bool:
+        """Whether the activities are operators of a program on the processor."""
+        return bool(len(self.activities)) and bool((self.trace.places["device"] == CPU).all())
+
+    @cached_property
+    def steps(self) -> np.ndarray:
+        """The numbers of the ranges that are measured steps, in order of time."""
+        ranges, paths = self.trace.range_arrays, self.trace.range_paths
+        is_step = ranges.name == paths.code(self.step_name)
+        if paths.code(WINDOW) != NONE:
+            is_step &= paths.inside(WINDOW)[paths.of_node[: len(ranges)]]
+        has_work = np.zeros(len(ranges) + 1, bool)  # the last entry serves activities of no step
+        has_work[self.trace.enclosing(self.step_name)] = True
+        return np.flatnonzero(is_step & has_work[:-1])
+
+    @property
+    def count(self) -> int:
+        """How many steps there are; 1, the capture, where there are none."""
+        return max(len(self.steps), 1)
+
+    @cached_property
+    def step(self) -> np.ndarray:
+        """By activity: the number of its step, from 0; NO_STEP outside."""
+        number = np.full(len(self.trace.range_arrays) + 1, NO_STEP)  # the last entry serves activities of no range
+        number[self.steps] = np.arange(len(self.steps))
+        return number[self.trace.enclosing(self.step_name)]
+
+    @cached_property
+    def devices(self) -> list[Device]:
+        """The GPUs, each from the first start to the last end of what the steps launched on it."""
+        found = self.activities
+        device = self.trace.places["device"]
+        key = compact(found.process)[1].astype(np.int64) * (1 << 16) + device
+        looked_at = self.step != NO_STEP if len(self.steps) else np.ones(len(found), bool)
+        devices = []
+        for code in compact(key)[0].tolist():
+            rows = np.flatnonzero(key == code)
+            mine = rows[looked_at[rows]]
+            if len(mine):
+                first, last = int(found.start_ns[mine].min()), int(found.end_ns[mine].max())
+                process, number = int(found.process[rows[0]]), int(device[rows[0]])
+                times = found.start_ns[rows], found.end_ns[rows]
+                devices.append(device_of(process, number, rows, *times, first, last))
+        return devices
+
+    @cached_property
+    def inside(self) -> np.ndarray:
+        """By activity: whether it lies in the span of its device."""
+        inside = np.zeros(len(self.activities), bool)
+        for device in self.devices:
+            inside[device.rows] = True
+        return inside
+
+    @cached_property
+    def span_ns(self) -> int:
+        """The sum of the devices' spans: what every share is of."""
+        return sum(device.span_ns for device in self.devices)
+
+    @cached_property
+    def parts_ns(self) -> dict[str, int]:
+        """The devices' spans by PARTS."""
+        of_devices = [device.parts_ns(self.is_memory, self.of_class("communication")) for device in self.devices]
+        return {part: sum(parts[part] for parts in of_devices) for part in PARTS}
+
+    def busy_ns(self, mask: np.ndarray) -> int:
+        """The time in which at least one activity of MASK ran, by device; never more than the spans."""
+        return sum(device.during(mask).total_ns for device in self.devices)
+
+    def share(self, ns: int) -> float:
+        return ns / self.span_ns if self.span_ns else 0.0
+
+    def per_step_ms(self, ns: int) -> float:
+        """Milliseconds of one step (of the capture, where there are no steps) on one device, the mean of all."""
+        return ns / 1e6 / self.count / max(len(self.devices), 1)
+
+    def in_words(self, ns: int) -> str:
+        """ "1.23 ms of a step (4.5 %)"."""
+        of = "a step" if len(self.steps) else "the capture"
+        return f"{self.per_step_ms(ns):.3g} ms of {of} ({100 * self.share(ns):.1f} %)"
+
+    @cached_property
+    def is_kernel(self) -> np.ndarray:
+        return COUNTS_AS_KERNEL[self.activities.kind]
+
+    @cached_property
+    def is_memory(self) -> np.ndarray:
+        """By activity: whether it copies or sets memory and is no kernel."""
+        return ~self.is_kernel
+
+    def of_class(self, *families: str) -> np.ndarray:
+        """By activity: whether it is a kernel of one of these classes, or of one below them (elementwise/copy)."""
+        names = [one in families or family(one) in families for one in self.trace.activity_classes]
+        return self._by_name(names) & (self.activities.kind == KINDS.index("kernel"))
+
+    def named(self, found: list[bool]) -> np.ndarray:
+        """By activity: what FOUND, by index of its name, says."""
+        return self._by_name(found)
+
+    def within(self, is_wanted) -> np.ndarray:
+        """By activity: whether it was launched in a range whose name IS_WANTED says yes to."""
+        paths = self.trace.range_paths
+        inside = np.zeros(len(paths), bool)
+        for name in paths.names:
+            if is_wanted(name):
+                inside |= paths.inside(name)
+        return inside[self.trace.activity_path]
+
+    def _by_name(self, found: list[bool]) -> np.ndarray:
+        return np.append(np.array(found, bool), False)[self.activities.name]

@@ -1,0 +1,131 @@
+"""What the diagnosis says of real captures, when its rules abstain, and rules of one's own."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernel_tables.__main__ import main
+from kernel_tables.diagnosis.diagnose import as_table, diagnose
+from kernel_tables.diagnosis.own_rules import own_rules, rules_of_file
+from kernel_tables.diagnosis.rules import CODES, as_markdown
+from kernel_tables.errors import TraceError
+from kernel_tables.trace import Trace
+from tests.kernel_tables.diagnosis.program import GEMM, MUL, Program
+from tests.kernel_tables.synthetic import Synthetic
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+OWN = """
+[[rule]]
+code = "slow_products"
+kernel = "MulFunctor"
+share = 0.2
+advice = "fuse them"
+"""
+
+
+def test_the_diagnosis_of_a_real_capture_is_what_its_truth_says():
+    with Trace(CAPTURES / "tiny_2025.3.1.sqlite.gz") as trace:
+        said = {one.code: one for one in diagnose(trace)}
+    assert [code for code, one in said.items() if not one.abstained] == ["launch_bound", "unfused_optimizer"]
+    optimizer = said["unfused_optimizer"]
+    assert optimizer.evidence["kernels_per_step"] == 1008 / 3
+    assert optimizer.evidence["running_ms"] == pytest.approx(1.586542 / 3)
+    assert optimizer.where["steps"] == [0, 1, 2]
+    assert said["launch_bound"].gain_percent + optimizer.gain_percent <= 100
+    assert said["unsteady_steps"].message == "3 steps were captured, and 6 are needed to tell"
+
+
+def test_a_capture_without_kernels_is_judged_by_no_rule():
+    with Trace(CAPTURES / "tiny_2022.4.2.sqlite.gz") as trace:
+        said = diagnose(trace)
+    assert [one.code for one in said if one.abstained] == list(CODES)
+
+
+def test_without_a_range_for_a_step_what_needs_one_abstains_and_names_the_option(tmp_path):
+    capture = Synthetic().range("batch", 0, 100).kernel(GEMM, at=10)
+    path = capture.write(tmp_path / "capture.sqlite")
+    with Trace(path) as trace:
+        abstained = {one.code: one.message for one in diagnose(trace) if one.abstained}
+    assert abstained["sync_in_step"] == "no range 'step' launched a kernel: name the range of one step with --step-name"
+    with Trace(path) as trace:
+        assert "sync_in_step" not in {one.code for one in diagnose(trace, "batch")}
+
+
+def test_of_a_capture_without_names_of_calls_and_kinds_of_memory_that_is_said(tmp_path):
+    capture = Synthetic().range("step", 0, 100).kernel(GEMM, at=10).memcpy(at=20, size=1 << 20, source=0, target=2)
+    lacking = ("CUPTI_ACTIVITY_KIND_MEMCPY.srcKind", "CUPTI_ACTIVITY_KIND_RUNTIME.nameId")
+    for column, code in zip(lacking, ("pageable_copy", "launch_bound"), strict=True):
+        with Trace(capture.write(tmp_path / "capture.sqlite", lacking=(column,))) as trace:
+            abstained = {one.code: one.message for one in diagnose(trace) if one.abstained}
+        assert "does not tell" in abstained[code]
+
+
+def test_on_a_processor_what_asks_for_a_gpu_abstains_and_the_optimizer_is_judged(tmp_path):
+    capture = Synthetic().range("step", 0, 4000).range("optimizer", 0, 4000)
+    for number in range(120):
+        capture.kernel("aten::mul", at=number * 20, start=number * 20, duration=15, device=-1)
+    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
+        said = {one.code: one for one in diagnose(trace)}
+    assert said["launch_bound"].message.startswith("the capture is of a program on the processor")
+    assert not said["unfused_optimizer"].abstained
+
+
+def products() -> Program:
+    program = Program()
+    with program.range("step"):
+        for name in (MUL, GEMM, MUL, GEMM):
+            program.launch(name, 100)
+    return program
+
+
+def test_a_rule_of_ones_own_speaks_from_its_share_on(tmp_path):
+    path = products().capture.write(tmp_path / "capture.sqlite")
+    (rules := tmp_path / "rules.toml").write_text(OWN)
+    with Trace(path) as trace:
+        (said,) = [one for one in diagnose(trace, own_rules=rules_of_file(rules)) if one.code == "slow_products"]
+        assert (said.gain_ms, said.advice) == (pytest.approx(0.2), "fuse them")
+        dearer = own_rules([{"code": "slow_products", "kernel": "Mul", "share": 0.9, "advice": "-"}], "here")
+        assert "slow_products" not in {one.code for one in diagnose(trace, own_rules=dearer)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"code": "casts"}, "two rules 'casts'"),
+        ({"code": "No Code"}, "small letters"),
+        ({"share": 2}, "between 0 and 1"),
+        ({"share": "much"}, "share = 'much' cannot be used"),
+        ({"kernel": "(?=a)"}, "cannot be used"),
+        ({"kernels": "x"}, "'kernels' is not known"),
+        ({"advice": ""}, "advice = '' cannot be used"),
+    ],
+)
+def test_a_rule_that_cannot_be_used_is_refused_with_its_place(changed, message):
+    rule = {"code": "mine", "kernel": "x", "share": 0.1, "advice": "do"} | changed
+    with pytest.raises(TraceError, match=message):
+        own_rules([rule], "config.yaml")
+
+
+def test_the_command_gives_json_objects_and_tables(tmp_path, capfdbinary):
+    path = products().capture.write(tmp_path / "capture.sqlite")
+    (rules := tmp_path / "rules.toml").write_text(OWN)
+    assert main(["diagnose", str(path), "--format", "json", "--rules", str(rules)]) == 0
+    said = json.loads(capfdbinary.readouterr().out)
+    assert said[0]["code"] == "slow_products"
+    assert set(said[0]) >= {"code", "message", "evidence", "gain_ms", "abstained"}
+    assert isinstance(said[0]["evidence"], dict)
+    assert main(["diagnose", str(path), "-o", str(tmp_path / "said.csv")]) == 0
+    assert "low_occupancy" in (tmp_path / "said.csv").read_text()
+    rules.write_text("nonsense")
+    assert main(["diagnose", str(path), "--rules", str(rules)]) == 2
+    assert b"no TOML" in capfdbinary.readouterr().err
+
+
+def test_a_diagnosis_of_nothing_has_its_columns():
+    assert list(as_table([]).columns)[:3] == ["code", "message", "abstained"]
+
+
+def test_the_readme_lists_the_rules_as_they_are():
+    readme = Path(__file__).parents[3] / "kernel_tables" / "README.md"
+    assert as_markdown() in readme.read_text()
