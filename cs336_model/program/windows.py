@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch.autograd.profiler import profile
 
-from cs336_model.embedded.kineto_capture import export_capture
+from kernel_tables.embedded.kineto_capture import export_capture
 
 EMITTER_OF_PROFILER = {"none": "none", "nsys": "nvtx", "torch": "record_function"}
 

@@ -8,12 +8,12 @@ written: a value that is deleted afterwards may still stand in the file's free s
 
 from __future__ import annotations
 
-import errno
 import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.reading.quick_check import require_sound
 from kernel_tables.reading.small_queries import damaged, shown
 
@@ -63,7 +63,7 @@ def write_publishable(source: Path, target: Path) -> None:
     """
     require_sound(source, named=source)
     try:
-        with closing(sqlite3.connect(target, uri=True)) as database, database:
+        with full_disk_as_os_error(target), closing(sqlite3.connect(target, uri=True)) as database, database:
             database.execute("PRAGMA journal_mode=OFF")
             database.execute("PRAGMA synchronous=OFF")
             database.execute("PRAGMA ignore_check_constraints=ON")  # those that the source brings with its tables
@@ -71,8 +71,6 @@ def write_publishable(source: Path, target: Path) -> None:
             database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
             _copy_kept_tables(database)
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-            raise OSError(errno.ENOSPC, "No space left on device", str(target)) from error
         raise damaged(source, str(error)) from error
     except UnicodeDecodeError as error:  # SQLite's own words may quote what is no text
         raise damaged(source, "its schema is no text") from error

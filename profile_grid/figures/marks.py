@@ -11,6 +11,7 @@ from profile_grid.figures.scales import Contexts, Log, Series, legend
 from profile_grid.figures.shown import STATUS_WORDS
 from profile_grid.figures.theme import CROSS, GREY, SMALL, family_style, fill, in_drawing_order
 from profile_grid.study.dimensions import DIMENSIONS
+from profile_grid.tables.wording import capital
 
 LINE_PX = 11
 BAR_SYMBOL = 130  # the area of a legend's square, in which lines are seen
@@ -109,7 +110,7 @@ def _labels(rows: pd.DataFrame, contexts: Contexts, place: dict) -> list[alt.Cha
 def missing_notes(missing: pd.DataFrame) -> list[str]:
     """A note per status that names the runs without figures, as many as a reader reads, and counts the others."""
     return [
-        _capital(f"{status_words(status)}: {_named(list(runs))}.")
+        capital(f"{status_words(status)}: {_named(list(runs))}.")
         for status, runs in missing.groupby("status", sort=False)["run"]
     ]
 
@@ -122,7 +123,3 @@ def _named(runs: list[str]) -> str:
 def missing_count(missing: pd.DataFrame) -> str:
     """How many runs have no figures, for a caption; empty where all have."""
     return f"{len(missing)} run(s) without figures are marked." if len(missing) else ""
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

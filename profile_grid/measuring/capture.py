@@ -12,9 +12,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.reading import nsys
 from profile_grid.files import replacing
-from profile_grid.measuring.capture_identity import full_disk_as_os_error, write_specification
+from profile_grid.measuring.capture_identity import write_specification
 from profile_grid.measuring.gpu_check import gpu_is_visible
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.measured_program import Attempt, program_command, run_to_result

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
+from kernel_tables.files import full_disk_as_os_error
 from profile_grid.measuring.results import Origin, StageResult
 
 TABLE = "RUN_SPECIFICATION"
@@ -22,17 +20,6 @@ def write_specification(sqlite: Path, specification: dict) -> None:
     with full_disk_as_os_error(sqlite), closing(sqlite3.connect(sqlite)) as database, database:
         database.execute(f"CREATE TABLE {TABLE} (specification TEXT NOT NULL)")
         database.execute(f"INSERT INTO {TABLE} VALUES (?)", (json.dumps(specification, sort_keys=True),))
-
-
-@contextmanager
-def full_disk_as_os_error(path: Path) -> Iterator[None]:
-    """What SQLite says of a full disk, as every other writer says it."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-            raise
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
 
 
 def identity(path: Path) -> dict:

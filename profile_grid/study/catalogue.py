@@ -57,6 +57,10 @@ QUESTIONS = (
         "f_precision", "What does lower precision gain, and what does it cost in accuracy?", varies="precision",
         tables=("precision_times", "precision_parts", "precision_accuracy"), figures=("precision",),
     ),
+    Question(
+        "g_compile", "What does compilation gain, what does it fuse, and what does it cost?", varies="compile",
+        tables=("compile_times", "compile_kernels", "compile_cost"), figures=("compile",),
+    ),
     Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),
     Question("roofline", "How near to the peaks is the forward pass?", figures=("roofline",), has_document=False),
 )  # fmt: skip

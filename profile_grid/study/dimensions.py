@@ -110,8 +110,8 @@ BATCH_SIZE = Dimension(
 COMPILE = Dimension(
     key="compile", heading="compile", meaning="by torch.compile: off, on (the whole model), or attention (alone)",
     listed="compiles", default=NOT_COMPILED, values=COMPILES, spellings={False: NOT_COMPILED, True: WHOLE_MODEL},
-    names={WHOLE_MODEL: "whole model", ATTENTION_ALONE: "attention alone"}, in_name="compile-{}",
-    in_words="compiled ({})",
+    names={NOT_COMPILED: "not compiled", WHOLE_MODEL: "whole model", ATTENTION_ALONE: "attention alone"},
+    in_name="compile-{}", in_words="compiled ({})",
 )  # fmt: skip
 ATTENTION = Dimension(
     key="attention", heading="attention",

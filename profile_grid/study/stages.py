@@ -112,7 +112,7 @@ CAPTURE = Stage(
         "profile_grid/measuring/capture_identity.py",
         "profile_grid/measuring/hidden_host.py",
         "profile_grid/measuring/nsys_capture.py",
-        "profile_grid/measuring/nsys_profile.py",
+        "kernel_tables/recording/nsys_profile.py",
     ),
     settings={
         "warmup_steps": Setting(WARMUP, default=3, of_program=True),

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from profile_grid.study.dimensions import Dimension, keys_without
+from kernel_tables.attribution.paths import PATH_SEPARATOR
+from profile_grid.study.described import PER_PASS
+from profile_grid.study.dimensions import LEADING, Dimension, keys_without
+from profile_grid.tables.names import NO_RANGE
+from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
 
 
 def beside_base(
@@ -29,8 +33,60 @@ def beside_base(
     return both.assign(speed_up=ratio, speed_up_std=ratio * relative**0.5)
 
 
+def pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
+    """`run` and `base_run` of every run that is not at the default and has a partner there."""
+    place, at_base = keys_without(dimension.key), runs[dimension.key] == dimension.default
+    base = runs.loc[at_base, ["run", *place]].rename(columns={"run": "base_run"})
+    both = runs.loc[~at_base, ["run", *place]].merge(base, on=place, how="inner", validate="many_to_one")
+    return both[["run", "base_run"]]
+
+
+def compared(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
+    """The rows of runs, those at the default included, that another differs from in this dimension alone."""
+    values = rows.groupby(keys_without(dimension.key), sort=False)[dimension.key].transform("nunique")
+    return rows[values > 1]
+
+
+def times_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
+    """Time without a profiler of each run and phase beside that at the dimension's default."""
+    timings = merged["timings"][[*LEADING, "phase", "mean_ms", "std_ms"]]
+    return beside_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
+
+
+def parts_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
+    """GPU time of each run, phase and part of the model beside that at the dimension's default, both with their share
+    of the step."""
+    kernels = merged.kernels
+    kernels = kernels.assign(part=kernels["range"].fillna("").str.split(PATH_SEPARATOR).str[-1].replace("", NO_RANGE))
+    times = per_pass(kernels, ["phase", "part"], merged.captured_steps)
+    times["share"] = numbers(times["total_ns"]) / numbers(times["run"].map(total_by_run(kernels)))
+    table = beside_base(times, dimension, "gpu_time_ms", "gpu_time_std_ms", by=["phase", "part"])
+    shares = times.set_index(["run", "phase", "part"])["share"]
+    at_base = pd.MultiIndex.from_frame(table[["base_run", "phase", "part"]])
+    table["base_share"] = shares.reindex(at_base).to_numpy(dtype="float64")
+    return table.drop(columns=["total_ns", "same_in_every_step"])
+
+
 BESIDE_BASE = """
     base_run | | the run at the default that differs in nothing else
     speed_up | | time of that run ÷ time of this one
     speed_up_std | | its standard deviation, from those of both
+"""
+TIMES_BESIDE_BASE = f"""
+    phase | | step, or one phase of it
+    mean_ms | ms | mean time of this run
+    std_ms | ms | its standard deviation (n − 1)
+    base_mean_ms | ms | mean time of the run at the default
+    base_std_ms | ms | its standard deviation
+    {BESIDE_BASE}
+"""
+PARTS_BESIDE_BASE = f"""
+    phase | | range directly inside step
+    part | | innermost range that was open at the launch
+    {PER_PASS}
+    share | of 1 | of the GPU time of the step
+    base_gpu_time_ms | ms | GPU time of the run at the default
+    base_gpu_time_std_ms | ms | its standard deviation
+    base_share | of 1 | of the GPU time of that run's step
+    {BESIDE_BASE}
 """

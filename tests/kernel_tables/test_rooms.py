@@ -8,6 +8,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "kernel_tables"
 ROOMS = (
+    "embedded",
     "codes",
     "errors",
     "clean_text",
@@ -21,6 +22,7 @@ ROOMS = (
     "views",
     "output",
     "trace",
+    "recording",
     "commands",
     "__main__",
 )

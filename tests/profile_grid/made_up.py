@@ -68,6 +68,8 @@ class Made:
     compile: str = "off"
     attention: str = "eager"
     checkpoint: int = 0
+    compile_s: float = 0.0
+    peak_allocated_bytes: int | None = None
 
     @property
     def leading(self) -> dict:
@@ -120,17 +122,18 @@ def grid(models=("small", "large"), contexts=(128, 512), modes=MODES, **changes)
 def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
     """The merged tables of these runs."""
     rows = {"runs": [_run_row(run) for run in runs]}
-    rows |= {name: [] for name in ("timings", "accuracy", "kernels", "phases", "ranges")}
+    rows |= {name: [] for name in ("timings", "accuracy", "cost", "kernels", "phases", "ranges")}
     for run in runs:
         lead = list(run.leading.values())
         rows["accuracy"] += [[*lead, *row] for row in _accuracy(run)]
+        rows["cost"] += [[*lead, stage, run.compile_s] for stage in ("timing", "capture")]
         rows["timings"] += [[*lead, *row] for row in _timings(run)]
         for step in range(run.steps if run.capture_status == "complete" else 0):
             for name, make in (("kernels", _kernel_rows), ("phases", _phase_rows), ("ranges", _range_rows)):
                 rows[name] += [[*lead, step, *row] for row in make(run, step)]
     columns = {"kernels": KERNEL, "phases": PHASE, "ranges": RANGE}
     columns["timings"] = ["phase", "n", "mean_ms", "std_ms", "min_ms", "max_ms", "status"]
-    columns["accuracy"] = ERRORS
+    columns |= {"accuracy": ERRORS, "cost": ["stage", "compile_s"]}
     tables = {name: pd.DataFrame(rows[name], columns=[*LEADING, *columns[name]]) for name in columns}
     return {"runs": pd.DataFrame(rows["runs"]).convert_dtypes(), **tables}
 
@@ -142,7 +145,9 @@ def _run_row(run: Made) -> dict:
         **run.leading, "d_model": d_model, "d_ff": 4 * d_model, "num_layers": layers,
         "num_heads": heads, "vocab_size": 10000, "steps_timed": 10 if run.timing_status == "complete" else 0,
         "steps_captured": run.steps if run.capture_status == "complete" else 0, "timing_status": run.timing_status,
-        "capture_status": run.capture_status, **absent, **run.machine, **run.others,
+        "capture_status": run.capture_status, "peak_allocated_bytes": run.peak_allocated_bytes,
+        "graphs": None if run.compile == "off" else 1, "graph_breaks": None if run.compile == "off" else 0,
+        **absent, **run.machine, **run.others,
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, parameter_count
-from cs336_model.program.variants.values import PLAIN, UNIT_ROUNDOFF
+from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.merging.accuracy import explained_error
 from profile_grid.merging.run_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
@@ -70,6 +70,8 @@ SOFTMAX = "void softmax_warp_forward<float, float, float, (int)9, (bool)0, (bool
 LOG_SOFTMAX = f"{NATIVE}cunn_SoftMaxForward<(int)4, float, float, float, LogSoftMaxForwardEpilogue>(T1, T2, int)"
 GATHER = f"{NATIVE}vectorized_gather_kernel<(int)16, long>(char *, char *, T2 *, int, long, long, bool)"
 ADAM = f"{NATIVE}multi_tensor_apply_kernel<TensorListMetadata<(int)4>, FusedAdamMathFunctor<float, (int)4>>(T1, T2, T3)"
+TRITON = "triton_per_fused_div_exp_masked_fill_mul_sub_view_2"
+FLASH = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>(Flash_fwd_params)"
 FILL = vectorized("at::native::FillFunctor<float>")
 
 FORWARD = [  # part, range path, kernel, class, launches per layer (0: once), share of the part's time
@@ -114,12 +116,13 @@ INCOMPLETE = {"capture_status": "incomplete", "reason": "no kernel table: nsys 2
 
 def made_up_tables(
     models=tuple(MODELS), contexts=CONTEXTS, modes=MODES, machine=MACHINE, changes=None, hostile=False,
-    precisions=("fp32",), batch_sizes=(4,),
+    precisions=("fp32",), batch_sizes=(4,), compiles=("off",), attentions=("eager",), checkpoints=(0,),
 ):  # fmt: skip
     """Every table of results/tables by name. `changes` maps a run's name to columns of `runs` that differ."""
     makers = {name: [] for name in ("runs", "timings", "accuracy", "cost", "kernels", "phases", "ranges")}
-    for values in itertools.product(models, contexts, modes, precisions, batch_sizes):
-        made = _run(PLAIN | dict(zip(KEYS, values, strict=False)), machine, changes or {}, hostile)
+    lists = (models, contexts, modes, precisions, batch_sizes, compiles, attentions, checkpoints)
+    for values in itertools.product(*lists):
+        made = _run(dict(zip(KEYS, values, strict=True)), machine, changes or {}, hostile)
         for name, table in made.items():
             makers[name].append(table)
     tables = {
@@ -147,7 +150,7 @@ def _run(values, machine, changes, hostile) -> dict[str, pd.DataFrame]:
     lead = {"run": name, **values}
     statuses = {"timing_status": "complete", "capture_status": "complete"} | changes.get(name, {})
     random = np.random.default_rng(sum(map(ord, name)))
-    once = _kernels(shape, mode, hostile, FLOP_PER_S[values["precision"]])
+    once = _varied(_kernels(shape, mode, hostile, FLOP_PER_S[values["precision"]]), values)
     if machine["device"] == "cpu":
         once = [(phase, path, "aten::mm", "gemm", launches, 40 * ns) for phase, path, _, _, launches, ns in once]
         once = _summed(once)
@@ -159,7 +162,14 @@ def _run(values, machine, changes, hostile) -> dict[str, pd.DataFrame]:
         "timings": _timing_rows(walls, statuses["timing_status"], random),
         "accuracy": _accuracy_rows(values["precision"]),
         "cost": [
-            {"stage": stage, "measured_s": 0.4, "total_s": 9.0, "overhead_s": 8.0} for stage in ("timing", "capture")
+            {
+                "stage": stage,
+                "measured_s": 0.4,
+                "total_s": 9.0,
+                "overhead_s": 8.0,
+                "compile_s": 0.0 if values["compile"] == "off" else 12.0,
+            }
+            for stage in ("timing", "capture")
         ],
         "kernels": [row for step, rows in enumerate(captured) for row in _kernel_rows(step, rows)],
         "phases": [row for step, rows in enumerate(captured) for row in _phase_rows(step, rows, walls)],
@@ -198,6 +208,23 @@ def _kernels(shape: ModelShape, mode: str, hostile: bool, flop_per_s: float) -> 
     return rows
 
 
+def _varied(rows: list[tuple], values: dict) -> list[tuple]:
+    """Compiled: what is no matrix multiply is fused into Triton's kernels, in a third of the time. Fused attention: its
+    parts are one kernel, in a fifth. Checkpointed: the forward pass again, so many blocks of it."""
+    if values["compile"] != "off":
+        fused = (TRITON, "triton-fused")
+        rows = [row if row[3] == "gemm" else (*row[:2], *fused, max(row[4] // 4, 1), row[5] / 3) for row in rows]
+    if values["attention"] != "eager":
+        rows = [(row[0], SDPA, FLASH, "attention", 1, row[5] / 5) if row[1].startswith(SDPA) else row for row in rows]
+    if values["checkpoint"] and values["mode"] != "forward":
+        again = [row for row in rows if row[0] == "forward" and row[1].startswith("block")]
+        rows = [
+            *rows,
+            *(("backward", f"recomputation > {row[1]}", *row[2:5], row[5] / values["checkpoint"]) for row in again),
+        ]
+    return _summed(rows)
+
+
 def _summed(rows: list[tuple]) -> list[tuple]:
     """Rows of the same phase, range and kernel become one."""
     table = pd.DataFrame(rows, columns=["phase", "range", "kernel", "class", "launches", "ns"])
@@ -221,7 +248,8 @@ def _runs_row(shape: ModelShape, machine: dict) -> dict:
         "vocab_size": shape.vocab_size, "d_model": shape.d_model,
         "d_ff": shape.d_ff, "num_layers": shape.num_layers, "num_heads": shape.num_heads,
         "parameters": parameter_count(shape), "forward_flops": forward_flops(shape)["forward"],
-        "steps_timed": 10, "steps_captured": STEPS, "peak_allocated_bytes": 16 * parameter_count(shape),
+        "steps_timed": 10, "steps_captured": STEPS, "graphs": None, "graph_breaks": None,
+        "peak_allocated_bytes": 16 * parameter_count(shape),
     }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.measuring.nsys_profile import profile_command
+from kernel_tables.recording.nsys_profile import profile_command
 from profile_grid.merging.nsys_reports import reports
 
 SAID = """Processing [results/runs/a/capture.sqlite] with [/usr/lib/nsys/reports/gpukernsum.py]...

@@ -165,8 +165,8 @@ CHANGED_CONFIG = {
 CHANGED_SOURCES = {
     "cs336_model/model/transformer.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
     "cs336_model/program/benchmark.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
-    "cs336_model/embedded/kineto_trace.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
-    "profile_grid/measuring/nsys_profile.py": [*captures(ONE, TWO), *MERGE],
+    "kernel_tables/embedded/kineto_trace.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
+    "kernel_tables/recording/nsys_profile.py": [*captures(ONE, TWO), *MERGE],
     "kernel_tables/attribution/rule.py": [*TABLES, *MERGE],
     "kernel_tables/classes/class_rules.toml": [*TABLES, *MERGE],
     "profile_grid/merging/run_tables.py": [*TABLES, *MERGE],

@@ -49,7 +49,7 @@ def test_a_change_of_the_configuration_plans_the_same_measurements_as_where_snak
     ("file", "expected"),
     [
         ("cs336_model/model/transformer.py", ["capture", "tables_of_capture", "timing"]),
-        ("profile_grid/measuring/nsys_profile.py", ["capture", "tables_of_capture"]),
+        ("kernel_tables/recording/nsys_profile.py", ["capture", "tables_of_capture"]),
         ("kernel_tables/trace.py", ["tables_of_capture"]),
     ],
 )

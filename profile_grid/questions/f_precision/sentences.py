@@ -9,11 +9,11 @@ from profile_grid.study.dimensions import PRECISION
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.classes import NON_TRIVIAL_SHARE
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.names import FORWARD, MAIN_PHASES, NO_RANGE, WHOLE_STEP
-from profile_grid.tables.wording import PASSES, extremes, listed, places
+from profile_grid.tables.names import FORWARD, NO_RANGE
+from profile_grid.tables.ratio_sentences import gain_sentences
+from profile_grid.tables.wording import listed, places
 
 NO_PAIR = "Not answered: no two timed runs differ in precision alone, with fp32 as one of them."
-SLOWER = 0.98  # a speed-up below is told as a loss
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -24,33 +24,9 @@ def sentences(measured: Measured) -> list[str]:
     found = []
     for precision in sorted_values(times, PRECISION.key):
         own = times[times["precision"] == precision]
-        found += [_steps(own), *_slower(own), *_phases(own), *_parts(measured, precision), *_ideal(own)]
+        base = PRECISION.words(PRECISION.default)
+        found += [*gain_sentences(own, PRECISION, base), *_parts(measured, precision), *_ideal(own)]
     return [*found, *_accuracy(measured)]
-
-
-def _steps(own: pd.DataFrame) -> str:
-    """How many times as fast a whole step is, by mode."""
-    steps, told = own[own["phase"] == WHOLE_STEP], []
-    for mode, rows in steps.groupby("mode", sort=False):
-        faster = extremes(rows, "speed_up", lambda row: ratio(row["speed_up"], row["speed_up_std"]))
-        told.append(f"{PASSES[mode]} {faster}")
-    return f"In {own['precision'].iloc[0]}, times as fast as in {PRECISION.default}: {listed(told)}."
-
-
-def _slower(own: pd.DataFrame) -> list[str]:
-    """Where it is no gain."""
-    steps = own[own["phase"] == WHOLE_STEP]
-    slow = steps[steps["speed_up"] < SLOWER]
-    return [] if slow.empty else [f"It is slower than {PRECISION.default} in {places(slow)}."]
-
-
-def _phases(own: pd.DataFrame) -> list[str]:
-    """The speed-ups of the phases, where a run has more than one."""
-    phases = [phase for phase in MAIN_PHASES if phase in set(own["phase"])]
-    if phases in ([], [FORWARD]):
-        return []
-    told = [f"{phase} {interval(own[own['phase'] == phase]['speed_up'], ratio)}" for phase in phases]
-    return [f"By phase: {listed(told)}."]
 
 
 def _parts(measured: Measured, precision: str) -> list[str]:

@@ -77,7 +77,7 @@ def test_the_sentences_say_how_much_faster_each_mode_is_the_ideal_and_the_errors
 
 def test_where_a_precision_is_slower_that_is_said():
     runs = [Made(kernels=forward_kernels()), faster(Made(kernels=forward_kernels()), 0.5)]
-    assert "It is slower than fp32 in small at context 512 in bf16." in said(runs)["f"]
+    assert "Slower than in fp32: small at context 512." in said(runs)["f"]
 
 
 def test_a_run_that_rounding_does_not_explain_is_marked_in_sentence_and_table():

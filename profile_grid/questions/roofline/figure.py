@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops
+from cs336_model.arithmetic.flops import forward_bytes, forward_flops
 from cs336_model.program.variants.values import ELEMENT_BYTES
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
@@ -18,11 +18,11 @@ from profile_grid.gpu_peaks import Peaks, peaks_in_words, peaks_of
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import interval, known, significant
 from profile_grid.study.stages import CAPTURE
+from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.range_paths import innermost
 
 SHOWN = ("model", "context_length", "mode")
-SHAPE = ("batch_size", "context_length", "vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
 COLUMNS = ("run", "device_name", "part", "flops", "bytes", "gpu_s")
 LEFT_PX, RIGHT_PX, HEIGHT_PX = 300, 200, 290
 SMALLEST_MARKER, LARGER_MARKER = 12, 18
@@ -35,7 +35,7 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     gpu_s = _gpu_seconds_by_part(ranges)
     rows = []
     for run in leanest_runs(runs[runs["capture_status"] == COMPLETE]).to_dict("records"):
-        shape, own_s = _shape(run), gpu_s.get(run["run"], {})
+        shape, own_s = shape_of_run(run), gpu_s.get(run["run"], {})
         if shape is None or not own_s:
             continue
         flops, moved = forward_flops(shape), forward_bytes(shape, ELEMENT_BYTES[run["precision"]])
@@ -51,13 +51,6 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
         flop_per_byte=table["flops"] / table["bytes"],
     )
     return with_dimensions(rates, runs)
-
-
-def _shape(run: dict) -> ModelShape | None:
-    if any(pd.isna(run.get(name)) for name in (*SHAPE, "forward_flops")):
-        return None
-    shape = ModelShape(**{name: int(run[name]) for name in SHAPE})
-    return shape if forward_flops(shape)[FORWARD] == int(run["forward_flops"]) else None
 
 
 def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.autograd.profiler import profile, record_function
 
-from cs336_model.embedded.capture_schema import SCHEMA
-from cs336_model.embedded.kineto_capture import (
+from kernel_tables.embedded.capture_schema import SCHEMA
+from kernel_tables.embedded.kineto_capture import (
     CaptureError,
     capture_tables,
     copy_kind,
@@ -19,7 +19,7 @@ from cs336_model.embedded.kineto_capture import (
     short_name,
     write_capture,
 )
-from cs336_model.embedded.kineto_trace import Trace, global_thread, read_trace
+from kernel_tables.embedded.kineto_trace import Trace, global_thread, read_trace
 
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int, float)"
 COPY = {"device": 0, "context": 1, "stream": 7, "bytes": 4096}

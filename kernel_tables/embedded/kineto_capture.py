@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cs336_model.embedded.capture_schema import SCHEMA, SCHEMA_VERSION
-from cs336_model.embedded.kineto_trace import Event, Trace, global_thread, read_trace
+from kernel_tables.embedded.capture_schema import SCHEMA, SCHEMA_VERSION
+from kernel_tables.embedded.kineto_trace import Event, Trace, global_thread, read_trace
 
 PUSH_POP_RANGE = 59  # ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange
 CPU_DEVICE = -1

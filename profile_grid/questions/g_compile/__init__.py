@@ -1,0 +1,1 @@
+"""(g) What torch.compile gains, what it fuses, and what it costs to compile."""

@@ -1,0 +1,9 @@
+"""Figure of (g): how many times as fast each phase is compiled."""
+
+from __future__ import annotations
+
+from profile_grid.figures.speed_ups import SpeedUps
+from profile_grid.study.dimensions import COMPILE
+
+SPEED_UPS = SpeedUps(COMPILE, "compile_times", base=COMPILE.name_of(COMPILE.default))
+FIGURES = (SPEED_UPS.figure("compile", "Speed-up of the compiled model by phase"),)

@@ -1,0 +1,99 @@
+"""The tables of (g): times beside those of the run that is not compiled, kernels beside its kernels, and the cost."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.study.dimensions import COMPILE, LEADING
+from profile_grid.study.stages import TIMING
+from profile_grid.tables.classes import family
+from profile_grid.tables.ideal import IDEAL, with_ideal
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.per_pass import Merged, per_pass
+from profile_grid.tables.ratios import TIMES_BESIDE_BASE, pairs, times_beside_base
+
+FIGURES = ("gpu_time_ms", "invocations")
+
+
+def compile_times(merged: Merged) -> pd.DataFrame:
+    """(g) One row per compiled run and phase: its time without a profiler beside that of the run not compiled."""
+    return with_ideal(times_beside_base(merged, COMPILE), merged["runs"])
+
+
+def compile_kernels(merged: Merged) -> pd.DataFrame:
+    """(g) One row per compiled run, phase and family of classes that it or the run not compiled has: GPU time and
+    launches of both, 0 where one has none."""
+    kernels = merged.kernels
+    kernels = kernels.assign(**{"class": kernels["class"].astype("object").map(family)})
+    times = per_pass(kernels, ["phase", "class"], merged.captured_steps)[["run", "phase", "class", *FIGURES]]
+    captured = merged["runs"][merged["runs"]["run"].isin(times["run"])]
+    both = pairs(captured, COMPILE)
+    own = both.merge(times, on="run")
+    base = both.merge(times.rename(columns={name: f"base_{name}" for name in ("run", *FIGURES)}), on="base_run")
+    table = own.merge(base, on=["run", "base_run", "phase", "class"], how="outer", sort=False)
+    figures = [*FIGURES, *(f"base_{name}" for name in FIGURES)]
+    table = table.fillna(dict.fromkeys(figures, 0.0)).astype(dict.fromkeys(figures, "float64"))
+    order = {run: position for position, run in enumerate(captured["run"])}
+    table = table.iloc[table["run"].map(order).argsort(kind="stable")]
+    return captured[LEADING].merge(table, on="run", how="right").reset_index(drop=True)
+
+
+def compile_cost(merged: Merged) -> pd.DataFrame:
+    """(g) One row per compiled run with a partner: the seconds of the step in which it was compiled, what each later
+    step gains, and after how many steps that has paid for it; empty where nothing is gained."""
+    times = times_beside_base(merged, COMPILE)
+    steps = times[times["phase"] == WHOLE_STEP]
+    cost, runs = merged["cost"], merged["runs"].set_index("run")
+    seconds = cost[cost["stage"] == TIMING.name].set_index("run")["compile_s"]
+    gained = steps["base_mean_ms"] - steps["mean_ms"]
+    compile_s = steps["run"].map(seconds).astype("float64")
+    graphs = {name: steps["run"].map(runs[name]).astype("Int64") for name in ("graphs", "graph_breaks")}
+    table = steps[LEADING].assign(
+        compile_s=compile_s, gained_ms=gained, steps_to_pay=1e3 * compile_s / gained.where(gained > 0), **graphs
+    )
+    return table.reset_index(drop=True)
+
+
+TABLES = {
+    "compile_times": SummaryTable(
+        compile_times,
+        Described(
+            "(g) One row per compiled run and phase, from the processes without a profiler",
+            columns(TIMES_BESIDE_BASE + IDEAL),
+        ),
+    ),
+    "compile_kernels": SummaryTable(
+        compile_kernels,
+        Described(
+            "(g) One row per compiled run, phase and family of kernel classes, from the captures",
+            columns("""
+    base_run | | the run at the default that differs in nothing else
+    phase | | range directly inside step
+    class | | family of kernel classes
+    gpu_time_ms | ms | GPU time in a single step of the compiled run
+    invocations | | launches in a single step of it
+    base_gpu_time_ms | ms | GPU time in a single step of the run not compiled
+    base_invocations | | launches in a single step of it
+"""),
+        ),
+    ),
+    "compile_cost": SummaryTable(
+        compile_cost,
+        Described(
+            "(g) One row per compiled run, from the processes without a profiler",
+            columns("""
+    compile_s | s | the step in which it was compiled, with an empty cache
+    gained_ms | ms | step of the run not compiled − step of this one
+    steps_to_pay | | compile_s ÷ gained_ms: steps after which compiling has paid; empty where it never does
+    graphs | | graphs that were compiled
+    graph_breaks | | breaks between them
+"""),
+        ),
+    ),
+}
+SHOWN = {
+    "compile_times": Shown("Time beside that of the run not compiled", "compile_times"),
+    "compile_kernels": Shown("Kernels beside those of the run not compiled", "compile_kernels"),
+    "compile_cost": Shown("What compiling costs", "compile_cost"),
+}

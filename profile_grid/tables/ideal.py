@@ -1,0 +1,85 @@
+"""What a device allows at most, by its data sheet: the ideal beside which a measured ratio stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from cs336_model import ranges
+from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, matmul_flops, parameter_count
+from cs336_model.program.variants.values import ELEMENT_BYTES
+from profile_grid.gpu_peaks import Peaks, peaks_of
+from profile_grid.quantities import known
+from profile_grid.tables import names
+
+SHAPE = ("batch_size", "context_length", "vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
+BACKWARD_IN_FORWARDS = 2  # a matrix product has two in the backward pass, each as large
+NUMBERS_OF_ADAMW = 7  # weight, gradient and two moments are read, all but the gradient written
+OF_ATTENTION = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
+BOUNDS = ("by_flops", "by_bytes")
+
+
+def shape_of_run(run: Mapping) -> ModelShape | None:
+    """The shape of the model of a row of `runs`; None for other people's, whose FLOPs are not those of the shapes."""
+    if any(pd.isna(run.get(name)) for name in (*SHAPE, "forward_flops")):
+        return None
+    shape = ModelShape(**{name: int(run[name]) for name in SHAPE})
+    return shape if forward_flops(shape)[names.FORWARD] == int(run["forward_flops"]) else None
+
+
+def peaks_of_device(device_name: object) -> Peaks | None:
+    """The peaks of the device of a row; None where the row names none, or one without known peaks."""
+    return peaks_of(device_name if known(device_name) else None)
+
+
+def ideal_times(runs: pd.DataFrame) -> pd.DataFrame:
+    """By run and phase the least time, in ms, that the data sheet allows: `by_flops`, the matrix products at the peak
+    of the run's precision, and `by_bytes`, their operands and results, and the optimizer's, moved once.
+
+    No row where peaks or shape are not known. A phase without matrix products has no `by_flops`.
+    """
+    rows = [
+        (run["run"], phase, *least)
+        for run in runs.to_dict("records")
+        for phase, least in _least_ms(run).items()
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["run", "phase", *BOUNDS]).astype(dict.fromkeys(BOUNDS, "float64"))
+
+
+def with_ideal(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The table with `ideal_by_flops` and `ideal_by_bytes`: base_mean_ms ÷ the least time of the run and phase."""
+    both = table[["run", "phase"]].merge(ideal_times(runs), on=["run", "phase"], how="left", validate="many_to_one")
+    bounds = {f"ideal_{bound}": table["base_mean_ms"].to_numpy("float64") / both[bound].to_numpy() for bound in BOUNDS}
+    return table.assign(**bounds)
+
+
+def _least_ms(run: Mapping) -> dict[str, tuple[float | None, float]]:
+    peaks, shape = peaks_of_device(run.get("device_name")), shape_of_run(run)
+    rate = peaks.flop_per_s(run["precision"]) if peaks else None
+    if rate is None or shape is None:
+        return {}
+    flops, moved = forward_flops(shape)[names.FORWARD], _bytes_of_matmuls(shape, ELEMENT_BYTES[run["precision"]])
+    flops_ms, bytes_ms = 1e3 * flops / rate, 1e3 * moved / peaks.memory_bytes_per_s
+    optimizer_ms = 1e3 * NUMBERS_OF_ADAMW * 4 * parameter_count(shape) / peaks.memory_bytes_per_s
+    phases = {names.FORWARD: (flops_ms, bytes_ms)}
+    if run["mode"] != names.FORWARD:
+        phases[names.BACKWARD] = (BACKWARD_IN_FORWARDS * flops_ms, BACKWARD_IN_FORWARDS * bytes_ms)
+    if run["mode"] == "train_step":
+        phases[names.OPTIMIZER] = (None, optimizer_ms)
+    sums = [sum(least[bound] or 0.0 for least in phases.values()) for bound in (0, 1)]
+    return phases | {names.WHOLE_STEP: tuple(sums)}
+
+
+def _bytes_of_matmuls(shape: ModelShape, element_bytes: int) -> int:
+    """Least bytes of the matrix products of a forward pass, all else fused into them: attention reads queries, keys and
+    values and writes its output, and no scores."""
+    moved = forward_bytes(shape, element_bytes)
+    of_attention = 4 * shape.num_layers * shape.tokens * shape.d_model * element_bytes
+    return of_attention + sum(moved[part] for part in matmul_flops(shape) if part not in OF_ATTENTION)
+
+
+IDEAL = """
+    ideal_by_flops | | time at the default ÷ time of the matrix products at the maker's peak FLOP/s; empty if unknown
+    ideal_by_bytes | | time at the default ÷ time at the maker's peak bytes/s of what has to be moved; empty if unknown
+"""

@@ -1,0 +1,72 @@
+"""Tables of documents about one dimension: times at its default, then times and speed-ups at its other values."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.markdown import Table, escaped
+from profile_grid.quantities import ABSENT, known, ratio, significant, with_spread
+from profile_grid.study.dimensions import CONTEXT_LENGTH, MODEL, Dimension, keys_without
+from profile_grid.tables.apart import pivoted, shown_dimensions, sorted_values, split
+from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
+
+ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, "mode")
+
+
+def steps_table(times: pd.DataFrame, dimension: Dimension) -> Table | None:
+    """One line per configuration: its step at the default, then its time and speed-up at each other value; None where
+    no two runs can be compared. `times` is a table of `times_beside_base`."""
+    rows = times[times["phase"] == WHOLE_STEP]
+    if rows.empty:
+        return None
+    place, values = keys_without(dimension.key), sorted_values(rows, dimension.key)
+    wide = pivoted(rows, place, dimension.key, ["mean_ms", "std_ms", "speed_up", "speed_up_std"])
+    base = rows.drop_duplicates(place)
+    shown = shown_dimensions(base, ALWAYS, hidden=(dimension.key,))
+    lines = []
+    for row in base.to_dict("records"):
+        own = wide.loc[tuple(row[key] for key in place)]
+        cells = [
+            time_and_gain(*(own[(name, one)] for name in ("mean_ms", "speed_up", "speed_up_std"))) for one in values
+        ]
+        lines.append((*leading_cells(row, shown), with_spread(row["base_mean_ms"], row["base_std_ms"]), *cells))
+    names = (f"{dimension.name_of(value)}, ms" for value in (dimension.default, *values))
+    return Table((*headings_of(shown), *names), tuple(lines), first_right=len(shown))
+
+
+def phases_table(times: pd.DataFrame, dimension: Dimension) -> Table | None:
+    """One line per run with a backward pass: the speed-up of each phase; None without."""
+    phases = [phase for phase in MAIN_PHASES if phase in set(times["phase"])]
+    rows = times[(times["mode"] != FORWARD) & times["phase"].isin(phases)]
+    if rows.empty:
+        return None
+    keys = [*keys_without(dimension.key), dimension.key]
+    wide = pivoted(rows, keys, "phase", ["speed_up", "speed_up_std"])
+    runs = rows.drop_duplicates(keys)
+    shown = shown_dimensions(runs, (*ALWAYS, dimension.key))
+    lines = []
+    for row in runs.to_dict("records"):
+        own = wide.loc[tuple(row[key] for key in keys)]
+        gains = [ratio(own.get(("speed_up", phase)), own.get(("speed_up_std", phase))) for phase in phases]
+        lines.append((*leading_cells(row, shown), *gains))
+    return Table((*headings_of(shown), *phases), tuple(lines), first_right=len(shown))
+
+
+def parts_tables(parts: pd.DataFrame) -> list[tuple[str, Table]]:
+    """Speed-up of the GPU time of each part, one column per model, one table for each combination of the other
+    dimensions that vary, with its title. `parts` are rows of `parts_beside_base` of one phase."""
+    return [(title, _parts_table(own)) for title, own in split(parts, (MODEL.key, "mode"))] if len(parts) else []
+
+
+def _parts_table(rows: pd.DataFrame) -> Table:
+    wide = pivoted(rows, ["part"], MODEL.key, ["speed_up", "base_share"])
+    models = list(dict.fromkeys(rows[MODEL.key]))
+    order = wide["base_share"].mean(axis=1).sort_values(ascending=False).index
+    lines = tuple((escaped(part), *(ratio(wide["speed_up"][model][part]) for model in models)) for part in order)
+    return Table(("part", *(escaped(model) for model in models)), lines, first_right=1)
+
+
+def time_and_gain(ms: float, gain: float, std: float) -> str:
+    """A time in ms, and in brackets how many times as fast as at the default: "12.3 (× 1.53 ± 0.01)"."""
+    return f"{significant(ms)} ({ratio(gain, std)})" if known(ms) else ABSENT
