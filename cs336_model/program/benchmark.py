@@ -22,6 +22,7 @@ import torch
 from cs336_model import ranges
 from cs336_model.program.accuracy import accuracy
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
+from cs336_model.program.lease import take_lease
 from cs336_model.program.loaded_files import loaded_files
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
 from cs336_model.program.process_cost import Progress, process_age_seconds
@@ -45,6 +46,8 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit("--capture names the file that --profiler torch writes: give both or neither")
     progress = Progress()
     progress.seconds["import"] = process_age_seconds()
+    with progress.stage("wait"):
+        take_lease(options.lease)
     result = run(read_spec(options.spec), options.profiler, options.capture, progress)
     write_result(result, options.output)
 
@@ -174,6 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--spec", required=True, help="the run, as JSON (see cs336_model/program/spec.py)")
     parser.add_argument("--output", required=True, type=Path, help="where the result is written, as JSON")
     parser.add_argument("--profiler", choices=tuple(EMITTER_OF_PROFILER), default="none")
+    parser.add_argument("--lease", type=Path, help="the socket where this program asks for its GPU")
     parser.add_argument("--capture", type=Path, help="with --profiler torch: where the capture is written, as SQLite")
     return parser
 

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
     return {
         "device": device.type,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
-        "gpu_uuid_sha256": hashlib.sha256(uuid.encode()).hexdigest() if uuid else None,
+        "gpu_uuid_sha256": _digest(state.host_uuids or (uuid,)) if uuid else None,
         "driver": state.driver,
         "cuda": torch.version.cuda if device.type == "cuda" else None,
         "torch": torch.__version__,
@@ -70,6 +71,11 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
     }
+
+
+def _digest(uuids: Sequence[str]) -> str:
+    """The SHA-256 of the UUIDs of a host's GPUs, in their order as text: they are one machine, whichever was free."""
+    return hashlib.sha256("\n".join(sorted(uuids)).encode()).hexdigest()
 
 
 def cpu_name() -> str:

@@ -1,11 +1,13 @@
 """Driver, clocks, temperature and users of one GPU: from NVML where its Python binding is, else from nvidia-smi."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cs336_model import nvidia_smi
 from cs336_model.nvidia_smi import integer, throttle_reasons, throttle_reasons_in
 
 _FIELDS = (
+    "uuid",
     "driver_version",
     "clocks.current.sm",
     "clocks.current.memory",
@@ -16,7 +18,7 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class GpuState:
-    """One reading; None for what could not be read."""
+    """One reading; None for what could not be read. `host_uuids` are those of all GPUs of the host, as far as told."""
 
     driver: str | None = None
     sm_clock_mhz: int | None = None
@@ -24,6 +26,7 @@ class GpuState:
     temperature_c: int | None = None
     throttle_reasons: list[str] | None = None
     other_processes: int | None = None
+    host_uuids: tuple[str, ...] = ()
 
 
 def gpu_state(uuid: str | None) -> GpuState:
@@ -57,14 +60,21 @@ def _state_from_nvml(pynvml, uuid: str) -> GpuState:
         temperature_c=pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),
         throttle_reasons=throttle_reasons(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
         other_processes=other_processes([app.pid for app in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)]),
+        host_uuids=tuple(_uuids_from_nvml(pynvml)),
     )
 
 
+def _uuids_from_nvml(pynvml) -> Iterator[str]:
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        uuid = pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index))
+        yield uuid.decode() if isinstance(uuid, bytes) else uuid
+
+
 def _state_from_smi(uuid: str) -> GpuState:
-    found = nvidia_smi.gpus(*_FIELDS, gpu=uuid)
-    if not found:
+    found = {row["uuid"]: row for row in nvidia_smi.gpus(*_FIELDS)}
+    if uuid not in found:
         return GpuState()
-    driver, sm_clock, memory_clock, temperature, throttle = found[0].values()
+    _, driver, sm_clock, memory_clock, temperature, throttle = found[uuid].values()
     return GpuState(
         driver=driver,
         sm_clock_mhz=integer(sm_clock),
@@ -72,4 +82,5 @@ def _state_from_smi(uuid: str) -> GpuState:
         temperature_c=integer(temperature),
         throttle_reasons=throttle_reasons_in(throttle),
         other_processes=other_processes(nvidia_smi.compute_processes(uuid)),
+        host_uuids=tuple(found),
     )

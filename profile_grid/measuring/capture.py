@@ -44,7 +44,7 @@ def captured(job: Job) -> dict:
     for number in range(1, ATTEMPTS + 1):
         trial = job.scratch / f"attempt-{number}"
         trial.mkdir()
-        attempt = attempt_once(job.specification, trial, job.log, job.time_limit_s)
+        attempt = attempt_once(job, trial)
         if attempt.problem is None:
             break
     status = INCOMPLETE if attempt.problem else attempt.program["status"]
@@ -65,14 +65,11 @@ def captured(job: Job) -> dict:
     }
 
 
-def torch_attempt(specification: dict, trial: Path, log: Path, time_limit_s: float) -> Attempt:
+def torch_attempt(job: Job, trial: Path) -> Attempt:
     """One try under PyTorch's profiler, which is part of the program: what fails there is a crash."""
-    program, result = specification["program"], trial / "program.json"
-    written, outcome = run_to_result(
-        program_command(program, result, "torch", trial / "capture.sqlite"),
-        f"capture of {program['run']} (torch profiler)", result,
-        environment=specification["environment"], log=log, time_limit_s=time_limit_s,
-    )  # fmt: skip
+    result = trial / "program.json"
+    command = program_command(job, result, "torch", trial / "capture.sqlite", job.leases.address)
+    written, outcome = run_to_result(job, f"capture of {job.program['run']} (torch profiler)", result, command)
     return Attempt(written, {"program": outcome.seconds})
 
 

@@ -12,7 +12,7 @@ import os
 import pwd
 import re
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from profile_grid.errors import OutsideError
@@ -21,16 +21,18 @@ FOLDER_VARIABLE = "PROFILE_GRID_LEASES"
 FOLDER = "/tmp/profile-grid-leases"  # not below TMPDIR, which users and jobs set for themselves
 FOR_ALL_USERS = 0o1777  # as /tmp: everybody may make a file, nobody may remove another's
 
-_open_files: set[int] = set()
+GPU = re.compile(r"GPU-|\d")  # how the name of a GPU begins
 
 
 class LeaseError(OutsideError):
     """A lock, or as many as are asked for, cannot be had on this host; the message is one line."""
 
 
-def open_files() -> tuple[int, ...]:
-    """The descriptors of the locks of this process: a process that inherits them keeps the locks until it ends."""
-    return tuple(_open_files)
+def held_gpus() -> set[str]:
+    """The GPUs of this host that somebody has locked at this moment, by the names of their locks."""
+    names = [path.name for path in _folder().iterdir() if GPU.match(path.name)]
+    with ExitStack() as locks:
+        return {name for name in names if not locks.enter_context(HostLock(name)).taken(shared=True)}
 
 
 class HostLock:
@@ -43,12 +45,15 @@ class HostLock:
 
     def __enter__(self) -> HostLock:
         self._descriptor = _opened(self.path)
-        _open_files.add(self._descriptor)
         return self
 
     def __exit__(self, *exception) -> None:
-        _open_files.discard(self._descriptor)
         os.close(self._descriptor)
+
+    @property
+    def file(self) -> int:
+        """The descriptor that the lock belongs to: whoever has it open keeps the lock."""
+        return self._descriptor
 
     def taken(self, shared: bool = False) -> bool:
         """Whether the lock was free, and is now held; together with others that share it, where it is shared."""

@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from profile_grid.measuring.lease_server import Leases
+
 
 @dataclass(frozen=True)
 class Job:
-    """One stage of one run. `folder` is the run's; `scratch` goes when the job ends."""
+    """One stage of one run. `folder` is the run's; `scratch` goes when the job ends; `leases` are those that its
+    programs have of their GPU."""
 
     specification: dict[str, Any]
     folder: Path
     scratch: Path
     log: Path
     time_limit_s: float
+    leases: Leases
 
     @property
     def program(self) -> dict[str, Any]:

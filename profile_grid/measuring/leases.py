@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from profile_grid.measuring.gpu_check import gpu_is_visible, visible_gpus
 from profile_grid.measuring.host_locks import HostLock, LeaseError
 
 HOST = "host"
@@ -21,43 +20,49 @@ PAUSE_S = 0.2
 
 @dataclass(frozen=True)
 class Lease:
-    """GPUs, as their pool names them; the seconds until they were free; since when they are leased (Unix time)."""
+    """GPUs, as their pool names them; since when they are leased (Unix time); the descriptors whose locks these are."""
 
     gpus: tuple[str, ...]
-    waited_s: float
     since_unix_s: float
+    files: tuple[int, ...]
+
+
+class NotWanted(Exception):
+    """Whoever was to have a lease is gone before there was one."""
 
 
 @contextmanager
 def leased(
-    pool: Sequence[str], count: int, what: str, *, whole_host: bool = False, say: Callable[[str], None] = print
+    pool: Sequence[str],
+    count: int,
+    what: str,
+    *,
+    whole_host: bool = False,
+    say: Callable[[str], None] = print,
+    wanted: Callable[[], bool] = lambda: True,
 ) -> Iterator[Lease]:
-    """So many GPUs of the pool, all or none, for the time of a with block. Raises LeaseError where there are fewer.
+    """So many GPUs of the pool, all or none, for the time of a with block. Raises LeaseError where there are fewer, and
+    NotWanted where `wanted` says so first.
 
     `what` is told to those who wait for this lease; `say` gets one line where this one has to wait, with for whom.
     """
     if count > len(pool):
         raise LeaseError(f"{what} needs {count} GPUs and can see {len(pool)} ({', '.join(pool) or 'none'})")
-    started, said = time.time(), False
-    while True:
+    said = False
+    while wanted():
         with ExitStack() as locks:
             taken, busy = _tried(locks, pool, count, whole_host)
             if not busy:
-                now = time.time()
                 for lock in taken:
                     lock.sign(what)
-                yield Lease(tuple(lock.name for lock in taken[1:]), round(now - started, 3), now)
+                files = tuple(lock.file for lock in taken)
+                yield Lease(tuple(lock.name for lock in taken[1:]), time.time(), files)
                 return
         if not said:
             say(f"{what} waits for {busy}")
             said = True
         time.sleep(PAUSE_S)
-
-
-def lease_for(device: str, what: str, say: Callable[[str], None] = print) -> AbstractContextManager[Lease]:
-    """The lease of a measurement: of the GPU that its program will take, or of the host where it has none."""
-    gpus = [] if device == "cpu" or not gpu_is_visible() else visible_gpus()[:1]
-    return leased(gpus, len(gpus), what, whole_host=not gpus, say=say)
+    raise NotWanted
 
 
 def _tried(locks: ExitStack, pool: Sequence[str], count: int, whole_host: bool) -> tuple[list[HostLock], str]:

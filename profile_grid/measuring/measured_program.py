@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from profile_grid.measuring.job import Job
 from profile_grid.measuring.problems import Problem
 from profile_grid.measuring.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
 
@@ -25,18 +26,25 @@ class Attempt:
     host_hidden: bool | None = None  # whether nsys could see neither other processes nor the host's name
 
 
-def program_command(program: dict, result: Path, profiler: str = "none", capture: Path | None = None) -> list[str]:
-    """The command line of the measured program; `result` is the JSON it writes."""
-    command = [sys.executable, "-m", MODULE, "--spec", json.dumps(program, sort_keys=True)]
+def program_command(
+    job: Job, result: Path, profiler: str = "none", capture: Path | None = None, lease: Path | None = None
+) -> list[str]:
+    """The command line of the measured program; `result` is the JSON it writes, `lease` where it asks for its GPU."""
+    command = [sys.executable, "-m", MODULE, "--spec", json.dumps(job.program, sort_keys=True)]
     command += ["--output", str(result), "--profiler", profiler]
-    return command if capture is None else [*command, "--capture", str(capture)]
+    further = {"--capture": capture, "--lease": lease}
+    return command + [text for name, path in further.items() if path is not None for text in (name, str(path))]
 
 
-def run_to_result(
-    command: Sequence[str], what: str, result: Path, *, environment: Sequence[str], log: Path, time_limit_s: float
-) -> tuple[dict, Outcome]:
+def run_to_result(job: Job, what: str, result: Path, command: Sequence[str]) -> tuple[dict, Outcome]:
     """What the program wrote to `result`, and how it ended; raises ProgramFailed when it did not write it."""
-    outcome = run_program(command, environment=allowed_environment(environment), log=log, time_limit_s=time_limit_s)
+    outcome = run_program(
+        command,
+        environment=allowed_environment(job.specification["environment"]),
+        log=job.log,
+        time_limit_s=job.time_limit_s,
+        leases=job.leases,
+    )
     if not outcome.succeeded or not result.exists():
-        raise ProgramFailed(failure_message(what, outcome, log, time_limit_s))
+        raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
     return json.loads(result.read_text()), outcome

@@ -19,6 +19,7 @@ from kernel_tables.recording.nsys_profile import profile_command
 from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.gpu_check import gpu_is_visible
 from profile_grid.measuring.hidden_host import namespace_command, neutral_folder
+from profile_grid.measuring.job import Job
 from profile_grid.measuring.long_output import cut_line
 from profile_grid.measuring.measured_program import Attempt, program_command
 from profile_grid.measuring.problems import Problem, append_to_log, joined
@@ -37,76 +38,78 @@ UNREADABLE = "nsys exported its report, and the export cannot be read: it is cut
 PROGRAM_CRASHED = re.compile(r"^(Traceback \(most recent call last\):|Fatal Python error:)", re.MULTILINE)
 
 
-def nsys_attempt(specification: dict, trial: Path, log: Path, time_limit_s: float) -> Attempt:
+def nsys_attempt(job: Job, trial: Path) -> Attempt:
     """What came of one try; on success `trial` holds capture.nsys-rep and capture.sqlite."""
     if nsys.find() is None:
         return Attempt(None, problem=NSYS_MISSING)
     try:
         version = nsys.version()
     except TraceError as error:
-        return Attempt(None, problem=_logged(log, "nsys_cannot_run", CANNOT_RUN, error))
-    outcome = _profiled(specification, trial, log, time_limit_s)
+        return Attempt(None, problem=_logged(job.log, "nsys_cannot_run", CANNOT_RUN, error))
+    outcome = _profiled(job, trial)
     hidden, seconds = bool(namespace_command()), {"program": outcome.seconds}
     result = trial / "program.json"
     if not result.exists():
-        problem = _problem_without_result(specification["program"], outcome, log, time_limit_s)
+        problem = _problem_without_result(job, outcome)
         return Attempt(None, seconds, problem, version, hidden)
     written = json.loads(result.read_text())
     if written["status"] != "complete":
         return Attempt(written, seconds, None, version, hidden)
     started = time.monotonic()
-    problem = _problem_of_report(trial, written, outcome, log, time_limit_s)
+    problem = _problem_of_report(job, trial, written, outcome)
     return Attempt(written, seconds | {"export": round(time.monotonic() - started, 3)}, problem, version, hidden)
 
 
-def _profiled(specification: dict, trial: Path, log: Path, time_limit_s: float) -> Outcome:
+def _profiled(job: Job, trial: Path) -> Outcome:
     """How nsys ended; the report becomes trial/capture.nsys-rep, the program's result trial/program.json."""
-    program = specification["program"]
     with neutral_folder() as folder:
-        files = Path(folder.alias(trial))
+        files, lease = Path(folder.alias(trial)), job.leases.address
+        lease = lease and Path(folder.alias(lease))
         command = profile_command(
-            folder.command(program_command(program, files / "program.json", "nsys")),
+            folder.command(program_command(job, files / "program.json", "nsys", lease=lease)),
             files / "capture",
-            options=specification["nsys_options"],
-            window=program["device"] != "cpu" and gpu_is_visible(),
+            options=job.specification["nsys_options"],
+            window=job.program["device"] != "cpu" and gpu_is_visible(),
         )
         return run_program(
             [*namespace_command(), *command],
-            environment=folder.environment(allowed_environment(specification["environment"])),
+            environment=folder.environment(allowed_environment(job.specification["environment"])),
             folder=folder.path,
-            log=log,
-            time_limit_s=time_limit_s,
+            log=job.log,
+            time_limit_s=job.time_limit_s,
+            leases=job.leases,
         )
 
 
-def _problem_without_result(program: dict, outcome: Outcome, log: Path, time_limit_s: float) -> Problem:
+def _problem_without_result(job: Job, outcome: Outcome) -> Problem:
     """Why there is no result, where that is nsys's doing; raises ProgramFailed where the program crashed."""
     if outcome.timed_out:
-        ended = f"ended at the time limit of {time_limit_s:g} s, before the program had written its result"
+        ended = f"ended at the time limit of {job.time_limit_s:g} s, before the program had written its result"
         return Problem("time_limit", ended)
-    if PROGRAM_CRASHED.search(outcome.output(log)):
-        raise ProgramFailed(failure_message(f"capture of {program['run']} (nsys)", outcome, log, time_limit_s))
-    said = next((line.strip() for line in reversed(outcome.output(log).split("\n")) if line.strip()), "")
+    if PROGRAM_CRASHED.search(outcome.output(job.log)):
+        what = f"capture of {job.program['run']} (nsys)"
+        raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
+    said = next((line.strip() for line in reversed(outcome.output(job.log).split("\n")) if line.strip()), "")
     return Problem("nsys_ended_early", f"nsys {outcome.how} before the program had written its result", cut_line(said))
 
 
-def _problem_of_report(trial: Path, written: dict, outcome: Outcome, log: Path, time_limit_s: float) -> Problem | None:
+def _problem_of_report(job: Job, trial: Path, written: dict, outcome: Outcome) -> Problem | None:
     """Why the report is not a whole capture, or None; on the way it becomes trial/capture.sqlite."""
     report, export = trial / "capture.nsys-rep", trial / "export.sqlite"
     if not report.exists() or report.stat().st_size == 0:
-        ended = f"hung and was ended at the time limit of {time_limit_s:g} s" if outcome.timed_out else outcome.how
+        ended = f"hung and was ended at the time limit of {job.time_limit_s:g} s" if outcome.timed_out else outcome.how
         return Problem("nsys_no_report", f"nsys {ended} and wrote no report, though the program ended well")
     try:
         nsys.export_report(report, export)
     except TraceError as error:
-        return _logged(log, "nsys_export_failed", NOT_EXPORTED, error)
+        return _logged(job.log, "nsys_export_failed", NOT_EXPORTED, error)
     try:
         write_publishable(export, trial / "capture.sqlite")
         return joined(_errors(trial / "capture.sqlite", written))
     except ImpossibleCapture as error:
         return joined([Problem(finding.code, finding.message) for finding in error.findings])
     except TraceError as error:
-        return _logged(log, "export_unreadable", UNREADABLE, error)
+        return _logged(job.log, "export_unreadable", UNREADABLE, error)
     finally:
         export.unlink(missing_ok=True)
 

@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from profile_grid.errors import OutsideError
-from profile_grid.measuring.host_locks import open_files
+from profile_grid.measuring.lease_server import Leases
 from profile_grid.measuring.long_output import cut_line, cut_log
 
 # What a CUDA program needs to start; everything else stays outside, because nsys copies the whole environment of the
@@ -88,36 +88,40 @@ def run_program(
     log: Path,
     time_limit_s: float,
     folder: Path | None = None,
+    leases: Leases | None = None,
 ) -> Outcome:
     """How the program ended. Its output is appended to `log`; at the time limit it is ended with all its children.
+    What it waits for its lease does not count.
 
     A supervisor runs it (supervisor.py), which ends everything below it also when this process is killed: nothing is
     left behind on a GPU. Raises WorkflowGone when the Snakemake that started this job is no more.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
+    leases = leases or Leases()
+    started, waited_before_s = time.monotonic(), leases.waited_s()
     with log.open("ab") as sink:
         log_start = sink.tell()
         supervisor = subprocess.Popen(
             [sys.executable, "-I", "-S", str(SUPERVISOR), *command],
             env=dict(environment), cwd=folder, stdin=subprocess.PIPE, stdout=sink, stderr=sink, start_new_session=True,
-            pass_fds=open_files(),  # it ends last, so a lease of this job is held until nothing is left on the GPU
+            pass_fds=leases.files,  # it ends last: the host is leased until nothing is left of the program
         )  # fmt: skip
     try:
-        timed_out = not _ends_within(supervisor, time_limit_s)
+        timed_out = not _ends_within(supervisor, lambda: time_limit_s + leases.waited_s() - waited_before_s)
     finally:
         supervisor.stdin.close()
         supervisor.wait()
         cut_log(log, log_start)
-    return Outcome(supervisor.returncode, timed_out, time.monotonic() - started, log_start)
+    seconds = time.monotonic() - started - (leases.waited_s() - waited_before_s)
+    return Outcome(supervisor.returncode, timed_out, seconds, log_start)
 
 
-def _ends_within(process: subprocess.Popen, time_limit_s: float) -> bool:
+def _ends_within(process: subprocess.Popen, limit_s: Callable[[], float]) -> bool:
     """Whether the process ended before the limit; looks every second whether this job's Snakemake still lives."""
     workflow = int(os.environ.get(WORKFLOW_VARIABLE, 0))
     watched = workflow in _ancestors()
-    deadline = time.monotonic() + time_limit_s
-    while (left_s := deadline - time.monotonic()) > 0:
+    started = time.monotonic()
+    while (left_s := started + limit_s() - time.monotonic()) > 0:
         try:
             process.wait(timeout=min(left_s, 1.0))
             return True

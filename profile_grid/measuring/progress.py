@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from profile_grid.study.stages import RESULTS_OF_A_RUN, STAGES
@@ -16,17 +14,27 @@ STARTED_VARIABLE = "PROFILE_GRID_STARTED"
 WIDEST = max(len(stage.name) for stage in STAGES)
 
 
-@contextmanager
-def announced(stage: str, program: dict, output: Path) -> Iterator[None]:
+class Announced:
     """Says when a measurement begins and ends; what this Snakemake has to measure in all stands in the environment."""
-    what = f"{stage:{WIDEST}} {program['run']}"
-    total, since = os.environ.get(TOTAL_VARIABLE, "?"), float(os.environ.get(STARTED_VARIABLE, "inf"))
-    number, started = _finished(output.parent.parent, since) + 1, time.time()
-    place = f"[{number:>{len(total)}}/{total}]"
-    say(f"{place} {what} ...")
-    yield
-    left = int(total) - number if total.isdigit() else 0
-    say(f"{place} {what}: {time.time() - started:.1f} s{_remaining(number, left, time.time() - since)}")
+
+    def __init__(self, stage: str, run: str, output: Path):
+        self._what, self._runs = f"{stage:{WIDEST}} {run}", output.parent.parent
+        self._total = os.environ.get(TOTAL_VARIABLE, "?")
+        self._since = float(os.environ.get(STARTED_VARIABLE, "inf"))
+
+    def begins(self) -> None:
+        """It has its GPU now, or the processor."""
+        say(f"{self._place(_finished(self._runs, self._since) + 1)} {self._what} ...")
+
+    def ends(self, seconds: float) -> None:
+        """It took so long, without the time that it waited."""
+        number = _finished(self._runs, self._since) + 1
+        left = int(self._total) - number if self._total.isdigit() else 0
+        remaining = _remaining(number, left, time.time() - self._since)
+        say(f"{self._place(number)} {self._what}: {seconds:.1f} s{remaining}")
+
+    def _place(self, number: int) -> str:
+        return f"[{number:>{len(self._total)}}/{self._total}]"
 
 
 def say_notes(notes: list[str]) -> None:

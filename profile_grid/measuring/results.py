@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from profile_grid.errors import OutsideError
 from profile_grid.measuring.typed_json import Mismatch, built
 
-FORMAT = 4  # of a stage's JSON; raised when a field changes its meaning
+FORMAT = 5  # of a stage's JSON; raised when a field changes its meaning
 STATUSES = COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, INCOMPLETE = ("complete", "out_of_memory", "unsupported", "incomplete")
 MEASURED_OR_KNOWN = (
     COMPLETE,
@@ -134,7 +134,8 @@ class FileIdentity:
 class StageResult:
     """One stage of one run: timing.json, capture.json. `reason` says why there are no figures. `sources` is the digest
     of what measured it, `files` the identity of the files beside it, `facts` what only this stage's results hold;
-    `program` is None where it was ended before it wrote its result."""
+    `program` is None where it was ended before it wrote its result; `neighbours` is the most other GPUs of the host
+    that were measured on meanwhile."""
 
     format: int
     status: str
@@ -147,6 +148,7 @@ class StageResult:
     files: dict[str, FileIdentity]
     seconds: Seconds
     waited_s: float
+    neighbours: int
     notes: list[str]
     started_utc: str
     git: Checkout

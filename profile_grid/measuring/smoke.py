@@ -11,6 +11,8 @@ from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.measuring.capture import chosen_backend, torch_attempt
 from profile_grid.measuring.capture_findings import errors_and_warnings
+from profile_grid.measuring.job import Job
+from profile_grid.measuring.lease_server import Leases
 from profile_grid.measuring.measured_program import Attempt
 from profile_grid.measuring.nsys_capture import nsys_attempt
 from profile_grid.measuring.problems import Problem, joined
@@ -49,13 +51,14 @@ def smoke_specification(specifications: list[dict]) -> dict:
     return smallest | {"program": program | cut}
 
 
-def smoke_capture(specification: dict, scratch: Path, time_limit_s: float) -> Smoke:
+def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, leases: Leases) -> Smoke:
     """What came of the capture; it never raises for what is wrong with this machine."""
+    job = Job(specification, scratch, scratch, scratch / "smoke.log", time_limit_s, leases)
     started = time.monotonic()
     backend = chosen_backend(specification["backend"], specification["program"]["device"])
     attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
     try:
-        attempt = attempt_once(specification, scratch, scratch / "smoke.log", time_limit_s)
+        attempt = attempt_once(job, scratch)
     except ProgramFailed as error:
         attempt = Attempt(None, problem=Problem("crashed", "the measured program crashed", _last_line(error)))
     seconds = time.monotonic() - started

@@ -9,10 +9,8 @@ from profile_grid.measuring.measured_program import program_command, run_to_resu
 def timed(job: Job) -> dict:
     """What timing.json holds of the process; raises ProgramFailed when it does not end well."""
     result = job.scratch / "timing.json"
-    written, outcome = run_to_result(
-        program_command(job.program, result), f"timing of {job.program['run']}", result,
-        environment=job.specification["environment"], log=job.log, time_limit_s=job.time_limit_s,
-    )  # fmt: skip
+    command = program_command(job, result, lease=job.leases.address)
+    written, outcome = run_to_result(job, f"timing of {job.program['run']}", result, command)
     return {
         "status": written["status"],
         "reason": written["unsupported"],

@@ -22,9 +22,11 @@ def cost_in_words(cost: pd.DataFrame) -> str:
     total, overhead = cost["total_s"].sum(), cost["overhead_s"].sum()
     means = cost.groupby("stage")["overhead_s"].mean()
     per_stage = ", ".join(f"{means[stage.name]:.1f} s per {stage.name}" for stage in STAGES)
+    free = (cost["total_s"] - cost["leased_s"]).sum()
+    told = f"; {free:.0f} s held no GPU, and pass beside other measurements with --cores all" if free >= 1 else ""
     return (
         f"{len(cost)} measurements took {total:.0f} s, {overhead:.0f} s of them outside warm-up and measured steps"
-        f" ({per_stage}); every run is in cost.csv"
+        f" ({per_stage}){told}; every run is in cost.csv"
     )
 
 
@@ -40,6 +42,9 @@ def _row(run: MeasuredRun, stage: str) -> dict:
         "other_s": seconds["all"] - np.nansum(list(named.values())) - export,
         "total_s": seconds["all"],
         "overhead_s": seconds["all"] - np.nansum([named["warmup_s"], named["measured_s"]]),
+        "leased_s": seconds["leased"],
+        "waited_s": result.waited_s,
+        "neighbours": result.neighbours,
     }
 
 
@@ -58,8 +63,11 @@ DESCRIBED = {
     accuracy_s | s | one step in fp64 beside one of the variant, after all times were taken
     export_s | s | exporting the report to SQLite
     other_s | s | interpreter, profiler outside the program, writing results
-    total_s | s | the whole process
+    total_s | s | the whole process, without its waiting for a lease
     overhead_s | s | all that is neither a warm-up nor a measured step
+    leased_s | s | of the whole process, the time in which it had its GPU, or the processor, to itself
+    waited_s | s | waiting for that, while others measured; in no other column
+    neighbours | | most other GPUs of the host that were measured on meanwhile
 """),
     )
 }

@@ -81,6 +81,8 @@ def _notes(run: MeasuredRun) -> list[str]:
 
 def _machine_notes(run: MeasuredRun) -> list[str]:
     machine, notes = run.results[TIMING.name].program.machine, []
+    if run.results[TIMING.name].neighbours:
+        notes.append("other GPUs of the host were measured on while it was timed: its launches may be slower")
     if machine.other_processes:
         notes.append(f"{machine.other_processes} other process(es) on the GPU while it was timed")
     if machine.throttle_reasons:

@@ -139,7 +139,7 @@ def _of_machine(key: str, heading: str, meaning: str, in_title: bool = False) ->
 MACHINE_DIMENSIONS = (
     _of_machine("device", "device", "cuda or cpu"),
     _of_machine("device_name", "", "name of the GPU or CPU"),
-    _of_machine("gpu_uuid_sha256", "GPU", "hash of the GPU's UUID"),
+    _of_machine("gpu_uuid_sha256", "GPU", "hash of the UUIDs of the host's GPUs"),
     _of_machine("driver", "driver", "version of the NVIDIA driver", in_title=True),
     _of_machine("cuda", "CUDA", "version of CUDA that PyTorch was built with", in_title=True),
     _of_machine("torch", "PyTorch", "version of PyTorch", in_title=True),

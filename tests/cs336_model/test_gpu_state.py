@@ -31,14 +31,15 @@ def test_without_a_gpu_nothing_is_asked(monkeypatch):
 
 def test_nvidia_smi_answers_where_there_is_no_nvml(monkeypatch):
     answers = {
-        "--query-gpu=driver_version,clocks.current.sm,clocks.current.memory,temperature.gpu,"
-        "clocks_throttle_reasons.active": "580.95.05, 1980, 3201, 41, 0x0000000000000004\n",
+        "--query-gpu=uuid,driver_version,clocks.current.sm,clocks.current.memory,temperature.gpu,"
+        "clocks_throttle_reasons.active": "GPU-other, 1, 1, 1, 1, 0x0\n"
+        f"{UUID}, 580.95.05, 1980, 3201, 41, 0x0000000000000004\n",
         "--query-compute-apps=pid": "101\n202\n",
     }
 
     def run(command, **kwargs):
-        assert command[:2] == ["nvidia-smi", f"--id={UUID}"]
-        return SimpleNamespace(stdout=answers[command[2]])
+        assert command[1] == f"--id={UUID}" or command[1].startswith("--query-gpu")
+        return SimpleNamespace(stdout=answers[command[-2]])
 
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setattr(subprocess, "run", run)
@@ -49,6 +50,7 @@ def test_nvidia_smi_answers_where_there_is_no_nvml(monkeypatch):
         temperature_c=41,
         throttle_reasons=["software power cap"],
         other_processes=1,
+        host_uuids=("GPU-other", UUID),
     )
 
 
@@ -80,6 +82,9 @@ def test_nvml_is_asked_for_the_gpu_of_this_uuid(monkeypatch):
         NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
         nvmlInit = staticmethod(lambda: None)
+        nvmlDeviceGetCount = staticmethod(lambda: 2)
+        nvmlDeviceGetHandleByIndex = staticmethod(lambda index: index)
+        nvmlDeviceGetUUID = staticmethod(lambda gpu: [b"GPU-other", UUID.encode()][gpu])
         nvmlDeviceGetHandleByUUID = staticmethod(lambda uuid: {UUID: "gpu"}[uuid])
         nvmlSystemGetDriverVersion = staticmethod(lambda: b"580.95.05")
         nvmlDeviceGetClockInfo = staticmethod(lambda gpu, clock: {1: 1980, 2: 3201}[clock])
@@ -88,4 +93,4 @@ def test_nvml_is_asked_for_the_gpu_of_this_uuid(monkeypatch):
         nvmlDeviceGetComputeRunningProcesses = staticmethod(lambda gpu: [SimpleNamespace(pid=5)])
 
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml)
-    assert gpu_state.gpu_state(UUID) == GpuState("580.95.05", 1980, 3201, 41, [], 0)
+    assert gpu_state.gpu_state(UUID) == GpuState("580.95.05", 1980, 3201, 41, [], 0, ("GPU-other", UUID))

@@ -21,7 +21,8 @@ PROGRAM = {
 TIMING = {
     "format": FORMAT, "status": "complete", "reason": None, "reason_code": None, "facts": {},
     "files": {}, "specification": {"program": {}}, "sources": "00", "program": PROGRAM,
-    "seconds": {"all": 2.0}, "waited_s": 0, "notes": [], "started_utc": "2026-01-02T03:04:05Z",
+    "seconds": {"all": 2.0, "leased": 1.5}, "waited_s": 0, "neighbours": 0,
+    "notes": [], "started_utc": "2026-01-02T03:04:05Z",
     "git": {"git_commit": None, "git_clean": None},
 }  # fmt: skip
 CAPTURE = TIMING | {

@@ -17,6 +17,7 @@ import pytest
 from kernel_tables.reading import nsys
 from profile_grid.measuring import capture, measured_program
 from profile_grid.measuring.job import Job
+from profile_grid.measuring.lease_server import Leases
 from profile_grid.measuring.nsys_capture import nsys_attempt
 from profile_grid.measuring.processes import ProgramFailed
 from profile_grid.measuring.supervisor import descendants
@@ -78,7 +79,9 @@ def fake(tmp_path, monkeypatch):
         (report or whole_capture()).write(fakes / "report")
         (fakes / "manner").write_text(nsys_manner)
         (tmp_path / "program").write_text(program_manner)
-        job = Job(SPECIFICATION | specification, Path("results"), Path("scratch"), Path("capture.log"), time_limit_s)
+        job = Job(
+            SPECIFICATION | specification, Path("results"), Path("scratch"), Path("capture.log"), time_limit_s, Leases()
+        )
         return capture.captured(job)
 
     run.folder, run.nsys = tmp_path, fakes
@@ -264,9 +267,8 @@ def under_real_nsys(tmp_path, monkeypatch):
     Path("trial").mkdir()
     log, others = Path("capture.log"), set(descendants(os.getpid()))
     with ThreadPoolExecutor(1) as pool:
-        capturing = pool.submit(
-            nsys_attempt, SPECIFICATION | {"program": PROGRAM | {"device": "cpu"}}, Path("trial"), log, 6.0
-        )
+        specification = SPECIFICATION | {"program": PROGRAM | {"device": "cpu"}}
+        capturing = pool.submit(nsys_attempt, Job(specification, Path(), Path(), log, 6.0, Leases()), Path("trial"))
         assert wait_until(lambda: log.exists() and "fake program: hangs" in log.read_text())
         yield capturing, set(descendants(os.getpid())) - others
 

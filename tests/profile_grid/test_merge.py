@@ -57,18 +57,19 @@ def records():
     """What one run leaves: a test changes what it is about."""
     began = {
         "started_utc": "2026-01-02T03:04:05Z", "notes": [], "format": FORMAT, "reason": None, "reason_code": None,
-        "sources": "00", "facts": {}, "files": {}, "waited_s": 0.0, "git": {"git_commit": None, "git_clean": None},
+        "sources": "00", "facts": {}, "files": {}, "waited_s": 0.0, "neighbours": 0,
+        "git": {"git_commit": None, "git_clean": None},
     }  # fmt: skip
     made = json.dumps(  # text, so that the two processes share nothing
         {
             "timing": began | {
                 "status": "complete", "specification": {"program": SPEC}, "program": PROGRAM,
-                "seconds": {"program": 4.2, "all": 4.5},
+                "seconds": {"program": 4.2, "all": 4.5, "leased": 4.0},
             },
             "capture": began | {
                 "status": "complete", "specification": {"program": SPEC}, "program": PROGRAM,
                 "facts": {"backend": "nsys", "nsys": "2025.3.1"},
-                "seconds": {"program": 7.0, "export": 0.5, "all": 8.0},
+                "seconds": {"program": 7.0, "export": 0.5, "all": 8.0, "leased": 5.0},
             },
             "status": {"status": "complete", "reason": None, "warnings": [], "made_from": MADE_FROM},
         }
@@ -209,12 +210,19 @@ def test_a_run_timed_and_captured_on_two_machines_is_incomplete_and_says_how_to_
 
 
 def test_the_cost_of_all_measurements_is_said_in_one_line():
-    rows = [("timing", 10.0, 2.0), ("capture", 20.0, 7.0), ("timing", 12.0, 3.0), ("capture", 22.0, 8.0)]
-    cost = pd.DataFrame(rows, columns=["stage", "total_s", "overhead_s"])
+    rows = [("timing", 10, 2, 9), ("capture", 20, 7, 14), ("timing", 12, 3, 11), ("capture", 22, 8, 16)]
+    cost = pd.DataFrame(rows, columns=["stage", "total_s", "overhead_s", "leased_s"])
     assert cost_in_words(cost) == (
         "4 measurements took 64 s, 20 s of them outside warm-up and measured steps"
-        " (2.5 s per timing, 7.5 s per capture); every run is in cost.csv"
+        " (2.5 s per timing, 7.5 s per capture); 14 s held no GPU, and pass beside other measurements with --cores all;"
+        " every run is in cost.csv"
     )
+
+
+def test_nothing_is_said_of_cores_where_every_measurement_needs_the_processor_to_itself():
+    cost = pd.DataFrame([("timing", 10, 2, 10)], columns=["stage", "total_s", "overhead_s", "leased_s"])
+    cost = pd.concat([cost, cost.assign(stage="capture")])
+    assert "--cores" not in cost_in_words(cost)
 
 
 def test_the_commit_of_the_measurements_is_told_with_its_changes(records, runs_of):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from profile_grid.measuring.lease_server import Leases
 from profile_grid.measuring.processes import WORKFLOW_VARIABLE, allowed_environment, failure_message, run_program
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,18 @@ def test_a_program_that_hangs_is_ended_at_the_limit_with_its_children(tmp_path):
     assert not outcome.succeeded
     child = int(log.read_text())
     assert wait_until(lambda: not is_alive(child))
+
+
+class WaitsForEver(Leases):
+    def waited_s(self):
+        return time.monotonic()
+
+
+def test_what_a_program_waits_for_its_lease_counts_neither_for_the_limit_nor_as_its_time(tmp_path):
+    environment, log = allowed_environment(), tmp_path / "log"
+    outcome = run_program(["sleep", "0.5"], environment=environment, log=log, time_limit_s=0.2, leases=WaitsForEver())
+    assert outcome.succeeded
+    assert outcome.seconds < 0.2
 
 
 def test_children_that_outlive_a_program_are_ended_with_it(tmp_path):

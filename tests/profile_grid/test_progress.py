@@ -5,9 +5,7 @@ import time
 
 import pytest
 
-from profile_grid.measuring.progress import STARTED_VARIABLE, TOTAL_VARIABLE, announced
-
-PROGRAM = {"run": "mini_ctx64_forward"}
+from profile_grid.measuring.progress import STARTED_VARIABLE, TOTAL_VARIABLE, Announced
 
 
 @pytest.fixture
@@ -24,8 +22,9 @@ def said(tmp_path, monkeypatch, capsys):
             path.parent.mkdir()
             path.touch()
             os.utime(path, (now - age, now - age))
-        with announced("capture", PROGRAM, tmp_path / "run" / "capture.json"):
-            pass
+        announced = Announced("capture", "mini_ctx64_forward", tmp_path / "run" / "capture.json")
+        announced.begins()
+        announced.ends(0.0)
         return capsys.readouterr().err.splitlines()
 
     return run

@@ -14,6 +14,8 @@ import pytest
 
 from kernel_tables.reading import nsys
 from profile_grid.measuring.hidden_host import namespace_command
+from profile_grid.measuring.job import Job
+from profile_grid.measuring.lease_server import Leases
 from profile_grid.measuring.nsys_capture import nsys_attempt
 from tests.workflow.conftest import CANARY
 
@@ -108,7 +110,7 @@ def nsys_report(finished_project, tmp_path_factory):
         patch.setenv("SECRET_TOKEN", CANARY)
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp(f"tmp-{CANARY}")))
         with subprocess.Popen(["sh", "-c", "read line", CANARY], stdin=subprocess.PIPE) as other:
-            attempt = nsys_attempt(specification, trial, trial / "capture.log", 120.0)
+            attempt = nsys_attempt(Job(specification, trial, trial, trial / "capture.log", 120.0, Leases()), trial)
             other.communicate(b"\n")
     return attempt, trial, nsys_agents() - agents
 

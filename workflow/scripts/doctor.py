@@ -22,7 +22,7 @@ from profile_grid.files import write_text
 from profile_grid.measuring import estimates
 from profile_grid.measuring.doctor import Gpu, Host, Line, cause, report
 from profile_grid.measuring.gpu_check import visible_gpus
-from profile_grid.measuring.leases import lease_for
+from profile_grid.measuring.lease_server import leases_for
 from profile_grid.measuring.progress import say
 from profile_grid.measuring.smoke import smoke_capture, smoke_specification
 from profile_grid.study.runs import grid_plan
@@ -54,11 +54,11 @@ def examined(plan: dict, runs: Path, time_limit_s: float) -> list[Line]:
     specifications = [entry["specifications"][CAPTURE.name] for entry in plan["runs"]]
     specification = smoke_specification(specifications)
     with (
-        lease_for(specification["program"]["device"], "the doctor's smoke capture", say),
+        leases_for(specification["program"]["device"], "the doctor's smoke capture", say=say) as leases,
         tempfile.TemporaryDirectory() as scratch,
     ):
         host = this_host(runs)
-        smoke = smoke_capture(specification, Path(scratch), time_limit_s)
+        smoke = smoke_capture(specification, Path(scratch), time_limit_s, leases)
     device = smoke.machine["device_name"] if smoke.machine else None
     pace = estimates.pace(runs, smoke.seconds, device, {entry["precision"] for entry in plan["runs"]})
     return report(host, smoke, plan, estimates.remaining(plan["runs"], runs), pace, specifications[0]["backend"])

@@ -10,6 +10,7 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from profile_grid.files import remove_leftovers, write_json
 from profile_grid.measuring.capture_identity import identity
 from profile_grid.measuring.gpu_check import notes_before
 from profile_grid.measuring.job import Job, utc
-from profile_grid.measuring.leases import lease_for
-from profile_grid.measuring.progress import announced, say, say_notes
+from profile_grid.measuring.lease_server import Leases, leases_for
+from profile_grid.measuring.leases import Lease
+from profile_grid.measuring.progress import Announced, say, say_notes
 from profile_grid.measuring.results import FORMAT
 from profile_grid.study.stages import BY_NAME, Stage
 from workflow.command import run_command
@@ -42,37 +44,44 @@ def main() -> None:
     remove_leftovers(*(folder / name for name in (stage.result, *stage.files, *stage.may_leave)), scratch=scratch)
     # beside the results where files are moved into place: that takes one step, and no copy
     with tempfile.TemporaryDirectory(dir=folder if stage.files else None, prefix=scratch) as path:
-        result = measured(stage, job_of(arguments, Path(path)), arguments.output)
+        result = measured(stage, lambda leases: job_of(arguments, Path(path), leases), arguments)
     files = {name: identity(folder / name) for name in stage.files}
     write_json(arguments.output, result | {"files": files, "sources": arguments.sources, "git": git_state()})
 
 
-def job_of(arguments: argparse.Namespace, scratch: Path) -> Job:
+def job_of(arguments: argparse.Namespace, scratch: Path, leases: Leases) -> Job:
     """What the stage is told."""
-    return Job(arguments.specification, arguments.output.parent, scratch, arguments.log, arguments.time_limit_s)
+    return Job(arguments.specification, arguments.output.parent, scratch, arguments.log, arguments.time_limit_s, leases)
 
 
-def measured(stage: Stage, job: Job, output: Path) -> dict:
+def measured(stage: Stage, job_with: Callable[[Leases], Job], arguments: argparse.Namespace) -> dict:
     """The result of the stage, measured while nothing else is. Raises ProgramFailed on a crash."""
     module, _, function = stage.runs.partition(":")
-    run = getattr(import_module(module), function)
-    with (
-        lease_for(job.program["device"], f"{stage.name} of {job.program['run']}", say) as lease,
-        announced(stage.name, job.program, output),
-    ):
-        notes = notes_before(job.program, lease.gpus)
-        say_notes(notes)
-        result = run(job)
-        if result["reason"]:
-            say_notes([f"{result['status']}: {result['reason']}; see {job.log}"])
+    run, program = getattr(import_module(module), function), arguments.specification["program"]
+    announced, notes, started = Announced(stage.name, program["run"], arguments.output), [], time.monotonic()
+
+    def began(lease: Lease) -> None:
+        announced.begins()
+        found = [note for note in notes_before(program, lease.gpus) if note not in notes]
+        notes.extend(found)
+        say_notes(found)
+
+    what, quiet = f"{stage.name} of {program['run']}", arguments.specification.get("quiet_host", False)
+    with leases_for(program["device"], what, quiet_host=quiet, say=say, began=began) as leases:
+        result = run(job_with(leases))
+    if result["reason"]:
+        say_notes([f"{result['status']}: {result['reason']}; see {arguments.log}"])
+    seconds = time.monotonic() - started - leases.waited_s()
+    announced.ends(seconds)
     return {
         "format": FORMAT,
         **result,
         "notes": notes,
-        "specification": job.specification,
-        "seconds": result["seconds"] | {"all": round(time.time() - lease.since_unix_s, 3)},
-        "waited_s": lease.waited_s,
-        "started_utc": utc(lease.since_unix_s),
+        "specification": arguments.specification,
+        "seconds": result["seconds"] | {"all": round(seconds, 3), "leased": round(leases.held_s, 3)},
+        "waited_s": round(leases.waited_s(), 3),
+        "neighbours": leases.neighbours,
+        "started_utc": utc(leases.given[0].since_unix_s if leases.given else time.time()),
     }
 
 
