@@ -1,6 +1,6 @@
 """Where the time of a Transformer goes on a GPU: from the grid in config.yaml to the documents that answer it.
 
-config.yaml -> timing, capture (one GPU, one after another) -> tables per run -> merged tables -> answers, figures, page
+config.yaml -> timing, capture (each alone on its GPU) -> tables per run -> merged tables -> answers, figures, page
 """
 
 from snakemake.utils import min_version

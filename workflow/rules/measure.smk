@@ -1,4 +1,4 @@
-"""The stages of every run, one rule for each; those that need a GPU run one after another.
+"""The stages of every run, one rule for each; each leases its GPU while it measures.
 
 timing   the specification -> results/runs/RUN/timing.json: every single time, without a profiler
 capture  the specification -> results/runs/RUN/capture.json, capture.sqlite: the same program under nsys, or PyTorch's profiler
