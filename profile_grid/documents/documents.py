@@ -48,8 +48,8 @@ class Section:
         return interval(timed, count), interval(captured, count)
 
     def legend(self, markdown: str) -> list[tuple[str, str]]:
-        """Label and full name of every kernel that this text mentions, in the order of the labels."""
-        labels = [(self.measured.label(name), name) for name in self.measured.labels]
+        """Short and full name of every kernel that this text mentions by its short name, most time first."""
+        labels = [(self.measured.label(name), name) for name in self.measured.short_names]
         return [(label, name) for label, name in labels if label in markdown and label.startswith("**")]
 
 

@@ -17,8 +17,8 @@ class Drawing:
     """What a figure draws of one machine, as Vega-Lite reads it.
 
     The page filters the rows of its data by the dimensions that they name: a mode that the figure chooses by itself is
-    not named. Without a chart, `reason` says why there is nothing to draw. Below it stand `notes`, sentences, and
-    `legend`, whose lines stand each for itself.
+    not named. Without a chart, `reason` says why there is nothing to draw. Below it stand `notes`, sentences. The page
+    shows the lines of `legend` on request: they are too long for paper.
     """
 
     chart: Spec | None = None

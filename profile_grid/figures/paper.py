@@ -31,7 +31,7 @@ def on_paper(figure: Figure, tables: Tables) -> Spec:
     of_machine, machine, left_out = of_one_machine(tables)
     drawing = figure.draw(of_machine)
     chart = drawing.chart if drawing.chart is not None else _only_text(drawing.reason)
-    lines = [line for text in (*drawing.notes, *left_out, *drawing.legend) for line in wrapped(text)]
+    lines = [line for text in (*drawing.notes, *left_out) for line in wrapped(text)]
     inner = column(chart, spacing=0, title=_notes(lines)) if lines else chart
     title = alt.TitleParams(
         [figure.title], subtitle=wrapped(machine), fontSize=FONT_SIZE + 4, fontWeight="bold", frame="bounds", offset=10

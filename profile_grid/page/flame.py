@@ -44,10 +44,11 @@ def flame(kernels: pd.DataFrame, names: Names) -> dict[str, list]:
         ranges = (phase, *names_in(path))
         leaf = (*ranges, f"\0{kernel}")  # a range and a kernel may bear the same name
         color = PHASES.get(phase, (GREY, 0))[0]
-        looks = [*((name, color) for name in ranges), (kernel, family_style(family(kernel_class))[0])]
-        for length, (name, color) in enumerate(looks, 1):
+        looks = [(names.number(name), color) for name in ranges]
+        looks.append((names.kernel(kernel), family_style(family(kernel_class))[0]))
+        for length, (number, color) in enumerate(looks, 1):
             place.setdefault(leaf[:length], len(place))
-            nodes.setdefault(leaf[:length], [place[leaf[: length - 1]], names.number(name), 0, 0, color])
+            nodes.setdefault(leaf[:length], [place[leaf[: length - 1]], number, 0, 0, color])
         for length in range(len(leaf) + 1):
             nodes[leaf[:length]][2] += time_ns / 1e6
             nodes[leaf[:length]][3] += launches

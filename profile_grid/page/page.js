@@ -19,7 +19,10 @@ const shown = {
   plain: escaped,
   number: number({ maximumSignificantDigits: 4 }),
   share: number({ style: "percent", maximumFractionDigits: 2 }),
-  kernel: (n) => `<details><summary>${escaped(names.short[n])}</summary><code>${escaped(names.full[n])}</code></details>`,
+  kernel: (n) => {
+    const [short, full] = [escaped(names.short[n]), escaped(names.full[n])];
+    return short === full ? full : `<details><summary>${short}</summary><code>${full}</code></details>`;
+  },
 };
 const cell = (kind) => (value, type) => {
   if (value === null) return type === "display" ? "–" : "";

@@ -144,7 +144,7 @@ def _value(value, kind: str, names: Names):
     if not known(value):
         return None
     if kind == "kernel":
-        return names.number(value)
+        return names.kernel(value)
     if kind == "flag":
         return "yes" if value else "no"
     if kind in ("number", "share", "plain"):

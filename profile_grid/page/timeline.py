@@ -57,8 +57,10 @@ def timeline_rows(table: pd.DataFrame, names: Names) -> pd.DataFrame:
     """One row per bar: track, lane and kind, start, end and ms in milliseconds, numbers of its name and of its path."""
     start, end = table["start_ns"] / 1e6, table["end_ns"] / 1e6
     rows = pd.DataFrame({"track": table["track"], "lane": _lane_names(table), "kind": _kinds(table)})
-    numbers = {column: [names.number(name) for name in table[column]] for column in NAMED}
-    return rows.assign(start=start, end=end, ms=end - start, **numbers)
+    named = zip(table["track"], table["name"], strict=True)
+    name = [names.kernel(name) if track == KERNEL else names.number(name) for track, name in named]
+    path = [names.number(path) for path in table["path"]]
+    return rows.assign(start=start, end=end, ms=end - start, name=name, path=path)
 
 
 def _lanes(rows: pd.DataFrame) -> list[str]:

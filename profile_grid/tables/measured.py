@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from kernel_tables.names.short import short_names
 from profile_grid.markdown import escaped
 from profile_grid.study.dimensions import FULLEST_FIRST, MODES
 from profile_grid.tables.machines import Machine
 from profile_grid.tables.names import FORWARD
 
-SHORT_NAME = re.compile(r"[\w:.]{1,30}", re.ASCII)  # needs neither a label nor a legend
+PLAIN = re.compile(r"[\w:.]+", re.ASCII)  # names that Markdown takes for nothing else
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,12 @@ ON_CPU = Words(device="CPU", kernel="operator", kernels="operators", kernel_titl
 
 @dataclass(frozen=True)
 class Measured:
-    """The runs of one machine, the summary tables of these runs, and a short label per kernel name."""
+    """The runs of one machine, the summary tables of these runs, and a short name per kernel."""
 
     machine: Machine
     runs: pd.DataFrame
     tables: dict[str, pd.DataFrame]
-    labels: dict[str, str]
+    short_names: dict[str, str]
 
     @property
     def words(self) -> Words:
@@ -69,19 +70,22 @@ class Measured:
         return table[table["mode"] == mode]
 
     def label(self, kernel: str) -> str:
-        """What stands for a kernel in tables and sentences, in Markdown: its name if that is short, else its label."""
-        return f"`{kernel}`" if SHORT_NAME.fullmatch(kernel) else f"**{escaped(self.labels[kernel])}**"
+        """What stands for a kernel in tables and sentences, in Markdown: its name as code if that is short, else bold
+        its short name."""
+        short = self.short_names[kernel]
+        return f"`{kernel}`" if short == kernel and PLAIN.fullmatch(kernel) else f"**{escaped(short)}**"
 
 
 def measured_on(machine: Machine, names: list[str], runs: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Measured:
     """The part of all tables that these runs of one machine have."""
     own = {name: table[table["run"].isin(names)] for name, table in tables.items()}
-    return Measured(machine, runs[runs["run"].isin(names)], own, kernel_labels(own["top_kernels"]))
+    return Measured(machine, runs[runs["run"].isin(names)], own, names_of_top_kernels(own["top_kernels"]))
 
 
-def kernel_labels(top: pd.DataFrame) -> dict[str, str]:
-    """A short label per kernel name: its class and a number, the kernel with the most time in all runs first."""
-    times = top.groupby(["kernel", "class"], sort=False)["gpu_time_ms"].sum().reset_index()
+def names_of_top_kernels(top: pd.DataFrame) -> dict[str, str]:
+    """A short name per kernel of a machine that its documents mention, those with the most time in all runs first.
+
+    Figures and page give their other kernels names that are none of these."""
+    times = top.groupby("kernel", sort=False, observed=True)["gpu_time_ms"].sum().reset_index()
     times = times.sort_values(["gpu_time_ms", "kernel"], ascending=[False, True])
-    numbers = times.groupby("class").cumcount() + 1
-    return {name: f"{cls} {number}" for name, cls, number in zip(times["kernel"], times["class"], numbers, strict=True)}
+    return short_names(times["kernel"])

@@ -81,7 +81,7 @@ def extremes(rows: pd.DataFrame, column: str, text: Callable[[object], str]) -> 
 
 
 def leaders(names: list[str], most: int = 3) -> str:
-    """Who leads in how many configurations: "**gemm 1** in 12 of 20 configurations, **norm 1** in 8"."""
+    """Who leads in how many configurations: "**sgemm 128×64 tn** in 12 of 20 configurations, **reduce sum** in 8"."""
     ranking = Counter(names).most_common()
     if not ranking:
         return ""

@@ -54,14 +54,14 @@ def test_there_is_one_document_per_question_and_one_that_holds_them_all():
 def test_an_answer_leads_with_sentences_and_then_the_table():
     first, second, *_, last = rendered(grid())["b_top_kernels"].split("\n\n")
     assert first == "# (b) Which kernel takes the most time, and is it the same in training?"
-    assert second.startswith("**gemm 1** takes the most GPU time")
+    assert second.startswith("**sgemm 256×128 nn** takes the most GPU time")
     assert last.startswith("- runs: 12")
 
 
-def test_a_table_has_a_label_and_the_legend_the_full_name():
+def test_a_table_has_the_short_name_and_the_legend_the_full_name():
     text = rendered(grid())["b_top_kernels"]
-    assert line_of(text, "small", "512").split("|")[3].strip() == "**gemm 1**: 6.40 ms, 60 ×, 65.3 %"
-    assert f"- **gemm 1**: `{GEMM}`" in text
+    assert line_of(text, "small", "512").split("|")[3].strip() == "**sgemm 256×128 nn**: 6.40 ms, 60 ×, 65.3 %"
+    assert f"- **sgemm 256×128 nn**: `{GEMM}`" in text
     assert text.count(GEMM) == 1
 
 

@@ -11,34 +11,21 @@ from profile_grid.page.charts import compact, fitting, shown
 from profile_grid.page.filters import menus
 from profile_grid.page.flame import flame
 from profile_grid.page.markup import for_script, markdown
-from profile_grid.page.names import Names, short_name
+from profile_grid.page.names import Names
 from profile_grid.page.tables import page_tables
 from profile_grid.page.timeline import timeline_chart
 from profile_grid.study.catalogue import FIGURES
 from tests.profile_grid.made_up_grid import HOSTILE, made_up_tables
 
 
-@pytest.mark.parametrize(
-    ("full", "short"),
-    [
-        ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
-        ("aten::mm", "aten::mm"),
-        ("void softmax_warp_forward<float, (int)9>(float *)", "softmax_warp_forward…"),
-        (
-            "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nt_align1>(T1::Params)",
-            "Kernel2<…cutlass_80_simt_sgemm_256x128_8x4_nt_align1…>",
-        ),
-        (
-            "void at::native::elementwise_kernel<(int)4, BinaryFunctor<float, MulFunctor<float>>>(int, T3)",
-            "elementwise_kernel<…MulFunctor…>",
-        ),
-        ("void at::native::<unnamed>::CatArrayBatchedCopy<float>(T1 *)", "CatArrayBatchedCopy…"),
-        (HOSTILE, HOSTILE),
-        ("", ""),
-    ],
-)
-def test_short_names_say_what_is_left_out(full, short):
-    assert short_name(full) == short
+def test_kernels_have_short_names_that_are_no_others_and_other_names_stay_whole():
+    names = Names({"void f<float>(int)": "f"})
+    for name in ("void f<double>(int)", "void f<float>(int)", HOSTILE):
+        names.kernel(name)
+    names.number("void a_range<int>")
+    found = names.as_lists()
+    assert found["full"] == ["void f<double>(int)", "void f<float>(int)", HOSTILE, "void a_range<int>"]
+    assert found["short"] == ["f fp64", "f", HOSTILE, "void a_range<int>"]
 
 
 def test_data_for_scripts_cannot_end_the_script_and_reads_back_as_it_was():
@@ -49,7 +36,7 @@ def test_data_for_scripts_cannot_end_the_script_and_reads_back_as_it_was():
 
 
 def test_sentences_become_html_without_links_or_html_of_their_own():
-    assert markdown("**gemm 1** takes `a<b>` ms") == "<strong>gemm 1</strong> takes <code>a&lt;b&gt;</code> ms"
+    assert markdown("**sgemm 1** takes `a<b>` ms") == "<strong>sgemm 1</strong> takes <code>a&lt;b&gt;</code> ms"
     assert markdown(r"\<script\> \[x\](javascript:alert(1))") == "&lt;script&gt; [x](javascript:alert(1))"
     assert "<a" not in markdown("[x](https://example.org) <b>")
 

@@ -82,7 +82,7 @@ def test_on_a_cpu_the_sentences_speak_of_operators(question):
     assert "kernel" not in text
 
 
-def test_a_short_name_needs_no_label():
+def test_a_name_that_is_short_already_stands_as_it_is():
     assert said([on_cpu(run) for run in grid()])["b"].startswith(
         "`aten::mm` takes the most operator time in the forward pass of all 4 configurations"
     )

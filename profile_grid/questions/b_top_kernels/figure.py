@@ -5,19 +5,20 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from kernel_tables.names.short import short_names
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, row
+from profile_grid.figures.layout import Spec, column
 from profile_grid.figures.shown import models_in_order, without_figures, words
 from profile_grid.figures.splitting import Group, fitting, stacked
-from profile_grid.figures.theme import SMALLEST
+from profile_grid.figures.theme import SMALLEST, WIDTH
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import count, percent, significant
 from profile_grid.study.dimensions import FULLEST_FIRST, KEYS, LEADING, MODES, keys_without, title_of
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.classes import family
-from profile_grid.tables.measured import Words
+from profile_grid.tables.measured import Words, names_of_top_kernels
 from profile_grid.tables.names import FORWARD
 
 SHOWN = ("model", "context_length", "mode")
@@ -25,8 +26,8 @@ COLUMNS = [*LEADING, "scope", "rank", "kernel", "class", "family", "launches", "
 WHOLE = "all phases"
 KERNELS_DRAWN = 10
 KERNELS_TOLD, RUNS_TOLD = 3, 3
-BAR_PX, WIDTH_PX = 19, 255
-ROOM_FOR_TEXT = 1.85
+BAR_PX, TEXT_PX, LEAST_PX = 17, 130, 260  # of a bar, of the text beside the longest, of the longest with its text
+CHARACTER_PX = 5.7  # of a name, on the mean
 
 
 def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
@@ -70,18 +71,18 @@ def _longest(kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
 
 
 def draw_top_kernels(tables: Tables) -> Drawing:
-    """Numbered bars for the forward pass and for the whole step.
+    """Bars by short name for the forward pass and for the whole step, one below the other.
 
-    The legend has the full name behind each number, since a cut name hides what tells kernels apart."""
+    The legend has the full names, since a short one is told apart only from those it stands beside."""
     runs, named = tables["runs"], words(tables["runs"])
     top = top_kernels(runs, tables["kernels"])
     if top.empty:
         missing = marks.missing_notes(without_figures(runs, CAPTURE))
         return Drawing(reason=f"No capture holds {named.kernels}.", notes=tuple(missing))
-    numbers = {kernel: f"[{number}]" for number, kernel in enumerate(dict.fromkeys(top["kernel"]), 1)}
-    bars = [f"{numbers[kernel]} {of}" for kernel, of in zip(top["kernel"], top["class"], strict=True)]
-    top = top.assign(bar=bars, text=_texts(top))
-    fills = marks.family_fills(top["family"], in_legend=False)
+    short = short_names(top["kernel"], names_of_top_kernels(tables["top_kernels"]))
+    top = top.assign(bar=top["kernel"].map(short), text=_texts(top))
+    room = CHARACTER_PX * int(top["bar"].str.len().max())
+    fills = marks.family_fills(top["family"])
     chosen = runs[runs["run"].isin(top["run"])]
     told = shown_dimensions(chosen, SHOWN)
     each = [Group(title_of(run, told), chosen[chosen["run"] == run["run"]]) for run in chosen.to_dict("records")]
@@ -90,9 +91,9 @@ def draw_top_kernels(tables: Tables) -> Drawing:
     def panels(group: Group) -> Spec:
         title = {FORWARD: "forward pass", WHOLE: f"all of one {MODES[group.runs['mode'].iloc[0]]}"}
         scopes = group.of(top).drop(columns=list(KEYS)).groupby("scope", sort=False)
-        return row(*[_bars(rows, title[of], fills, named) for of, rows in scopes], spacing=24)
+        return column(*[_bars(rows, title[of], fills, named, room) for of, rows in scopes], spacing=18)
 
-    legend = tuple(f"{number} {kernel}" for kernel, number in numbers.items())
+    legend = tuple(f"{short[kernel]}: {kernel}" for kernel in dict.fromkeys(top["kernel"]) if short[kernel] != kernel)
     return Drawing(stacked(groups, panels), tuple(left_out), legend)
 
 
@@ -101,11 +102,14 @@ def _texts(top: pd.DataFrame) -> list[str]:
     return [f"{significant(one.time_ms)} ms, {percent(one.share)}, {count(one.launches)}×" for one in rows]
 
 
-def _bars(top: pd.DataFrame, title: str, fills: alt.Fill, named: Words) -> alt.LayerChart:
-    room = alt.Scale(domain=[0, ROOM_FOR_TEXT * max(top["time_ms"].max(), 1e-9)], nice=False)
-    base = alt.Chart(top, title=marks.panel_title(title), width=WIDTH_PX, height=alt.Step(BAR_PX)).encode(
+def _bars(top: pd.DataFrame, title: str, fills: alt.Fill, named: Words, names_px: float) -> alt.LayerChart:
+    """The bars of one scope, in the width that names of so many pixels leave."""
+    width = max(WIDTH - names_px, LEAST_PX)
+    room = alt.Scale(domain=[0, max(top["time_ms"].max(), 1e-9) * width / (width - TEXT_PX)], nice=False)
+    axis = marks.name_axis(minExtent=names_px, maxExtent=names_px)
+    base = alt.Chart(top, title=marks.panel_title(title), width=width, height=alt.Step(BAR_PX)).encode(
         x=alt.X("time_ms:Q", scale=room, axis=alt.Axis(title=f"{named.time} per step (ms)", tickCount=5)),
-        y=alt.Y("bar:N", scale=alt.Scale(domain=list(top["bar"])), axis=marks.name_axis()),
+        y=alt.Y("bar:N", scale=alt.Scale(domain=list(top["bar"])), axis=axis),
         tooltip=marks.tooltip(
             top, ("kernel", named.kernel), ("class", "class"), ("time_ms", "per step (ms)", marks.DIGITS),
             ("share", "share", marks.SHARE), ("launches", "launches per step", ",.1~f"),
@@ -136,6 +140,6 @@ def _told(top: pd.DataFrame, named: Words) -> str:
 FIGURES = (
     Figure(
         "top_kernels", "The kernels with the most time", draw_top_kernels, caption_top_kernels,
-        tables=("runs", "kernels"),
+        tables=("runs", "kernels", "top_kernels"),
     ),
 )  # fmt: skip

@@ -45,7 +45,7 @@ def test_the_other_kernels_are_told_by_class_part_and_name():
         "Outside matrix multiplies the forward pass spends 18.4 % (small at context 512) of its GPU time. Classes"
         " that take 1 % or more somewhere: softmax (9.2 %), elementwise (6.1 %) and reduction (3.1 %). Below 1 %"
         " everywhere: memcpy. The part of the model that takes most of that time is `computing softmax` (49.9 % of it)."
-        " Of these kernels the one with the most GPU time is **softmax 1**."
+        " Of these kernels the one with the most GPU time is **softmax_warp_forward**."
     )
 
 
