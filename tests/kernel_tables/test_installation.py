@@ -88,17 +88,24 @@ def test_the_wheel_holds_the_package_and_its_rules_and_nothing_of_the_pipeline(w
     assert here | {"kernel_tables/classes/class_rules.toml"} <= set(names)
 
 
-def test_what_the_wheel_declares_is_what_it_imports(wheel):
+def imported_from_outside(paths) -> set[str]:
+    """The packages that these files import anywhere, without the standard library and this package."""
     imported = set()
-    for path in (ROOT / "kernel_tables").rglob("*.py"):
+    for path in paths:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 imported.add(node.module.partition(".")[0])
-    outside = imported - sys.stdlib_module_names - {"kernel_tables"}
+    return imported - sys.stdlib_module_names - {"kernel_tables"}
+
+
+def test_what_the_wheel_declares_is_what_it_imports(wheel):
+    marking = set((ROOT / "kernel_tables/marking").rglob("*.py"))
+    outside = imported_from_outside(set((ROOT / "kernel_tables").rglob("*.py")) - marking)
     distributions = packages_distributions()
     assert {distributions[name][0].lower().replace("_", "-") for name in outside} == declared(wheel)
+    assert imported_from_outside(marking) == {"torch", "nvtx"}  # of the program that is measured, not of who reads it
 
 
 def test_the_installed_command_runs_anywhere_without_torch_or_snakemake(environment, tmp_path):

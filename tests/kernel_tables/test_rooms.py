@@ -9,6 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "kernel_tables"
 ROOMS = (
     "embedded",
+    "marking",
     "codes",
     "errors",
     "clean_text",
@@ -65,6 +66,12 @@ def test_every_room_imports_only_from_the_rooms_before_it():
         if place(other) > place(module)
     ]
     assert not backwards
+
+
+def test_marking_imports_nothing_else_of_the_package_since_it_runs_in_other_programs():
+    inside = {other for module, others in imports().items() if ".marking" in module for other in others}
+    assert inside
+    assert all(other.startswith("kernel_tables.marking") for other in inside)
 
 
 def test_nothing_but_the_standard_library_and_the_package_itself_is_needed_to_ask_nsys_or_to_write_a_file():

@@ -1,0 +1,13 @@
+"""Ranges that a measured process opens around parts of its model, forward and backward.
+
+This room runs inside the process that is captured, so it imports nothing else of kernel_tables, and the rest of
+kernel_tables does not import it. `emitters` says what a range is, `marker` opens parts, `backward` opens them again
+where autograd differentiates them:
+
+    marker = Marker(nvtx_emitter())
+    follow_backward(marker)
+    with marker.part("attention"):
+        scores = queries @ keys.mT
+    with marker.range("backward"):
+        scores.sum().backward()  # its kernels stand in `backward > attention`
+"""

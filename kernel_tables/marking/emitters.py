@@ -1,0 +1,51 @@
+"""What a range is in a capture: a push/pop range of NVTX, or a record_function of PyTorch's profiler."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Emitter:
+    """How a thread opens a range by its name, and closes the last one that it opened."""
+
+    push: Callable[[str], object]
+    pop: Callable[[], object]
+
+
+def nvtx_emitter() -> Emitter:
+    """Push/pop ranges in NVTX's default domain, which nsys records. ModuleNotFoundError without the package nvtx.
+
+    They are lighter than nvtx.annotate, which makes attributes anew for every range."""
+    try:
+        import nvtx
+    except ModuleNotFoundError as error:
+        message = "ranges for nsys need the nvtx package, which is not installed: pip install nvtx"
+        raise ModuleNotFoundError(message, name="nvtx") from error
+    return Emitter(nvtx.push_range, nvtx.pop_range)
+
+
+def record_function_emitter() -> Emitter:
+    """Ranges of PyTorch's own profiler ("user_annotation" in its trace)."""
+    from torch.autograd.profiler import record_function
+
+    thread = _Opened()
+
+    def push(name: str) -> None:
+        opened = record_function(name)
+        opened.__enter__()
+        thread.opened.append(opened)
+
+    def pop() -> None:
+        thread.opened.pop().__exit__(None, None, None)
+
+    return Emitter(push, pop)
+
+
+class _Opened(threading.local):
+    """The ranges that are open on the calling thread."""
+
+    def __init__(self) -> None:
+        self.opened: list = []
