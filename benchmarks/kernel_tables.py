@@ -105,6 +105,7 @@ def commands(path: Path) -> dict[str, list[str]]:
         "reading the columns": [python, "-c", BARE_READ, str(path)],
         "kernel_tables kernels": [python, "-m", "kernel_tables", "kernels", str(path)],
         "kernel_tables ranges": [python, "-m", "kernel_tables", "ranges", str(path)],
+        "kernel_tables diagnose": [python, "-m", "kernel_tables", "diagnose", str(path), "--step-name", "level 0"],
     }
     version = version_numbers()
     if not version:

@@ -59,8 +59,9 @@ def intersection(*parts: Intervals) -> Intervals:
 
 def gaps(covered: Intervals, first_ns: int, last_ns: int) -> Intervals:
     """The time from FIRST to LAST that is not covered."""
-    inside = intersection(covered, union(np.array([first_ns]), np.array([last_ns])))
-    return union(np.append(first_ns, inside.end_ns), np.append(inside.start_ns, last_ns))
+    start_ns = np.append(first_ns, np.clip(covered.end_ns, first_ns, last_ns))
+    end_ns = np.append(np.clip(covered.start_ns, first_ns, last_ns), last_ns)
+    return _lasting(start_ns, end_ns)
 
 
 def difference(one: Intervals, *others: Intervals) -> Intervals:
@@ -77,17 +78,19 @@ def covered_ns(intervals: Intervals, start_ns: np.ndarray, end_ns: np.ndarray) -
 
 
 def _common(one: Intervals, other: Intervals) -> Intervals:
-    if not len(one) or not len(other):
-        return NOTHING
-    cuts = np.unique(np.concatenate([one.start_ns, one.end_ns, other.start_ns, other.end_ns]))
-    here, until = cuts[:-1], cuts[1:]
-    inside = _contains(one, here) & _contains(other, here)
-    return union(here[inside], until[inside])
+    first = np.searchsorted(other.end_ns, one.start_ns, "right")
+    count = np.maximum(np.searchsorted(other.start_ns, one.end_ns, "left") - first, 0)
+    mine = np.repeat(np.arange(len(one)), count)
+    its = np.arange(len(mine)) + np.repeat(first - np.cumsum(count) + count, count)
+    return _lasting(
+        np.maximum(one.start_ns[mine], other.start_ns[its]), np.minimum(one.end_ns[mine], other.end_ns[its])
+    )
 
 
-def _contains(intervals: Intervals, times_ns: np.ndarray) -> np.ndarray:
-    begun = np.searchsorted(intervals.start_ns, times_ns, "right")
-    return begun > np.searchsorted(intervals.end_ns, times_ns, "right")
+def _lasting(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
+    """The intervals, which neither overlap nor touch, without those that do not last."""
+    lasting = end_ns > start_ns
+    return Intervals(start_ns[lasting], end_ns[lasting])
 
 
 def _covered_before(intervals: Intervals, times_ns: np.ndarray) -> np.ndarray:

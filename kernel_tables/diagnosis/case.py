@@ -51,6 +51,8 @@ class Case:
 
     def exposed_ns(self, mask: np.ndarray) -> int:
         """The time in which activities of MASK ran and no kernel did, by device."""
+        if not mask.any():
+            return 0
         devices, is_kernel = self.scope.devices, self.scope.is_kernel
         return sum(difference(d.during(mask), d.during(is_kernel)).total_ns for d in devices)
 

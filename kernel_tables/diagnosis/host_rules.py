@@ -27,11 +27,16 @@ CAUSE_SHARE = 0.05  # a third of that, for one cause of several
 WORTH_SHARE = 0.01  # below that, a gain cannot be told from the scatter of processes
 
 
+def is_launch_bound(case: Case) -> bool:
+    """Whether the GPU idles for long because kernels are launched too late."""
+    return case.scope.share(int(case.launching_by_activity.sum())) >= IDLE_SHARE
+
+
 def launch_bound(case: Case) -> Found | None:
+    if not is_launch_bound(case):
+        return None
     weight = case.launching_by_activity
     idle_ns, scope = int(weight.sum()), case.scope
-    if scope.share(idle_ns) < IDLE_SHARE:
-        return None
     launches = int((scope.inside & scope.activities.launched).sum())
     evidence = _host_per_launch(case, launches) | {"launches_per_step": round(launches / scope.count, 1)}
     return Found(
@@ -45,6 +50,8 @@ def launch_bound(case: Case) -> Found | None:
 def held_up(case: Case, cause: str, share: float, what: str) -> Found | None:
     """The GPU idles because of CAUSE, or only copies because of it, for at least this SHARE of its time."""
     weight = case.idle_by_activity(cause)
+    if not weight.any() and not (case.blocking.copy_cause == CAUSES.index(cause)).any():
+        return None
     copies = (case.blocking.copy_cause == CAUSES.index(cause)) & case.scope.inside
     copying_ns = case.exposed_ns(copies)
     total_ns = int(weight.sum()) + copying_ns

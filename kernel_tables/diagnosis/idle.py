@@ -64,8 +64,9 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
     since = np.append(min(device.first_ns, *until[:1].tolist()) if len(until) else 0, until[:-1])
     for cause in IN_ORDER:
         claimed = np.zeros(len(left), np.int64)
-        held_up = covered_ns(_held_up(scope, blocking, device, cause), since, until)
-        claimed[order] = claims(left[order], held_up)
+        calls = _held_up(scope, blocking, device, cause)
+        if len(calls):
+            claimed[order] = claims(left[order], covered_ns(calls, since, until))
         by_cause[cause], left = claimed, left - claimed
     by_cause[LAUNCHING] = left
     if not (sum(by_cause.values()) == length).all():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernel_tables.diagnosis.case import MANY_OPTIMIZER_KERNELS, Case, Found
-from kernel_tables.diagnosis.host_rules import launch_bound
+from kernel_tables.diagnosis.host_rules import is_launch_bound
 from kernel_tables.diagnosis.idle import GPU
 from kernel_tables.intervals import intersection
 
@@ -23,7 +23,7 @@ def small_kernels(case: Case) -> Found | None:
     small = case.scope.is_kernel & case.scope.inside & ~case.optimizer & (case.scope.activities.duration_ns < SMALL_NS)
     weight, scope = case.with_own_gaps(small, GPU), case.scope
     total_ns = scope.busy_ns(small) + int(np.where(small, case.idle_by_activity(GPU), 0).sum())
-    if small.sum() < MANY_LAUNCHES * scope.count or scope.share(total_ns) < SMALL_SHARE or launch_bound(case):
+    if small.sum() < MANY_LAUNCHES * scope.count or scope.share(total_ns) < SMALL_SHARE or is_launch_bound(case):
         return None
     evidence = {
         "kernels_per_step": round(int(small.sum()) / scope.count, 1),

@@ -14,6 +14,7 @@ from kernel_tables.attribution.ranges import NONE
 from kernel_tables.classes.categories import family
 from kernel_tables.diagnosis.calls import Calls, read_calls
 from kernel_tables.diagnosis.devices import PARTS, Device, device_of
+from kernel_tables.reading.schema import RUNTIME
 
 NO_STEP = -1
 CPU = -1  # the device of a capture made on the processor, whose activities are operators
@@ -33,7 +34,7 @@ class Scope:
     @cached_property
     def has_calls(self) -> bool:
         """Whether it is known when each API call began and ended, and what it was."""
-        return bool(len(self.calls)) and not self.trace.capture.has_nameless_calls()
+        return bool(len(self.calls)) and all(self.calls.functions) and self.trace.capture.has(RUNTIME, "end")
 
     @cached_property
     def is_cpu(self) -> bool:
