@@ -72,9 +72,11 @@ def room_px(missing: pd.DataFrame) -> float:
     return 0 if missing.empty else 8 + LINE_PX * (int(_lines(missing).max()) + 1 + (len(missing) > MOST_LABELLED))
 
 
-def missing_marks(missing: pd.DataFrame, contexts: Contexts, y: Log, series: Series) -> list[alt.Chart]:
-    """A cross per run without figures above its context length, at the foot of the panel, and beside it why. Where they
-    are many one line says what the crosses are: the notes list the runs."""
+def missing_marks(
+    missing: pd.DataFrame, contexts: Contexts, y: Log, series: Series, named: str = "model"
+) -> list[alt.Chart]:
+    """A cross per run without figures above its context length, at the foot of the panel, and beside it why, with its
+    value in the column `named`. Where they are many one line says what the crosses are: the notes list the runs."""
     if missing.empty:
         return []
     words, lines = missing["status"].map(status_words), _lines(missing)
@@ -86,7 +88,7 @@ def missing_marks(missing: pd.DataFrame, contexts: Contexts, y: Log, series: Ser
     if len(rows) > MOST_LABELLED:
         above = pd.DataFrame({"y": [y.at_px(8 + LINE_PX * (lines.max() + 1))], "context_length": contexts.low})
         return [crosses, *_labels(above.assign(label=MANY), contexts, place)]
-    return [crosses, *_labels(rows.assign(label=missing["model"].astype("str") + ": " + words), contexts, place)]
+    return [crosses, *_labels(rows.assign(label=missing[named].astype("str") + ": " + words), contexts, place)]
 
 
 def _lines(missing: pd.DataFrame) -> pd.Series:

@@ -61,6 +61,10 @@ QUESTIONS = (
         "g_compile", "What does compilation gain, what does it fuse, and what does it cost?", varies="compile",
         tables=("compile_times", "compile_kernels", "compile_cost"), figures=("compile",),
     ),
+    Question(
+        "h_attention", "Which attention is fastest at which length, and where does memory end?", varies="attention",
+        tables=("attention_times", "attention_operator"), figures=("attention_times",),
+    ),
     Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),
     Question("roofline", "How near to the peaks is the forward pass?", figures=("roofline",), has_document=False),
 )  # fmt: skip

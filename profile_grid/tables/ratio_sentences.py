@@ -19,9 +19,14 @@ SLOWER = 0.98  # a speed-up below is told as a loss
 def gain_sentences(own: pd.DataFrame, dimension: Dimension, base: str) -> list[str]:
     """How many times as fast whole steps are by mode, where that is a loss, and by phase. `own` are the rows of one
     value in a table of `times_beside_base`; `base` are the words for the default: "in fp32"."""
-    value, places_alone = capital(dimension.words(own[dimension.key].iloc[0])), without(own, dimension)
-    steps = f"{value}, times as fast as {base}: {extremes_by_mode(places_alone, 'speed_up', _gain)}."
-    return [steps, *slower_sentence(places_alone, base), *_phases(own)]
+    return [*steps_sentences(own, dimension, base), *_phases(own)]
+
+
+def steps_sentences(own: pd.DataFrame, dimension: Dimension, base: str) -> list[str]:
+    """The same without the phases."""
+    value, alone = capital(dimension.words(own[dimension.key].iloc[0])), without(own, dimension)
+    steps = f"{value}, times as fast as {base}: {extremes_by_mode(alone, 'speed_up', _gain)}."
+    return [steps, *slower_sentence(alone, base)]
 
 
 def without(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:

@@ -21,7 +21,8 @@ def attention_table(measured: Measured) -> Table:
         by_part = own.set_index("part")
         times = [significant(by_part["gpu_time_per_layer_us"].get(part)) for part in parts]
         matmuls = by_part[by_part.index.isin(MATMULS)]
-        rate_of_matmuls = matmuls["flops_per_layer"].sum() / (matmuls["gpu_time_per_layer_us"].sum() * 1e-6)
+        seconds = matmuls["gpu_time_per_layer_us"].sum() * 1e-6
+        rate_of_matmuls = matmuls["flops_per_layer"].sum() / seconds if seconds else None  # fused attention has none
         softmax = by_part.loc[SOFTMAX] if SOFTMAX in by_part.index else {}
         cells[run] = (
             *times,

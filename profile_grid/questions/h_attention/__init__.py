@@ -1,0 +1,1 @@
+"""(h) Which attention is fastest at which length, and where memory ends."""

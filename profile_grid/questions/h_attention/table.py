@@ -1,0 +1,98 @@
+"""The tables of (h): steps with every attention beside the written-out one, and the operator alone."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from cs336_model.program.variants.values import ELEMENT_BYTES
+from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
+from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.study.dimensions import ATTENTION, LEADING
+from profile_grid.tables.ideal import peaks_of_device
+from profile_grid.tables.names import FORWARD
+from profile_grid.tables.per_pass import Merged, numbers, per_pass
+from profile_grid.tables.range_paths import names_in
+from profile_grid.tables.ratios import BESIDE_BASE, TIMES_BESIDE_BASE, beside_base, compared, times_beside_base
+
+RATIOS = ["base_run", "base_mean_ms", "base_std_ms", "speed_up", "speed_up_std"]
+SHAPE = ("batch_size", "context_length", "d_model", "num_layers")
+
+
+def attention_times(merged: Merged) -> pd.DataFrame:
+    """(h) One row per phase of every run that another differs from in attention alone, those without figures too: its
+    time beside that with written-out attention, where both are known, and the memory that it took."""
+    times = compared(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
+    keys = ["run", "phase"]
+    ratios = times_beside_base(merged, ATTENTION)[[*keys, *RATIOS]]
+    peak = numbers(times["run"].map(merged["runs"].set_index("run")["peak_allocated_bytes"]))
+    return times.assign(peak_allocated_bytes=peak).merge(ratios, on=keys, how="left", validate="one_to_one")
+
+
+def attention_operator(merged: Merged) -> pd.DataFrame:
+    """(h) One row per run with other attention than the written-out one: GPU time of the operator in a forward pass
+    beside that of the written-out one, and the ideal of both bounds."""
+    kernels = merged.kernels
+    inside = kernels["range"].astype("object").fillna("").map(_in_attention).astype("bool")
+    rows = per_pass(kernels[inside & (kernels["phase"] == FORWARD)], [], merged.captured_steps)
+    rows = rows.drop(columns=["total_ns", "same_in_every_step"])
+    table = beside_base(rows, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")
+    runs = merged["runs"].set_index("run")
+    least = [
+        _least_ms(runs.loc[run], precision) for run, precision in zip(table["run"], table["precision"], strict=True)
+    ]
+    for position, bound in enumerate(("flops", "bytes")):
+        ms = pd.Series([one[position] for one in least], index=table.index, dtype="float64")
+        table[f"ideal_by_{bound}"] = table["base_gpu_time_ms"] / ms
+    return table
+
+
+def _in_attention(path: str) -> bool:
+    return SCALED_DOT_PRODUCT_ATTENTION in names_in(path)
+
+
+def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | None]:
+    """Least time of the operator of all layers by the data sheet: both matrix products where the mask leaves scores,
+    2 B S (S + 1) d FLOPs a layer; queries, keys, values and output moved once, 4 B S d numbers."""
+    peaks = peaks_of_device(run.get("device_name"))
+    rate = peaks.flop_per_s(precision) if peaks else None
+    if rate is None:
+        return None, None
+    batch, context, d_model, layers = (int(run[name]) for name in SHAPE)
+    flops = layers * 2 * batch * context * (context + 1) * d_model
+    moved = layers * 4 * batch * context * d_model * ELEMENT_BYTES[precision]
+    return 1e3 * flops / rate, 1e3 * moved / peaks.memory_bytes_per_s
+
+
+TABLES = {
+    "attention_times": SummaryTable(
+        attention_times,
+        Described(
+            "(h) One row per phase of every run that another differs from in attention alone",
+            columns(f"""
+    {TIMES_BESIDE_BASE}
+    status | | as timing_status of runs; without figures where it is not complete
+    peak_allocated_bytes | B | most memory that tensors took; empty on a CPU
+"""),
+        ),
+    ),
+    "attention_operator": SummaryTable(
+        attention_operator,
+        Described(
+            "(h) One row per run with a backend's attention: the operator in a forward pass, from the captures",
+            columns(f"""
+    gpu_time_ms | ms | GPU time of what ran inside scaled dot product attention, mean over the measured steps
+    gpu_time_std_ms | ms | its standard deviation between the measured steps
+    invocations | | launches inside it in a single pass
+    base_gpu_time_ms | ms | GPU time with written-out attention
+    base_gpu_time_std_ms | ms | its standard deviation
+    {BESIDE_BASE}
+    ideal_by_flops | | base_gpu_time_ms ÷ time of the products of unmasked scores at the maker's peak FLOP/s
+    ideal_by_bytes | | base_gpu_time_ms ÷ time to move queries, keys, values and output once at the maker's peak bytes/s
+"""),
+        ),
+    ),
+}
+SHOWN = {
+    "attention_times": Shown("Time with every attention", "attention_times"),
+    "attention_operator": Shown("The operator alone in the forward pass", "attention_operator"),
+}
