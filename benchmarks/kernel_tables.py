@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
-import threading
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.made_capture import SIZES, Size, write_capture
+from benchmarks.whole_process import Measured, fastest
 from kernel_tables.reading.nsys import version_numbers
 
-REPOSITORY = Path(__file__).parent.parent
 BARE_READ = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -48,17 +44,8 @@ with ThreadPoolExecutor(2) as pool:
     )))
 """
 NSYS_REPORTS = ("cuda_gpu_kern_sum", "nvtx_gpu_proj_sum", "nvtx_kern_sum")
-TIME_LIMIT_S = 120  # of one run; an old nsys takes many minutes for some reports
+TIME_LIMIT_S = 120  # an old nsys takes many minutes for some reports
 NSYS_REPORTS_BEFORE_2023 = ("gpukernsum", "nvtxgpuproj", "nvtxkernsum")
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The fastest of some runs of a command: seconds of wall clock and of processors, peak memory."""
-
-    wall_s: float
-    cpu_s: float
-    peak_mib: float
 
 
 def main() -> None:
@@ -92,7 +79,7 @@ def report(size: Size, path: Path, repeats: int) -> str:
     ]
     bare: Measured | None = None
     for name, command in commands(path).items():
-        found = fastest(command, 1 if command[0] == "nsys" else repeats)
+        found = fastest(command, 1 if command[0] == "nsys" else repeats, TIME_LIMIT_S)
         bare = bare or (found if isinstance(found, Measured) else None)
         lines.append(f"| {name} | {_cells(found, bare)} |")
     return "\n".join(lines) + "\n"
@@ -114,37 +101,6 @@ def commands(path: Path) -> dict[str, list[str]]:
     stats = ["nsys", "stats", "--format", "csv", "--output", "-", "--report"]
     year = ".".join(map(str, version[:2]))
     return ours | {f"nsys {year} stats {name}": [*stats, name, str(path)] for name in reports}
-
-
-def fastest(command: list[str], repeats: int) -> Measured | str:
-    """The fastest of REPEATS runs, or why the command failed."""
-    runs = []
-    for _ in range(repeats):
-        with tempfile.TemporaryFile() as said:
-            began = time.perf_counter()
-            process = subprocess.Popen(command, cwd=REPOSITORY, stdout=said, stderr=subprocess.STDOUT)
-            timer = threading.Timer(TIME_LIMIT_S, process.kill)
-            timer.start()
-            _, status, used = os.wait4(process.pid, 0)
-            timer.cancel()
-            wall_s = time.perf_counter() - began
-            if wall_s >= TIME_LIMIT_S:
-                return f"ended after {TIME_LIMIT_S} s"
-            process.returncode = os.waitstatus_to_exitcode(status)
-            said.seek(0)
-            failure = failed(process.returncode, said.read().decode(errors="replace").splitlines())
-        if failure:
-            return failure
-        runs.append(Measured(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024))
-    return min(runs, key=lambda run: run.wall_s)
-
-
-def failed(status: int, lines: list[str]) -> str:
-    """Why a command failed, empty where it did not; nsys stats ends with 0 where it knows no such report."""
-    errors = [line for line in lines if line.startswith(("ERROR", "SKIPPED"))]
-    if status or errors:
-        return f"failed with status {status}: {' '.join(errors or lines[-1:])[:100]}"
-    return ""
 
 
 def _cells(found: Measured | str, bare: Measured | None) -> str:

@@ -38,10 +38,12 @@ NO_MEMORY = {"during": "initialise", "requested_bytes": 2**31, "free_bytes": 2**
 
 
 def write_study(folder: Path, runs: int) -> None:
-    """Writes FOLDER/grid.json and, for each of so many runs, FOLDER/runs/RUN with what its stages and tables leave."""
+    """Writes FOLDER/grid.json, FOLDER/makers.json, the digests that the merge is told, and for each of so many runs
+    FOLDER/runs/RUN with what its stages and tables leave."""
     plan = grid_plan(made_config(runs))
     folder.mkdir(parents=True)
     (folder / "grid.json").write_text(json.dumps(plan))
+    (folder / "makers.json").write_text(json.dumps(MAKERS))
     example = ExampleRuns(folder / "templates")
     last = plan["runs"][-1]["model"]
     for number, entry in enumerate(plan["runs"]):

@@ -11,6 +11,7 @@ from profile_grid.figures.layout import Spec
 from profile_grid.figures.paper import specification
 from profile_grid.figures.registry import all_figures
 from profile_grid.page.markup import for_script
+from profile_grid.page.room import fitting
 from profile_grid.study.catalogue import QUESTIONS, Question
 
 SIGNIFICANT = 6
@@ -53,16 +54,6 @@ def shown(
             charts[name] if name in kept else None,
             images[name] if name in pictures else None,
         )
-    return found
-
-
-def fitting(sizes: dict[str, int], room: int) -> set[str]:
-    """The names of what fits into so much room, the smallest first."""
-    found, used = set(), 0
-    for name in sorted(sizes, key=sizes.__getitem__):
-        used += sizes[name]
-        if used <= room:
-            found.add(name)
     return found
 
 

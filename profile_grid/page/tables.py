@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
+from itertools import accumulate
 
 import pandas as pd
 
 from profile_grid.documents.dictionary import described
 from profile_grid.figures.shown import with_dimensions
+from profile_grid.page.markup import for_script
 from profile_grid.page.names import Names
+from profile_grid.page.room import shared
 from profile_grid.quantities import known
 from profile_grid.study.catalogue import QUESTIONS, Question
 from profile_grid.study.described import Shown
@@ -27,7 +31,7 @@ RUN_COLUMNS = (
 )  # fmt: skip
 HEADINGS = {one.key: one.heading for one in DIMENSIONS} | {"flop_per_s": "FLOP/s", "flops_formula": "FLOP, formula"}
 STATIC_ROWS = 8
-MOST_ROWS = 3500  # of one table; the files have all
+MOST_ROWS, MOST_BYTES = 3500, 3_200_000  # of one table, and of all together; the files have everything
 ALWAYS_SHOWN = ("model", "context_length", "mode")  # another dimension has a column where a run is not at its default
 
 
@@ -68,7 +72,7 @@ def page_tables(
         rows = shown.rows(tables[shown.source]) if shown.rows else tables[shown.source]
         frame = _columns(rows, tables["runs"], told, shown.columns)
         made[name] = _page_table(name, shown.title, frame, shown.source, names)
-    return made
+    return _within_room(made)
 
 
 def every_table(questions: Iterable[Question] = QUESTIONS) -> dict[str, Shown]:
@@ -121,6 +125,17 @@ def _page_table(name: str, title: str, whole: pd.DataFrame, source: str, names: 
     scaled = [_in_gibibytes(of) if column.endswith("_bytes") else of for column, of in zip(kinds, values, strict=True)]
     rows = tuple(zip(*scaled, strict=True))
     return PageTable(name, title, f"results/tables/{source}.csv", columns, rows, len(whole) - len(frame))
+
+
+def _within_room(tables: dict[str, PageTable]) -> dict[str, PageTable]:
+    """The first rows of each table, as many as all tables together have room for."""
+    ends = {name: list(accumulate(len(for_script(row)) + 1 for row in one.rows)) for name, one in tables.items()}
+    rooms = shared({name: max(own, default=0) for name, own in ends.items()}, MOST_BYTES)
+    kept = {name: bisect_right(own, rooms[name]) for name, own in ends.items()}
+    return {
+        name: replace(one, rows=one.rows[: kept[name]], left_out=one.left_out + len(one.rows) - kept[name])
+        for name, one in tables.items()
+    }
 
 
 def _kind(column: str, values: pd.Series) -> str:

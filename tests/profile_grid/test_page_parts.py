@@ -7,11 +7,12 @@ import pytest
 
 from profile_grid.page import charts
 from profile_grid.page import tables as page_tables_module
-from profile_grid.page.charts import compact, fitting, shown
+from profile_grid.page.charts import compact, shown
 from profile_grid.page.filters import menus
 from profile_grid.page.flame import flame
 from profile_grid.page.markup import for_script, markdown
 from profile_grid.page.names import Names
+from profile_grid.page.room import fitting, shared
 from profile_grid.page.tables import page_tables
 from profile_grid.page.timeline import timeline_chart
 from profile_grid.study.catalogue import FIGURES
@@ -75,8 +76,14 @@ def test_what_has_no_room_on_the_page_is_left_out_largest_first():
     assert fitting({}, 0) == set()
 
 
+def test_a_small_table_leaves_its_room_to_the_larger():
+    assert shared({"a": 100, "b": 900, "c": 700}, 1000) == {"a": 100, "b": 450, "c": 450}
+    assert shared({"a": 100, "b": 300}, 1000) == {"a": 100, "b": 300}
+    assert shared({}, 1000) == {}
+
+
 def test_a_chart_without_room_says_where_the_figure_is(monkeypatch):
-    tables = made_up_tables(models=("small",), contexts=(128,), precisions=("fp32", "bf16"))
+    tables = made_up_tables(models=("small",), contexts=(128,), precisions=("fp32", "bf16"), compiles=("off", "on"))
     images = dict.fromkeys(FIGURES, b"PNG")
     assert all(figure.chart and figure.image for figure in shown(tables, images, []).values())
     monkeypatch.setattr(charts, "MOST_CHART_BYTES", 1000)
@@ -107,6 +114,18 @@ def test_a_long_table_shows_its_first_rows_and_counts_the_others(monkeypatch):
     cut = page_tables(tables, Names())["timings"]
     assert (whole.left_out, cut.left_out) == (0, len(whole.rows) - 4)
     assert cut.rows == whole.rows[:4]
+
+
+def test_all_tables_together_keep_to_their_room(monkeypatch):
+    tables = made_up_tables(models=("small",), contexts=(128, 512))
+    whole = page_tables(tables, Names())
+    monkeypatch.setattr(page_tables_module, "MOST_BYTES", 10_000)
+    cut = page_tables(tables, Names())
+    size = sum(len(for_script(row)) for table in cut.values() for row in table.rows)
+    assert 8_000 < size < 10_000
+    assert cut["runs"].rows == whole["runs"].rows
+    assert cut["kernels"].rows == whole["kernels"].rows[: len(cut["kernels"].rows)]
+    assert cut["kernels"].left_out == len(whole["kernels"].rows) - len(cut["kernels"].rows) > 0
 
 
 def test_only_dimensions_in_which_the_runs_differ_have_a_menu_in_their_order():
