@@ -9,24 +9,31 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from shutil import get_terminal_size
 
 from kernel_tables.clean_text import visible
-from kernel_tables.commands import diagnose
-from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, write
+from kernel_tables.commands import diagnose, names
+from kernel_tables.commands.options import (
+    add_capture,
+    add_classes,
+    add_output,
+    add_step_name,
+    own_classes,
+    require_output,
+    write,
+)
+from kernel_tables.commands.shown import TABLES, add_shown_options, write_shown
 from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.files import written_whole
 from kernel_tables.output import FORMATS
 
 INCOMPLETE, BAD_INPUT, INTERRUPTED = 1, 2, 130
-MODULES = (diagnose,)
+MODULES = (names, diagnose)
 COMMANDS = {
     "ranges": "one row per range name: instances, kernels, their GPU time, memory operations, their time; inclusive",
     "kernels": "one row per range path and kernel: class, launches, total, mean, min, max and std of its time",
     "classes": "one row per class of kernels: launches, GPU time and its share; the names that no rule knows",
     "check": "is this capture complete? one row per finding; exit status 1 when one makes the figures wrong",
     "trace": "a Chrome/Perfetto trace of the ranges, launches and kernels, each kernel with its range path",
-    "names": "what the name of a kernel says: its short name, its class and the rule of that, what its parts mean",
 }
 
 
@@ -61,12 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
-        if name == "names":
-            command.add_argument(
-                "name", metavar="NAME", help="the full name of a kernel, as `kernels --full` prints it"
-            )
-        else:
-            add_capture(command)
+        add_capture(command)
         _add_options(command, name)
     for module in MODULES:
         command = commands.add_parser(_name(module), help=module.SUMMARY, description=module.SUMMARY)
@@ -85,35 +87,27 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
         command.add_argument("--steps", type=int, metavar="N", help="how many measured steps there should be")
         add_step_name(command)
         return
-    if name != "names":
-        default = "measure, where there is such a range" if name == "trace" else "everything"
-        command.add_argument("--under", metavar="NAME", help=f"only inside ranges of this name (default: {default})")
+    default = "measure, where there is such a range" if name == "trace" else "everything"
+    command.add_argument("--under", metavar="NAME", help=f"only inside ranges of this name (default: {default})")
+    if name in TABLES:
+        add_shown_options(command, name)
     if name != "ranges":
-        command.add_argument(
-            "--class",
-            action="append",
-            default=[],
-            dest="rules",
-            metavar="CLASS=REGEX",
-            help="a class of your own for kernels whose full name matches; tried before the built-in rules",
-        )
+        add_classes(command)
 
 
 def _run(options: argparse.Namespace) -> int:
     if "run" in options:
         return options.run(options)
-    require_output(options, *([options.capture] if "capture" in options else []))
+    require_output(options, options.capture)
     if options.command == "check":
         return _write_findings(options)
-    if options.command == "names":
-        return _write_explanation(options)
     from kernel_tables.trace import Trace
 
-    with Trace(options.capture, [_rule(text) for text in getattr(options, "rules", [])]) as trace:
+    with Trace(options.capture, own_classes(options) if "rules" in options else []) as trace:
         if options.command == "trace":
             return _write_timeline(trace, options)
         _import_while_reading(trace)
-        write(getattr(trace, options.command)(options.under), options)
+        write_shown(trace, options)
     return 0
 
 
@@ -128,13 +122,6 @@ def _import_while_reading(trace) -> None:
         columns.result()
 
 
-def _rule(text: str) -> dict[str, str]:
-    name, separator, pattern = text.partition("=")
-    if not (name and separator and pattern):
-        raise TraceError(f"--class {text!r}: expected CLASS=REGEX, such as gemm=my_matmul.*")
-    return {"class": visible(name), "pattern": pattern}
-
-
 def _write_findings(options: argparse.Namespace) -> int:
     from kernel_tables.trace import Trace
     from kernel_tables.views.completeness import as_table
@@ -146,19 +133,6 @@ def _write_findings(options: argparse.Namespace) -> int:
         findings = list(error.findings)
     write(as_table(findings), options)
     return INCOMPLETE if any(finding.severity == "error" for finding in findings) else 0
-
-
-def _write_explanation(options: argparse.Namespace) -> int:
-    from kernel_tables.names.explained import Row, as_text, explained
-
-    rows = explained(options.name, [_rule(text) for text in options.rules])
-    if options.output is None and options.format is None:
-        sys.stdout.write(as_text(rows, get_terminal_size().columns))
-        return 0
-    import pandas as pd
-
-    write(pd.DataFrame(rows, columns=Row._fields), options)
-    return 0
 
 
 def _write_timeline(trace, options: argparse.Namespace) -> int:

@@ -52,6 +52,12 @@ class Trace(CaptureArrays):
         """
         return self._proven(_tables().ranges(self, under))
 
+    def range_tree(self, under: str | None = None) -> pd.DataFrame:
+        """One row per range path, inner below outer ones: range (the path), depth, then the columns of `ranges`."""
+        from kernel_tables.views.tree import range_tree
+
+        return self._proven(range_tree(self, under))
+
     def kernels(self, under: str | None = None) -> pd.DataFrame:
         """One row per range path x activity name.
 

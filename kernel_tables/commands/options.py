@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from kernel_tables.clean_text import visible
 from kernel_tables.errors import TraceError
 from kernel_tables.files import is_same_file, reports_beside, require_no_capture
 from kernel_tables.output import FORMATS, format_of
@@ -24,6 +25,29 @@ def add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORMA
 
 def add_step_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step-name", default="step", metavar="NAME", help="the range of one step (default: step)")
+
+
+def add_classes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--class",
+        action="append",
+        default=[],
+        dest="rules",
+        metavar="CLASS=REGEX",
+        help="a class of your own for kernels whose full name matches; tried before the built-in rules",
+    )
+
+
+def own_classes(options: argparse.Namespace) -> list[dict[str, str]]:
+    """The classes that `add_classes` asked for, as rules; TraceError for one that is not CLASS=REGEX."""
+    return [_rule(text) for text in options.rules]
+
+
+def _rule(text: str) -> dict[str, str]:
+    name, separator, pattern = text.partition("=")
+    if not (name and separator and pattern):
+        raise TraceError(f"--class {text!r}: expected CLASS=REGEX, such as gemm=my_matmul.*")
+    return {"class": visible(name), "pattern": pattern}
 
 
 def require_output(options: argparse.Namespace, *captures: Path) -> None:

@@ -23,6 +23,7 @@ ROOMS = (
     "views",
     "output",
     "trace",
+    "terminal",
     "recording",
     "commands",
     "__main__",

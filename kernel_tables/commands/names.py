@@ -1,0 +1,31 @@
+"""The command that explains a kernel's name: kernel-tables names NAME."""
+
+from __future__ import annotations
+
+import argparse
+from shutil import get_terminal_size
+
+from kernel_tables.commands.options import add_classes, add_output, own_classes, require_output, write
+
+SUMMARY = "what the name of a kernel says: its short name, its class and the rule of that, what its parts mean"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the full name of a kernel, as `kernels --full` prints it")
+    add_output(parser)
+    add_classes(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    require_output(options)
+    from kernel_tables.commands.shown import print_safely
+    from kernel_tables.names.explained import Row, as_text, explained
+
+    rows = explained(options.name, own_classes(options))
+    if options.output is None and options.format is None:
+        print_safely(as_text(rows, get_terminal_size().columns))
+        return 0
+    import pandas as pd
+
+    write(pd.DataFrame(rows, columns=Row._fields), options)
+    return 0

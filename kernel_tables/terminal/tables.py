@@ -1,0 +1,98 @@
+"""What `ranges`, `kernels` and `classes` print where standard output is a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.names.short import short_names
+from kernel_tables.terminal.columns import Column, aligned, cut
+from kernel_tables.terminal.units import bar, duration, percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INDENT = "  "
+BAR = 12  # characters
+LEAST_NAME, LEAST_PATH = 24, 12
+NO_RANGE = "(no range)"
+
+
+def range_lines(table: pd.DataFrame, all_ns: int, width: int) -> str:
+    """The ranges, or their tree where the table has a depth; ALL_NS is the GPU time of which each has its share."""
+    names = table["range"].tolist()
+    if "depth" in table:
+        names = [
+            INDENT * depth + name.rpartition(PATH_SEPARATOR)[2]
+            for depth, name in zip(table["depth"].tolist(), names, strict=True)
+        ]
+    times = (table["gpu_time_ns"] + table["memop_time_ns"]).tolist()
+    columns = [
+        Column("range", names, right=False, least=LEAST_NAME),
+        _counts("times", table["instances"], rank=2),
+        _counts("kernels", table["kernels"], rank=1),
+        Column("GPU time", [duration(time) for time in times]),
+        *_shares(times, all_ns),
+        _counts("copies, sets", table["memops"], rank=4),
+    ]
+    return aligned(columns, width)
+
+
+def names_of(table: pd.DataFrame) -> dict[str, str]:
+    """The short names of a table's kernels, no two alike in it."""
+    return short_names(table["kernel" if "kernel" in table else "largest_kernel"])
+
+
+def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, short: Mapping[str, str]) -> str:
+    """The kernels by range path, by their SHORT names; a full name, which has none, keeps its width."""
+    times = table["total_ns"].tolist()
+    columns = [
+        _kernels("kernel", table["kernel"], short),
+        Column("range", [path or NO_RANGE for path in table["range"]], False, LEAST_PATH, cut_start=True, rank=1),
+        Column("class", table["class"].tolist(), right=False, least=LEAST_PATH, rank=6),
+        _counts("launches", table["launches"], rank=2),
+        Column("GPU time", [duration(time) for time in times]),
+        *_shares(times, all_ns),
+        Column("mean", [duration(mean) for mean in table["mean_ns"]], rank=5),
+        Column("min", [duration(least) for least in table["min_ns"]], rank=8),
+        Column("max", [duration(most) for most in table["max_ns"]], rank=7),
+    ]
+    return aligned(columns, width)
+
+
+def class_lines(table: pd.DataFrame, all_ns: int, width: int, short: Mapping[str, str]) -> str:
+    """The classes of kernels, each with its kernel of most time, by its SHORT name."""
+    times = table["total_ns"].tolist()
+    columns = [
+        Column("class", table["class"].tolist(), right=False, least=LEAST_NAME),
+        _counts("kernels", table["kernels"], rank=2),
+        _counts("launches", table["launches"], rank=1),
+        Column("GPU time", [duration(time) for time in times]),
+        *_shares(times, all_ns),
+        _kernels("most time in", table["largest_kernel"], short, rank=4),
+    ]
+    return aligned(columns, width)
+
+
+def rest_line(left_out: int, noun: str, share: float | None, width: int) -> str:
+    """What stands below a table that shows its first rows only; SHARE is what the others have of the GPU time."""
+    if not left_out:
+        return ""
+    told = "" if share is None else f", {percent(share)} of the GPU time"
+    return cut(f"{left_out:,} more {noun}{told}; --top 0 shows all", width) + "\n"
+
+
+def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], rank: int = 0) -> Column:
+    return Column(heading, [short.get(name, name) for name in names], False, LEAST_NAME if short else None, rank=rank)
+
+
+def _shares(times: Sequence[float], all_ns: int) -> list[Column]:
+    """The share of the GPU time, as a number and as a bar."""
+    shares = [time / all_ns if all_ns else 0.0 for time in times]
+    bars = Column("", [bar(share, BAR).rstrip() for share in shares], right=False, rank=3)
+    return [Column("share", [percent(share) for share in shares]), bars]
+
+
+def _counts(heading: str, counts: pd.Series, rank: int) -> Column:
+    return Column(heading, [f"{count:,}" for count in counts.tolist()], rank=rank)

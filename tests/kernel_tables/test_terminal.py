@@ -1,0 +1,124 @@
+"""What the commands print where a person reads, and that programs get what they always got."""
+
+import sys
+
+import pytest
+
+from kernel_tables.__main__ import main
+from kernel_tables.terminal.columns import Column, aligned, cut, text_width
+from kernel_tables.terminal.units import bar, duration, percent
+from kernel_tables.trace import Trace
+from tests.kernel_tables.synthetic import Synthetic
+
+GEMM, MUL = "ampere_sgemm_128x64_tn", "void at::native::elementwise_kernel<128, 2, at::native::MulFunctor<float>>(int)"
+
+
+@pytest.fixture
+def capture(tmp_path):
+    made = Synthetic().range("step", 0, 100_000).range("forward", 10, 50_000).range("softmax", 20, 30)
+    made = made.kernel(GEMM, at=40, duration=3_000_000).kernel(MUL, at=25, duration=1_000_000)
+    return made.kernel(GEMM, at=60_000, duration=4_000).write(tmp_path / "capture.sqlite")
+
+
+@pytest.fixture
+def printed(monkeypatch, capsys):
+    """What a command prints in a terminal of so many columns."""
+
+    def of(*arguments, width: int = 80) -> list[str]:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert main([*map(str, arguments)]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return of
+
+
+def test_a_terminal_gets_an_aligned_table_with_short_names_readable_times_and_bars(printed, capture):
+    assert printed("kernels", capture, width=106) == [
+        "kernel           range                     class        launches  GPU time   share                mean",
+        "sgemm 128×64 tn  step > forward            gemm                1   3.00 ms  74.9 %  █████████  3.00 ms",
+        "elementwise mul  step > forward > softmax  elementwise         1   1.00 ms  25.0 %  ███        1.00 ms",
+        "sgemm 128×64 tn  step                      gemm                1   4.00 µs   0.1 %             4.00 µs",
+    ]  # fmt: skip
+
+
+def test_the_ranges_are_a_tree_where_that_is_asked_for(printed, capture):
+    assert printed("ranges", capture, "--tree", width=80) == [
+        "range        times  kernels  GPU time    share                copies, sets",
+        "step             1        3   4.00 ms  100.0 %  ████████████             0",
+        "  forward        1        2   4.00 ms   99.9 %  ████████████             0",
+        "    softmax      1        1   1.00 ms   25.0 %  ███                      0",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("command", ["ranges", "kernels", "classes"])
+def test_no_line_is_longer_than_the_terminal_is_wide(printed, capture, command, width):
+    assert max(map(len, printed(command, capture, width=width))) <= width
+
+
+def test_a_format_gets_the_columns_of_old_to_the_nanosecond_in_a_terminal_too(printed, capture, tmp_path):
+    main(["kernels", str(capture), "-o", str(tmp_path / "table.csv")])
+    lines = printed("kernels", capture, "--format", "csv")
+    assert lines == (tmp_path / "table.csv").read_text().splitlines()
+    assert lines[0] == "range,kernel,class,launches,total_ns,mean_ns,min_ns,max_ns,std_ns"
+
+
+def test_the_first_rows_are_shown_in_the_order_that_is_asked_for_and_the_others_are_counted(printed, capture):
+    lines = printed("kernels", capture, "--top", "1", "--sort", "launches")
+    assert lines[1].startswith("sgemm 128×64 tn")
+    assert lines[2:] == ["2 more kernels, 25.1 % of the GPU time; --top 0 shows all"]
+    assert GEMM in printed("kernels", capture, "--full")[1]
+
+
+def test_top_and_sort_choose_rows_for_programs_too(capture, tmp_path):
+    out = tmp_path / "table.csv"
+    assert main(["kernels", str(capture), "--sort", "kernel", "--top", "2", "-o", str(out)]) == 0
+    assert [line.split(",")[1] for line in out.read_text().splitlines()] == ["kernel", GEMM, GEMM]
+
+
+def test_a_column_that_is_not_there_is_refused_by_name(capture, capsys):
+    assert main(["kernels", str(capture), "--sort", "speed"]) == 2
+    assert "no such column; there are range, kernel, class" in capsys.readouterr().err
+    assert main(["ranges", str(capture), "--sort", "range", "--tree"]) == 2
+
+
+def test_the_tree_conserves_what_was_launched(capture):
+    with Trace(capture) as trace:
+        tree, flat = trace.range_tree(), trace.ranges().set_index("range")
+    assert tree["range"].tolist() == ["step", "step > forward", "step > forward > softmax"]
+    for row in tree.itertuples():
+        name = row.range.rpartition(" > ")[2]
+        assert (row.kernels, row.gpu_time_ns) == (flat.loc[name, "kernels"], flat.loc[name, "gpu_time_ns"])
+
+
+def test_times_have_three_digits_and_a_unit():
+    times = [0, 999, 1000, 99_949, 999_499, 1_234_567, 123_456_789, 61e9]
+    assert [duration(ns) for ns in times] == [
+        "0 ns", "999 ns", "1.00 µs", "99.9 µs", "999 µs", "1.23 ms", "123 ms", "61.0 s",
+    ]  # fmt: skip
+    assert duration(float("nan")) == "–"
+    assert [percent(share) for share in (0, 0.0001, 0.5, 1)] == ["0.0 %", "<0.1 %", "50.0 %", "100.0 %"]
+    assert [bar(share, 4) for share in (0, 0.5, 0.53125, 2)] == ["    ", "██  ", "██▏ ", "████"]
+
+
+def test_texts_are_cut_where_there_is_no_room_and_columns_left_out_by_rank():
+    columns = [
+        Column("name", ["a long name"], right=False, least=6),
+        Column("path", ["outer > inner"], right=False, least=6, cut_start=True, rank=1),
+        Column("n", ["12"], rank=6),
+    ]
+    assert aligned(columns, 30).splitlines() == ["name         path            n", "a long name  outer > inner  12"]
+    assert aligned(columns, 29).splitlines() == ["name         path", "a long name  outer > inner"]
+    assert aligned(columns, 14).splitlines() == ["name    path", "a lon…  …inner"]
+    assert aligned(columns, 13).splitlines() == ["name", "a long name"]
+    assert cut("kernel", 4) == "ker…"
+    assert cut("kernel", 4, at_start=True) == "…nel"
+    assert text_width("核e\u0301") == 3
+
+
+def test_what_cannot_be_seen_in_a_name_does_not_reach_the_terminal(printed, tmp_path):
+    made = Synthetic().range("\x1b[31mred", 0, 100).kernel("\x1b]0;title\x07", at=10)
+    lines = printed("kernels", made.write(tmp_path / "capture.sqlite"), width=120)
+    assert "\x1b" not in "".join(lines)
+    assert lines[1].startswith(r"\x1b]0;title\x07  \x1b[31mred")
