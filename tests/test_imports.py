@@ -1,8 +1,8 @@
 """Imports form no circle and point one way: from what measures and reads, through the tables, to what people read."""
 
 import ast
-import re
 import graphlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 

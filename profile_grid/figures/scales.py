@@ -12,7 +12,7 @@ from profile_grid.figures.theme import WIDTH, series_styles
 
 NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')"  # 0.05, 20, 3000, 40M
 FEWEST_TICKS = 3
-TENTHS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 2, 3, 5, 7, 8, 9)
+TENTHS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
 TICK_DIGITS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), TENTHS)  # of each decade, the first that give enough ticks
 CONTEXT_MARGIN = 1.45
 CHARACTER_PX, SYMBOL_PX = 6, 32

@@ -65,6 +65,10 @@ QUESTIONS = (
         "h_attention", "Which attention is fastest at which length, and where does memory end?", varies="attention",
         tables=("attention_times", "attention_operator"), figures=("attention_times",),
     ),
+    Question(
+        "j_checkpoint", "What does checkpointing trade?", varies="checkpoint",
+        tables=("checkpoint_times", "checkpoint_memory"), figures=("checkpoint",),
+    ),
     Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),
     Question("roofline", "How near to the peaks is the forward pass?", figures=("roofline",), has_document=False),
 )  # fmt: skip

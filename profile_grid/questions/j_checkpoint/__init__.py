@@ -1,0 +1,1 @@
+"""(j) What activation checkpointing trades: memory for time."""

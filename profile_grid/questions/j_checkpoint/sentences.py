@@ -1,0 +1,83 @@
+"""The sentences of (j): how much longer a checkpointed step takes, what memory that spares, and what fits by it."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY
+from profile_grid.quantities import interval, memory, percent, ratio
+from profile_grid.study.dimensions import CHECKPOINT, keys_without
+from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.measured import Measured
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.ratio_sentences import extremes_by_mode, without
+from profile_grid.tables.wording import capital, extremes, listed, places
+
+NOTHING = "Not answered: no two training runs differ in checkpoints alone, with times of at least one."
+
+
+def sentences(measured: Measured) -> list[str]:
+    """(j) For each number of blocks: time, memory and the part that computes again; then what fits by it alone."""
+    times, taken = measured.tables["checkpoint_times"], measured.tables["checkpoint_memory"]
+    if not (taken["status"] == COMPLETE).any():
+        return [NOTHING]
+    found = []
+    for value in sorted_values(taken, CHECKPOINT.key):
+        if value == CHECKPOINT.default:
+            continue
+        steps = times[(times[CHECKPOINT.key] == value) & (times["phase"] == WHOLE_STEP)]
+        own = taken[taken[CHECKPOINT.key] == value]
+        found += [*_longer(steps), *_memory(own), *_again(own, measured)]
+    return [*found, *_fits(taken)]
+
+
+def _longer(steps: pd.DataFrame) -> list[str]:
+    """How many times as long a step takes, and what the FLOPs explain of that."""
+    if steps.empty:
+        return []
+    value = capital(CHECKPOINT.words(steps[CHECKPOINT.key].iloc[0]))
+    alone = without(steps, CHECKPOINT).assign(longer=1 / steps["speed_up"])
+    alone["longer_std"] = alone["longer"] ** 2 * steps["speed_up_std"]
+    took = extremes_by_mode(alone, "longer", lambda row: ratio(row["longer"], row["longer_std"]))
+    said = f"{value}, times as long as without: {took}"
+    ideal = 1 / steps["ideal_by_flops"].dropna()
+    return [said + (f"; by the FLOPs of what is computed again {interval(ideal, ratio)}." if len(ideal) else ".")]
+
+
+def _memory(own: pd.DataFrame) -> list[str]:
+    """What is spared: of the most memory that tensors took where that is known, and of what is kept by the shapes."""
+    told = []
+    alone = without(own, CHECKPOINT).assign(left=own["peak_allocated_bytes"] / own["base_peak_allocated_bytes"])
+    if alone["left"].notna().any():
+        told.append(f"of the most memory that tensors took there is left {extremes(alone, 'left', _left)}")
+    shares = (own["kept_bytes"] / own["base_kept_bytes"]).dropna()
+    if len(shares):
+        told.append(f"by the shapes {interval(shares, percent)} of the activations are kept")
+    return [f"{capital(listed(told))}."] if told else []
+
+
+def _left(row) -> str:
+    sizes = (memory(row[name]) for name in ("peak_allocated_bytes", "base_peak_allocated_bytes"))
+    return f"{percent(row['left'])}, {' of '.join(sizes)}"
+
+
+def _again(own: pd.DataFrame, measured: Measured) -> list[str]:
+    shares = own["recomputed_share"].dropna()
+    if shares.empty:
+        return []
+    return [f"Computing again takes {interval(shares, percent)} of the {measured.words.time} of a step."]
+
+
+def _fits(taken: pd.DataFrame) -> list[str]:
+    """Where memory runs out without checkpoints, and the fewest checkpoints by which it does not."""
+    out = taken[(taken[CHECKPOINT.key] == CHECKPOINT.default) & (taken["status"] == OUT_OF_MEMORY)]
+    if out.empty:
+        return []
+    place = keys_without(CHECKPOINT.key)
+    fits = taken[taken["status"] == COMPLETE].merge(out[place], on=place)
+    told = [f"Without checkpoints memory runs out in {places(out)}"]
+    if len(fits):
+        fewest = fits.loc[fits.groupby(place, sort=False)[CHECKPOINT.key].idxmax()]
+        named = [f"{CHECKPOINT.words(value)} it does not" for value in sorted_values(fewest, CHECKPOINT.key)]
+        told.append(listed(named))
+    return ["; ".join(told) + "."]

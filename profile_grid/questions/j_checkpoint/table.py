@@ -1,0 +1,118 @@
+"""The tables of (j): times beside those without checkpointing, and what memory each run takes for it."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from cs336_model.arithmetic.flops import forward_flops
+from cs336_model.arithmetic.memory import saved_activation_bytes
+from cs336_model.ranges import BACKWARD, FORWARD, HEAD, PHASES_OF_MODE, RECOMPUTATION
+from profile_grid.measuring.results import COMPLETE
+from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.study.dimensions import CHECKPOINT, LEADING, keys_without
+from profile_grid.study.stages import TIMING
+from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, shape_of_run
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.per_pass import Merged, numbers, total_by_run
+from profile_grid.tables.range_paths import names_in
+from profile_grid.tables.ratios import TIMES_BESIDE_BASE, compared, times_beside_base
+
+BYTES = ["peak_allocated_bytes", "kept_bytes"]
+
+
+def checkpoint_times(merged: Merged) -> pd.DataFrame:
+    """(j) One row per checkpointed run and phase: its time beside that without checkpoints, and the speed-up (below
+    one) that the FLOPs of what is computed again explain."""
+    table = times_beside_base(merged, CHECKPOINT)
+    runs = merged["runs"].set_index("run")
+    pairs = zip(table["run"], table["phase"], strict=True)
+    ideal = [_by_flops(runs.loc[run], phase) for run, phase in pairs]
+    return table.assign(ideal_by_flops=pd.Series(ideal, index=table.index, dtype="float64"))
+
+
+def checkpoint_memory(merged: Merged) -> pd.DataFrame:
+    """(j) One row per training run that another differs from in checkpoints alone: the memory that it takes beside the
+    run without checkpoints, and the part of its GPU time that computes again."""
+    runs = compared(merged["runs"], CHECKPOINT)
+    runs = runs[runs["mode"].isin([mode for mode, phases in PHASES_OF_MODE.items() if BACKWARD in phases])]
+    kept = [_kept_bytes(run) for run in runs.to_dict("records")]
+    steps = merged["timings"][merged["timings"]["phase"] == WHOLE_STEP].set_index("run")
+    complete = runs[TIMING.status_column] == COMPLETE  # else the most is what there was when the run ended
+    table = runs[LEADING].assign(
+        status=runs[TIMING.status_column],
+        **{name: numbers(runs["run"].map(steps[name])) for name in ("mean_ms", "std_ms")},
+        peak_allocated_bytes=numbers(runs["peak_allocated_bytes"]).where(complete),
+        kept_bytes=pd.Series(kept, index=runs.index, dtype="float64"),
+        recomputed_share=numbers(runs["run"].map(_recomputed_share(merged))),
+    )
+    place = keys_without(CHECKPOINT.key)
+    base = table.loc[table[CHECKPOINT.key] == CHECKPOINT.default, [*place, *BYTES]]
+    base = base.rename(columns={name: f"base_{name}" for name in BYTES})
+    return table.merge(base, on=place, how="left", validate="many_to_one").reset_index(drop=True)
+
+
+def _recomputed_share(merged: Merged) -> pd.Series:
+    """By run the part of a step's GPU time that is inside the range of recomputation."""
+    kernels = merged.kernels
+    inside = kernels["range"].astype("object").fillna("").map(_is_recomputation).astype("bool")
+    whole = total_by_run(kernels)
+    return total_by_run(kernels[inside]).reindex(whole.index, fill_value=0) / whole
+
+
+def _is_recomputation(path: str) -> bool:
+    return RECOMPUTATION in names_in(path)
+
+
+def _by_flops(run: pd.Series, phase: str) -> float | None:
+    """FLOPs of the matrix products of a phase ÷ those with what is computed again; None for other people's models."""
+    shape = shape_of_run(run)
+    if shape is None:
+        return None
+    flops = forward_flops(shape)
+    once = {FORWARD: 1, BACKWARD: BACKWARD_IN_FORWARDS, WHOLE_STEP: 1 + BACKWARD_IN_FORWARDS}.get(phase, 0)
+    if phase not in (BACKWARD, WHOLE_STEP):
+        return 1.0
+    again = math.ceil(shape.num_layers / run[CHECKPOINT.key]) / shape.num_layers
+    return once * flops[FORWARD] / (once * flops[FORWARD] + again * (flops[FORWARD] - flops[HEAD]))
+
+
+def _kept_bytes(run: dict) -> int | None:
+    """What the forward pass keeps for the backward pass, by the shapes; None for other people's models."""
+    shape = shape_of_run(run)
+    return saved_activation_bytes(shape, run) if shape else None
+
+
+TABLES = {
+    "checkpoint_times": SummaryTable(
+        checkpoint_times,
+        Described(
+            "(j) One row per checkpointed run and phase, from the processes without a profiler",
+            columns(f"""
+    {TIMES_BESIDE_BASE}
+    ideal_by_flops | | FLOPs of the phase without ÷ with what is computed again, from the shapes; empty if unknown
+"""),
+        ),
+    ),
+    "checkpoint_memory": SummaryTable(
+        checkpoint_memory,
+        Described(
+            "(j) One row per training run that another differs from in checkpoints alone",
+            columns("""
+    status | | as timing_status of runs
+    mean_ms | ms | mean time of a step without a profiler
+    std_ms | ms | its standard deviation (n − 1)
+    peak_allocated_bytes | B | most memory that tensors took; empty on a CPU, and where the run is not complete
+    kept_bytes | B | what the forward pass keeps for the backward pass, from the shapes; empty if unknown
+    recomputed_share | of 1 | part of the GPU time of a step that is inside the range of recomputation
+    base_peak_allocated_bytes | B | most memory of the run without checkpoints that differs in nothing else
+    base_kept_bytes | B | what the forward pass of that run keeps
+"""),
+        ),
+    ),
+}
+SHOWN = {
+    "checkpoint_times": Shown("Time beside that without checkpoints", "checkpoint_times"),
+    "checkpoint_memory": Shown("Memory and recomputation", "checkpoint_memory"),
+}

@@ -1,0 +1,82 @@
+"""(j): what a checkpointed step costs in time, what it spares in memory, and what fits by it alone."""
+
+from dataclasses import replace
+
+import pytest
+
+from cs336_model.arithmetic.flops import ModelShape, forward_flops
+from profile_grid.documents.documents import asked_of
+from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, grid, merged, training_kernels
+from tests.profile_grid.made_up_answers import said, summaries
+from tests.profile_grid.test_answers import OOM, line_of, rendered
+
+SMALL = forward_flops(ModelShape(4, 512, 10000, 768, 12, 12, 3072))
+OWN = {"d_ff": 3072, "forward_flops": SMALL["forward"]}
+GIB = 2**30
+KERNELS = forward_kernels() + training_kernels("train_step")
+
+
+def step(every: int = 0, ms: float = 100.0, gib: int = 40, **changes) -> Made:
+    """A training step with one block in `every` checkpointed, which takes a fifth of its GPU time then."""
+    busy = sum(kernel.time_us for kernel in KERNELS)
+    again = Kernel("backward", "recomputation > block > norm", GEMM, "gemm", 12, busy / 4)
+    run = Made(
+        mode="train_step", kernels=(*KERNELS, again) if every else KERNELS, checkpoint=every, unprofiled_ms=ms,
+        unprofiled_std_ms=ms / 100, peak_allocated_bytes=gib * GIB, others=OWN,
+    )  # fmt: skip
+    return replace(run, **changes)
+
+
+def out_of_memory(run: Made) -> Made:
+    status = {"timing_status": "out_of_memory", "capture_status": "out_of_memory"}
+    return replace(run, kernels=(), others=run.others | OOM, **status)
+
+
+BOTH = (step(), step(1, 130.0, 10))
+
+
+def test_the_question_is_asked_where_runs_differ_in_checkpoints_and_nowhere_else():
+    assert "j_checkpoint" not in asked_of(merged(grid())["runs"])
+    assert "## (j) What does checkpointing trade?" in rendered(list(BOTH))["answers"]
+
+
+def test_time_memory_and_recomputation_stand_beside_the_run_without_checkpoints():
+    tables = summaries(*BOTH)
+    (times,) = tables["checkpoint_times"].to_dict("records")
+    assert times["speed_up"] == pytest.approx(100 / 130)
+    taken = tables["checkpoint_memory"].set_index("checkpoint")
+    assert taken.loc[1, ["peak_allocated_bytes", "base_peak_allocated_bytes"]].tolist() == [10 * GIB, 40 * GIB]
+    assert taken["recomputed_share"].tolist() == pytest.approx([0.0, 0.2], rel=1e-5)
+    assert taken.loc[1, "kept_bytes"] < 0.1 * taken.loc[0, "kept_bytes"] == 0.1 * taken.loc[1, "base_kept_bytes"]
+
+
+@pytest.mark.parametrize(("every", "blocks"), [(1, 12), (2, 6), (5, 3)])
+def test_the_ideal_is_the_flops_of_a_step_without_over_those_with_what_is_computed_again(every, blocks):
+    (times,) = summaries(step(), step(every))["checkpoint_times"].to_dict("records")
+    again = blocks / 12 * (SMALL["forward"] - SMALL["head"])
+    assert times["ideal_by_flops"] == pytest.approx(3 * SMALL["forward"] / (3 * SMALL["forward"] + again))
+
+
+def test_the_sentences_tell_time_memory_and_what_computes_again():
+    text = said(list(BOTH))["j"]
+    assert text.startswith(
+        "With every block checkpointed, times as long as without: the training step × 1.300 ± 0.018 (small at context"
+        " 512); by the FLOPs of what is computed again × 1.32."
+    )
+    assert "Of the most memory that tensors took there is left 25.0 %, 10.0 GiB of 40.0 GiB (small" in text
+    assert "Computing again takes 20.0 % of the GPU time of a step." in text
+
+
+def test_what_fits_by_checkpoints_alone_is_told_with_the_fewest_of_them_and_no_ratio_is_made_up():
+    runs = [out_of_memory(step()), step(1, 130.0, 90), step(4, 110.0, 120)]
+    text = said(runs)["j"]
+    assert "Without checkpoints memory runs out in small at context 512; with 1 block in 4 checkpointed it does" in text
+    assert "times as long" not in text and "there is left" not in text
+    document = rendered(runs)["j_checkpoint"]
+    assert line_of(document, "small", "512", "training step", "none", "OOM")
+    assert line_of(document, "small", "512", "training step", "every block", "130.0 ± 1.3", "–", "–", "90.0 GiB")
+
+
+def test_a_forward_pass_has_nothing_to_keep_and_is_left_out():
+    assert summaries(Made(), Made(checkpoint=1))["checkpoint_memory"].empty
+    assert said([Made(), Made(checkpoint=1)])["j"].startswith("Not answered: no two training runs differ")

@@ -1,0 +1,35 @@
+"""The figure of (j), drawn from a made-up grid with and without checkpoints."""
+
+import json
+
+import pytest
+
+from profile_grid.figures.paper import on_paper
+from profile_grid.questions.j_checkpoint.figure import FIGURES
+from tests.profile_grid.made_up_grid import OOM, made_up_tables
+
+(FIGURE,) = FIGURES
+WITHOUT = "small_ctx512_train_step"
+
+
+def tables(**changes):
+    grid = {"models": ("small",), "contexts": (128, 512), "modes": ("train_step",), "checkpoints": (0, 1, 2)}
+    return made_up_tables(**(grid | changes))
+
+
+@pytest.mark.parametrize(("peak", "title"), [(2**33, "most memory (GiB)"), (None, "activations kept, by shapes (GiB)")])
+def test_every_timed_run_is_a_point_at_its_memory_as_far_as_the_device_tells_it(peak, title):
+    names = [
+        f"small_ctx{context}_train_step{end}" for context in (128, 512) for end in ("", "_checkpoint1", "_checkpoint2")
+    ]
+    made = tables(changes={name: {"peak_allocated_bytes": peak} for name in names} | {WITHOUT: OOM})
+    chart = FIGURE.draw(made).chart
+    points = {row["run"] for rows in chart["datasets"].values() for row in rows if "gib" in row}
+    assert points == set(names) - {WITHOUT}
+    assert title in json.dumps(chart)
+    assert on_paper(FIGURE, {name: made[name] for name in FIGURE.tables})
+
+
+def test_the_caption_says_how_much_longer_a_step_takes():
+    assert FIGURE.caption(tables()).startswith("Beside no checkpoints a step takes: × 1.")
+    assert FIGURE.caption(tables(checkpoints=(0,))) == "No two timed training runs differ in checkpoints alone."
