@@ -60,8 +60,8 @@ def test_the_ideal_is_the_flops_of_a_step_without_over_those_with_what_is_comput
 def test_the_sentences_tell_time_memory_and_what_computes_again():
     text = said(list(BOTH))["j"]
     assert text.startswith(
-        "With every block checkpointed, times as long as without: the training step × 1.300 ± 0.018 (small at context"
-        " 512); by the FLOPs of what is computed again × 1.32."
+        "With every block checkpointed, times as long as without: the training step × 1.30 ± 0.02 (small at context"
+        " 512); by the FLOPs of what is computed again × 1.31."
     )
     assert "Of the most memory that tensors took there is left 25.0 %, 10.0 GiB of 40.0 GiB (small" in text
     assert "Computing again takes 20.0 % of the GPU time of a step." in text
