@@ -23,6 +23,7 @@ ROOMS = (
     "cs336_model.program",
     "kernel_tables",
     "kernel_tables.recording",
+    "kernel_tables.commands",
     "kernel_tables.__main__",
     "profile_grid",  # what stands at its root: files, numbers and Markdown as text
     "profile_grid.study",

@@ -7,6 +7,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from kernel_tables.embedded.kineto_names import decoded
+
 CPU_CATEGORIES = {"user_annotation", "cpu_op", "cuda_runtime", "cuda_driver"}
 GPU_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset"}
 
@@ -78,7 +80,7 @@ def _event(item: dict[str, Any], epoch_ns: int) -> Event:
     start_ns = _nanoseconds(item["ts"]) - epoch_ns
     return Event(
         category=item["cat"],
-        name=item["name"],
+        name=decoded(item["name"]),
         process=item["pid"] if on_cpu else 0,
         thread=item["tid"] if on_cpu else 0,
         start_ns=start_ns,

@@ -13,10 +13,9 @@ from contextlib import closing
 from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
-from kernel_tables.reading import nsys
+from kernel_tables.recording.gpu import TORCH, profiler_of_this_machine
 from profile_grid.files import replacing
 from profile_grid.measuring.capture_identity import write_specification
-from profile_grid.measuring.gpu_check import gpu_is_visible
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.measured_program import Attempt, program_command, run_to_result
 from profile_grid.measuring.nsys_capture import nsys_attempt
@@ -30,7 +29,7 @@ def chosen_backend(wanted: str, device: str) -> str:
     """`nsys` or `torch`: what `auto` means on this machine, or what was asked for."""
     if wanted != "auto":
         return wanted
-    return "nsys" if device != "cpu" and nsys.find() is not None and gpu_is_visible() else "torch"
+    return TORCH if device == "cpu" else profiler_of_this_machine()
 
 
 def captured(job: Job) -> dict:

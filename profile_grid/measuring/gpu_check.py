@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from cs336_model import nvidia_smi
 from cs336_model.arithmetic.memory import estimated_peak_bytes
@@ -24,11 +23,6 @@ class GpuBefore:
     free_bytes: int
     throttle_reasons: tuple[str, ...]
     processes: int
-
-
-def gpu_is_visible() -> bool:
-    """Whether the NVIDIA driver shows a GPU, asked without importing torch."""
-    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
 def notes_before(program: dict, gpus: Sequence[str]) -> list[str]:

@@ -20,7 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from profile_grid.measuring.gpu_check import gpu_is_visible, visible_gpus
+from kernel_tables.recording.gpu import gpu_is_visible
+from profile_grid.measuring.gpu_check import visible_gpus
 from profile_grid.measuring.host_locks import held_gpus
 from profile_grid.measuring.leases import Lease, NotWanted, leased
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.reading import nsys
 from kernel_tables.reading.publishable import write_publishable
+from kernel_tables.recording.gpu import gpu_is_visible
 from kernel_tables.recording.nsys_profile import profile_command
 from profile_grid.measuring.capture_findings import errors_and_warnings
-from profile_grid.measuring.gpu_check import gpu_is_visible
 from profile_grid.measuring.hidden_host import namespace_command, neutral_folder
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.long_output import cut_line

@@ -1,0 +1,87 @@
+"""`kernel-tables record`: runs a program, records a window of it, keeps the capture, and tells what is in it.
+
+All that it says stands on standard error, since standard output is the program's. The exit status is the program's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from kernel_tables.clean_text import visible
+from kernel_tables.errors import TraceError
+from kernel_tables.reading import nsys
+from kernel_tables.recording.gpu import profiler_of_this_machine
+from kernel_tables.recording.inside.notes import read_notes
+from kernel_tables.recording.inside.settings import NSYS
+from kernel_tables.recording.keeping import free_output, keep_recording
+from kernel_tables.recording.options import settings_of
+from kernel_tables.recording.outcome import Outcome
+from kernel_tables.recording.program import Ended, require_program, run_recorded
+
+
+def record(options: argparse.Namespace) -> int:
+    """The program's exit status. Raises TraceError, before the program runs, where it cannot be recorded."""
+    settings = settings_of(options, options.profiler or profiler_of_this_machine())
+    program = options.program[1:] if options.program[:1] == ["--"] else options.program
+    require_program(program)
+    if settings.profiler == NSYS and nsys.find() is None:
+        raise TraceError("--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch")
+    output = free_output(options.output)
+    with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
+        handover = Path(folder)
+        settings.write(handover)
+        ended = run_recorded(
+            program, handover, under_nsys=settings.profiler == NSYS, time_limit_s=options.time_limit
+        )  # fmt: skip
+        outcome = Outcome(settings, read_notes(handover), ended)
+        _tell_end(ended, options.time_limit)
+        _keep_and_tell(outcome, handover, output)
+    return ended.exit_status
+
+
+def _tell_end(ended: Ended, time_limit_s: float | None) -> None:
+    if ended.timed_out:
+        _say(f"the program was ended at the time limit of {time_limit_s:g} s")
+    elif ended.returncode:
+        _say(f"the program {ended.how}")
+
+
+def _keep_and_tell(outcome: Outcome, handover: Path, output: Path) -> None:
+    """Keeps what was recorded and says what it is; what goes wrong here is no failure of the program."""
+    if not outcome.has_recording:
+        _say(f"nothing was recorded: {outcome.why_nothing()}")
+        return
+    by_nsys = outcome.settings.profiler == NSYS
+    try:
+        kept = keep_recording(handover, output, by_nsys=by_nsys, torch_version=outcome.opened["torch"])
+    except TraceError as error:
+        _say(f"nothing is kept: {error}")
+        return
+    except OSError as error:
+        _say(f"{output}: {error.strerror or error}, so nothing is kept; check the path and the space on its disk")
+        return
+    for sentence in (*outcome.remarks(), outcome.cost()):
+        if sentence:
+            _say(sentence)
+    _say(f"{kept}: {outcome.window()}")
+    _tell_contents(kept, outcome.expected_steps)
+
+
+def _tell_contents(capture: Path, expected_steps: int | None) -> None:
+    """Prints the ranges and the findings."""
+    from kernel_tables.output import rendered
+    from kernel_tables.trace import Trace
+
+    with Trace(capture) as trace:
+        findings = trace.check(expected_steps)
+        if not any(finding.code == "no_ranges" for finding in findings):
+            print(rendered(trace.ranges(), "md").decode(), file=sys.stderr)
+    for finding in findings:
+        _say(f"{finding.severity}: {finding.message}")
+
+
+def _say(sentence: str) -> None:
+    print(f"kernel-tables record: {visible(' '.join(sentence.split()))}", file=sys.stderr, flush=True)

@@ -1,0 +1,57 @@
+"""The recorder of this process, put together from the settings; PyTorch is imported."""
+
+from __future__ import annotations
+
+import torch
+
+from kernel_tables.marking.emitters import Emitter, record_function_emitter
+from kernel_tables.marking.marker import Marker
+from kernel_tables.recording.inside import windows
+from kernel_tables.recording.inside.imports import when_imported
+from kernel_tables.recording.inside.module_ranges import ModuleRanges
+from kernel_tables.recording.inside.notes import Notes
+from kernel_tables.recording.inside.parts import Parts
+from kernel_tables.recording.inside.profilers import NsysProfiler, TorchProfiler
+from kernel_tables.recording.inside.program_ranges import PLAIN_POP, PLAIN_PUSH, ProgramRanges, printable
+from kernel_tables.recording.inside.recorder import Recorder
+from kernel_tables.recording.inside.settings import (
+    ALWAYS,
+    NEVER,
+    NSYS,
+    OPTIMIZER,
+    PROGRAM,
+    RANGE,
+    SECONDS,
+    Settings,
+)  # fmt: skip
+
+WINDOWS = {
+    OPTIMIZER: windows.OptimizerWindow,
+    RANGE: windows.RangeWindow,
+    SECONDS: windows.SecondsWindow,
+    PROGRAM: windows.ProgramWindow,
+}
+
+
+def watch_for_window(settings: Settings, notes: Notes) -> None:
+    """From now on this process opens and closes its window by itself. RuntimeError where that cannot be."""
+    to_nvtx = settings.profiler == NSYS
+    if to_nvtx and not torch.backends.cuda.is_built():
+        raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")
+    marker = Marker(
+        Emitter(lambda name: PLAIN_PUSH(printable(name)), PLAIN_POP) if to_nvtx else record_function_emitter()
+    )
+    modules = ModuleRanges(marker, settings.depth)
+
+    def wanted() -> bool:
+        return settings.modules == ALWAYS or (settings.modules != NEVER and not window.has_own_ranges)
+
+    recorder = Recorder(notes, NsysProfiler() if to_nvtx else TorchProfiler(), Parts(wanted, modules, to_nvtx=to_nvtx))
+    window = WINDOWS[settings.window](recorder, settings)
+    ranges = ProgramRanges(window, to_nvtx=to_nvtx)
+    ranges.watch_torch()
+    when_imported("nvtx", ranges.watch_nvtx)
+    if settings.modules != NEVER:
+        modules.attach()
+    window.attach()
+    recorder.end_with_process()

@@ -1,0 +1,53 @@
+"""The names of a model's modules, from the tree that they form."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+from torch import nn
+
+# What stands around a module and is none of its model: a compiler's, a sharder's, a checkpointer's.
+WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
+def models_of_this_process() -> list[nn.Module]:
+    """Every module that is alive here and part of no other."""
+    modules = [found for found in gc.get_objects() if issubclass(type(found), nn.Module)]
+    parts = {id(child) for module in modules for child in module.children()}
+    return [module for module in modules if id(module) not in parts]
+
+
+def names_in(model: nn.Module, depth: int | None = None) -> Iterator[tuple[nn.Module, str | None]]:
+    """The model by its class, and every module in it by the path that leads there, as in its parameters' names.
+
+    Numbers are left out, so that the layers of one list have one name: `blocks.3.attention` is `blocks.attention`.
+    Where a list holds different things, or is called itself, its members have their class beside them: `head.Linear`.
+    A name of more than `depth` parts is None.
+    """
+    whole = type(_unwrapped(model)).__name__
+    yield model, whole
+    waiting, seen = [(model, "")], {id(model)}
+    while waiting:
+        module, path = waiting.pop()
+        for key, child in module.named_children():
+            if id(child) not in seen:
+                seen.add(id(child))
+                name = ".".join(part for part in (path, _part(module, key, child)) if part)
+                yield child, (name or whole) if depth is None or name.count(".") < depth else None
+                waiting.append((child, name))
+
+
+def _part(module: nn.Module, key: str, child: nn.Module) -> str:
+    if key in WRAPPERS:
+        return ""
+    if not key.isdigit():
+        return key
+    of_one_class = len({type(one) for one in module.children()}) == 1
+    return "" if isinstance(module, nn.ModuleList) and of_one_class else type(child).__name__
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    children = dict(module.named_children())
+    inner = next((children[key] for key in WRAPPERS if key in children), None)
+    return module if inner is None else _unwrapped(inner)

@@ -1,0 +1,95 @@
+"""A range for every module of the models of a program, forward and backward, for as long as the window is open."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from kernel_tables.marking.backward import follow_backward
+from kernel_tables.marking.marker import Marker
+from kernel_tables.recording.inside.module_names import models_of_this_process, names_in
+
+BACKWARD = "backward"
+
+
+class ModuleRanges:
+    """Opens and closes the ranges from hooks that PyTorch calls around every module.
+
+    They are registered at once and do nothing until the window opens: a compiler that finds new hooks in the window
+    would compile the model again. Within what it compiled no module is called, so there are none of these ranges.
+    """
+
+    def __init__(self, marker: Marker, depth: int | None) -> None:
+        self._marker, self._depth = marker, depth
+        self._active = False
+        self._names: dict[int, str | None] = {}
+        self._named: list[nn.Module] = []  # kept alive, so that no other module gets their ids
+        self._thread = _Called()
+
+    def attach(self) -> None:
+        register_module_forward_pre_hook(self._before)
+        register_module_forward_hook(self._after, always_call=True)
+
+    def begin(self) -> None:
+        """Names what is there, and opens ranges from now on."""
+        for model in models_of_this_process():
+            self._name(model)
+        follow_backward(self._marker)
+        torch.autograd.backward = self._in_range(BACKWARD, torch.autograd.backward)
+        self._active = True
+
+    def end(self) -> None:
+        """Opens no more; those that are open close where their modules return."""
+        self._active = False
+        follow_backward(None)
+        self._names.clear()
+        self._named.clear()
+
+    def _in_range(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(call)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return call(*args, **kwargs)
+            with self._marker.range(name):
+                return call(*args, **kwargs)
+
+        return called
+
+    def _name(self, model: nn.Module) -> None:
+        for module, name in names_in(model, self._depth):
+            self._names.setdefault(id(module), name)
+            self._named.append(module)
+
+    def _before(self, module: nn.Module, _: Any) -> None:
+        if torch.compiler.is_compiling() or not self._active:
+            return
+        if id(module) not in self._names:  # made since the window opened
+            self._name(module)
+        name, around = self._names[id(module)], self._marker.thread.forward
+        opens = name is not None and not (around and around[-1].name == name)  # a wrapper has its module's name
+        self._thread.called.append((module, opens))
+        if opens:
+            self._marker.open_part(name)
+
+    def _after(self, module: nn.Module, *_: Any) -> None:
+        if torch.compiler.is_compiling() or all(module is not called for called, _ in self._thread.called):
+            return
+        while self._thread.called:
+            called, opened = self._thread.called.pop()
+            if opened:
+                self._marker.close_part()
+            if called is module:
+                return
+
+
+class _Called(threading.local):
+    """The modules that are being called on this thread, each with whether it opened a range."""
+
+    def __init__(self) -> None:
+        self.called: list[tuple[nn.Module, bool]] = []

@@ -1,0 +1,49 @@
+"""The two profilers of a window: PyTorch's own, and nsys around the program."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from torch.autograd.profiler import profile
+
+TRACE = "trace.json"
+
+
+class TorchProfiler:
+    """Records in this process; `save` leaves the trace, which the command makes a capture of."""
+
+    def start(self) -> None:
+        if torch.autograd._profiler_enabled():  # a second one would take the events of the first
+            raise RuntimeError("the program is using PyTorch's profiler itself; record it by nsys, or without that")
+        # The class below torch.profiler.profile: that one imports the compiler at its start, which takes seconds.
+        self._recording = profile(use_device="cuda" if torch.cuda.is_available() else None, use_kineto=True)
+        self._recording.__enter__()
+
+    def stop(self) -> None:
+        if not torch.autograd._profiler_enabled():
+            raise RuntimeError(
+                "the profiler has ended on this thread: the program used PyTorch's profiler itself inside the window,"
+                " or the window closes on another thread than it opened on"
+            )
+        self._recording.__exit__(None, None, None)
+
+    def save(self, folder: Path) -> None:
+        """Writes the trace into the folder, whole or not at all."""
+        partial = folder / f"{TRACE}.partial"
+        self._recording.export_chrome_trace(str(partial))
+        os.replace(partial, folder / TRACE)
+
+
+class NsysProfiler:
+    """Tells the nsys around this program where its capture range begins and ends."""
+
+    def start(self) -> None:
+        torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStart())
+
+    def stop(self) -> None:
+        torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStop())
+
+    def save(self, folder: Path) -> None:
+        """Nothing: nsys writes its report when the program has ended."""

@@ -1,0 +1,41 @@
+"""What is to be recorded of a program, as the command tells it to every process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+TORCH, NSYS = "torch", "nsys"
+OPTIMIZER, RANGE, SECONDS, PROGRAM = "optimizer", "range", "seconds", "program"
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
+FILE = "settings.json"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the window is found, and what records it.
+
+    `window` says what opens it: the optimizer's steps (`skip` of them go by, `steps` are recorded), the instances of a
+    `range` (as many), a time (`after` seconds, for `seconds`), or the program's own cudaProfilerStart.
+    `modules` says whether modules get ranges: always, never, or where the program opens none; to a `depth` of names.
+    """
+
+    profiler: str = TORCH
+    window: str = OPTIMIZER
+    skip: int = 5
+    steps: int = 3
+    range: str | None = None
+    after: float = 0.0
+    seconds: float | None = None
+    modules: str = AUTO
+    depth: int | None = None
+
+    def write(self, folder: Path) -> None:
+        """Leaves the settings where the processes of the program look for them."""
+        (folder / FILE).write_text(json.dumps(asdict(self)))
+
+
+def read_settings(folder: Path) -> Settings:
+    """The settings that the command left in the folder."""
+    return Settings(**json.loads((folder / FILE).read_text()))

@@ -1,0 +1,121 @@
+"""What became of a recording, in sentences: what is kept or why nothing is, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernel_tables.clean_text import visible
+from kernel_tables.recording.inside.settings import NSYS, OPTIMIZER, PROGRAM, RANGE, SECONDS, Settings
+from kernel_tables.recording.program import Ended
+
+PROFILERS = {NSYS: "nsys", "torch": "PyTorch's profiler"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The notes that the program's processes left, read together."""
+
+    settings: Settings
+    notes: list[dict]
+    ended: Ended
+
+    @property
+    def opened(self) -> dict | None:
+        """The note on the window that opened."""
+        return self._last("open")
+
+    @property
+    def closed(self) -> dict | None:
+        return self._last("closed")
+
+    @property
+    def has_recording(self) -> bool:
+        """Whether the profiler left something to make a capture of."""
+        under_nsys = self.settings.profiler == NSYS  # which writes what it has when its program ends, however it does
+        return self.opened is not None if under_nsys else self._last("saved") is not None
+
+    @property
+    def expected_steps(self) -> int | None:
+        """How many ranges `step` there should be; None where none were opened."""
+        if self.opened is None or not self.opened["modules"] or self.settings.window != OPTIMIZER:
+            return None
+        return self.closed["done"] if self.closed and not self.closed.get("ended") else None
+
+    def window(self) -> str:
+        """What was recorded: "steps 6 to 8 of process 123, by nsys"."""
+        return f"{self._what()} of process {self.opened['pid']}, by {PROFILERS[self.settings.profiler]}"
+
+    def why_nothing(self) -> str:
+        """Why there is no recording."""
+        if refused := self._last("refused") or self._last("lost"):
+            return f"PyTorch's side could not record: {visible(refused['reason'])[:300]}"
+        if self.opened is not None:
+            return (
+                f"the program {self.ended.how} inside the window, before it could write what PyTorch's profiler had"
+                " recorded; where there is nsys, what it saw until then is kept"
+            )
+        return self._why_no_window()
+
+    def remarks(self) -> Iterator[str]:
+        """What else there is to know, a sentence each."""
+        closed = self.closed
+        if self.opened is not None and (closed is None or closed.get("ended")):
+            error = f" ({visible(closed['error'])})" if closed and closed.get("error") else ""
+            yield f"the program ended inside the window{error}; what was recorded until then is kept"
+        others = len({note["pid"] for note in self.notes if note["event"] == "elsewhere"})
+        if others:
+            yield f"{others} further process{'es' if others > 1 else ''} came to such a window; the first was recorded"
+
+    def cost(self) -> str | None:
+        """What recording cost the program; None where it was ended before that was known."""
+        if self.opened is None or self.closed is None:
+            return None
+        saved = self._last("saved") or {"save_s": 0.0}
+        parts = {"to begin": self.opened["start_s"], "to stop": self.closed["stop_s"], "to write": saved["save_s"]}
+        told = ", ".join(f"{_duration(seconds)} {what}" for what, seconds in parts.items())
+        text = f"recording took {_duration(sum(parts.values()))} of the program's time: {told}"
+        before, within = self.closed.get("step_before_s"), self.closed.get("step_within_s")
+        if before and within:
+            text += f"; a step took {_duration(within)} in the window, {_duration(before)} before it"
+        return text
+
+    def _what(self) -> str:
+        settings, first = self.settings, self.opened.get("first", 0)
+        done = self.closed["done"] if self.closed else 0
+        if settings.window in (OPTIMIZER, RANGE):
+            last = first + max(done, 1) - 1
+            numbers = f"{first}" if last == first else f"{first} to {last}"
+            plural = "s" if last > first else ""
+            if settings.window == RANGE:
+                return f"instance{plural} {numbers} of range '{visible(settings.range)}'"
+            return f"step{plural} {numbers}"
+        return f"{settings.seconds:g} s" if settings.window == SECONDS else "cudaProfilerStart to cudaProfilerStop"
+
+    def _why_no_window(self) -> str:
+        if old := self._last("old_python"):
+            return f"the program's Python is {old['version']}, and the recorder needs 3.11 or newer"
+        if self._last("python") is None:
+            return "no Python of the program loaded the recorder: it is none, or it was started with -I, -E or -S"
+        if self._last("torch") is None:
+            return "the program did not import PyTorch"
+        reached = max((note.get("reached", 0) for note in self.notes if note["event"] == "exit"), default=None)
+        return self._why_not_reached("none that is known" if reached is None else str(reached))
+
+    def _why_not_reached(self, reached: str) -> str:
+        settings = self.settings
+        return {
+            OPTIMIZER: f"the window opens behind optimizer step {settings.skip}, and the program made {reached};"
+            " a smaller --skip opens it earlier, --range or --seconds without an optimizer",
+            RANGE: f"the window opens at instance {settings.skip + 1} of range '{visible(settings.range or '')}',"
+            f" and the program opened {reached}; compare the name, or take a smaller --skip",
+            SECONDS: f"the program ended within the {settings.after:g} s of --after, or its main thread was busy",
+            PROGRAM: "the program did not call cudaProfilerStart through PyTorch",
+        }[settings.window]
+
+    def _last(self, event: str) -> dict | None:
+        return next((note for note in reversed(self.notes) if note["event"] == event), None)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
