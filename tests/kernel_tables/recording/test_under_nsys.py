@@ -1,0 +1,111 @@
+"""The command lines of nsys, with a fake nsys and a program that notes what the recorder notes on a GPU."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_tables.__main__ import main
+from tests.kernel_tables.synthetic import Synthetic
+
+FAKE = Path(__file__).parents[2] / "fakes" / "nsys"
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from kernel_tables.recording.inside.notes import Notes
+
+notes = Notes(Path(os.environ["KERNEL_TABLES_RECORDING"]))
+notes.add("torch")
+notes.add("open", first=6, start_s=0.1, torch="2.13", modules=True)
+notes.add("closed", done=2, stop_s=0.1)
+print("from the program", input())
+print("to standard error", file=sys.stderr)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def under_nsys(tmp_path, monkeypatch, capfd):
+    """A function that records a program under a fake nsys of this manner, which gives this report."""
+    fakes = tmp_path / "bin"
+    fakes.mkdir()
+    (fakes / "nsys").write_text(FAKE.read_text().replace("/usr/bin/env python3", sys.executable))
+    shutil.copymode(FAKE, fakes / "nsys")
+    monkeypatch.setenv("PATH", f"{fakes}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(PROGRAM)
+    standard_input, writing = os.pipe()
+    os.write(writing, b"typed\n")
+    os.close(writing)
+    plain = os.dup(0)
+    os.dup2(standard_input, 0)
+
+    def run(manner="works", status=0, report=None):
+        (report or whole()).write(fakes / "report")
+        (fakes / "manner").write_text(manner)
+        program = [sys.executable, "train.py", str(status)]
+        return main(["record", "--profiler", "nsys", "--", *program]), *capfd.readouterr()
+
+    run.profiles = fakes / "profiles"
+    yield run
+    os.dup2(plain, 0)
+    os.close(plain)
+    os.close(standard_input)
+
+
+def whole():
+    """Two steps of one kernel each."""
+    return (
+        Synthetic().range("step", 10, 300).kernel("gemm", at=30).range("step", 310, 600).kernel("gemm", at=330)
+    )  # fmt: skip
+
+
+def test_nsys_records_the_window_alone_and_the_program_keeps_its_streams(under_nsys):
+    status, out, err = under_nsys()
+    assert (status, out) == (0, "from the program typed\n")
+    assert "to standard error" in err
+    (line,) = under_nsys.profiles.read_text().splitlines()
+    for option in ("--trace=cuda,nvtx", "--capture-range=cudaProfilerApi", "--capture-range-end=stop"):
+        assert option in line
+    assert "recording.sqlite: steps 6 to 7 of process" in err
+    assert "by nsys" in err
+    assert "| step | 2 | 2 | 20 |" in err
+
+
+def test_the_exit_status_is_the_programs_through_nsys_too(under_nsys):
+    status, _, err = under_nsys("ends with 143", 3)
+    assert status == 143
+    assert "nsys wrote no report" in err
+
+
+@pytest.mark.parametrize(
+    ("manner", "said"),
+    [
+        ("writes nothing", "nothing is kept: nsys wrote no report; it said: nothing"),
+        ("writes half", "nothing is kept:"),
+        ("exports half", "nothing is kept:"),
+    ],
+)
+def test_what_nsys_fails_at_is_told_in_one_line_and_leaves_no_file(under_nsys, manner, said):
+    status, _, err = under_nsys(manner)
+    assert status == 0
+    assert sum(said in line for line in err.splitlines()) == 1
+    assert not Path("recording.sqlite").exists()
+
+
+def test_what_the_capture_lacks_is_told_behind_it(under_nsys):
+    _, _, err = under_nsys(report=Synthetic().range("step", 10, 300))
+    assert "kernel-tables record: error: 1 ranges 'step' where 2 were to be measured" in err
+    assert "kernel-tables record: error: no kernel was recorded" in err
+    assert Path("recording.sqlite").exists()
+
+
+def test_without_an_nsys_to_run_under_the_program_does_not_run(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    program = [sys.executable, "-c", "open('ran', 'w')"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["record", "--profiler", "nsys", "--", *program]) == 2
+    assert "there is no nsys on PATH" in capfd.readouterr().err
+    assert not Path("ran").exists()
