@@ -84,3 +84,10 @@ def test_nothing_but_the_standard_library_and_the_package_itself_is_needed_to_as
         [sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True, check=True
     )
     assert not {"numpy", "pandas", "pyarrow", "adbc_driver_sqlite"} & set(loaded.stdout.split())
+
+
+def test_what_runs_in_a_recorded_program_imports_nothing_that_a_program_may_lack():
+    inside = {other for module, others in imports().items() if ".recording.inside" in module for other in others}
+    assert inside
+    rooms = ("kernel_tables.recording.inside", "kernel_tables.marking", "kernel_tables.embedded")
+    assert all(other.startswith(rooms) or other == "kernel_tables.recording" for other in inside)
