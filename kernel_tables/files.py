@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +35,8 @@ def written_whole(path: Path) -> Iterator[Path]:
 @contextmanager
 def full_disk_as_os_error(path: Path) -> Iterator[None]:
     """What SQLite says of a full disk, as every other writer says it."""
+    import sqlite3  # here, since the command's help needs the rest of this module
+
     try:
         yield
     except sqlite3.OperationalError as error:
