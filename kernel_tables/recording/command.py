@@ -9,6 +9,7 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
+from shutil import get_terminal_size
 
 from kernel_tables.clean_text import visible
 from kernel_tables.errors import TraceError
@@ -20,6 +21,8 @@ from kernel_tables.recording.keeping import free_output, keep_recording
 from kernel_tables.recording.options import settings_of
 from kernel_tables.recording.outcome import Outcome
 from kernel_tables.recording.program import Ended, require_program, run_recorded
+
+MOST_ROWS = 40  # of ranges; the capture has them all
 
 
 def record(options: argparse.Namespace) -> int:
@@ -71,14 +74,23 @@ def _keep_and_tell(outcome: Outcome, handover: Path, output: Path) -> None:
 
 
 def _tell_contents(capture: Path, expected_steps: int | None) -> None:
-    """Prints the ranges and the findings."""
-    from kernel_tables.output import rendered
+    """Prints the tree of ranges, and the findings."""
+    from kernel_tables.embedded.kineto_capture import CPU_DEVICE
+    from kernel_tables.terminal.tables import range_lines
     from kernel_tables.trace import Trace
 
     with Trace(capture) as trace:
-        findings = trace.check(expected_steps)
-        if not any(finding.code == "no_ranges" for finding in findings):
-            print(rendered(trace.ranges(), "md").decode(), file=sys.stderr)
+        findings, tree = trace.check(expected_steps), trace.range_tree()
+        all_ns = int(trace.classes()["total_ns"].sum())
+        on_a_cpu = bool((trace.places["device"] == CPU_DEVICE).any())
+    if len(tree):
+        lines = range_lines(tree.head(MOST_ROWS), all_ns, get_terminal_size().columns)
+        encoding = sys.stderr.encoding or "utf-8"
+        print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
+    if on_a_cpu:
+        _say("no GPU was used: a kernel is an outermost operator of PyTorch, and its time that of the processor")
+    if len(tree) > MOST_ROWS:
+        _say(f"{len(tree) - MOST_ROWS} more ranges: kernel-tables ranges --tree {capture}")
     for finding in findings:
         _say(f"{finding.severity}: {finding.message}")
 

@@ -24,8 +24,7 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int) -> str:
     names = table["range"].tolist()
     if "depth" in table:
         names = [
-            INDENT * depth + name.rpartition(PATH_SEPARATOR)[2]
-            for depth, name in zip(table["depth"].tolist(), names, strict=True)
+            INDENT * depth + _name_in_tree(name) for depth, name in zip(table["depth"].tolist(), names, strict=True)
         ]
     times = (table["gpu_time_ns"] + table["memop_time_ns"]).tolist()
     columns = [
@@ -37,6 +36,13 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int) -> str:
         _counts("copies, sets", table["memops"], rank=4),
     ]
     return aligned(columns, width)
+
+
+def _name_in_tree(path: str) -> str:
+    """The innermost name; of a module inside a module, `.mlp` inside `layers` for `layers.mlp`."""
+    around, _, name = path.rpartition(PATH_SEPARATOR)
+    outer = around.rpartition(PATH_SEPARATOR)[2]
+    return name.removeprefix(outer) if outer and name.startswith(f"{outer}.") else name
 
 
 def names_of(table: pd.DataFrame) -> dict[str, str]:

@@ -51,6 +51,13 @@ def test_the_ranges_are_a_tree_where_that_is_asked_for(printed, capture):
     ]  # fmt: skip
 
 
+def test_a_module_in_a_tree_has_the_part_of_its_name_that_its_surrounding_module_lacks(printed, tmp_path):
+    made = Synthetic().range("blocks", 0, 100).range("blocks.mlp", 10, 90).range("blocks.mlp.up", 20, 80)
+    capture = made.range("blocks.mlpx", 30, 70).kernel(GEMM, at=40).write(tmp_path / "capture.sqlite")
+    names = [line.split()[0] for line in printed("ranges", capture, "--tree", width=100)[1:]]
+    assert names == ["blocks", ".mlp", ".up", "blocks.mlpx"]
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 @pytest.mark.parametrize("command", ["ranges", "kernels", "classes"])
 def test_no_line_is_longer_than_the_terminal_is_wide(printed, capture, command, width):

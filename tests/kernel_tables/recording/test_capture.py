@@ -57,6 +57,7 @@ def test_a_training_script_is_recorded_with_its_modules_and_tells_nothing_of_the
     assert (done.status, done.out) == (0, "trained 8 canary-s3cr3t\n")
     assert "recording.sqlite: steps 3 to 5 of process" in done.err
     assert "recording took" in done.err
+    assert "no GPU was used: a kernel is an outermost operator of PyTorch" in done.err
     ranges = columns(done.capture, "ranges").set_index("range")
     strange = 'a"b\\\n\x1b[31m'
     # three steps: a module forward and backward, three layers of one list
