@@ -22,6 +22,7 @@ Nesting, with a block's ranges once per layer (no layer numbers: a block's range
           head
         loss
         backward
+          loss, head, norm, block and all in it, embedding: each again, around what differentiates it
           recomputation
             block (again, as in forward)
         optimizer, synchronize
@@ -29,6 +30,7 @@ Nesting, with a block's ranges once per layer (no layer numbers: a block's range
 This module imports neither torch nor nvtx until an emitter that needs them is chosen.
 """
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -67,6 +69,7 @@ PHASES_OF_MODE = {
     "forward_backward": (FORWARD, LOSS, BACKWARD),
     "train_step": (FORWARD, LOSS, BACKWARD, OPTIMIZER),
 }
+AROUND_PARTS = {COMPILE, WARMUP, MEASURE, STEP, FORWARD, BACKWARD, OPTIMIZER, SYNCHRONIZE}
 EMITTERS = ("none", "nvtx", "record_function")
 
 Span = Callable[[str], AbstractContextManager]
@@ -80,19 +83,23 @@ def span(name: str) -> AbstractContextManager:
 
 
 def emit_ranges(emitter: str) -> None:
-    """Chooses for the whole process what a span is: "none" (a run that is timed must not pay for annotations),
-    "nvtx" (push and pop in the default domain, on the calling thread) or "record_function" (torch's own profiler)."""
+    """Chooses for the whole process what a span is: "none" (a run that is timed must not pay for annotations), "nvtx"
+    (push and pop in the default domain, on the calling thread) or "record_function" (torch's own profiler). With one of
+    these the backward pass opens the parts of the forward pass again, each around what differentiates it."""
     global _open_span
     if emitter not in EMITTERS:
         raise ValueError(f"range emitter {emitter!r} is not known; one of {', '.join(EMITTERS)} is")
-    if emitter == "nvtx":
-        _open_span = _nvtx_span_class()
-    elif emitter == "record_function":
-        from torch.profiler import record_function
+    if emitter != "none":
+        from kernel_tables.marking import backward, emitters, marker
 
-        _open_span = record_function
-    else:
-        _open_span = lambda name: _NO_SPAN  # noqa: E731
+        made = emitters.nvtx_emitter() if emitter == "nvtx" else emitters.record_function_emitter()
+        marked = marker.Marker(made, RECOMPUTATION)
+        backward.follow_backward(marked)
+        _open_span = lambda name: marked.range(name) if name in AROUND_PARTS else marked.part(name)  # noqa: E731
+        return
+    _open_span = lambda name: _NO_SPAN  # noqa: E731
+    if followed := sys.modules.get("kernel_tables.marking.backward"):
+        followed.follow_backward(None)
 
 
 def silence_where(inside: Callable[[], bool]) -> None:
@@ -104,26 +111,3 @@ def silence_where(inside: Callable[[], bool]) -> None:
         return _NO_SPAN if inside() else opened(name)
 
     _open_span = open_outside
-
-
-def _nvtx_span_class() -> Span:
-    """Push/pop ranges, lighter than nvtx.annotate, which makes attributes anew for every range."""
-    try:
-        import nvtx
-    except ModuleNotFoundError as error:
-        message = "ranges for nsys need the nvtx package, which is not installed: pip install nvtx"
-        raise ModuleNotFoundError(message, name="nvtx") from error
-
-    class NvtxSpan:
-        __slots__ = ("name",)
-
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def __enter__(self) -> None:
-            nvtx.push_range(self.name)
-
-        def __exit__(self, *error: object) -> None:
-            nvtx.pop_range()
-
-    return NvtxSpan

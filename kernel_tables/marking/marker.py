@@ -68,11 +68,12 @@ class Marker:
     """Opens ranges by an emitter, on the calling thread.
 
     A part that opens while autograd runs a backward pass on its thread is computed again, by a checkpoint: its ranges
-    stand inside one named `recomputation`, and not inside the part whose node asked for it.
+    stand inside one of its own name, and not inside the part whose node asked for it.
     """
 
-    def __init__(self, emitter: Emitter) -> None:
+    def __init__(self, emitter: Emitter, recomputation: str = RECOMPUTATION) -> None:
         self._emitter = emitter
+        self._recomputation = recomputation
         self.thread = Thread()
 
     def part(self, name: str) -> Opened:
@@ -91,7 +92,7 @@ class Marker:
             # In a graph that is made now its parts stand inside that of the node which asked for it.
             thread.suspended = thread.forward = thread.backward
             self.reopen(())
-            self._emitter.push(RECOMPUTATION)
+            self._emitter.push(self._recomputation)
         thread.forward = Part(name, thread.forward).chain
         self._emitter.push(name)
         thread.record()
