@@ -65,7 +65,7 @@ def settings_of(options: argparse.Namespace, profiler: str) -> Settings:
         raise TraceError("--skip 0: a step begins where the one before ends, so the first cannot be recorded; --skip 1")
     if (options.seconds is not None and options.seconds <= 0) or options.after < 0:
         raise TraceError("--seconds has to be more than 0, and --after no less than 0")
-    modules, depth = _modules(options.ranges)
+    modules, depth = modules_of(options.ranges)
     return Settings(
         profiler=profiler, window=_window(options), skip=options.skip, steps=options.steps, range=options.range,
         after=options.after, seconds=options.seconds, modules=modules, depth=depth,
@@ -80,7 +80,8 @@ def _window(options: argparse.Namespace) -> str:
     return PROGRAM if options.cuda_profiler_api else OPTIMIZER
 
 
-def _modules(text: str) -> tuple[str, int | None]:
+def modules_of(text: str) -> tuple[str, int | None]:
+    """Whether modules get ranges, and to which depth, as --ranges says it. TraceError where it says neither."""
     if text in (AUTO, NONE):
         return (AUTO if text == AUTO else NEVER), None
     kind, colon, depth = text.partition(":")

@@ -33,8 +33,14 @@ class ModuleRanges:
         self._thread = _Called()
 
     def attach(self) -> None:
-        register_module_forward_pre_hook(self._before)
-        register_module_forward_hook(self._after, always_call=True)
+        self._hooks = [
+            register_module_forward_pre_hook(self._before),
+            register_module_forward_hook(self._after, always_call=True),
+        ]
+
+    def detach(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
 
     def begin(self) -> None:
         """Names what is there, and opens ranges from now on."""

@@ -1,0 +1,53 @@
+"""A window of PyTorch's profiler around a block of code that asks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch.autograd.profiler import record_function
+
+from kernel_tables.embedded.kineto_names import encoded
+from kernel_tables.marking.emitters import Emitter, record_function_emitter
+from kernel_tables.marking.marker import Marker
+from kernel_tables.recording.inside.module_ranges import ModuleRanges
+from kernel_tables.recording.inside.profilers import TorchProfiler
+from kernel_tables.recording.inside.recorder import wait_for_device
+
+
+class BlockWindow:
+    """Opens when it is made. RuntimeError where PyTorch's profiler runs already."""
+
+    torch_version = torch.__version__
+
+    def __init__(self, *, with_modules: bool, depth: int | None) -> None:
+        self._profiler = TorchProfiler()
+        self._modules = ModuleRanges(Marker(_emitter()), depth) if with_modules else None
+        wait_for_device()
+        self._profiler.start()
+        if self._modules:
+            self._modules.attach()
+            self._modules.begin()
+
+    def close(self) -> None:
+        """Ends the window."""
+        wait_for_device()
+        if self._modules:
+            self._modules.end()
+            self._modules.detach()
+        self._profiler.stop()
+
+    def save(self, folder: Path) -> None:
+        """Leaves the trace in the folder."""
+        self._profiler.save(folder)
+
+
+def named_range(name: str, *, by_the_command: bool) -> record_function:
+    """A range, to be entered; under the command every record_function gets a name that the profiler keeps."""
+    return record_function(name if by_the_command else encoded(name))
+
+
+def _emitter() -> Emitter:
+    """Ranges whose names PyTorch's profiler keeps, whatever they hold."""
+    plain = record_function_emitter()
+    return Emitter(lambda name: plain.push(encoded(name)), plain.pop)
