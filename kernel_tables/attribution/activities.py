@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernel_tables.attribution.blocks import made_by_block
 from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.launches import NO_LAUNCH, launch_rows
 from kernel_tables.errors import TraceError, impossible
@@ -52,7 +53,7 @@ class Activities:
 
     @property
     def duration_ns(self) -> np.ndarray:
-        return self.end_ns - self.start_ns
+        return made_by_block(lambda block: self.end_ns[block] - self.start_ns[block], len(self), np.int64)
 
     @property
     def thread(self) -> np.ndarray:
@@ -87,9 +88,11 @@ def _at_launch(values: np.ndarray, row: np.ndarray, otherwise: int) -> np.ndarra
     """The value of the API call of each activity, OTHERWISE where it has none."""
     if not len(values):
         return np.full(len(row), otherwise, values.dtype)
-    found = values[row]
-    found[row == NO_LAUNCH] = otherwise
-    return found
+
+    def look_up(block: slice) -> np.ndarray:
+        return np.where(row[block] == NO_LAUNCH, otherwise, values[row[block]])
+
+    return made_by_block(look_up, len(row), values.dtype)
 
 
 def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[str]]:

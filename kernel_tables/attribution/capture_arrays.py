@@ -15,7 +15,9 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS, TABLES, Activities, read_activities
+from kernel_tables.attribution.blocks import made_by_block
 from kernel_tables.attribution.forest import Attribution
+from kernel_tables.attribution.launches import NO_LAUNCH
 from kernel_tables.attribution.limits import BeyondLimits, require_text
 from kernel_tables.attribution.paths import BEFORE_CAPTURE, NO_RANGE, Paths
 from kernel_tables.attribution.range_names import coded_names, without_last_numbers
@@ -137,9 +139,13 @@ class CaptureArrays:
     @cached_property
     def activity_path(self) -> np.ndarray:
         """The path id of each activity."""
-        path = np.append(self.range_paths.of_node, NO_RANGE).astype(np.int32)[self.attribution.launch_node]
-        path[~self.gpu_activities.launched] = BEFORE_CAPTURE
-        return path
+        of_node = np.append(self.range_paths.of_node, NO_RANGE).astype(np.int32)
+        node, row = self.attribution.launch_node, self.gpu_activities.launch_row
+
+        def look_up(block: slice) -> np.ndarray:
+            return np.where(row[block] == NO_LAUNCH, BEFORE_CAPTURE, of_node[node[block]])
+
+        return made_by_block(look_up, len(row), np.int32)
 
     @cached_property
     def _read(self) -> tuple[dict, _RangesRead]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from kernel_tables.attribution.blocks import each_block, made_by_block
+
 
 def compact(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct keys, ascending, and the index of each key among them as int32; nothing long is sorted."""
@@ -15,11 +17,15 @@ def compact(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _hashed(keys)
     if low == high:
         return np.array([low]), np.zeros(len(keys), np.int32)
-    offset = keys - low if low else keys
     present = np.zeros(high - low + 1, bool)
-    present[offset] = True
+
+    def mark(block: slice) -> None:
+        present[keys[block] - low] = True
+
+    each_block(mark, len(keys))
     distinct = np.flatnonzero(present)
-    return distinct + low, _index_of(distinct, len(present))[offset]
+    index = _index_of(distinct, len(present))
+    return distinct + low, made_by_block(lambda block: index[keys[block] - low], len(keys), np.int32)
 
 
 def grouped(groups: np.ndarray, count: int) -> list[np.ndarray]:
@@ -42,7 +48,8 @@ def _hashed(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     encoded = pa.array(keys).dictionary_encode()
     distinct = encoded.dictionary.to_numpy()
     order = np.argsort(distinct)
-    return distinct[order], _index_of(order, len(order))[encoded.indices.to_numpy()]
+    index, indices = _index_of(order, len(order)), encoded.indices.to_numpy()
+    return distinct[order], made_by_block(lambda block: index[indices[block]], len(keys), np.int32)
 
 
 def _index_of(values: np.ndarray, size: int) -> np.ndarray:

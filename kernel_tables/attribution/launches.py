@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernel_tables.attribution.blocks import each_block, made_by_block
 from kernel_tables.attribution.keys import compact, matched
 from kernel_tables.reading.global_ids import process_of
 
@@ -49,16 +50,22 @@ def _lookup(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.nda
     if high - low > SLOTS_PER_CALL * len(ids) + 1024:
         return _lookup_in_sorted(ids, start_ns, wanted)
     slots = np.full(high - low + 2, NO_LAUNCH, np.int32)  # the last slot stays empty
-    index = np.arange(len(ids), dtype=np.int32)
-    slots[ids - low] = index
+
+    def put(block: slice) -> None:
+        slots[ids[block] - low] = np.arange(block.start, block.stop)
+
+    each_block(put, len(ids))
     if np.count_nonzero(slots != NO_LAUNCH) < len(ids):  # an id stands on several calls
-        repeated = np.flatnonzero(np.isin(ids, ids[slots[ids - low] != index]))
+        repeated = np.flatnonzero(np.isin(ids, ids[slots[ids - low] != np.arange(len(ids))]))
         repeated = repeated[np.lexsort((-repeated, -start_ns[repeated]))]
         slots[ids[repeated] - low] = repeated  # numpy lets the last assignment win, so the earliest call comes last
-    slot = wanted - low
-    if len(wanted) and (wanted.min() < low or wanted.max() > high):
+
+    def look_up(block: slice) -> np.ndarray:
+        slot = wanted[block] - low
         slot[(slot < 0) | (slot > high - low)] = -1
-    return slots[slot]
+        return slots[slot]
+
+    return made_by_block(look_up, len(wanted), np.int32)
 
 
 def _lookup_in_sorted(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.ndarray:

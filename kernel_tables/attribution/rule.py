@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kernel_tables.attribution.blocks import made_by_block
 from kernel_tables.attribution.forest import Attribution, Forest
 from kernel_tables.attribution.keys import compact, grouped
 from kernel_tables.attribution.limits import require_pairs
@@ -48,18 +49,27 @@ class Rule:
         LAUNCH_NS is the start of its API call, LAUNCH_THREAD the index of its thread in THREADS (global ids), NONE
         where the call is not known.
         """
-        launch_node = np.full(len(launch_ns), NONE, np.int32)
-        bare: dict[int, list[np.ndarray]] = {}  # by process: the launches for which their own thread has no range
-        for thread_id, here in zip(threads.tolist(), grouped(launch_thread, len(threads)), strict=True):
-            own = self._threads.get(thread_id)
-            nodes = own.at(launch_ns[here]) if own else np.full(len(here), NONE)
-            launch_node[here] = nodes
-            bare.setdefault(process_of(thread_id), []).append(here[nodes == NONE])
-        for process, launches in bare.items():
-            here = np.concatenate(launches)
-            if process in self._by_process and len(here):
+        own = [self._threads.get(thread_id) for thread_id in threads.tolist()]
+
+        def of_own_thread(block: slice) -> np.ndarray:
+            nodes = np.full(block.stop - block.start, NONE, np.int32)
+            for thread, here in zip(own, grouped(launch_thread[block], len(own)), strict=True):
+                if thread and len(here):
+                    nodes[here] = thread.at(launch_ns[block][here])
+            return nodes
+
+        launch_node = made_by_block(of_own_thread, len(launch_ns), np.int32)
+        processes, process = compact(process_of(threads))
+        bare = np.flatnonzero((launch_node == NONE) & (launch_thread != NONE))
+        for process_id, here in zip(
+            processes.tolist(), grouped(process[launch_thread[bare]], len(processes)), strict=True
+        ):
+            if process_id in self._by_process and len(here):
+                here = bare[here]
                 here = here[np.argsort(launch_ns[here], kind="stable")]
-                launch_node[here] = self._inherited_by_launches(process, launch_ns[here], threads[launch_thread[here]])
+                launch_node[here] = self._inherited_by_launches(
+                    process_id, launch_ns[here], threads[launch_thread[here]]
+                )
         parent = self._forest.parent.copy()
         for roots, inherited in self._inherited_by:
             parent[roots] = inherited

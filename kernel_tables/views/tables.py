@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
+from kernel_tables.attribution.blocks import blocks, made_by_block
 from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE
 from kernel_tables.attribution.paths import PATH_SEPARATOR
@@ -59,17 +60,15 @@ def ranges(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
     if under is not None:
         trace.require_range(under)
     found, paths = trace.gpu_activities, trace.range_paths
-    is_kernel = COUNTS_AS_KERNEL[found.kind]
     used, path = compact(trace.activity_path)
+    is_memop = ~COUNTS_AS_KERNEL
+    group = made_by_block(lambda block: 2 * path[block] + is_memop[found.kind[block]], len(path), np.int32)
+    counts, times_ns = _counts_and_sums(group, found.duration_ns, 2 * len(used))
     place, code = paths.names_in(used, under)
     table = pd.DataFrame({"range": paths.names, "instances": _instances(trace, under)})
-    for mask, count_column, time_column in (
-        (is_kernel, "kernels", "gpu_time_ns"),
-        (~is_kernel, "memops", "memop_time_ns"),
-    ):
-        counts, times_ns = _counts_and_sums(path[mask], found.duration_ns[mask], len(used))
-        table[count_column] = _sums(code, counts[place], len(paths.names))
-        table[time_column] = _sums(code, times_ns[place], len(paths.names))
+    for first, count_column, time_column in ((0, "kernels", "gpu_time_ns"), (1, "memops", "memop_time_ns")):
+        table[count_column] = _sums(code, counts[first::2][place], len(paths.names))
+        table[time_column] = _sums(code, times_ns[first::2][place], len(paths.names))
     table = table[(table["instances"] > 0) | (table["kernels"] > 0) | (table["memops"] > 0)]
     return _sorted(table, "gpu_time_ns", "range")
 
@@ -77,9 +76,9 @@ def ranges(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
 def kernels(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
     found, paths = trace.gpu_activities, trace.range_paths
     kept = _kept(trace, under)
-    key = trace.activity_path[kept].astype(np.int64)
-    key *= len(found.names)
-    key += found.name[kept]
+    path, name_of = trace.activity_path[kept], found.name[kept]
+    names = np.int64(len(found.names))
+    key = made_by_block(lambda block: path[block] * names + name_of[block], len(path), np.int64)
     group, group_of = compact(key)
     del key
     stats = _statistics(group_of, found.duration_ns[kept], len(group))
@@ -133,15 +132,14 @@ def _instances(trace: CaptureArrays, under: str | None) -> np.ndarray:
 
 def _statistics(group: np.ndarray, duration_ns: np.ndarray, groups: int) -> dict[str, np.ndarray]:
     """Launches, total, mean, min, max and sample standard deviation (NaN for one launch) of each group."""
-    launches = np.bincount(group, minlength=groups)
-    total_ns = _sums(group, duration_ns, groups)
+    launches, total_ns = _counts_and_sums(group, duration_ns, groups)
     min_ns, max_ns = np.full(groups, np.iinfo(np.int64).max), np.full(groups, np.iinfo(np.int64).min)
-    np.minimum.at(min_ns, group, duration_ns)
-    np.maximum.at(max_ns, group, duration_ns)
-    mean_ns = total_ns / launches
-    deviation = mean_ns[group]
-    np.subtract(duration_ns, deviation, out=deviation)
-    squares = np.bincount(group, np.square(deviation, out=deviation), minlength=groups)
+    mean_ns, squares = total_ns / launches, np.zeros(groups)
+    for block in blocks(len(group)):
+        here, times_ns = group[block].astype(np.intp), duration_ns[block]
+        np.minimum.at(min_ns, here, times_ns)
+        np.maximum.at(max_ns, here, times_ns)
+        np.add.at(squares, here, np.square(times_ns - mean_ns[here]))
     std_ns = np.sqrt(np.where(launches > 1, squares, np.nan) / np.maximum(launches - 1, 1))
     return {
         "launches": launches, "total_ns": total_ns, "mean_ns": mean_ns, "min_ns": min_ns, "max_ns": max_ns,
@@ -150,13 +148,15 @@ def _statistics(group: np.ndarray, duration_ns: np.ndarray, groups: int) -> dict
 
 
 def _counts_and_sums(group: np.ndarray, values: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.bincount(group, minlength=groups), _sums(group, values, groups)
+    """The number and the exact integer sum of the values of each group."""
+    return _sums(group, np.broadcast_to(1, len(group)), groups), _sums(group, values, groups)
 
 
 def _sums(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
     """The exact integer sum of each group."""
     sums = np.zeros(groups, np.int64)
-    np.add.at(sums, group, values)
+    for block in blocks(len(group)):
+        np.add.at(sums, group[block].astype(np.intp), values[block])
     return sums
 
 

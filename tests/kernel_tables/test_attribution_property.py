@@ -8,12 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernel_tables.attribution import blocks
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from tests.kernel_tables import brute_force
 from tests.kernel_tables.synthetic import PUSH_POP, START_END, Synthetic
 
 LAST_NS = 24  # a short clock, so that ends and starts meet often
+
+
+@pytest.fixture(autouse=True, scope="module")
+def many_blocks():
+    """Arrays of more than a few rows are handled as those of millions are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "ROWS", 5)
+        yield
 
 
 @st.composite
