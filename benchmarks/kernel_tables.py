@@ -88,11 +88,12 @@ def report(size: Size, path: Path, repeats: int) -> str:
 def commands(path: Path) -> dict[str, list[str]]:
     """What is measured, by name; the bare read first, nsys's reports where there is an nsys."""
     python = sys.executable
+    diagnose = [python, "-m", "kernel_tables", "diagnose"]
     ours = {
         "reading the columns": [python, "-c", BARE_READ, str(path)],
         "kernel_tables kernels": [python, "-m", "kernel_tables", "kernels", str(path)],
         "kernel_tables ranges": [python, "-m", "kernel_tables", "ranges", str(path)],
-        "kernel_tables diagnose": [python, "-m", "kernel_tables", "diagnose", str(path), "--step-name", "level 0"],
+        "kernel_tables diagnose": [*diagnose, str(path), "--step-name", "level 0 part 0"],
     }
     version = version_numbers()
     if not version:

@@ -58,7 +58,7 @@ def as_table(found: list[Diagnosis]) -> pd.DataFrame:
     columns = list(Diagnosis.__dataclass_fields__)
     table = pd.DataFrame([asdict(one) for one in found], columns=columns)
     for column in ("evidence", "where"):
-        table[column] = [json.dumps(value, ensure_ascii=False) for value in table[column]]
+        table[column] = pd.Series([json.dumps(value, ensure_ascii=False) for value in table[column]], dtype=object)
     return table.astype({"gain_ms": "float64", "gain_percent": "float64", "abstained": "bool"})
 
 

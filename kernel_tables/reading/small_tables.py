@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables.errors import impossible
-from kernel_tables.reading.schema import BOUNDS, DIAGNOSTICS, METADATA, MISSING, RUNTIME, STRINGS, WANTED
+from kernel_tables.reading.schema import BOUNDS, DIAGNOSTICS, GPUS, METADATA, MISSING, RUNTIME, STRINGS, WANTED
 from kernel_tables.reading.small_queries import as_text, opened
 from kernel_tables.reading.times import Bounds
 
@@ -80,6 +80,12 @@ class SmallTables:
             return {}
         rows = self._rows(f"SELECT id, ifnull(label, name) FROM {table}")
         return {number: as_text(label) for number, label in rows if label is not None}
+
+    def gpus(self) -> list[str]:
+        """The names of the GPUs that the capture tells of, sorted."""
+        if not self.has(GPUS, "name"):
+            return []
+        return sorted(as_text(name) or "unnamed" for (name,) in self._rows(f"SELECT name FROM {GPUS}"))
 
     def last_time_ns(self) -> int:
         """The end of the capture: the latest end of any event that is read here."""

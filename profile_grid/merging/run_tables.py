@@ -21,6 +21,7 @@ from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.capture_identity import difference
 from profile_grid.measuring.problems import joined
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, StageResult
+from profile_grid.merging import findings
 from profile_grid.merging.tensor_cores import tensor_core_warnings
 from profile_grid.study.described import WHERE, Described, columns
 from profile_grid.tables.classes import MEMORY_OPERATIONS
@@ -181,7 +182,7 @@ def _step_numbers(trace: Trace) -> dict[int, int]:
 def tables_of_capture(
     capture: StageResult, folder: Path, extra_rules: Sequence[dict] = ()
 ) -> tuple[dict, dict[str, pd.DataFrame]]:
-    """The status of a run's capture and its three tables; `folder` holds its capture.sqlite, which has to be the one
+    """The status of a run's capture and its tables; `folder` holds its capture.sqlite, which has to be the one
     that was captured."""
     sqlite = folder / "capture.sqlite"
     if reason := difference(capture, sqlite):
@@ -192,7 +193,7 @@ def tables_of_capture(
 def tables_of_file(
     capture: StageResult, sqlite: Path, extra_rules: Sequence[dict] = ()
 ) -> tuple[dict, dict[str, pd.DataFrame]]:
-    """The status of a run's capture and its three tables, which are empty unless the capture is whole.
+    """The status of a run's capture and its tables, which are empty unless the capture is whole.
 
     Raises TraceError where a rule cannot be used: that is no fault of the capture.
     """
@@ -209,12 +210,14 @@ def tables_of_file(
             if errors:
                 return _status(INCOMPLETE, str(joined(errors)), warnings), _empty_tables()
             activities, ranges = measured_activities(trace), measured_ranges(trace)
+            found = findings.findings_of(trace)
     except TraceError as error:
         return _status(INCOMPLETE, str(error), []), _empty_tables()
     tables = {
         "kernels": kernel_table(activities),
         "phases": phase_table(activities, ranges),
         "ranges": range_table(activities, ranges),
+        "findings": found,
     }
     require_same("measured steps", tables["phases"]["step"].nunique(), steps)
     if device != "cpu":
@@ -236,11 +239,14 @@ def _status(status: str, reason: str | None, warnings: list[str]) -> dict:
 
 
 def _empty_tables() -> dict[str, pd.DataFrame]:
-    columns = {"kernels": KERNEL_COLUMNS, "phases": PHASE_COLUMNS, "ranges": RANGE_COLUMNS}
+    columns = {
+        "kernels": KERNEL_COLUMNS, "phases": PHASE_COLUMNS, "ranges": RANGE_COLUMNS, "findings": findings.COLUMNS,
+    }  # fmt: skip
     return {name: pd.DataFrame(columns=names) for name, names in columns.items()}
 
 
 DESCRIBED = {
+    "findings": findings.DESCRIBED,
     "kernels": Described(
         "One row per run, step, phase, range and kernel name",
         columns(f"""{WHERE}

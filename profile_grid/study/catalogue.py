@@ -69,6 +69,7 @@ QUESTIONS = (
         "j_checkpoint", "What does checkpointing trade?", varies="checkpoint",
         tables=("checkpoint_times", "checkpoint_memory"), figures=("checkpoint",),
     ),
+    Question("time_lost", "Where is time lost, and what would help?", tables=("time_lost", "predictions")),
     Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),
     Question("roofline", "How near to the peaks is the forward pass?", figures=("roofline",), has_document=False),
 )  # fmt: skip

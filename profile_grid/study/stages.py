@@ -139,7 +139,7 @@ CAPTURE = Stage(
         ),
     },
     tables_of_a_run=TablesOfARun(
-        names=("kernels", "phases", "ranges"),
+        names=("kernels", "phases", "ranges", "findings"),
         status_file="status.json",
         made_by="profile_grid.merging.run_tables:tables_of_capture",
         texts=("reports/kernel_summary.csv", "reports/nvtx_summary.csv", "reports/api_summary.csv"),

@@ -21,6 +21,7 @@ ROOMS = (
     "attribution",
     "diagnosis",
     "views",
+    "comparison",
     "output",
     "trace",
     "terminal",

@@ -12,6 +12,7 @@ from profile_grid.study.dimensions import KEYS, LEADING, run_name
 
 KERNEL = ["step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns"]
 PHASE = ["step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels", "memop_ns", "memops"]
+FINDING = ["code", "abstained", "gain_ms", "gain_percent", "sure", "message", "advice", "evidence", "located"]
 RANGE = ["step", "phase", "range", "instances", "wall_ns", "gpu_time_ns", "kernels", "memop_time_ns", "memops"]
 ERRORS = ["loss_error", "logits_error", "gradient_norm_error", "explained_error", "within_precision", "reason"]
 MODES = ("forward", "forward_backward", "train_step")
@@ -70,6 +71,7 @@ class Made:
     checkpoint: int = 0
     compile_s: float = 0.0
     peak_allocated_bytes: int | None = None
+    findings: tuple = ()
 
     @property
     def leading(self) -> dict:
@@ -122,16 +124,17 @@ def grid(models=("small", "large"), contexts=(128, 512), modes=MODES, **changes)
 def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
     """The merged tables of these runs."""
     rows = {"runs": [_run_row(run) for run in runs]}
-    rows |= {name: [] for name in ("timings", "accuracy", "cost", "kernels", "phases", "ranges")}
+    rows |= {name: [] for name in ("timings", "accuracy", "cost", "kernels", "phases", "ranges", "findings")}
     for run in runs:
         lead = list(run.leading.values())
         rows["accuracy"] += [[*lead, *row] for row in _accuracy(run)]
         rows["cost"] += [[*lead, stage, run.compile_s] for stage in ("timing", "capture")]
         rows["timings"] += [[*lead, *row] for row in _timings(run)]
+        rows["findings"] += [[*lead, *row] for row in run.findings]
         for step in range(run.steps if run.capture_status == "complete" else 0):
             for name, make in (("kernels", _kernel_rows), ("phases", _phase_rows), ("ranges", _range_rows)):
                 rows[name] += [[*lead, step, *row] for row in make(run, step)]
-    columns = {"kernels": KERNEL, "phases": PHASE, "ranges": RANGE}
+    columns = {"kernels": KERNEL, "phases": PHASE, "ranges": RANGE, "findings": FINDING}
     columns["timings"] = ["phase", "n", "mean_ms", "std_ms", "min_ms", "max_ms", "status"]
     columns |= {"accuracy": ERRORS, "cost": ["stage", "compile_s"]}
     tables = {name: pd.DataFrame(rows[name], columns=[*LEADING, *columns[name]]) for name in columns}

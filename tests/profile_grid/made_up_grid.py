@@ -16,6 +16,7 @@ from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, parameter_count
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.documents.summaries import summary_tables
+from profile_grid.merging import findings
 from profile_grid.merging.accuracy import explained_error
 from profile_grid.merging.run_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
@@ -32,8 +33,8 @@ MODES = ("forward", "forward_backward", "train_step")
 STEPS = 3
 FLOP_PER_S = {"fp32": 4.0e13, "bf16": 3.0e14}
 BYTES_PER_S, SHORTEST_NS, LAUNCH_NS = 2.4e12, 2_000, 20_000
-COLUMNS = {"kernels": KERNEL_COLUMNS, "phases": PHASE_COLUMNS, "ranges": RANGE_COLUMNS}
-NAMES = {"phase", "range", "kernel", "class"}
+COLUMNS = {"kernels": KERNEL_COLUMNS, "phases": PHASE_COLUMNS, "ranges": RANGE_COLUMNS, "findings": findings.COLUMNS}
+NAMES = {"phase", "range", "kernel", "class", "code", "sure", "message", "advice", "evidence", "located"}
 HOSTILE = r"<script>alert(1)</script>|$\input{x}$"
 SDPA = "block > attention > scaled dot product attention"
 NATIVE = "void at::native::"
@@ -119,7 +120,7 @@ def made_up_tables(
     precisions=("fp32",), batch_sizes=(4,), compiles=("off",), attentions=("eager",), checkpoints=(0,),
 ):  # fmt: skip
     """Every table of results/tables by name. `changes` maps a run's name to columns of `runs` that differ."""
-    makers = {name: [] for name in ("runs", "timings", "accuracy", "cost", "kernels", "phases", "ranges")}
+    makers = {name: [] for name in ("runs", "timings", "accuracy", "cost", "kernels", "phases", "ranges", "findings")}
     lists = (models, contexts, modes, precisions, batch_sizes, compiles, attentions, checkpoints)
     for values in itertools.product(*lists):
         made = _run(dict(zip(KEYS, values, strict=True)), machine, changes or {}, hostile)
@@ -174,8 +175,16 @@ def _run(values, machine, changes, hostile) -> dict[str, pd.DataFrame]:
         "kernels": [row for step, rows in enumerate(captured) for row in _kernel_rows(step, rows)],
         "phases": [row for step, rows in enumerate(captured) for row in _phase_rows(step, rows, walls)],
         "ranges": [row for step, rows in enumerate(captured) for row in _range_rows(step, rows, shape.num_layers)],
+        "findings": _finding_rows(captured),
     }
     return {name: _led(lead, rows, COLUMNS.get(name, [])) for name, rows in tables.items()}
+
+
+def _finding_rows(captured: list) -> list[dict]:
+    """One rule speaks, one cannot tell; none where nothing was captured."""
+    said = ("launch_bound", False, 2.5, 20.0, "likely", "the GPU waits", "compile", "{}", "{}")
+    silent = ("wave_tail", True, None, None, "possible", "no counters", "measure", "{}", "{}")
+    return [dict(zip(findings.COLUMNS, row, strict=True)) for row in (said, silent)] if captured else []
 
 
 def _led(lead: dict, rows: list[dict], columns: list[str]) -> pd.DataFrame:

@@ -42,8 +42,15 @@ def line_of(document: str, *cells: str) -> str:
 
 def test_there_is_one_document_per_question_and_one_that_holds_them_all():
     answers = rendered(grid())
-    letters = ("a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention")
-    assert list(answers) == [*letters, "answers"]
+    letters = (
+        "a_forward_time",
+        "b_top_kernels",
+        "c_other_kernels",
+        "d_training_vs_inference",
+        "e_attention",
+        "time_lost",
+    )
+    assert list(answers) == [*letters, "time_lost", "answers"]
     for letter in "abcde":
         assert f"## ({letter}) " in answers["answers"]
     for text in answers.values():
@@ -142,7 +149,8 @@ def test_provenance_names_every_version_where_runs_disagree():
 def test_a_hostile_kernel_and_model_name_render_as_their_names():
     pypandoc = pytest.importorskip("pypandoc", reason="pypandoc_binary is not installed")
     kernels = (Kernel("forward", HOSTILE, HOSTILE, "gemm", 5, 900.0), *forward_kernels(9.0))
-    answers = rendered([Made(model=HOSTILE, kernels=kernels)])
+    findings = ((HOSTILE, False, 1.0, 10.0, "likely", HOSTILE, HOSTILE, "{}", "{}"),)
+    answers = rendered([Made(model=HOSTILE, kernels=kernels, findings=findings)])
     del answers["d_training_vs_inference"]  # has no table of one forward run
     for text in answers.values():
         html = pypandoc.convert_text(text, "html", format="gfm")

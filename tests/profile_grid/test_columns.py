@@ -4,7 +4,7 @@ import pytest
 from profile_grid.documents.dictionary import UndocumentedColumn, check_documented, described, dictionary
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.documents.table_documents import LONGEST, table_document, table_documents
-from profile_grid.merging import run_tables
+from profile_grid.merging import findings, run_tables
 from profile_grid.study.described import LEADING_COLUMNS
 from tests.profile_grid.made_up import grid, merged
 
@@ -19,6 +19,7 @@ def test_every_column_of_the_per_run_tables_is_in_the_dictionary():
         "kernels": run_tables.KERNEL_COLUMNS,
         "phases": run_tables.PHASE_COLUMNS,
         "ranges": run_tables.RANGE_COLUMNS,
+        "findings": findings.COLUMNS,
     }
     for name, own in columns.items():
         assert [column.name for column in described()[name].columns] == own

@@ -209,9 +209,9 @@ def test_runs_out_of_memory_are_named_in_the_figures_and_the_summary(grid_page):
     assert "2.7B" in grid_page.find_element("css selector", ".missing").text
 
 
-def test_the_summary_answers_the_five_questions(grid_page):
+def test_the_summary_answers_the_five_questions_and_where_time_is_lost(grid_page):
     answers = grid_page.find_elements("css selector", "#summary .answers dd")
-    assert len(answers) == 5
+    assert len(answers) == 6
     assert all(answer.text for answer in answers)
 
 

@@ -46,5 +46,7 @@ def test_a_grid_without_any_kernel_has_empty_tables_with_all_their_columns():
 
 def test_runs_stand_in_the_order_of_the_grid():
     runs = [Made(model=model, machine=H200, kernels=forward_kernels()) for model in ("small", "2.7B", "large")]
-    for table in summaries(*runs).values():
+    filled = [table for table in summaries(*runs).values() if len(table)]  # none of these runs differs in another way
+    assert len(filled) >= 7
+    for table in filled:
         assert list(dict.fromkeys(table["model"])) == ["small", "2.7B", "large"]

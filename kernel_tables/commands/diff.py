@@ -1,0 +1,47 @@
+"""The command that compares two captures: kernel-tables diff BEFORE AFTER."""
+
+from __future__ import annotations
+
+import argparse
+
+from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, write
+
+SUMMARY = "what differs between two captures: GPU and versions, phases, parts, classes, kernels; status 1 if anything"
+DIFFERENT = 1
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_capture(parser, "before")
+    add_capture(parser, "after")
+    add_output(parser)
+    add_step_name(parser)
+    parser.add_argument(
+        "--tolerance",
+        type=_percent,
+        default=1.0,
+        metavar="PERCENT",
+        help="below it a time is the same (default: 1)",
+    )
+    parser.add_argument("--all", action="store_true", help="list what is the same, too")
+
+
+def run(options: argparse.Namespace) -> int:
+    require_output(options, options.before, options.after)
+    from kernel_tables.comparison.changes import SAME, as_table, changes
+    from kernel_tables.comparison.sides import side_of
+    from kernel_tables.trace import Trace
+
+    sides = []
+    for path in (options.before, options.after):
+        with Trace(path) as trace:
+            sides.append(side_of(trace, options.step_name))
+    found = changes(*sides, tolerance=options.tolerance / 100, everything=options.all)
+    write(as_table(found), options)
+    return DIFFERENT if any(change.change != SAME for change in found) else 0
+
+
+def _percent(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no percentage of 0 or more")
+    return value

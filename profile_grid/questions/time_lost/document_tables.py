@@ -1,0 +1,66 @@
+"""The tables that the document of the diagnosis shows."""
+
+from __future__ import annotations
+
+from profile_grid.markdown import Table, code, escaped
+from profile_grid.quantities import ABSENT, percent, significant
+from profile_grid.study.dimensions import BY_KEY
+from profile_grid.tables.apart import shown_dimensions
+from profile_grid.tables.cells import LED_BY, headings_of, leading_cells
+from profile_grid.tables.measured import Measured
+
+ALWAYS = (*LED_BY, "mode")
+MOST = 4  # findings of a run
+
+
+def findings_table(measured: Measured) -> Table:
+    """One line per run: what its diagnosis finds, largest gain first, each with the most that mending it gains."""
+    found = measured.tables["time_lost"]
+    said = found[~found["abstained"].astype(bool)]
+    shown = shown_dimensions(measured.runs, ALWAYS)
+    lines = []
+    for run in measured.runs.to_dict("records"):
+        own = said[said["run"] == run["run"]]
+        told = [_told(row) for row in own.head(MOST).itertuples()]
+        more = [f"and {len(own) - MOST} more"] if len(own) > MOST else []
+        diagnosed = run["run"] in set(found["run"])
+        lines.append((*leading_cells(run, shown), ", ".join([*told, *more]) or ("nothing" if diagnosed else ABSENT)))
+    return Table((*headings_of(shown), "found, with the most that it could gain"), tuple(lines), first_right=99)
+
+
+def predictions_table(measured: Measured) -> Table | None:
+    """One line per remedy that the grid holds: the most that was said to be gained, and what was; None without one."""
+    rows = measured.tables["predictions"]
+    if rows.empty:
+        return None
+    shown = shown_dimensions(rows, ALWAYS)
+    lines = tuple(
+        (
+            *leading_cells(row, shown), BY_KEY[row["remedy"]].heading, _codes(row["codes"]),
+            f"{significant(row['predicted_ms'])} ({percent(row['predicted_percent'] / 100)})",
+            f"{significant(row['measured_ms'])} ({percent(row['measured_percent'] / 100)})",
+            "yes" if row["holds"] else "no",
+        )
+        for row in rows.to_dict("records")
+    )  # fmt: skip
+    headings = ("remedy", "for", "at most, ms (of a step)", "gained, ms (of a step)", "holds")
+    return Table((*headings_of(shown), *headings), lines, first_right=len(shown) + 2)
+
+
+def rules_that_cannot_tell(measured: Measured) -> Table | None:
+    """One line per rule and reason for which it cannot tell, with the number of runs; None where all can."""
+    found = measured.tables["time_lost"]
+    silent = found[found["abstained"].astype(bool)]
+    if silent.empty:
+        return None
+    counts = silent.groupby(["code", "message"], sort=False, observed=True)["run"].nunique()
+    lines = tuple((code(name, in_table=True), escaped(why), str(runs)) for (name, why), runs in counts.items())
+    return Table(("rule", "why it cannot tell", "runs"), lines)
+
+
+def _told(row) -> str:
+    return f"{code(row.code, in_table=True)} {significant(row.gain_ms)} ms ({percent(row.gain_percent / 100)})"
+
+
+def _codes(codes: str) -> str:
+    return ", ".join(code(one, in_table=True) for one in codes.split(", ") if one) or "no rule spoke"

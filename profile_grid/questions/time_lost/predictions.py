@@ -1,0 +1,84 @@
+"""What the diagnosis of a run says that a remedy gains at most, beside what the run with that remedy gained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from profile_grid.study.dimensions import ATTENTION, BATCH_SIZE, COMPILE, LEADING, PRECISION, Dimension
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.per_pass import Merged
+from profile_grid.tables.ratios import times_beside_base
+
+LAUNCHING = ("launch_bound", "small_kernels")
+SPREADS = 2  # standard deviations by which a measured gain may exceed a bound
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Values of a dimension (None: all of them) that mend what some rules find. `halves_the_rest`: numbers of half the
+    size halve the traffic of whatever is left, at best."""
+
+    dimension: Dimension
+    values: tuple | None
+    codes: tuple[str, ...]
+    halves_the_rest: bool = False
+
+
+REMEDIES = (
+    Remedy(PRECISION, ("tf32",), ("no_tensor_cores",)),
+    Remedy(PRECISION, ("bf16", "bf16-weights"), ("no_tensor_cores",), halves_the_rest=True),
+    Remedy(COMPILE, ("on",), (*LAUNCHING, "unfused_elementwise", "unfused_attention", "casts")),
+    Remedy(COMPILE, ("attention",), (*LAUNCHING, "unfused_attention")),
+    Remedy(ATTENTION, None, (*LAUNCHING, "unfused_attention")),
+    Remedy(BATCH_SIZE, None, (*LAUNCHING, "unfused_optimizer", "idle_host", "idle_sync")),
+)
+
+
+def predictions(merged: Merged) -> pd.DataFrame:
+    """One row per run that is a remedy for another: the most that the other's diagnosis says it gains, and its gain.
+
+    Gains are percent of a step, for a larger batch of the time per sequence. A remedy for which no rule spoke is said
+    to gain nothing.
+    """
+    found = merged["findings"]
+    diagnosed = set(found["run"])
+    said = found[~found["abstained"].astype(bool)].set_index("run")
+    tables = [_of_remedy(remedy, merged, said, diagnosed) for remedy in REMEDIES]
+    filled = [table for table in tables if len(table)]
+    return pd.concat(filled or tables[:1], ignore_index=True)
+
+
+def _of_remedy(remedy: Remedy, merged: Merged, said: pd.DataFrame, diagnosed: set) -> pd.DataFrame:
+    key = remedy.dimension.key
+    times = times_beside_base(merged, remedy.dimension)
+    times = times[(times["phase"] == WHOLE_STEP) & times["base_run"].isin(diagnosed)].reset_index(drop=True)
+    if remedy.values is not None:
+        times = times[times[key].isin(remedy.values)].reset_index(drop=True)
+    smaller = times[key].astype("float64") / remedy.dimension.default if remedy.dimension is BATCH_SIZE else 1.0
+    of_own = 1 / times["speed_up"] / smaller
+    predicted = [_predicted(remedy, said[said.index == run]) for run in times["base_run"]]
+    measured = 100 * (1 - of_own)
+    bound = np.array([percent for percent, _ in predicted], "float64")
+    spread = 100 * of_own * times["speed_up_std"] / times["speed_up"]
+    table = times[[*LEADING, "base_run"]].assign(
+        remedy=key,
+        codes=[codes for _, codes in predicted],
+        predicted_percent=bound,
+        predicted_ms=times["base_mean_ms"] * bound / 100,
+        measured_percent=measured,
+        measured_ms=times["base_mean_ms"] * measured / 100,
+        holds=(measured <= bound + SPREADS * spread.fillna(0.0)).astype("boolean"),
+    )
+    return table.astype({"codes": "str", "remedy": "str"})
+
+
+def _predicted(remedy: Remedy, said: pd.DataFrame) -> tuple[float, str]:
+    """(percent of the step that is gained at most, the rules that say so), from what is SAID of the run without it."""
+    own = said[said["code"].isin(remedy.codes)]
+    percent = min(float(own["gain_percent"].astype("float64").sum()), 100.0)
+    if remedy.halves_the_rest:
+        percent += (100 - percent) / 2
+    return percent, ", ".join(own["code"])

@@ -1,0 +1,54 @@
+"""The sentences of the diagnosis: what costs most in how many runs, and whether remedies gained what was said."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.markdown import code, escaped
+from profile_grid.quantities import interval, percent
+from profile_grid.tables.measured import Measured
+from profile_grid.tables.wording import capital, leaders, listed, of_all, places
+
+NOT_DIAGNOSED = "Not answered: no capture of these runs was diagnosed."
+
+
+def sentences(measured: Measured) -> list[str]:
+    """What costs most, what every rule says in how many runs, which rules cannot tell, and how the bounds held."""
+    found = measured.tables["time_lost"]
+    if found.empty:
+        return [NOT_DIAGNOSED]
+    said = found[~found["abstained"].astype(bool)]
+    return [*_largest(said, found["run"].nunique()), *_abstaining(found), *_held(measured.tables["predictions"])]
+
+
+def _largest(said: pd.DataFrame, runs: int) -> list[str]:
+    if said.empty:
+        return [f"No rule of the diagnosis finds anything in {of_all(runs, runs, 'run')}."]
+    first = said.drop_duplicates("run")
+    most = leaders([code(name) for name in first["code"]])
+    gain = interval(first["gain_percent"].astype("float64") / 100, percent)
+    lead = f"{capital(most)} could gain most: at most {gain} of a step."
+    quiet = runs - len(first)
+    return [lead, *([f"Nothing is found in {of_all(quiet, runs, 'run')}."] if quiet else [])]
+
+
+def _abstaining(found: pd.DataFrame) -> list[str]:
+    """The rules that cannot tell in any run, with the reason."""
+    silent = found[found["abstained"].astype(bool)]
+    counts = silent.groupby("code", sort=False, observed=True)["run"].nunique()
+    always = [name for name in counts.index if counts[name] == found["run"].nunique()]
+    reasons = silent[silent["code"].isin(always)].drop_duplicates("message")
+    told = [
+        f"{escaped(str(message))} ({listed([code(name) for name in rows['code'].unique() if name in always])})"
+        for message, rows in reasons.groupby("message", sort=False, observed=True)
+    ]
+    return [f"What cannot be told: {'; '.join(told)}."] if told else []
+
+
+def _held(predictions: pd.DataFrame) -> list[str]:
+    if predictions.empty:
+        return []
+    broken = predictions[~predictions["holds"].astype(bool)]
+    held = of_all(len(predictions) - len(broken), len(predictions), "remedy").replace("remedys", "remedies")
+    told = f"No more was gained than was said with {held} that the grid holds"
+    return [f"{told}; more with {places(broken)}." if len(broken) else f"{told}."]

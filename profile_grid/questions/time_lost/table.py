@@ -1,0 +1,57 @@
+"""The tables of the diagnosis: what the rules say of every run, and what remedies were said to gain and did gain."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.questions.time_lost.predictions import predictions
+from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.per_pass import Merged
+from profile_grid.tables.texts import as_texts
+
+FIGURES = ["code", "abstained", "gain_ms", "gain_percent", "sure", "message", "advice"]
+
+
+def time_lost(merged: Merged) -> pd.DataFrame:
+    """One row per run and rule that speaks or abstains; the largest gain of a run first."""
+    return as_texts(merged["findings"][[*LEADING, *FIGURES]].reset_index(drop=True))
+
+
+TABLES = {
+    "time_lost": SummaryTable(
+        time_lost,
+        Described(
+            "One row per run and rule of the diagnosis that speaks, or cannot tell",
+            columns("""
+    code | | the rule
+    abstained | | whether the rule cannot tell from this capture; then `message` says why
+    gain_ms | ms | at most gained in a step as it was captured
+    gain_percent | % | the same, of the time from the first to the last activity of the GPU
+    sure | | certain (counted), likely (profiling adds to it), possible (the program has to tell)
+    message | | what was found, in a sentence
+    advice | | what to do
+"""),
+        ),
+    ),
+    "predictions": SummaryTable(
+        predictions,
+        Described(
+            "One row per run that is a remedy for what the diagnosis finds in the run at the default",
+            columns("""
+    base_run | | the run at the default that differs in nothing else
+    remedy | | the dimension in which they differ
+    codes | | the rules whose findings in that run the remedy mends; empty where none of them spoke
+    predicted_percent | % | of its step, the most that they say is gained; for a larger batch, of the time per sequence
+    predicted_ms | ms | the same, of its step without a profiler
+    measured_percent | % | of its step, what the remedy gained without a profiler; below zero where it lost
+    measured_ms | ms | the same
+    holds | | whether no more was gained than was said, two standard deviations allowed for
+"""),
+        ),
+    ),
+}
+SHOWN = {
+    "time_lost": Shown("Where time is lost", "time_lost", rows=lambda found: found[~found["abstained"].astype(bool)]),
+    "predictions": Shown("What remedies were said to gain, and gained", "predictions"),
+}

@@ -1,0 +1,88 @@
+"""Where time is lost: sentences, tables, and remedies beside what was said of them."""
+
+from dataclasses import replace
+
+import pytest
+
+from profile_grid.documents.documents import section
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.questions.time_lost.predictions import REMEDIES
+from profile_grid.tables.machines import by_machine
+from tests.profile_grid.made_up import Made, forward_kernels, merged
+from tests.profile_grid.made_up_answers import summaries
+from tests.profile_grid.test_answers import line_of, rendered
+
+
+def speaks(code: str, percent: float) -> tuple:
+    return (code, False, percent / 10, percent, "likely", f"{code} was found", "mend it", "{}", "{}")
+
+
+SILENT = ("wave_tail", True, None, None, "possible", "no counters", "measure", "{}", "{}")
+PLAIN = Made(kernels=forward_kernels(), unprofiled_ms=10.0, findings=(speaks("no_tensor_cores", 60.0), SILENT))
+
+
+def faster(ms: float, **changes) -> Made:
+    return replace(PLAIN, unprofiled_ms=ms, findings=(SILENT,), **changes)
+
+
+def sentences(*runs: Made) -> str:
+    tables = merged(list(runs))
+    machine, names = by_machine(tables["runs"])[0]
+    return " ".join(section(machine, names, tables["runs"], summary_tables(tables)).sentences["time_lost"])
+
+
+def test_a_remedy_stands_beside_what_was_said_of_the_run_without_it():
+    (row,) = summaries(PLAIN, faster(5.0, precision="tf32"))["predictions"].to_dict("records")
+    assert (row["base_run"], row["remedy"], row["codes"]) == (PLAIN.name, "precision", "no_tensor_cores")
+    figures = [row[name] for name in ("predicted_percent", "predicted_ms", "measured_percent", "measured_ms")]
+    assert figures == pytest.approx([60.0, 6.0, 50.0, 5.0])
+    assert row["holds"] is True
+
+
+def test_a_gain_beyond_what_was_said_is_told():
+    runs = PLAIN, faster(3.0, precision="tf32")
+    assert summaries(*runs)["predictions"]["holds"].tolist() == [False]
+    assert "not the one remedy that the grid holds; more with small at context 512 in tf32." in sentences(*runs)
+
+
+def test_a_remedy_for_which_no_rule_spoke_is_said_to_gain_nothing():
+    (row,) = summaries(PLAIN, faster(9.0, attention="flash"))["predictions"].to_dict("records")
+    assert (row["codes"], row["predicted_percent"], row["holds"]) == ("", 0.0, False)
+
+
+def test_a_larger_batch_is_judged_by_the_time_of_a_sequence():
+    waiting = replace(PLAIN, findings=(speaks("launch_bound", 40.0),))
+    (row,) = summaries(waiting, faster(15.0, batch_size=8))["predictions"].to_dict("records")
+    assert (row["predicted_percent"], row["measured_percent"]) == pytest.approx((40.0, 25.0))
+
+
+def test_numbers_of_half_the_size_halve_what_no_rule_speaks_of():
+    (row,) = summaries(PLAIN, faster(2.0, precision="bf16"))["predictions"].to_dict("records")
+    assert row["predicted_percent"] == pytest.approx(60.0 + 20.0)
+
+
+def test_a_run_that_was_not_diagnosed_predicts_nothing():
+    runs = [replace(PLAIN, findings=()), faster(5.0, precision="tf32")]
+    assert len(summaries(*runs)["predictions"]) == 0
+
+
+def test_every_rule_that_a_remedy_mends_is_there():
+    from kernel_tables.diagnosis.rules import CODES
+
+    assert {code for remedy in REMEDIES for code in remedy.codes} <= set(CODES)
+
+
+def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
+    text = sentences(PLAIN, faster(5.0, precision="tf32"))
+    assert text.startswith("`no_tensor_cores` could gain most: at most 60.0 % of a step.")
+    assert "Nothing is found in 1 of 2 runs." in text
+    assert "What cannot be told: no counters (`wave_tail`)." in text
+    assert sentences(replace(PLAIN, findings=())) == "Not answered: no capture of these runs was diagnosed."
+    assert sentences(replace(PLAIN, findings=(SILENT,))).startswith("No rule of the diagnosis finds anything")
+
+
+def test_the_document_shows_findings_silent_rules_and_remedies():
+    text = rendered([PLAIN, faster(5.0, precision="tf32")])["time_lost"]
+    assert "`no_tensor_cores` 6.00 ms (60.0 %)" in line_of(text, "small", "512", "forward pass")
+    assert "`wave_tail` | no counters" in text
+    assert "6.00 (60.0 %) | " in text and text.count(" yes |") == 1
