@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 import altair as alt
 import pandas as pd
 
+from kernel_tables.page.colors import GREY
 from profile_grid.figures.scales import Contexts, Log, Series, legend
 from profile_grid.figures.shown import STATUS_WORDS
-from profile_grid.figures.theme import CROSS, GREY, SMALL, family_style, fill, in_drawing_order
+from profile_grid.figures.theme import CROSS, SMALL, family_style, fill, in_drawing_order
 from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.tables.wording import capital
 

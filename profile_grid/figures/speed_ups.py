@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import altair as alt
 import pandas as pd
 
+from kernel_tables.page.colors import GREY
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, row
 from profile_grid.figures.scales import Log, Series
 from profile_grid.figures.shown import models_in_order, without_figures
 from profile_grid.figures.splitting import Group, split, stacked
-from profile_grid.figures.theme import GREY, WIDTH
+from profile_grid.figures.theme import WIDTH
 from profile_grid.quantities import interval, ratio
 from profile_grid.study.dimensions import MODE, Dimension
 from profile_grid.study.stages import TIMING

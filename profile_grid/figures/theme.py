@@ -10,42 +10,27 @@ from collections.abc import Iterable, Sequence
 
 import altair as alt
 
+from kernel_tables.page.colors import (
+    BLUE,
+    FAMILIES,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+)
+
 WIDTH = 740  # of a figure, in pixels: a page of paper between its margins, at 100 pixels per inch
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first is part of vl-convert, so it is everywhere the same
 FONT_SIZE, SMALL, SMALLEST = 11, 9, 8
-# Okabe & Ito, Color Universal Design (2008)
-BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
-    "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
-)  # fmt: skip
-GREY, PALE = "#8c8c8c", "#d9d9d9"
 ON_PAPER = {"ink": "#1d2127", "soft": "#5a626c", "line": "#dfe3e8", "ground": "#ffffff"}
 INK, SOFT, LINE, GROUND = (alt.ExprRef(name) for name in ON_PAPER)
 SERIES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
 CROSS = "M-1,-1L1,1M1,-1L-1,1"
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left", "triangle-right")
 DASHES = ([1, 0], [5, 3], [1, 2], [6, 2, 1, 2])
-FAMILIES = {  # of kernel classes, in the order in which they are stacked: colour, and lines along the bar
-    "gemm": (BLUE, 0),
-    "attention": (SKY, 1),
-    "softmax": (VERMILLION, 2),
-    "normalization": (GREEN, 1),
-    "elementwise": (ORANGE, 0),
-    "reduction": (YELLOW, 0),
-    "optimizer": (PURPLE, 1),
-    "embedding": (GREEN, 2),
-    "random": (SKY, 2),
-    "sort": (BLUE, 2),
-    "communication": (VERMILLION, 1),
-    "triton-fused": (ORANGE, 2),
-    "graph": (PURPLE, 2),
-    "memcpy": (GREY, 0),
-    "memset": (GREY, 2),
-    "other": (PALE, 0),
-    "unknown": (PALE, 2),
-}
-PHASES = {"forward": (BLUE, 0), "loss": (YELLOW, 0), "backward": (VERMILLION, 2), "optimizer": (GREEN, 1)}
 LINES = {1: ((0.73, 0.84),), 2: ((0.16, 0.27), (0.73, 0.84))}  # of a bar's height: a text in its middle stays clear
-DARK = (BLUE, VERMILLION, GREEN)  # as a ground: text on it is white
 
 
 def parameters() -> list[dict]:

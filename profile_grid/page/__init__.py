@@ -9,19 +9,19 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-import jinja2
 import pandas as pd
 from markupsafe import Markup
 
+from kernel_tables.page.markup import html_environment, script, style
+from kernel_tables.page.names import Names
 from profile_grid.documents.documents import Section, section
 from profile_grid.figures.registry import all_figures
 from profile_grid.figures.shown import of_one_machine
 from profile_grid.page import libraries
 from profile_grid.page.charts import shown
 from profile_grid.page.filters import menus
-from profile_grid.page.flame import flames
-from profile_grid.page.markup import for_script, markdown
-from profile_grid.page.names import Names
+from profile_grid.page.flame import flames, opening
+from profile_grid.page.markup import markdown
 from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, shown_with
 from profile_grid.page.timeline import NAMED, timeline_chart
 from profile_grid.study.catalogue import SUMMARIES, TABLES, questions_asked
@@ -57,7 +57,9 @@ def page(
     asked = questions_asked(tables["runs"].to_dict("records"))
     found = page_tables(tables, names, asked)
     flame_views, flames_left_out = flames(of_machine, names)
-    return _environment().get_template("template.html.j2").render(
+    environment = html_environment(HERE)
+    environment.filters |= {"markdown": markdown, "base64": _base64}
+    return environment.get_template("template.html.j2").render(
         sections=sections,
         shown_with=shown_with,
         machine=machine,
@@ -79,8 +81,9 @@ def page(
         names=names.as_lists(),
         trace_file=trace_file,
         libraries=libraries,
-        style=Markup((HERE / "style.css").read_text()),
-        script=Markup((HERE / "page.js").read_text()),
+        opening=opening(of_machine),
+        style=style(HERE / "grid.css"),
+        script=script(HERE / "page.js"),
     )  # fmt: skip
 
 
@@ -99,15 +102,6 @@ def _first_flame(flames: dict[str, dict], timeline: pd.DataFrame) -> str | None:
     """The run whose step the timeline shows, so that both views show the same; else the first."""
     same = timeline["run"].iloc[0] if len(timeline) else None
     return same if same in flames else next(iter(flames), None)
-
-
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters |= {"markdown": markdown, "for_script": for_script, "base64": _base64}
-    return environment
 
 
 def _base64(data: bytes) -> str:

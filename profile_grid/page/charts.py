@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kernel_tables.page.markup import for_script
 from profile_grid.figures.drawing import Tables
 from profile_grid.figures.layout import Spec
 from profile_grid.figures.paper import specification
 from profile_grid.figures.registry import all_figures
-from profile_grid.page.markup import for_script
 from profile_grid.page.room import fitting
 from profile_grid.study.catalogue import QUESTIONS, Question
 

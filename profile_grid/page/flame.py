@@ -1,18 +1,18 @@
-"""The flame view of a step: its ranges by path, kernels as leaves. Names are numbers into one list."""
+"""The steps of a study's runs as the page shows them: flame views, and the picture of the step that takes longest."""
 
 from __future__ import annotations
 
 import pandas as pd
 
+from kernel_tables.page.names import Names
+from kernel_tables.page.step import Leaf, Picture, flame, picture
 from profile_grid.figures.drawing import Tables
-from profile_grid.figures.theme import GREY, PHASES, family_style
-from profile_grid.page.names import Names
+from profile_grid.quantities import count, percent
 from profile_grid.study.dimensions import FULLEST_FIRST
-from profile_grid.tables.classes import family
 from profile_grid.tables.range_paths import names_in
+from profile_grid.tables.wording import run_in_words
 
 MOST_RUNS = 60
-NO_PARENT = -1
 KEYS = ["phase", "range", "kernel", "class"]
 
 
@@ -25,37 +25,44 @@ def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
     chosen = tables["kernels"][tables["kernels"]["run"].isin(shown)]
     by_run = {str(run): own for run, own in chosen.groupby("run", sort=False, observed=True)}
     sentence = f"For want of room {left_out} more runs have no flame view here: kernels.csv has their kernels."
-    return {run: flame(by_run[run], names) for run in shown}, sentence if left_out > 0 else ""
+    return {run: flame(leaves(by_run[run]), names) for run in shown}, sentence if left_out > 0 else ""
 
 
-def flame(kernels: pd.DataFrame, names: Names) -> dict[str, list]:
-    """The nodes of the step that these kernels belong to: parent (position, -1 for the step), name (number), ms per
-    step, launches, color.
-
-    A node's time holds that of its children. Parents stand before their children.
-    """
+def leaves(kernels: pd.DataFrame) -> list[Leaf]:
+    """What each kernel takes of one step in each range path: the mean of the measured steps of one run."""
     own = kernels[kernels["step"] >= 0]
     own = own.assign(**{key: own[key].astype("object").fillna("").astype("str") for key in KEYS})
-    own = own.sort_values("phase", key=lambda phases: phases.map(_phase_rank), kind="stable")
-    leaves = own.groupby(KEYS, sort=False)[["total_ns", "launches"]].sum() / max(own["step"].nunique(), 1)
-    nodes: dict[tuple[str, ...], list] = {(): [NO_PARENT, names.number("step"), 0, 0, GREY]}
-    place = {(): 0}
-    for (phase, path, kernel, kernel_class), (time_ns, launches) in zip(leaves.index, leaves.to_numpy(), strict=True):
-        ranges = (phase, *names_in(path))
-        leaf = (*ranges, f"\0{kernel}")  # a range and a kernel may bear the same name
-        color = PHASES.get(phase, (GREY, 0))[0]
-        looks = [(names.number(name), color) for name in ranges]
-        looks.append((names.kernel(kernel), family_style(family(kernel_class))[0]))
-        for length, (number, color) in enumerate(looks, 1):
-            place.setdefault(leaf[:length], len(place))
-            nodes.setdefault(leaf[:length], [place[leaf[: length - 1]], number, 0, 0, color])
-        for length in range(len(leaf) + 1):
-            nodes[leaf[:length]][2] += time_ns / 1e6
-            nodes[leaf[:length]][3] += launches
-    columns = zip(*nodes.values(), strict=True)
-    return dict(zip(("parent", "name", "ms", "launches", "color"), map(list, columns), strict=True))
+    sums = own.groupby(KEYS, sort=False)[["total_ns", "launches"]].sum() / max(own["step"].nunique(), 1)
+    return [
+        Leaf((phase, *names_in(path)), kernel, kernel_class, time_ns / 1e6, launches)
+        for (phase, path, kernel, kernel_class), (time_ns, launches) in zip(sums.index, sums.to_numpy(), strict=True)
+    ]
 
 
-def _phase_rank(phase: str) -> int:
-    """The place of a phase in a step; phases of other programs come last."""
-    return list(PHASES).index(phase) if phase in PHASES else len(PHASES)
+def opening(tables: Tables) -> tuple[Picture, str] | None:
+    """The picture of the step with the most GPU time, of the fullest mode that was captured, and its caption in
+    Markdown; None where no kernels were."""
+    kernels, runs = tables["kernels"], tables["runs"].set_index("run", drop=False)
+    kernels = kernels[kernels["step"] >= 0]
+    if kernels.empty:
+        return None
+    times = (
+        kernels.groupby("run", observed=True)["total_ns"].sum()
+        / kernels.groupby("run", observed=True)["step"].nunique()
+    )
+    modes = {run: FULLEST_FIRST.index(runs.loc[run, "mode"]) for run in times.index}
+    run = min(times.index, key=lambda run: (modes[run], -times[run]))
+    drawn = picture(leaves(kernels[kernels["run"] == run]))
+    steps = kernels.loc[kernels["run"] == run, "step"].nunique()
+    told = f"One step of {run_in_words(runs.loc[run])}: time on the device, mean of {count(steps)} captured steps."
+    return drawn, " ".join([told, *_busy(tables["phases"], run), KEY])
+
+
+KEY = "Each bar is a phase, divided into the parts of the model; the strip below it into classes of kernels."
+
+
+def _busy(phases: pd.DataFrame, run: str) -> list[str]:
+    """How much of the step's span the device worked, where that was measured."""
+    step = phases[(phases["run"] == run) & (phases["phase"] == "step") & (phases["step"] >= 0)]
+    span, busy = step["gpu_span_ns"].sum(), step["gpu_busy_ns"].sum()
+    return [f"Something ran on it for {percent(busy / span)} of the step."] if span > 0 else []

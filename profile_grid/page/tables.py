@@ -10,10 +10,10 @@ from itertools import accumulate
 
 import pandas as pd
 
+from kernel_tables.page.markup import for_script
+from kernel_tables.page.names import Names
 from profile_grid.documents.dictionary import described
 from profile_grid.figures.shown import with_dimensions
-from profile_grid.page.markup import for_script
-from profile_grid.page.names import Names
 from profile_grid.page.room import shared
 from profile_grid.quantities import known
 from profile_grid.study.catalogue import QUESTIONS, Question

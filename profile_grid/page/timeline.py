@@ -5,14 +5,15 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from kernel_tables.page.colors import GREY, PHASES
+from kernel_tables.page.names import Names
 from profile_grid.figures.layout import Spec, alone
 from profile_grid.figures.marks import name_axis
 from profile_grid.figures.paper import specification
 from profile_grid.figures.scales import legend
-from profile_grid.figures.theme import GREY, PHASES, family_style, fill, in_drawing_order
+from profile_grid.figures.theme import family_style, fill, in_drawing_order
 from profile_grid.merging.timeline import KERNEL, LAUNCH, RANGE
 from profile_grid.page.charts import compact
-from profile_grid.page.names import Names
 from profile_grid.tables.classes import family
 
 SEPARATOR = " > "

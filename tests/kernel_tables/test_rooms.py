@@ -25,6 +25,7 @@ ROOMS = (
     "output",
     "trace",
     "terminal",
+    "page",
     "recording",
     "commands",
     "__main__",

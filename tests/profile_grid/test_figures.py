@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import vl_convert
 
+from kernel_tables.page.colors import FAMILIES
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Figure
 from profile_grid.figures.layout import row
@@ -16,7 +17,7 @@ from profile_grid.figures.paper import on_paper, save
 from profile_grid.figures.registry import all_figures
 from profile_grid.figures.shown import of_one_machine
 from profile_grid.figures.splitting import MOST_GROUPS
-from profile_grid.figures.theme import FAMILIES, SERIES, series_styles
+from profile_grid.figures.theme import SERIES, series_styles
 from profile_grid.gpu_peaks import PEAKS, peaks_in_words, peaks_of
 from profile_grid.questions.a_forward_time.launch_bound import busy_and_wall
 from profile_grid.questions.b_top_kernels.figure import top_kernels

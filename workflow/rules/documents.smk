@@ -139,7 +139,9 @@ rule page:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
         expand("results/figures/{figure}.png", figure=FIGURES),
         sources=program_sources("workflow/scripts/page.py", *of_questions("*"), *STAGE_TABLES, *RUN_TABLE_MAKERS)
-        + sources("profile_grid/page/*.css", "profile_grid/page/*.js", "profile_grid/page/*.j2"),
+        + sources(
+            *[f"{room}/page/*.{kind}" for room in ("kernel_tables", "profile_grid") for kind in ("css", "js", "j2")]
+        ),
         provenance="results/tables/provenance.json",
         timeline="results/page/timeline.parquet",
         trace="results/page/trace.json.gz",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from kernel_tables.page.colors import GREY, PALE
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, row
 from profile_grid.figures.scales import Log, Series
 from profile_grid.figures.shown import models_in_order, with_dimensions, without_figures, words
 from profile_grid.figures.splitting import Group, split, stacked
-from profile_grid.figures.theme import GREY, GROUND, PALE, SMALL
+from profile_grid.figures.theme import GROUND, SMALL
 from profile_grid.quantities import interval, percent
 from profile_grid.study.dimensions import MODES
 from profile_grid.study.stages import CAPTURE

@@ -5,12 +5,13 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from kernel_tables.page.colors import DARK
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, row
 from profile_grid.figures.shown import fullest_runs, models_in_order, with_dimensions, without_figures, words
 from profile_grid.figures.splitting import Group, split, stacked
-from profile_grid.figures.theme import CROSS, DARK, GROUND, INK, SMALL, SMALLEST, SOFT, family_style, in_drawing_order
+from profile_grid.figures.theme import CROSS, GROUND, INK, SMALL, SMALLEST, SOFT, family_style, in_drawing_order
 from profile_grid.quantities import interval, percent
 from profile_grid.study.dimensions import MODES
 from profile_grid.study.stages import CAPTURE

@@ -7,13 +7,14 @@ import pandas as pd
 
 from cs336_model.arithmetic.flops import forward_bytes, forward_flops
 from cs336_model.program.variants.values import ELEMENT_BYTES
+from kernel_tables.page.colors import BLUE, GREY
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, row
 from profile_grid.figures.scales import Log, Series
 from profile_grid.figures.shown import leanest_runs, models_in_order, with_dimensions, without_figures
 from profile_grid.figures.splitting import Group, split, stacked
-from profile_grid.figures.theme import BLUE, GREY, INK, SMALL
+from profile_grid.figures.theme import INK, SMALL
 from profile_grid.gpu_peaks import Peaks, peaks_in_words, peaks_of
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import interval, known, significant

@@ -1,0 +1,32 @@
+// ---- the flame view: a button per range and kernel, drawn anew for the one that fills the width
+function startFlame(place, run) {
+  const { parent, name, ms, launches, color } = read("flames")[run];
+  const above = parent.map(() => [0]);
+  const left = parent.map(() => 0);
+  const used = [...left];
+  for (let i = 1; i < parent.length; i++) {
+    above[i] = [...above[parent[i]], i];
+    left[i] = left[parent[i]] + used[parent[i]];
+    used[parent[i]] += ms[i];
+  }
+  const told = (i) =>
+    `${names.full[name[i]]}: ${ms[i].toFixed(4)} ms per step, ${((100 * ms[i]) / ms[0]).toFixed(1)} % of it, ` +
+    `${launches[i].toLocaleString("en", { maximumFractionDigits: 1 })} launches`;
+  const show = (root) => {
+    const bars = parent.flatMap((_, i) => {
+      const around = above[root].includes(i);
+      const width = around ? 1 : ms[i] / ms[root];
+      if (!around && !(above[i].includes(root) && width > 0.001)) return [];
+      const bar = Object.assign(document.createElement("button"), { type: "button", textContent: names.short[name[i]], title: told(i) });
+      const from = around ? 0 : (left[i] - left[root]) / ms[root];
+      Object.assign(bar.style, { left: `${100 * from}%`, width: `${100 * width}%`, top: `${1.5 * (above[i].length - 1)}rem`, background: color[i] });
+      bar.classList.toggle("on-dark", ["#0072B2", "#D55E00", "#009E73"].includes(color[i]));
+      bar.addEventListener("click", () => show(i));
+      return [bar];
+    });
+    place.style.height = `${1.5 * Math.max(...above.map(({ length }) => length))}rem`;
+    place.replaceChildren(...bars);
+    document.getElementById("flame-told").textContent = told(root);
+  };
+  show(0);
+}

@@ -1,0 +1,50 @@
+"""Values as JSON that can stand in a page, whatever names they hold; the home of Jinja for HTML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from kernel_tables.page.colors import family_color
+from kernel_tables.terminal.units import duration, percent
+
+HERE = Path(__file__).parent
+
+
+def for_script(value: object) -> Markup:
+    """A value as JSON that can stand in a script element, whatever names it holds."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def html_environment(*folders: Path) -> jinja2.Environment:
+    """Jinja for HTML with the templates of FOLDERS and of this one: names are escaped, an unknown one is an error."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([*folders, HERE]), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {
+        "for_script": for_script,
+        "percent": percent,
+        "family_color": family_color,
+        "ms": lambda ms: duration(1e6 * ms),
+    }
+    return environment
+
+
+def style(*more: Path) -> Markup:
+    """The style sheet of every page, and after it others."""
+    return _joined([HERE / "style.css", *more])
+
+
+def script(*files: Path) -> Markup:
+    """The scripts of every page, and after them others, as one."""
+    return _joined([HERE / "shared.js", HERE / "flame.js", *files])
+
+
+def _joined(files: Sequence[Path]) -> Markup:
+    return Markup("\n".join(path.read_text("utf-8") for path in files))

@@ -1,0 +1,162 @@
+"""One step as a page shows it: its ranges by path with kernels as leaves, and the picture of its phases and parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kernel_tables.classes.categories import family
+from kernel_tables.page.colors import FAMILIES, GREY, family_color, phase_color, phase_rank
+from kernel_tables.page.names import Names
+
+NO_PARENT = -1
+MOST_PARTS = 7  # of a phase
+WORTH_SPLITTING = 0.4  # of its phase: a part that takes more is shown by its own parts
+WORTH_SHOWING = 0.02
+WORTH_A_COLOR = 0.005  # of the step: less is told as "other"
+OTHERS, OUTSIDE, OTHER = "others", "outside the phases", "other"
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What one kernel takes of one step within a range path, the phase first: () for none."""
+
+    ranges: tuple[str, ...]
+    kernel: str
+    kernel_class: str
+    ms: float
+    launches: float
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of a bar: its name, milliseconds, and share of the bar."""
+
+    name: str
+    ms: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A phase: its time, its share of all phases, the length of its bar as a share of the longest, what it holds."""
+
+    name: str
+    ms: float
+    share: float
+    length: float
+    parts: tuple[Segment, ...]
+    families: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Where one step's time goes: a bar per phase, the families that occur, ms of all kernels and memory operations."""
+
+    bars: tuple[Bar, ...]
+    families: tuple[str, ...]
+    ms: float
+
+
+@dataclass
+class _Node:
+    ms: float = 0.0
+    children: dict[str, _Node] = field(default_factory=dict)
+
+
+def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str, list]:
+    """The nodes of the step that these leaves make: parent (position, -1 for the step), name (number), ms, launches,
+    color.
+
+    A node's time holds that of its children. Parents stand before their children.
+    """
+    nodes: dict[tuple[str, ...], list] = {(): [NO_PARENT, names.number(root), 0, 0, GREY]}
+    place = {(): 0}
+    for one in sorted(leaves, key=lambda one: phase_rank(one.ranges[0]) if one.ranges else len(FAMILIES)):
+        path = (*one.ranges, f"\0{one.kernel}")  # a range and a kernel may bear the same name
+        color = phase_color(one.ranges[0]) if one.ranges else GREY
+        looks = [(names.number(name), color) for name in one.ranges]
+        looks.append((names.kernel(one.kernel), family_color(family(one.kernel_class))))
+        for length, (number, color) in enumerate(looks, 1):
+            place.setdefault(path[:length], len(place))
+            nodes.setdefault(path[:length], [place[path[: length - 1]], number, 0, 0, color])
+        for length in range(len(path) + 1):
+            nodes[path[:length]][2] += one.ms
+            nodes[path[:length]][3] += one.launches
+    columns = zip(*nodes.values(), strict=True)
+    return dict(zip(("parent", "name", "ms", "launches", "color"), map(list, columns), strict=True))
+
+
+def picture(leaves: Sequence[Leaf]) -> Picture:
+    """The picture of one step: phases in their order, each with its parts and the families of its kernels."""
+    phases: dict[str, list[Leaf]] = {}
+    for leaf in leaves:
+        phases.setdefault(leaf.ranges[0] if leaf.ranges else OUTSIDE, []).append(leaf)
+    times = {name: sum(leaf.ms for leaf in own) for name, own in phases.items()}
+    whole, longest = sum(times.values()), max(times.values(), default=0.0)
+    known = _worth_telling(leaves, whole)
+    order = sorted(phases, key=lambda name: (name == OUTSIDE, phase_rank(name), -times[name]))
+    bars = tuple(
+        Bar(
+            name, times[name], _share(times[name], whole), _share(times[name], longest),
+            _parts(phases[name], times[name]), _families(phases[name], times[name], known),
+        )
+        for name in order
+    )  # fmt: skip
+    present = {segment.name for bar in bars for segment in bar.families}
+    return Picture(bars, _in_order(present), whole)
+
+
+def _parts(leaves: Iterable[Leaf], whole: float) -> tuple[Segment, ...]:
+    """The parts of a phase: the ranges directly in it, and of one that takes much of it those directly in that."""
+    root = _Node()
+    for leaf in leaves:
+        node = root
+        for name in leaf.ranges[1:]:
+            node = node.children.setdefault(name, _Node())
+            node.ms += leaf.ms
+    found = dict(root.children)
+    while len(found) < MOST_PARTS:
+        largest = max((name for name in found if found[name].children), key=lambda name: found[name].ms, default=None)
+        if largest is None or found[largest].ms < WORTH_SPLITTING * whole:
+            break
+        node = found.pop(largest)
+        own = node.ms - sum(child.ms for child in node.children.values())
+        for name, child in node.children.items():
+            if name in found:
+                found[name] = _Node(found[name].ms + child.ms)
+            else:
+                found[name] = child
+        if own > 0:
+            found[largest] = _Node(found[largest].ms + own if largest in found else own)
+    told = {name: node.ms for name, node in found.items() if node.ms >= WORTH_SHOWING * whole}
+    rest = whole - sum(told.values())
+    parts = sorted(told.items(), key=lambda part: -part[1])
+    if parts and rest > 0.001 * whole:
+        parts.append((OTHERS, rest))
+    return tuple(Segment(name, ms, _share(ms, whole)) for name, ms in parts)
+
+
+def _worth_telling(leaves: Iterable[Leaf], whole: float) -> set[str]:
+    """The families of kernel classes that take enough of a step to have a colour of their own."""
+    times: dict[str, float] = {}
+    for leaf in leaves:
+        times[family(leaf.kernel_class)] = times.get(family(leaf.kernel_class), 0.0) + leaf.ms
+    return {name for name, ms in times.items() if ms >= WORTH_A_COLOR * whole}
+
+
+def _families(leaves: Iterable[Leaf], whole: float, known: set[str]) -> tuple[Segment, ...]:
+    times: dict[str, float] = {}
+    for leaf in leaves:
+        name = family(leaf.kernel_class) if family(leaf.kernel_class) in known else OTHER
+        times[name] = times.get(name, 0.0) + leaf.ms
+    return tuple(Segment(name, times[name], _share(times[name], whole)) for name in _in_order(times))
+
+
+def _in_order(families: Iterable[str]) -> tuple[str, ...]:
+    order = list(FAMILIES)
+    return tuple(sorted(families, key=lambda name: (order.index(name) if name in order else len(order), name)))
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
