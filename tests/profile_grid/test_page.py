@@ -375,11 +375,11 @@ def test_the_page_begins_with_where_one_step_goes_by_phase_and_part_before_any_t
     assert phases == ["forward", "loss", "backward", "optimizer"]
     assert "attention" in figure.find_element("css selector", ".told").text
     caption = figure.find_element("css selector", "figcaption").text
-    assert caption.startswith("One step of 2.7B at context 1024, training step: time on the device, mean of 3 ")
+    assert caption.startswith("One step of xl at context 1024, training step: time on the device, mean of 3 ")
     widths = "return [...document.querySelectorAll('.step-picture .track')].map(e => e.getBoundingClientRect().width)"
     forward, _, backward, _ = grid_page.execute_script(widths)
     kernels = made_up_grid()["kernels"]
-    own = kernels[kernels["run"] == "2.7B_ctx1024_train_step"].groupby("phase", observed=True)["total_ns"].sum()
+    own = kernels[kernels["run"] == "xl_ctx1024_train_step"].groupby("phase", observed=True)["total_ns"].sum()
     assert forward / backward == pytest.approx(own["forward"] / own["backward"], rel=0.02)
 
 
