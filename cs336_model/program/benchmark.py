@@ -23,6 +23,7 @@ from cs336_model import ranges
 from cs336_model.program.accuracy import accuracy
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.lease import take_lease
+from cs336_model.program.loaded_distributions import loaded_distributions
 from cs336_model.program.loaded_files import loaded_files
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
 from cs336_model.program.process_cost import Progress, process_age_seconds
@@ -61,10 +62,8 @@ def run(spec: RunSpec, profiler: str, path_to_capture: Path | None, progress: Pr
         result |= measured_or_why_not(spec, device, profiler, path_to_capture, progress)
     age, now = process_age_seconds(), time.time()
     result |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
-    result["loaded_files"] = loaded_files(
-        target.partition(":")[0] for target in (spec.constructor, *spec.annotate.values())
-    )
-    return result
+    named = (spec.constructor, *spec.annotate.values())
+    return result | {"loaded_files": loaded_files(named), "loaded_distributions": loaded_distributions(named)}
 
 
 def measured_or_why_not(
@@ -156,6 +155,7 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
         "cost_seconds": None,
         "ran_unix_s": None,
         "loaded_files": None,
+        "loaded_distributions": None,
     }
 
 

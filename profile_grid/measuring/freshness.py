@@ -11,8 +11,9 @@ from functools import cache
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
 from pathlib import Path
 
+from cs336_model.program.loaded_distributions import distribution_version
 from cs336_model.program.loaded_files import digest_of_file
-from profile_grid.measuring.results import Origin, StageResult, Status
+from profile_grid.measuring.results import Origin, ProgramResult, Ran, StageResult, Status
 
 OTHER_SETTINGS = "config.yaml has changed"
 
@@ -23,9 +24,18 @@ def stale_reason(origin: Origin | StageResult, specification: Mapping, sources: 
         return f"{OTHER_SETTINGS}: {difference}"
     if origin.sources != sources:
         return "the program, or what measures it, has changed"
-    loaded = origin.program.loaded_files if origin.program else {}
-    changed = next((file for file, digest in loaded.items() if present_digest(file) not in (digest, None)), None)
-    return changed and f"a file that the measured program ran has changed: {changed}"
+    return _changed_since_loaded(origin.program) if origin.program else None
+
+
+def _changed_since_loaded(program: Ran | ProgramResult) -> str | None:
+    """Which file that the measured program ran, or which package, is another now; what is not here is none."""
+    for file, digest in program.loaded_files.items():
+        if present_digest(file) not in (digest, None):
+            return f"a file that the measured program ran has changed: {file}"
+    for name, then in program.loaded_distributions.items():
+        if (now := present_version(name)) not in (then, None):
+            return f"a package that the measured program ran has changed: {name} was {then} and is {now}"
+    return None
 
 
 def stale_tables_reason(status: Status, origin: Origin | StageResult, sources: str, kernel_classes: str) -> str | None:
@@ -65,6 +75,9 @@ def present_digest(file: str) -> str | None:
     if found is not None:
         return digest_of_file(found)
     return "gone" if folders else None
+
+
+present_version = cache(distribution_version)
 
 
 @cache

@@ -112,6 +112,7 @@ class ProgramResult:
     cost_seconds: Seconds
     ran_unix_s: list[float]
     loaded_files: dict[str, str]
+    loaded_distributions: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -178,9 +179,11 @@ class Status:
 
 @dataclass(frozen=True)
 class Ran:
-    """Of a program's result: the files that it ran, by their path below the folder they were imported from."""
+    """Of a program's result: the digests of the files that it ran, by their path below the folder they were imported
+    from, and the versions of the installed packages that the model refers to."""
 
     loaded_files: dict[str, str]
+    loaded_distributions: dict[str, str]
 
 
 @dataclass(frozen=True)

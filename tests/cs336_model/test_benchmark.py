@@ -20,7 +20,7 @@ KEYS = {
     "schema", "status", "spec", "profiler", "out_of_memory", "unsupported", "compilation", "accuracy",
     "step_seconds", "phase_seconds", "phase_clock", "losses",
     "memory", "parameters", "flops", "machine", "cost_seconds",
-    "ran_unix_s", "loaded_files",
+    "ran_unix_s", "loaded_files", "loaded_distributions",
 }  # fmt: skip
 
 

@@ -10,18 +10,24 @@ PROGRAM = """
 import importlib, json, sys
 for name in sys.argv[2:]:
     importlib.import_module(name)
+from cs336_model.program.loaded_distributions import loaded_distributions
 from cs336_model.program.loaded_files import loaded_files
-print(json.dumps(loaded_files(sys.argv[1].split())))
+print(json.dumps([loaded_files(sys.argv[1].split()), loaded_distributions(sys.argv[1].split())]))
 """
 
 
 def loaded(folder, named, *modules):
     """The files that a process knows after these imports, with our own taken out."""
+    files, _ = loaded_files_and_distributions(folder, named, *modules)
+    return {path: digest for path, digest in files.items() if not path.startswith("cs336_model/")}
+
+
+def loaded_files_and_distributions(folder, named, *modules):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, named, *modules], cwd=folder, capture_output=True, text=True, check=True,
         env={"PYTHONPATH": f"{ROOT}:{folder}:{folder}/site-packages"},
     )  # fmt: skip
-    return {path: digest for path, digest in json.loads(done.stdout).items() if not path.startswith("cs336_model/")}
+    return json.loads(done.stdout)
 
 
 def write(folder, **texts):
@@ -60,3 +66,30 @@ def test_the_digest_is_of_the_content_alone(tmp_path):
     first = loaded(write(tmp_path, model="a = 1\n"), "", "model")
     assert loaded(write(tmp_path, model="a = 1\n"), "", "model") == first
     assert loaded(write(tmp_path, model="a = 2\n"), "", "model") != first
+
+
+def install(folder, name, version, text):
+    """An installed package of one module and this version."""
+    write(folder / "site-packages", **{name: text})
+    told = folder / "site-packages" / f"{name}-{version}.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (told / "top_level.txt").write_text(f"{name}\n")
+
+
+def test_the_versions_of_what_the_model_imports_from_installed_packages_are_told(tmp_path):
+    install(tmp_path, "deeper", "0.3", "class Part: pass\n")
+    install(tmp_path, "layers", "2.1", "import deeper\n")
+    install(tmp_path, "unrelated", "9.9", "")
+    write(tmp_path, model="import helper, json\n", helper="from layers import deeper\n")
+    _, versions = loaded_files_and_distributions(tmp_path, "model:Model", "model", "unrelated", "layers")
+    assert versions == {"deeper": "0.3"}
+    write(tmp_path, helper="import layers\n")
+    _, versions = loaded_files_and_distributions(tmp_path, "model:Model", "model", "unrelated")
+    assert versions == {"deeper": "0.3", "layers": "2.1"}
+
+
+def test_an_installed_model_has_a_version_of_its_own(tmp_path):
+    install(tmp_path, "theirs", "1.0", "")
+    assert loaded_files_and_distributions(tmp_path, "theirs:Model", "theirs")[1] == {"theirs": "1.0"}
+    assert loaded_files_and_distributions(tmp_path, "cs336_model.model:Model", "theirs")[1] == {}

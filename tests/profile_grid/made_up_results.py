@@ -16,7 +16,7 @@ PROGRAM = {
     "unsupported": None, "compilation": None, "accuracy": None,
     "step_seconds": [0.01, 0.02], "phase_seconds": {"forward": [0.01, 0.02], "loss": []}, "losses": [4.0],
     "memory": MEMORY, "parameters": 10, "flops": None, "machine": MACHINE, "cost_seconds": {"import": 1.0},
-    "ran_unix_s": [1.0, 2.0], "loaded_files": {"a.py": "00"},
+    "ran_unix_s": [1.0, 2.0], "loaded_files": {"a.py": "00"}, "loaded_distributions": {},
 }  # fmt: skip
 TIMING = {
     "format": FORMAT, "status": "complete", "reason": None, "reason_code": None, "facts": {},

@@ -26,8 +26,9 @@ def forgets(monkeypatch):
     forget()
 
 
-def stale(specification=SPECIFICATION, sources="00", loaded=None):
-    return stale_reason(Origin(1, SPECIFICATION, "00", Ran(loaded or {}), {}), specification, sources)
+def stale(specification=SPECIFICATION, sources="00", loaded=None, distributions=None):
+    ran = Ran(loaded or {}, distributions or {})
+    return stale_reason(Origin(1, SPECIFICATION, "00", ran, {}), specification, sources)
 
 
 def write(path, text):
@@ -82,6 +83,14 @@ def test_a_file_that_is_gone_has_changed_and_a_package_that_is_not_installed_her
     loaded = {"pack/layers.py": "00", "not_installed/model.py": "00"}
     assert "pack/layers.py" in stale(loaded=loaded)
     assert stale(loaded={"not_installed/model.py": "00"}) is None
+
+
+def test_an_installed_package_of_another_version_has_changed_and_one_that_is_not_installed_here_has_not():
+    assert stale(distributions={"pytest": pytest.__version__}) is None
+    assert stale(distributions={"no-such-package": "1.0"}) is None
+    assert stale(distributions={"pytest": "0.1"}) == (
+        f"a package that the measured program ran has changed: pytest was 0.1 and is {pytest.__version__}"
+    )
 
 
 def test_a_package_in_development_is_found_by_its_own_finder(tmp_path, monkeypatch, forgets):

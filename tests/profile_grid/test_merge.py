@@ -36,7 +36,7 @@ PROGRAM = {
         "import": 1.0, "context": 0.5, "initialise": 0.25, "warmup": 0.125, "measured": 2.0, "profiler": 0.0625,
         "total": 4.0,
     },
-    "ran_unix_s": [1.0, 2.0], "loaded_files": {},
+    "ran_unix_s": [1.0, 2.0], "loaded_files": {}, "loaded_distributions": {},
 }  # fmt: skip
 OUT_OF_MEMORY = {
     "during": "warmup step 0: backward",

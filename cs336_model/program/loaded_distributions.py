@@ -1,0 +1,54 @@
+"""The versions of the installed packages that the measured model imports: another one may be another program."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from types import FunctionType, ModuleType
+
+_TOLD_ELSEWHERE = {"cs336_model", "torch"}  # by the digest of our own sources, and among the facts of the machine
+
+
+def loaded_distributions(named: Iterable[str] = ()) -> dict[str, str]:
+    """The version of every distribution whose modules the packages of `named` refer to, or others that they refer to.
+
+    `named` holds what is measured, as "package.module:function". PyTorch, and what it alone imports, is not told.
+    """
+    tops = _referred_to({target.partition(":")[0].partition(".")[0] for target in named} - _TOLD_ELSEWHERE)
+    if not tops:
+        return {}
+    distributions = packages_distributions()
+    found = {name for top in tops for name in distributions.get(top, [])}
+    return {name: known for name in sorted(found) if (known := distribution_version(name)) is not None}
+
+
+def distribution_version(name: str) -> str | None:
+    """The version of a distribution; None where it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _referred_to(tops: set[str]) -> set[str]:
+    """These top-level packages, and all that their modules refer to, directly or not."""
+    modules: dict[str, list[ModuleType]] = {}
+    for name, module in list(sys.modules.items()):
+        modules.setdefault(name.partition(".")[0], []).append(module)
+    found, waiting = set(), set(tops)
+    while waiting:
+        top = waiting.pop()
+        found.add(top)
+        waiting |= {other for module in modules.get(top, []) for other in _names_in(module)} & modules.keys() - found
+        waiting -= sys.stdlib_module_names | _TOLD_ELSEWHERE
+    return found
+
+
+def _names_in(module: ModuleType) -> Iterator[str]:
+    """The top-level package of each module, class and function that a module holds, and of the class of all else."""
+    for value in list(getattr(module, "__dict__", {}).values()):
+        if isinstance(value, ModuleType):
+            name = value.__name__
+        else:
+            name = (value if isinstance(value, type | FunctionType) else type(value)).__module__
+        if isinstance(name, str):  # a class may say anything
+            yield name.partition(".")[0]
