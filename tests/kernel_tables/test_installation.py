@@ -127,6 +127,14 @@ def test_every_subcommand_works_with_the_declared_packages_alone(environment, tm
         assert output.stat().st_size > 0
 
 
+def test_a_program_of_another_environment_is_recorded_by_what_the_wheel_installed(environment, tmp_path):
+    source = "import sys; print(sys.modules['kernel_tables.recording.inside.attach'].__file__)"
+    command = [environment / "bin" / "kernel-tables", "record", "--", sys.executable, "-c", source]
+    done = run(*command, cwd=tmp_path)
+    assert Path(done.stdout.strip()).is_relative_to(environment)
+    assert "the program did not import PyTorch" in done.stderr
+
+
 def test_the_help_names_the_command_as_it_was_started(environment, tmp_path):
     installed = run(environment / "bin" / "kernel-tables", "--help", cwd=tmp_path)
     module = run(environment / "bin" / "python", "-m", "kernel_tables", "--help", cwd=tmp_path)

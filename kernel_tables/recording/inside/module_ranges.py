@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -33,6 +34,8 @@ class ModuleRanges:
         self._thread = _Called()
 
     def attach(self) -> None:
+        # PyTorch warns of hooks that a compiled model would not call; these need not be called there.
+        warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
         self._hooks = [
             register_module_forward_pre_hook(self._before),
             register_module_forward_hook(self._after, always_call=True),
