@@ -43,8 +43,9 @@ class ExampleRuns:
         found = {}
         for name in TABLES_OF_A_RUN:
             merged = pd.read_parquet(EXAMPLE / f"{name}.parquet")
-            for run, rows in merged.groupby("run", sort=False):
-                found[name, run] = rows.drop(columns=LEADING).reset_index(drop=True)
+            of_run = dict(iter(merged.groupby("run", sort=False)))
+            for run in self.runs.index:  # also those of which a table has no rows
+                found[name, run] = of_run.get(run, merged[:0]).drop(columns=LEADING).reset_index(drop=True)
         return found
 
     def run_like(self, mode: str, number: int) -> str:
