@@ -10,9 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 from shutil import get_terminal_size
+from typing import TYPE_CHECKING
 
 from kernel_tables.clean_text import visible
-from kernel_tables.errors import TraceError
+from kernel_tables.errors import ERROR, TraceError
 from kernel_tables.reading import nsys
 from kernel_tables.recording.gpu import profiler_of_this_machine
 from kernel_tables.recording.inside.notes import read_notes
@@ -22,7 +23,11 @@ from kernel_tables.recording.options import settings_of
 from kernel_tables.recording.outcome import Outcome
 from kernel_tables.recording.program import Ended, require_program, run_recorded
 
+if TYPE_CHECKING:
+    from kernel_tables.trace import Trace
+
 MOST_ROWS = 40  # of ranges; the capture has them all
+MOST_LOSSES = 3  # `kernel-tables diagnose` tells them all
 
 
 def record(options: argparse.Namespace) -> int:
@@ -74,25 +79,44 @@ def _keep_and_tell(outcome: Outcome, handover: Path, output: Path) -> None:
 
 
 def _tell_contents(capture: Path, expected_steps: int | None) -> None:
-    """Prints the tree of ranges, and the findings."""
-    from kernel_tables.embedded.kineto_capture import CPU_DEVICE
-    from kernel_tables.terminal.tables import range_lines
+    """Prints the tree of ranges, what speaks against believing it, and where time is lost."""
     from kernel_tables.trace import Trace
 
-    with Trace(capture) as trace:
-        findings, tree = trace.check(expected_steps), trace.range_tree()
-        all_ns = int(trace.classes()["total_ns"].sum())
-        on_a_cpu = bool((trace.places["device"] == CPU_DEVICE).any())
+    try:
+        with Trace(capture) as trace:
+            findings = trace.check(expected_steps)
+            _print_tree(trace, capture)
+            lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace)
+    except TraceError as error:
+        _say(f"no table is made of it: {error}")
+        return
+    for finding in findings:
+        _say(f"{finding.severity}: {finding.message}")
+    for sentence in lost:
+        _say(sentence)
+
+
+def _print_tree(trace: Trace, capture: Path) -> None:
+    from kernel_tables.embedded.kineto_capture import CPU_DEVICE
+    from kernel_tables.terminal.tables import range_lines
+
+    tree, all_ns = trace.range_tree(), int(trace.classes()["total_ns"].sum())
     if len(tree):
         lines = range_lines(tree.head(MOST_ROWS), all_ns, get_terminal_size().columns)
         encoding = sys.stderr.encoding or "utf-8"
         print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
-    if on_a_cpu:
-        _say("no GPU was used: a kernel is an outermost operator of PyTorch, and its time that of the processor")
     if len(tree) > MOST_ROWS:
         _say(f"{len(tree) - MOST_ROWS} more ranges: kernel-tables ranges --tree {capture}")
-    for finding in findings:
-        _say(f"{finding.severity}: {finding.message}")
+    if (trace.places["device"] == CPU_DEVICE).any():
+        _say("no GPU was used: a kernel is an outermost operator of PyTorch, and its time that of the processor")
+
+
+def _losses(trace: Trace) -> list[str]:
+    """Where time is lost, a sentence each, the largest first."""
+    from kernel_tables.diagnosis.diagnose import diagnose
+
+    said = [one for one in diagnose(trace) if not one.abstained][:MOST_LOSSES]
+    return [f"{one.message}; mending it gains {one.gain_percent:.0f} % at most: {one.advice}" for one in said]
 
 
 def _say(sentence: str) -> None:

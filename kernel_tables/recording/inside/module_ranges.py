@@ -70,6 +70,13 @@ class ModuleRanges:
 
         return called
 
+    def _name_later(self, module: nn.Module) -> None:
+        try:
+            self._name(module)
+        except Exception:  # a module that hides what it consists of: it has no range, and the program goes on
+            self._names[id(module)] = None
+            self._named.append(module)
+
     def _name(self, model: nn.Module) -> None:
         for module, name in names_in(model, self._depth):
             self._names.setdefault(id(module), name)
@@ -79,7 +86,7 @@ class ModuleRanges:
         if torch.compiler.is_compiling() or not self._active:
             return
         if id(module) not in self._names:  # made since the window opened
-            self._name(module)
+            self._name_later(module)
         name, around = self._names[id(module)], self._marker.thread.forward
         opens = name is not None and not (around and around[-1].name == name)  # a wrapper has its module's name
         self._thread.called.append((module, opens))

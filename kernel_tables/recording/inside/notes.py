@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 FILE = "notes.jsonl"
@@ -18,19 +19,21 @@ class Notes:
         self.folder = folder
 
     def add(self, event: str, **facts: object) -> None:
-        """Appends one line, in one write, since other processes append to the same file."""
+        """Appends one line, in one write, since other processes append to the same file. Where the disk is full, or the
+        command is gone, the program goes on without."""
         line = json.dumps({"event": event, "pid": os.getpid(), "unix_s": time.time(), **facts}) + "\n"
-        descriptor = os.open(self.folder / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(descriptor, line.encode())
-        finally:
-            os.close(descriptor)
+        with suppress(OSError):
+            descriptor = os.open(self.folder / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
 
     def claim(self) -> bool:
-        """Whether this process is the one that is recorded: the first to ask."""
+        """Whether this process is the one that is recorded: the first to ask, while the command is there."""
         try:
             os.close(os.open(self.folder / CLAIM, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        except FileExistsError:
+        except OSError:
             return False
         return True
 

@@ -1,4 +1,8 @@
-"""The window of one process: opened once, closed once, and noted with what it cost."""
+"""The window of one process: opened once, closed once, and noted with what it cost.
+
+It runs inside other people's programs, in the middle of their steps. So whatever fails here is noted, for the command
+to tell, and never raised.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -49,15 +54,16 @@ class Recorder:
             self._notes.add("elsewhere")
             return False
         started = time.perf_counter()
-        wait_for_device()
         try:
+            self._parts.begin()
+            wait_for_device()
             self._profiler.start()
-        except (RuntimeError, AssertionError) as error:  # taken by the program itself, or PyTorch has no CUDA
-            self._notes.add("refused", reason=str(error).partition("\n")[0])
+        except Exception as error:
+            self._parts.end()
+            self._notes.add("refused", reason=_in_a_line(error))
             return False
         self.state = OPEN
         self._end_with_forked_process()
-        self._parts.begin()
         facts |= {"torch": torch.__version__, "modules": self._parts.are_wanted}
         self._notes.add("open", start_s=time.perf_counter() - started, **facts)
         return True
@@ -68,16 +74,17 @@ class Recorder:
             return
         self.state = OVER
         started = time.perf_counter()
-        wait_for_device()
-        self._parts.end()
+        with suppress(RuntimeError):  # a device that has failed is waited for in vain
+            wait_for_device()
         try:
+            self._parts.end()
             self._profiler.stop()
             stopped = time.perf_counter()
             ended = {"ended": True, "error": _uncaught()} if program_ended else {}
             self._notes.add("closed", done=self.done, stop_s=stopped - started, **ended, **self.progress())
             self._profiler.save(self._notes.folder)
-        except (RuntimeError, OSError) as error:
-            self._notes.add("lost", reason=str(error).partition("\n")[0])
+        except Exception as error:
+            self._notes.add("lost", reason=_in_a_line(error))
             return
         self._notes.add("saved", save_s=time.perf_counter() - stopped)
 
@@ -106,6 +113,11 @@ def wait_for_device() -> None:
     """Waits for what was launched, so that the window holds what was launched in it."""
     if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
         torch.cuda.synchronize()
+
+
+def _in_a_line(error: Exception) -> str:
+    text = str(error).partition("\n")[0]
+    return text if isinstance(error, RuntimeError) else f"{type(error).__name__}: {text}"
 
 
 def _uncaught() -> str | None:

@@ -174,6 +174,24 @@ def test_a_program_that_profiles_itself_inside_the_window_takes_the_events_which
     assert "used PyTorch's profiler itself inside the window" in read_notes(folder)[-1]["reason"]
 
 
+def test_what_fails_in_the_recorder_is_noted_and_never_raised_in_the_program(tmp_path):
+    class Failing(NoParts):
+        def begin(self):
+            raise KeyError("a model that hides its parts")
+
+    recorder = Recorder(Notes(tmp_path), TorchProfiler(), Failing())
+    assert not recorder.open()
+    assert not torch.autograd._profiler_enabled()
+    assert read_notes(tmp_path)[-1]["reason"] == "KeyError: 'a model that hides its parts'"
+
+
+def test_where_the_command_is_gone_the_program_goes_on(tmp_path):
+    recorder = Recorder(Notes(tmp_path / "gone"), TorchProfiler(), NoParts())
+    assert not recorder.open()
+    recorder.close()
+    assert not (tmp_path / "gone").exists()
+
+
 def test_a_second_process_finds_the_window_taken(tmp_path):
     assert Notes(tmp_path).claim()
     recorder = Recorder(Notes(tmp_path), TorchProfiler(), NoParts())

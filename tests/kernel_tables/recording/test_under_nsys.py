@@ -103,6 +103,18 @@ def test_what_the_capture_lacks_is_told_behind_it(under_nsys):
     assert Path("recording.sqlite").exists()
 
 
+def test_a_capture_that_cannot_be_believed_leaves_the_exit_status_to_the_program(under_nsys):
+    status, _, err = under_nsys("ends with 143", report=whole().kernel("backwards", at=40, start=60, duration=-20))
+    assert status == 143
+    assert "no table is made of it" in err
+
+
+def test_where_time_is_lost_is_told_last(under_nsys):
+    report = whole().kernel("gemm", at=700, start=900_000_000)
+    *_, last = under_nsys(report=report)[2].splitlines()
+    assert "% at most: " in last
+
+
 def test_without_an_nsys_to_run_under_the_program_does_not_run(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     program = [sys.executable, "-c", "open('ran', 'w')"]
