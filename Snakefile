@@ -15,11 +15,19 @@ configfile: f"{workflow.basedir}/config.yaml"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/doctor.smk"
-include: "workflow/rules/measure.smk"
-include: "workflow/rules/tables.smk"
-include: "workflow/rules/documents.smk"
-include: "workflow/rules/verify.smk"
+
+
+if ROWS:  # the grid is of attention alone
+
+    include: "workflow/rules/sweep.smk"
+
+else:
+
+    include: "workflow/rules/doctor.smk"
+    include: "workflow/rules/measure.smk"
+    include: "workflow/rules/tables.smk"
+    include: "workflow/rules/documents.smk"
+    include: "workflow/rules/verify.smk"
 
 
 remember_imports()
@@ -28,10 +36,7 @@ remember_imports()
 rule all:
     default_target: True
     input:
-        "results/machine.txt",
-        "results/complete.json",
-        of_every_run(*RESULTS_OF_A_RUN),
-        MADE_FROM_RESULTS,
+        EVERYTHING,
     localrule: True
     message:
         "everything is made"

@@ -33,6 +33,7 @@ ROOMS = (
     "profile_grid.figures",
     "profile_grid.questions",
     "profile_grid.documents",
+    "profile_grid.sweep",
     "profile_grid.page",
     "workflow",
 )

@@ -10,8 +10,9 @@ SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
 
 
 def shape_of(program: Mapping[str, Any]) -> ModelShape | None:
-    """The shape of the model that a run specification names; None for other people's, whose layers are not known."""
-    if program["constructor"] != OWN_CONSTRUCTOR:
+    """The shape of the model that a run specification names; None for other people's, whose layers are not known, and
+    where there is no model."""
+    if program.get("constructor") != OWN_CONSTRUCTOR:
         return None
     sizes = {name: program["constructor_args"][name] for name in SIZES}
     dimensions = program["dimensions"]

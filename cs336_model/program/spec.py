@@ -37,37 +37,40 @@ def read_spec(text: str) -> RunSpec:
     values = json.loads(text)
     if not isinstance(values, dict):
         raise ValueError(f"a run specification is a JSON object, not {type(values).__name__}")
-    _check_keys("run specification", values, [field.name for field in fields(RunSpec)])
+    check_keys("run specification", values, [field.name for field in fields(RunSpec)])
     spec = RunSpec(**values)
     if not isinstance(spec.dimensions, dict):
         raise ValueError(f"run specification: dimensions is {spec.dimensions!r}, not an object")
-    _check_keys("dimensions of the run specification", spec.dimensions, KNOWN_DIMENSIONS)
-    _check_choice("mode", spec.dimensions["mode"], tuple(PHASES_OF_MODE))
+    check_keys("dimensions of the run specification", spec.dimensions, KNOWN_DIMENSIONS)
+    check_choice("mode", spec.dimensions["mode"], tuple(PHASES_OF_MODE))
     for name, choices in (("precision", PRECISIONS), ("compile", COMPILES), ("attention", ATTENTIONS)):
-        _check_choice(name, spec.dimensions[name], choices)
-    _check_choice("device", spec.device, DEVICES)
+        check_choice(name, spec.dimensions[name], choices)
+    check_choice("device", spec.device, DEVICES)
     for name in ("batch_size", "context_length"):
-        _check_count(name, spec.dimensions[name], least=1)
-    _check_count("checkpoint", spec.dimensions["checkpoint"], least=0)
-    _check_count("measured_steps", spec.measured_steps, least=1)
-    _check_count("warmup_steps", spec.warmup_steps, least=0)
+        check_count(name, spec.dimensions[name], least=1)
+    check_count("checkpoint", spec.dimensions["checkpoint"], least=0)
+    check_count("measured_steps", spec.measured_steps, least=1)
+    check_count("warmup_steps", spec.warmup_steps, least=0)
     if reason := impossible(spec.dimensions, spec.constructor):
         raise ValueError(f"run specification: {reason}")
     return spec
 
 
-def _check_keys(what: str, values: dict, known: list[str] | tuple[str, ...]) -> None:
+def check_keys(what: str, values: dict, known: list[str] | tuple[str, ...]) -> None:
+    """Raises ValueError unless these are the keys."""
     if unknown := sorted(values.keys() - set(known)):
         raise ValueError(f"{what}: unknown keys {unknown}; known are {sorted(known)}")
     if missing := sorted(set(known) - values.keys()):
         raise ValueError(f"{what}: missing keys {missing}")
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raises ValueError unless the value is one of the choices."""
     if value not in choices:
         raise ValueError(f"run specification: {name} is {value!r}; it has to be one of {', '.join(choices)}")
 
 
-def _check_count(name: str, value: Any, least: int) -> None:
+def check_count(name: str, value: Any, least: int) -> None:
+    """Raises ValueError unless the value is a whole number, so large at least."""
     if type(value) is not int or value < least:
         raise ValueError(f"run specification: {name} is {value!r}; it has to be a whole number, {least} or more")

@@ -7,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from profile_grid.study.stages import RESULTS_OF_A_RUN, STAGES
+from profile_grid.study.stages import BY_NAME
 
 TOTAL_VARIABLE = "PROFILE_GRID_MEASUREMENTS"
 STARTED_VARIABLE = "PROFILE_GRID_STARTED"
-WIDEST = max(len(stage.name) for stage in STAGES)
+WIDEST = max(len(stage.name) for stage in BY_NAME.values())
 
 
 class Announced:
@@ -45,7 +45,7 @@ def say_notes(notes: list[str]) -> None:
 
 def _finished(runs: Path, since: float) -> int:
     """Measurements below results/runs that were finished since a time."""
-    files = (path for name in RESULTS_OF_A_RUN for path in runs.glob(f"*/{name}"))
+    files = (path for stage in BY_NAME.values() for path in runs.glob(f"*/{stage.result}"))
     return sum(path.stat().st_mtime >= since for path in files)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from profile_grid.errors import OutsideError
-from profile_grid.measuring.typed_json import Mismatch, built
+from profile_grid.measuring.typed_json import Built, Mismatch, built
 
 FORMAT = 5  # of a stage's JSON; raised when a field changes its meaning
 STATUSES = COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, INCOMPLETE = ("complete", "out_of_memory", "unsupported", "incomplete")
@@ -216,20 +216,28 @@ def read_status(path: Path) -> Status:
 
 
 def _read(path: Path, kind: type[Result]) -> Result:
+    result = read_as(path, kind)
+    if not isinstance(result, Origin):
+        try:
+            _require_possible(result)
+        except Mismatch as error:
+            raise BadResult(path, str(error)) from error
+    return result
+
+
+def read_as(path: Path, kind: type[Built]) -> Built:
+    """The file as a dataclass of this kind, every value checked against its type; raises BadResult."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(values, dict) and values.get("format", FORMAT) != FORMAT:
             raise Mismatch(f"it has format {values['format']}, this version of the project reads {FORMAT}")
-        result = built(kind, values)
-        if not isinstance(result, Origin):
-            _require_possible(result)
+        return built(kind, values)
     except FileNotFoundError:
         raise BadResult(path, "it is missing") from None
     except Mismatch as error:
         raise BadResult(path, str(error)) from error
     except (ValueError, RecursionError) as error:
         raise BadResult(path, f"it is damaged ({str(error).splitlines()[0]})") from error
-    return result
 
 
 def _require_possible(result: StageResult | Status) -> None:

@@ -103,8 +103,8 @@ def run_to_show(runs: Mapping[str, Run]) -> str:
 
 def specification(config: dict, run: Run, stage: Stage) -> str:
     """What the process of a stage is told: canonical JSON, so that Snakemake sees a change and nothing else."""
-    told = {"program": _program(config, run, stage), "environment": _environment(config)}
-    return _canonical(told | _settings(config, stage, of_program=False))
+    told = {"program": _program(config, run, stage), "environment": environment_of(config)}
+    return _canonical(told | settings_of(config, stage, of_program=False))
 
 
 def grid_part(config: dict) -> str:
@@ -112,11 +112,11 @@ def grid_part(config: dict) -> str:
     used = {run["model"] for run in grid_runs(config).values()}
     part = {key: config[key] for key in GRID_SETTINGS}
     part |= {one.setting: setting(config, one) for one in DIMENSIONS if one.setting}
-    part |= {stage.name: _settings(config, stage) for stage in STAGES}
+    part |= {stage.name: settings_of(config, stage) for stage in STAGES}
     part["grids"] = {config["grid"]: config["grids"][config["grid"]]}
     part["models"] = {name: shape for name, shape in config["models"].items() if name in used}
     part["program"] = {key: config["program"].get(key, {}) for key in ("constructor", "annotate")}
-    part["environment"] = _environment(config)
+    part["environment"] = environment_of(config)
     return _canonical(part)
 
 
@@ -149,11 +149,11 @@ def _program(config: dict, run: Run, stage: Stage) -> dict:
         "vocab_size": config["vocab_size"],
         "seed": config["seed"],
         "device": config["device"],
-        **_settings(config, stage, of_program=True),
+        **settings_of(config, stage, of_program=True),
     }
 
 
-def _settings(config: dict, stage: Stage, of_program: bool | None = None) -> dict:
+def settings_of(config: dict, stage: Stage, of_program: bool | None = None) -> dict:
     """The settings of a stage, or those of them that the measured program is told, or not told."""
     section = config.get(stage.name, {})
     return {
@@ -163,7 +163,8 @@ def _settings(config: dict, stage: Stage, of_program: bool | None = None) -> dic
     }
 
 
-def _environment(config: dict) -> list[str]:
+def environment_of(config: dict) -> list[str]:
+    """The names of environment variables that the measured program may see, besides the few it needs."""
     return sorted(set(config.get("environment", [])))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from profile_grid.errors import OutsideError
-from profile_grid.study.dimensions import DIMENSIONS
-from profile_grid.study.stages import STAGES, Stage
+from profile_grid.study.dimensions import DIMENSIONS, Dimension
+from profile_grid.study.stages import BY_NAME, Stage
+from profile_grid.study.sweep_dimensions import OF_A_CELL, PROGRAM
 
 SCHEMA = Path(__file__).with_name("config.schema.yaml")
 
@@ -25,8 +27,8 @@ def config_schema() -> dict:
         for one in DIMENSIONS
         if one.setting
     }
-    schema["properties"] |= {stage.name: _section(stage) for stage in STAGES}
-    schema["$defs"]["product"] = _product()
+    schema["properties"] |= {stage.name: _section(stage) for stage in BY_NAME.values()}
+    schema["$defs"]["product"] = _product_of_either()
     return schema
 
 
@@ -41,16 +43,22 @@ def check_schema(config: dict) -> None:
         raise ConfigError(f"{where}: {_explained(error)}".replace("\n", " "))
 
 
-def _product() -> dict:
-    """One product of a grid: values listed by dimension; those without a default have to be listed."""
+def _product_of_either() -> dict:
+    """One product of a grid: of models, or where it names a program of attention alone."""
+    alone = _product(OF_A_CELL, {"program": {"description": "Measures attention alone.", "enum": [PROGRAM]}})
+    return {"if": {"required": ["program"]}, "then": alone, "else": _product(DIMENSIONS, {})}
+
+
+def _product(dimensions: Iterable[Dimension], further: dict) -> dict:
+    """Values listed by dimension; those without a default have to be listed."""
     lists = {
         one.listed: {
             "description": one.meaning, "type": "array", "minItems": 1, "uniqueItems": True, "items": one.schema,
         }
-        for one in DIMENSIONS
+        for one in dimensions
     }  # fmt: skip
-    required = [one.listed for one in DIMENSIONS if one.default is None]
-    return {"type": "object", "additionalProperties": False, "required": required, "properties": lists}
+    required = [one.listed for one in dimensions if one.default is None]
+    return {"type": "object", "additionalProperties": False, "required": required, "properties": further | lists}
 
 
 def _section(stage: Stage) -> dict:

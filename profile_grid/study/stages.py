@@ -148,6 +148,17 @@ CAPTURE = Stage(
     ),
 )
 
+SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
+    name="sweep",
+    meaning="attention alone, every context length in one process",
+    runs="profile_grid.measuring.sweep:swept",
+    sources=PROCESSES,
+    settings={
+        "warmup_passes": Setting(WARMUP, default=5, of_program=True),
+        "measured_passes": Setting(COUNT, default=100, of_program=True),
+    },
+)
+
 STAGES = (TIMING, CAPTURE)
-BY_NAME = {stage.name: stage for stage in STAGES}
+BY_NAME = {stage.name: stage for stage in (*STAGES, SWEEP)}
 RESULTS_OF_A_RUN = tuple(stage.result for stage in STAGES)

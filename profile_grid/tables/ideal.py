@@ -54,6 +54,25 @@ def with_ideal(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**bounds)
 
 
+def least_ms_of_attention(
+    peaks: Peaks | None, precision: str, batch_size: int, context_length: int, width: int
+) -> tuple[float | None, float | None]:
+    """Least time of one causal attention operator forward by arithmetic and by memory: both matrix products where the
+    mask leaves scores, 2 B S (S + 1) width FLOPs; queries, keys, values and output moved once, 4 B S width numbers.
+    `width` is that of all heads together. None where the peaks are not known."""
+    rate = peaks.flop_per_s(precision) if peaks else None
+    if rate is None:
+        return None, None
+    moved = 4 * batch_size * context_length * width * ELEMENT_BYTES[precision]
+    flops = causal_attention_flops(batch_size, context_length, width)
+    return 1e3 * flops / rate, 1e3 * moved / peaks.memory_bytes_per_s
+
+
+def causal_attention_flops(batch_size: int, context_length: int, width: int) -> int:
+    """FLOPs of both matrix products of attention forward where the mask leaves scores."""
+    return 2 * batch_size * context_length * (context_length + 1) * width
+
+
 def _least_ms(run: Mapping) -> dict[str, tuple[float | None, float]]:
     peaks, shape = peaks_of_device(run.get("device_name")), shape_of_run(run)
     rate = peaks.flop_per_s(run["precision"]) if peaks else None

@@ -27,7 +27,11 @@ def beside_base(
     place = [*keys_without(dimension.key), *by]
     base = measured.loc[at_base, ["run", *place, figure, spread]]
     base = base.rename(columns={name: f"base_{name}" for name in ("run", figure, spread)})
-    both = measured[~at_base].merge(base, on=place, how="inner", validate="many_to_one")
+    return with_speed_up(measured[~at_base].merge(base, on=place, how="inner", validate="many_to_one"), figure, spread)
+
+
+def with_speed_up(both: pd.DataFrame, figure: str, spread: str) -> pd.DataFrame:
+    """The rows with speed_up, base_`figure` ÷ `figure`, and speed_up_std from the relative spreads of both."""
     ratio = both[f"base_{figure}"] / both[figure]
     relative = (both[spread] / both[figure]) ** 2 + (both[f"base_{spread}"] / both[f"base_{figure}"]) ** 2
     return both.assign(speed_up=ratio, speed_up_std=ratio * relative**0.5)

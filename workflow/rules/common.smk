@@ -23,7 +23,8 @@ from profile_grid.study.runs import (
     specification,
 )
 from profile_grid.study.schema import ConfigError
-from profile_grid.study.stages import GPU, RESULTS_OF_A_RUN, STAGES
+from profile_grid.study.stages import GPU, RESULTS_OF_A_RUN, STAGES, SWEEP
+from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.measuring.freshness import digest_of_rules
 from workflow.import_statements import UnreadableSource, remember_imports
@@ -36,7 +37,8 @@ if set("{}").intersection(str(ROOT)):
     raise WorkflowError(f"the project's path holds a brace, which Snakemake takes for a wildcard; move it: {ROOT}")
 
 try:
-    RUNS = grid_runs(checked_config(config))
+    ROWS = sweep_rows(config) if is_sweep(checked_config(config)) else {}
+    RUNS = {} if ROWS else grid_runs(config)
 except ConfigError as error:
     raise WorkflowError(f"config.yaml: {error}")
 

@@ -232,3 +232,11 @@ rule complete:
         "looking for runs that are not whole"
     shell:
         "python -m workflow.scripts.complete --runs {input.runs:q} --output {output:q} 2> >(tee {log:q} >&2)"
+
+
+EVERYTHING = [
+    "results/machine.txt",
+    "results/complete.json",
+    of_every_run(*RESULTS_OF_A_RUN),
+    MADE_FROM_RESULTS,
+]

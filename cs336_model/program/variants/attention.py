@@ -1,7 +1,8 @@
 """Attention by PyTorch's scaled_dot_product_attention, one backend of it forced, instead of the written-out one."""
 
 import warnings
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -57,14 +58,22 @@ def _try_once(spec: RunSpec, device: torch.device) -> None:
     heads = torch.zeros(
         1, 1, dimensions["context_length"], d_head, dtype=dtype, device=device, requires_grad=trains
     )  # fmt: skip
-    with warnings.catch_warnings(record=True) as said, autocast(spec, device):
+    with refusals(dimensions["attention"]), autocast(spec, device):
+        # of one product, as in the model: autocast gives attention what its projections return
+        queries = heads @ torch.eye(d_head, dtype=dtype, device=device)
+        fused_attention(queries, queries, queries, None)
+
+
+@contextmanager
+def refusals(attention: str) -> Iterator[None]:
+    """Raises Unsupported where PyTorch refuses, inside, the backend that is forced; what it warns of on the way is
+    why."""
+    with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
-            # of one product, as in the model: autocast gives attention what its projections return
-            queries = heads @ torch.eye(d_head, dtype=dtype, device=device)
-            fused_attention(queries, queries, queries, None)
+            yield
         except RuntimeError as error:
             if not str(error).startswith(REFUSALS):
                 raise
             why = " ".join([str(error), *dict.fromkeys(str(warning.message) for warning in said)])
-            raise Unsupported(f"attention {dimensions['attention']}", why) from error
+            raise Unsupported(f"attention {attention}", why) from error

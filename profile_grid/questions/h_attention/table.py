@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from cs336_model.program.variants.values import ELEMENT_BYTES
 from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import ATTENTION, LEADING
-from profile_grid.tables.ideal import peaks_of_device
+from profile_grid.tables.ideal import least_ms_of_attention, peaks_of_device
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
 from profile_grid.tables.range_paths import names_in
@@ -51,16 +50,10 @@ def _in_attention(path: str) -> bool:
 
 
 def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | None]:
-    """Least time of the operator of all layers by the data sheet: both matrix products where the mask leaves scores,
-    2 B S (S + 1) d FLOPs a layer; queries, keys, values and output moved once, 4 B S d numbers."""
-    peaks = peaks_of_device(run.get("device_name"))
-    rate = peaks.flop_per_s(precision) if peaks else None
-    if rate is None:
-        return None, None
+    """Least time of the operator of all layers, by arithmetic and by memory."""
     batch, context, d_model, layers = (int(run[name]) for name in SHAPE)
-    flops = layers * 2 * batch * context * (context + 1) * d_model
-    moved = layers * 4 * batch * context * d_model * ELEMENT_BYTES[precision]
-    return 1e3 * flops / rate, 1e3 * moved / peaks.memory_bytes_per_s
+    least = least_ms_of_attention(peaks_of_device(run.get("device_name")), precision, batch, context, d_model)
+    return tuple(None if ms is None else layers * ms for ms in least)
 
 
 TABLES = {

@@ -1,0 +1,1 @@
+"""One attention operator alone: a row of the attention sweep, measured in one process."""

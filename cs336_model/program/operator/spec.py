@@ -1,0 +1,55 @@
+"""What one row of the attention sweep measures: the JSON that the sweep writes, checked. Imports no torch."""
+
+import json
+from dataclasses import dataclass, fields
+from typing import Any
+
+from cs336_model.program.spec import DEVICES, check_choice, check_count, check_keys
+from cs336_model.program.variants.values import ATTENTIONS, COMPILES, EAGER, NOT_COMPILED, PRECISIONS, WHOLE_MODEL
+
+KNOWN_DIMENSIONS = ("precision", "batch_size", "compile", "attention", "head_dim")
+
+
+@dataclass(frozen=True)
+class RowSpec:
+    """One row: the value of every dimension by its key, the context lengths that the process goes through, and how many
+    passes are made at each."""
+
+    run: str
+    dimensions: dict[str, Any]
+    context_lengths: list[int]
+    warmup_passes: int
+    measured_passes: int
+    seed: int
+    device: str
+
+
+def read_row(text: str) -> RowSpec:
+    """The row that a JSON object describes. ValueError names the key that is unknown, missing or out of its range."""
+    values = json.loads(text)
+    if not isinstance(values, dict):
+        raise ValueError(f"the specification of a row is a JSON object, not {type(values).__name__}")
+    check_keys("specification of a row", values, [field.name for field in fields(RowSpec)])
+    spec = RowSpec(**values)
+    check_keys("dimensions of a row", spec.dimensions, KNOWN_DIMENSIONS)
+    for name, choices in (("precision", PRECISIONS), ("compile", COMPILES), ("attention", ATTENTIONS)):
+        check_choice(name, spec.dimensions[name], choices)
+    check_choice("device", spec.device, DEVICES)
+    counts = {name: spec.dimensions[name] for name in ("batch_size", "head_dim")}
+    counts |= {"measured_passes": spec.measured_passes} | {"context_lengths": min(spec.context_lengths, default=0)}
+    for name, value in counts.items():
+        check_count(name, value, least=1)
+    check_count("warmup_passes", spec.warmup_passes, least=0)
+    if reason := impossible_row(spec.dimensions):
+        raise ValueError(f"specification of a row: {reason}")
+    return spec
+
+
+def impossible_row(dimensions: dict[str, Any]) -> str | None:
+    """Why no machine can measure this row, in one line; None where it is possible, or only a machine knows."""
+    compiled, attention = dimensions["compile"], dimensions["attention"]
+    if compiled not in (NOT_COMPILED, WHOLE_MODEL):
+        return f"compile {compiled}: there is nothing but attention; list off or on"
+    if compiled != NOT_COMPILED and attention != EAGER:
+        return f"compile {compiled} with attention {attention}: a fused kernel is not compiled; list {EAGER}"
+    return None

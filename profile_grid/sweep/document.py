@@ -1,0 +1,79 @@
+"""The document of the attention sweep, in Markdown: sentences, and a table per precision and figure as the course has
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from profile_grid.documents.documents import template_environment
+from profile_grid.markdown import Table, escaped
+from profile_grid.measuring.results import COMPLETE
+from profile_grid.quantities import ABSENT, known, memory, with_spread
+from profile_grid.sweep.sentences import sentences
+from profile_grid.sweep.table import PLACE
+from profile_grid.tables.apart import pivoted
+from profile_grid.tables.cells import status_word
+from profile_grid.tables.machines import Machine, by_machine
+
+CELL = ["forward_ms", "forward_std_ms", "backward_ms", "backward_std_ms", "memory_before_backward_bytes", "status"]
+TITLES = {"forward": "Forward pass, ms", "backward": "Backward pass, ms", "memory": "In use before the backward pass"}
+
+
+def document(table: pd.DataFrame, machines: pd.DataFrame) -> str:
+    """The document; figures of two machines never share a table."""
+    sections = [
+        (machine, sentences(own), list(tables(own))) for machine, own in _by_machine(table, machines)
+    ]  # fmt: skip
+    environment = template_environment()
+    template = environment.from_string((Path(__file__).with_name("document.md.j2")).read_text(encoding="utf-8"))
+    return template.render(sections=sections, passes=int(table["passes"].max())).strip() + "\n"
+
+
+def tables(cells: pd.DataFrame) -> Iterator[tuple[str, Table]]:
+    """Per precision and figure a table with its title: a line per width of head and context length, a column per
+    variant."""
+    for precision, own in cells.groupby("precision", sort=False):
+        for name, title in TITLES.items():
+            if name != "memory" or own["memory_before_backward_bytes"].notna().any():
+                yield f"{title}, in {precision}", _table(own, _TEXT[name])
+
+
+def _by_machine(table: pd.DataFrame, machines: pd.DataFrame) -> Iterator[tuple[Machine, pd.DataFrame]]:
+    for machine, names in by_machine(machines):
+        yield machine, table[table["run"].isin(names)]
+
+
+def _table(cells: pd.DataFrame, text: Callable[[pd.Series], str]) -> Table:
+    variants = list(dict.fromkeys(cells["variant"]))
+    wide = pivoted(cells, PLACE, "variant", CELL)
+    several = cells["batch_size"].nunique() > 1
+    lines = []
+    for place in sorted(wide.index):
+        values = dict(zip(PLACE, place, strict=True))
+        shown = (str(values[key]) for key in ("head_dim", "context_length", *(["batch_size"] if several else [])))
+        own = wide.loc[place]
+        found = (text(pd.Series({name: own[(name, variant)] for name in CELL})) for variant in variants)
+        lines.append((*shown, *found))
+    headings = ("d", "context", *(["batch"] if several else []), *(escaped(variant) for variant in variants))
+    return Table(headings, tuple(lines), first_right=0)
+
+
+def _pass(which: str) -> Callable[[pd.Series], str]:
+    def text(cell: pd.Series) -> str:
+        if cell["status"] == COMPLETE:
+            return with_spread(cell[f"{which}_ms"], cell[f"{which}_std_ms"])
+        return status_word(cell["status"]) if known(cell["status"]) else ABSENT
+
+    return text
+
+
+def _memory(cell: pd.Series) -> str:
+    if cell["status"] == COMPLETE and known(cell["memory_before_backward_bytes"]):
+        return memory(cell["memory_before_backward_bytes"])
+    return status_word(cell["status"]) if known(cell["status"]) else ABSENT
+
+
+_TEXT = {"forward": _pass("forward"), "backward": _pass("backward"), "memory": _memory}

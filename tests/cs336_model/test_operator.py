@@ -1,0 +1,97 @@
+"""Attention alone: what a cell measures, what is refused, and its FLOPs held against PyTorch's own counter."""
+
+import json
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from cs336_model.arithmetic.flops import ModelShape, matmul_flops
+from cs336_model.program.operator import cell as cells
+from cs336_model.program.operator.row import row
+from cs336_model.program.operator.spec import read_row
+from cs336_model.program.variants.attention import forced_backend, fused_attention
+
+CPU = torch.device("cpu")
+VALUES = {
+    "run": "attention_d8", "dimensions": {
+        "precision": "fp32", "batch_size": 2, "compile": "off", "attention": "eager", "head_dim": 8,
+    }, "context_lengths": [8, 16], "warmup_passes": 1, "measured_passes": 3, "seed": 0, "device": "cpu",
+}  # fmt: skip
+
+
+def changed(**dimensions) -> str:
+    return json.dumps(VALUES | {"dimensions": VALUES["dimensions"] | dimensions})
+
+
+def test_a_row_has_a_cell_per_context_length_with_a_time_of_every_pass():
+    result = row(read_row(changed()))
+    assert [one["context_length"] for one in result["cells"]] == [8, 16]
+    for one in result["cells"]:
+        assert one["status"] == "complete"
+        assert len(one["forward_seconds"]) == len(one["backward_seconds"]) == 3
+        assert min(one["forward_seconds"] + one["backward_seconds"]) > 0
+    assert result["machine"]["device"] == "cpu" and "cs336_model/program/operator/cell.py" in result["loaded_files"]
+
+
+def test_a_backend_gives_what_the_written_out_attention_gives_with_the_same_mask_and_scale():
+    spec = read_row(changed(attention="flash"))
+    heads, _ = cells.tensors(spec, 16, CPU)
+    written_out = read_row(changed())
+    expected = cells.operator(written_out)(*heads, cells.mask(written_out, 16, CPU))
+    with forced_backend(spec):
+        torch.testing.assert_close(cells.operator(spec)(*heads, cells.mask(spec, 16, CPU)), expected)
+
+
+def test_a_backend_that_is_refused_is_a_cell_with_pytorchs_reason_and_the_row_goes_on():
+    result = row(read_row(changed(attention="cudnn")))
+    assert [one["status"] for one in result["cells"]] == ["unsupported"] * 2
+    assert result["cells"][0]["reason"].startswith("attention cudnn: No viable backend")
+    assert result["cells"][0]["forward_seconds"] == []
+
+
+def test_a_cell_that_runs_out_of_memory_is_a_result_and_the_row_goes_on(monkeypatch):
+    real = cells.tensors
+
+    def too_large(spec, context_length, device):
+        if context_length == 8:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return real(spec, context_length, device)
+
+    monkeypatch.setattr(cells, "tensors", too_large)
+    first, second = row(read_row(changed()))["cells"]
+    assert (first["status"], first["out_of_memory"]["requested_bytes"]) == ("out_of_memory", 2 * 2**30)
+    assert second["status"] == "complete"
+
+
+def test_a_gradient_that_is_not_finite_ends_the_row_with_its_place(monkeypatch):
+    monkeypatch.setattr(cells, "scaled_dot_product_attention", lambda q, k, v, future: (q + k + v) * float("inf"))
+    with pytest.raises(FloatingPointError, match="attention_d8, context 8: the gradient of the queries is not finite"):
+        row(read_row(changed()))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (changed(compile="attention"), "compile attention: there is nothing but attention; list off or on"),
+        (changed(compile="on", attention="flash"), "compile on with attention flash: a fused kernel is not compiled"),
+        (changed(precision="fp8"), "precision is 'fp8'"),
+        (changed(head_dim=0), "head_dim is 0"),
+        (json.dumps(VALUES | {"context_lengths": []}), "context_lengths is 0"),
+        (json.dumps(VALUES | {"more": 1}), "unknown keys ['more']"),
+    ],
+)
+def test_what_no_machine_can_measure_is_refused_in_one_line(text, message):
+    with pytest.raises(ValueError) as error:
+        read_row(text)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_flops_of_fused_attention_are_those_of_pytorchs_own_counter():
+    """Scores and values of one layer, every score counted, as `matmul_flops` has them for the written-out attention."""
+    shape = ModelShape(2, 16, 10, 24, 1, 3, 8)
+    heads = torch.empty(2, 3, 16, 8, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        fused_attention(heads, heads, heads, None)
+    own = matmul_flops(shape)
+    assert counter.get_total_flops() == own["computing attention scores"] + own["final matmul"] > 0
