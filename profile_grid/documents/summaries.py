@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 
 import pandas as pd
 
-from profile_grid.study.catalogue import QUESTIONS
+from profile_grid.study.catalogue import QUESTIONS, SUMMARIES
 from profile_grid.study.described import SummaryTable
 from profile_grid.tables.conservation import check_conservation
 from profile_grid.tables.per_pass import Merged
 
 
-def summary_tables(merged: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The tables of all answers by name.
+def summary_tables(merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARIES) -> dict[str, pd.DataFrame]:
+    """The tables of all answers by name, or those of these names.
 
     Raises NotConserved where the kernels of a phase do not add up to that phase, or phases to their step.
     """
     tables = Merged(merged)
     check_conservation(tables.kernels, tables["phases"])
-    return {name: table.make(tables) for name, table in declared_tables()}
+    return {name: table.make(tables) for name, table in declared_tables() if name in names}
 
 
 def declared_tables() -> Iterator[tuple[str, SummaryTable]]:

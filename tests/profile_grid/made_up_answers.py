@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from profile_grid.documents.documents import section
+from profile_grid.documents.documents import documents, section
 from profile_grid.documents.summaries import summary_tables
+from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.tables.machines import by_machine
 from tests.profile_grid.made_up import Made, forward_kernels, merged, training_kernels
+from tests.profile_grid.test_answers import PROVENANCE
 
 
 def said(runs: list[Made]) -> dict[str, str]:
@@ -16,6 +18,31 @@ def said(runs: list[Made]) -> dict[str, str]:
     machine, names = by_machine(tables["runs"])[0]
     sentences = section(machine, names, tables["runs"], summary_tables(tables)).sentences
     return {question[0]: " ".join(lines) for question, lines in sentences.items()}
+
+
+def told(question: str, runs: list[Made]) -> str:
+    """The sentences of one question alone, of the first machine."""
+    tables = merged(runs)
+    machine, names = by_machine(tables["runs"])[0]
+    return " ".join(
+        section(machine, names, tables["runs"], own_tables(question, tables), [question]).sentences[question]
+    )
+
+
+def answered(question: str, runs: list[Made]) -> str:
+    """The document of one question alone, made of its own tables."""
+    tables = merged(runs)
+    return documents(own_tables(question, tables), tables["runs"], PROVENANCE, [question])[question]
+
+
+def own_tables(question: str, tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The tables of one question, and the one that names kernels."""
+    own = next(one.tables for one in QUESTIONS if one.name == question)
+    return summary_tables(tables, (*own, "top_kernels"))
+
+
+def summaries_of(question: str, *runs: Made) -> dict[str, pd.DataFrame]:
+    return own_tables(question, merged(list(runs)))
 
 
 def forward(**changes) -> list[Made]:

@@ -19,6 +19,7 @@ from profile_grid.documents.summaries import summary_tables
 from profile_grid.merging import findings
 from profile_grid.merging.accuracy import explained_error
 from profile_grid.merging.run_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
+from profile_grid.study.catalogue import SUMMARIES
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
 
 MODELS = {  # d_model, d_ff, layers, heads
@@ -118,8 +119,10 @@ INCOMPLETE = {"capture_status": "incomplete", "reason": "no kernel table: nsys 2
 def made_up_tables(
     models=tuple(MODELS), contexts=CONTEXTS, modes=MODES, machine=MACHINE, changes=None, hostile=False,
     precisions=("fp32",), batch_sizes=(4,), compiles=("off",), attentions=("eager",), checkpoints=(0,),
+    names=SUMMARIES,
 ):  # fmt: skip
-    """Every table of results/tables by name. `changes` maps a run's name to columns of `runs` that differ."""
+    """Every table of results/tables by name, of the summaries these `names`. `changes` maps a run's name to columns of
+    `runs` that differ."""
     makers = {name: [] for name in ("runs", "timings", "accuracy", "cost", "kernels", "phases", "ranges", "findings")}
     lists = (models, contexts, modes, precisions, batch_sizes, compiles, attentions, checkpoints)
     for values in itertools.product(*lists):
@@ -129,7 +132,7 @@ def made_up_tables(
     tables = {
         name: pd.concat([t for t in found if len(t)] or found[:1], ignore_index=True) for name, found in makers.items()
     }
-    return tables | summary_tables(tables)
+    return tables | summary_tables(tables, names)
 
 
 @functools.cache

@@ -6,8 +6,8 @@ import pytest
 
 from profile_grid.documents.documents import asked_of
 from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, grid, merged
-from tests.profile_grid.made_up_answers import said, summaries
-from tests.profile_grid.test_answers import line_of, rendered
+from tests.profile_grid.made_up_answers import answered, summaries_of, told
+from tests.profile_grid.test_answers import line_of
 
 TRITON = "triton_per_fused_div_exp_masked_fill_mul_sub_2"
 
@@ -26,12 +26,12 @@ def both(times: float = 2.0) -> list[Made]:
 
 def test_the_question_is_asked_where_runs_differ_in_compilation_and_nowhere_else():
     assert "g_compile" not in asked_of(merged(grid())["runs"])
-    assert "## (g) What does compilation gain" in rendered(both())["answers"]
+    assert "# (g) What does compilation gain" in answered("g_compile", both())
 
 
 def test_kernels_stand_beside_those_of_the_run_not_compiled_and_none_is_lost():
     plain = Made(kernels=forward_kernels())
-    table = summaries(plain, compiled(plain))["compile_kernels"].set_index("class")
+    table = summaries_of("g_compile", plain, compiled(plain))["compile_kernels"].set_index("class")
     assert table.loc["gemm", ["gpu_time_ms", "base_gpu_time_ms"]].tolist() == [8.0, 8.0]
     assert table.loc["triton-fused", ["gpu_time_ms", "base_gpu_time_ms"]].tolist() == [1.0, 0.0]
     assert table.loc["softmax", ["gpu_time_ms", "base_gpu_time_ms"]].tolist() == [0.0, 0.9]
@@ -41,10 +41,10 @@ def test_kernels_stand_beside_those_of_the_run_not_compiled_and_none_is_lost():
 def test_compiling_has_paid_when_its_seconds_are_gained_back_and_never_without_a_gain():
     plain = Made(unprofiled_ms=10.0)
     faster, slower = compiled(plain, 2.0), compiled(plain, 0.5, "attention")
-    cost = summaries(plain, faster, slower)["compile_cost"].set_index("compile")
+    cost = summaries_of("g_compile", plain, faster, slower)["compile_cost"].set_index("compile")
     assert cost.loc["on", ["compile_s", "gained_ms", "steps_to_pay"]].tolist() == pytest.approx([20.0, 5.0, 4000.0])
     assert cost["steps_to_pay"].isna().tolist() == [False, True]
-    text = said([plain, faster, slower])["g"]
+    text = told("g_compile", [plain, faster, slower])
     assert "takes 20.0 s (small at context 512), which 4,000 steps pay for." in text
     assert "which nothing pays for in small at context 512." in text
     assert "Slower than not compiled: small at context 512." in text
@@ -52,7 +52,7 @@ def test_compiling_has_paid_when_its_seconds_are_gained_back_and_never_without_a
 
 def test_the_sentences_say_what_is_left_of_the_kernels_and_what_took_their_place():
     plain = Made(kernels=forward_kernels())
-    text = said([plain, compiled(plain)])["g"]
+    text = told("g_compile", [plain, compiled(plain)])
     assert text.startswith("Compiled (whole model), times as fast as not compiled: the forward pass × 2.0")
     assert "64.8 % of the kernels of a step are left, and 91.8 % of their GPU time." in text
     assert "softmax lose most of it (0.900 ms before, 0 ms after)" in text
@@ -62,9 +62,8 @@ def test_the_sentences_say_what_is_left_of_the_kernels_and_what_took_their_place
 
 def test_a_broken_graph_is_named():
     plain = Made()
-    assert (
-        "The graph is broken into parts in small at context 512"
-        in said([plain, replace(compiled(plain), others={"graph_breaks": 2})])["g"]
+    assert "The graph is broken into parts in small at context 512" in told(
+        "g_compile", [plain, replace(compiled(plain), others={"graph_breaks": 2})]
     )
 
 
@@ -72,17 +71,18 @@ def test_the_ideal_is_the_time_at_the_peaks_of_the_data_sheet():
     """FLOPs and bytes of `small` at batch 4 and context 512, over 67 TFLOP/s and 4.8 TB/s."""
     own_model = {"d_ff": 3072, "forward_flops": 533_968_453_632}
     plain = Made(unprofiled_ms=20.0, others=own_model)
-    (row,) = summaries(plain, replace(compiled(plain), others=own_model))["compile_times"].to_dict("records")
+    (row,) = summaries_of("g_compile", plain, replace(compiled(plain), others=own_model))["compile_times"].to_dict(
+        "records"
+    )
     assert row["ideal_by_flops"] == pytest.approx(20.0 / (533_968_453_632 / 67e12 * 1e3))
     assert row["ideal_by_flops"] < row["ideal_by_bytes"]
-    assert (
-        "Times as fast as not compiled, ideal would be × 2.51 by arithmetic"
-        in said([plain, replace(compiled(plain), others=own_model)])["g"]
+    assert "Times as fast as not compiled, ideal would be × 2.51 by arithmetic" in told(
+        "g_compile", [plain, replace(compiled(plain), others=own_model)]
     )
 
 
 def test_the_document_shows_kernels_and_cost_of_every_compiled_run():
-    text = rendered(both())["g_compile"]
+    text = answered("g_compile", both())
     kernels = text.partition("not compiled → compiled:")[2]
     assert line_of(kernels, "small", "512", "forward pass").count("→") >= 4
     assert " compiling, s |" in text
@@ -92,4 +92,4 @@ def test_the_document_shows_kernels_and_cost_of_every_compiled_run():
 def test_a_run_that_could_not_be_compiled_leaves_the_question_to_the_others():
     plain = Made(kernels=forward_kernels())
     refused = replace(compiled(plain), timing_status="unsupported", capture_status="unsupported", kernels=())
-    assert said([plain, refused])["g"].startswith("Not answered: no two timed runs differ in compile alone")
+    assert told("g_compile", [plain, refused]).startswith("Not answered: no two timed runs differ in compile alone")

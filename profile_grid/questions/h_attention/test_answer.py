@@ -6,8 +6,8 @@ import pytest
 
 from profile_grid.documents.documents import asked_of
 from tests.profile_grid.made_up import SDPA, Kernel, Made, forward_kernels, grid, merged
-from tests.profile_grid.made_up_answers import said, summaries
-from tests.profile_grid.test_answers import OOM, line_of, rendered
+from tests.profile_grid.made_up_answers import answered, summaries_of, told
+from tests.profile_grid.test_answers import OOM, line_of
 
 FLASH = "pytorch_flash::flash_fwd_kernel<Traits<64, 128, 128>>(Params)"
 
@@ -31,23 +31,23 @@ def three(ms_eager=10.0, ms_flash=5.0, ms_math=8.0, **changes) -> list[Made]:
 
 def test_the_question_is_asked_where_runs_differ_in_attention_and_nowhere_else():
     assert "h_attention" not in asked_of(merged(grid())["runs"])
-    assert "## (h) Which attention is fastest" in rendered(three())["answers"]
+    assert "# (h) Which attention is fastest" in answered("h_attention", three())
 
 
 def test_a_run_without_a_partner_has_a_time_and_no_speed_up():
     eager, flash, math = three()
-    table = summaries(out_of_memory(eager), flash, math)["attention_times"].set_index("attention")
+    table = summaries_of("h_attention", out_of_memory(eager), flash, math)["attention_times"].set_index("attention")
     assert table["mean_ms"].notna().tolist() == [False, True, True] and table["speed_up"].isna().all()
     assert table["status"].tolist() == ["out_of_memory", "complete", "complete"]
 
 
 def test_a_run_that_no_other_differs_from_in_attention_alone_is_not_in_the_table():
     alone = replace(three()[1], context_length=128)
-    assert alone.name not in set(summaries(*three(), alone)["attention_times"]["run"])
+    assert alone.name not in set(summaries_of("h_attention", *three(), alone)["attention_times"]["run"])
 
 
 def test_the_operator_alone_stands_beside_its_parts_written_out():
-    table = summaries(*three())["attention_operator"].set_index("attention")
+    table = summaries_of("h_attention", *three())["attention_operator"].set_index("attention")
     assert table.loc["flash", "base_gpu_time_ms"] == pytest.approx(0.8 + 0.8 + 0.6 + 0.9)
     assert table.loc["flash", "speed_up"] == pytest.approx(3.1 / 0.2)
     flops, moved = 12 * 2 * 4 * 512 * 513 * 768, 12 * 4 * 4 * 512 * 768 * 4
@@ -56,16 +56,16 @@ def test_the_operator_alone_stands_beside_its_parts_written_out():
 
 
 def test_the_fastest_is_named_by_length_and_those_that_the_spread_does_not_tell_apart_together():
-    text = said([*three(), *three(ms_math=4.0, context_length=128)])["h"]
+    text = told("h_attention", [*three(), *three(ms_math=4.0, context_length=128)])
     assert text.startswith(
         "The fastest attention is in the forward pass math at context 128 and flash at context 512. "
     )
-    assert "in the forward pass flash at every context" in said(three())["h"]
-    assert "in the forward pass math or flash at every context" in said(three(ms_math=5.05))["h"]
+    assert "in the forward pass flash at every context" in told("h_attention", three())
+    assert "in the forward pass math or flash at every context" in told("h_attention", three(ms_math=5.05))
 
 
 def test_the_gain_of_each_is_told_with_its_place_and_a_loss_as_such():
-    text = said(three(ms_math=12.0))["h"]
+    text = told("h_attention", three(ms_math=12.0))
     assert (
         "With flash attention, times as fast as eager: the forward pass × 2.00 ± 0.04 (small at context 512)." in text
     )
@@ -74,26 +74,26 @@ def test_the_gain_of_each_is_told_with_its_place_and_a_loss_as_such():
 
 def test_where_memory_ends_is_told_with_what_still_fits():
     longer = three(context_length=2048)
-    text = said([*three(), out_of_memory(longer[0]), *longer[1:]])["h"]
+    text = told("h_attention", [*three(), out_of_memory(longer[0]), *longer[1:]])
     assert "Memory runs out with eager in small at context 2048 (the forward pass)." in text
     assert "Some of these fit with math and flash." in text
-    assert "Memory does not end in any of them." in said(three())["h"]
+    assert "Memory does not end in any of them." in told("h_attention", three())
 
 
 def test_what_pytorch_refuses_is_a_cell_and_a_sentence():
     eager, flash, math = three()
     refused = replace(flash, timing_status="unsupported", capture_status="unsupported", kernels=(),
                       others={"reason": "attention flash: No available kernel"})  # fmt: skip
-    text = rendered([eager, refused, math])["h_attention"]
+    text = answered("h_attention", [eager, refused, math])
     assert "PyTorch refuses flash in 1 run" in text and "not supported here: attention flash" in text
     assert line_of(text, "small", "512", "forward pass").endswith("unsupported |")
 
 
 def test_peak_memory_has_a_table_where_the_device_tells_it():
-    assert "most memory" not in rendered(three())["h_attention"]
+    assert "most memory" not in answered("h_attention", three())
     known = [replace(run, peak_allocated_bytes=2**31) for run in three()]
-    assert "The most memory that tensors took:" in rendered(known)["h_attention"]
+    assert "The most memory that tensors took:" in answered("h_attention", known)
 
 
 def test_without_any_time_nothing_is_answered():
-    assert said([out_of_memory(run) for run in three()])["h"].startswith("Not answered: no two runs differ")
+    assert told("h_attention", [out_of_memory(run) for run in three()]).startswith("Not answered: no two runs differ")

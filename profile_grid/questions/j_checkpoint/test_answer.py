@@ -7,8 +7,8 @@ import pytest
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from profile_grid.documents.documents import asked_of
 from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, grid, merged, training_kernels
-from tests.profile_grid.made_up_answers import said, summaries
-from tests.profile_grid.test_answers import OOM, line_of, rendered
+from tests.profile_grid.made_up_answers import answered, summaries_of, told
+from tests.profile_grid.test_answers import OOM, line_of
 
 SMALL = forward_flops(ModelShape(4, 512, 10000, 768, 12, 12, 3072))
 OWN = {"d_ff": 3072, "forward_flops": SMALL["forward"]}
@@ -37,11 +37,11 @@ BOTH = (step(), step(1, 130.0, 10))
 
 def test_the_question_is_asked_where_runs_differ_in_checkpoints_and_nowhere_else():
     assert "j_checkpoint" not in asked_of(merged(grid())["runs"])
-    assert "## (j) What does checkpointing trade?" in rendered(list(BOTH))["answers"]
+    assert "# (j) What does checkpointing trade?" in answered("j_checkpoint", list(BOTH))
 
 
 def test_time_memory_and_recomputation_stand_beside_the_run_without_checkpoints():
-    tables = summaries(*BOTH)
+    tables = summaries_of("j_checkpoint", *BOTH)
     (times,) = tables["checkpoint_times"].to_dict("records")
     assert times["speed_up"] == pytest.approx(100 / 130)
     taken = tables["checkpoint_memory"].set_index("checkpoint")
@@ -52,13 +52,13 @@ def test_time_memory_and_recomputation_stand_beside_the_run_without_checkpoints(
 
 @pytest.mark.parametrize(("every", "blocks"), [(1, 12), (2, 6), (5, 3)])
 def test_the_ideal_is_the_flops_of_a_step_without_over_those_with_what_is_computed_again(every, blocks):
-    (times,) = summaries(step(), step(every))["checkpoint_times"].to_dict("records")
+    (times,) = summaries_of("j_checkpoint", step(), step(every))["checkpoint_times"].to_dict("records")
     again = blocks / 12 * (SMALL["forward"] - SMALL["head"])
     assert times["ideal_by_flops"] == pytest.approx(3 * SMALL["forward"] / (3 * SMALL["forward"] + again))
 
 
 def test_the_sentences_tell_time_memory_and_what_computes_again():
-    text = said(list(BOTH))["j"]
+    text = told("j_checkpoint", list(BOTH))
     assert text.startswith(
         "With every block checkpointed, times as long as without: the training step × 1.30 ± 0.02 (small at context"
         " 512); by the FLOPs of what is computed again × 1.31."
@@ -69,14 +69,14 @@ def test_the_sentences_tell_time_memory_and_what_computes_again():
 
 def test_what_fits_by_checkpoints_alone_is_told_with_the_fewest_of_them_and_no_ratio_is_made_up():
     runs = [out_of_memory(step()), step(1, 130.0, 90), step(4, 110.0, 120)]
-    text = said(runs)["j"]
+    text = told("j_checkpoint", runs)
     assert "Without checkpoints memory runs out in small at context 512; with 1 block in 4 checkpointed it does" in text
     assert "times as long" not in text and "there is left" not in text
-    document = rendered(runs)["j_checkpoint"]
+    document = answered("j_checkpoint", runs)
     assert line_of(document, "small", "512", "training step", "none", "OOM")
     assert line_of(document, "small", "512", "training step", "every block", "130.0 ± 1.3", "–", "–", "90.0 GiB")
 
 
 def test_a_forward_pass_has_nothing_to_keep_and_is_left_out():
-    assert summaries(Made(), Made(checkpoint=1))["checkpoint_memory"].empty
-    assert said([Made(), Made(checkpoint=1)])["j"].startswith("Not answered: no two training runs differ")
+    assert summaries_of("j_checkpoint", Made(), Made(checkpoint=1))["checkpoint_memory"].empty
+    assert told("j_checkpoint", [Made(), Made(checkpoint=1)]).startswith("Not answered: no two training runs differ")

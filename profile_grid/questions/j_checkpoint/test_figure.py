@@ -13,7 +13,13 @@ WITHOUT = "small_ctx512_train_step"
 
 
 def tables(**changes):
-    grid = {"models": ("small",), "contexts": (128, 512), "modes": ("train_step",), "checkpoints": (0, 1, 2)}
+    grid = {
+        "models": ("small",),
+        "contexts": (128, 512),
+        "modes": ("train_step",),
+        "names": FIGURE.tables,
+        "checkpoints": (0, 1, 2),
+    }
     return made_up_tables(**(grid | changes))
 
 
