@@ -25,10 +25,19 @@ from cs336_model.program.device import machine_facts, memory_facts, open_context
 from cs336_model.program.lease import take_lease
 from cs336_model.program.loaded_distributions import loaded_distributions
 from cs336_model.program.loaded_files import loaded_files
+from cs336_model.program.non_finite import where_not_finite
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
 from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec, read_spec
-from cs336_model.program.steps import PhaseClock, Subject, finite_losses, loss_of_forward, make_subject, run_steps
+from cs336_model.program.steps import (
+    NotFinite,
+    PhaseClock,
+    Subject,
+    finite_losses,
+    loss_of_forward,
+    make_subject,
+    run_steps,
+)
 from cs336_model.program.variants.compilation import compiling, graph_counts, is_compiled
 from cs336_model.program.variants.effects import process_settings
 from cs336_model.program.variants.unsupported import Unsupported
@@ -127,10 +136,21 @@ def integrity(subject: Subject, progress: Progress) -> Result:
         subject.losses.append(loss_of_forward(subject))
     flops = planned_flops(subject.spec)
     return {
-        "losses": finite_losses(subject),
+        "losses": losses_or_where_not(subject),
         "parameters": count_parameters(subject.model),
         "flops": counted_flops(subject.model, subject.inputs) if flops["forward"] is None else flops,
     }
+
+
+def losses_or_where_not(subject: Subject) -> list[float]:
+    """The losses. FloatingPointError names the first step whose loss is not finite, and where it stopped being so."""
+    try:
+        return finite_losses(subject)
+    except NotFinite as error:
+        spec, device = subject.spec, subject.device
+        subject.model = subject.optimizer = None
+        subject.parameters.clear()
+        raise FloatingPointError(f"{error}; {where_not_finite(spec, device, error.step + 1)}") from None
 
 
 def empty_result(spec: RunSpec, profiler: str) -> Result:

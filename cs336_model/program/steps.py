@@ -131,13 +131,21 @@ def loss_of_forward(subject: Subject) -> Tensor:
         return cross_entropy(subject.model(subject.inputs), subject.targets)
 
 
+class NotFinite(FloatingPointError):
+    """The loss of a step, counted from the first of all, is NaN or infinite."""
+
+    def __init__(self, run: str, step: int, loss: float) -> None:
+        self.step = step
+        super().__init__(
+            f"the loss of step {step} (counted from the first warm-up step) of {run} is {loss}: "
+            "no time of such a run means anything; check the model's initialisation, or use precision fp32"
+        )
+
+
 def finite_losses(subject: Subject) -> list[float]:
-    """The losses on the host, in the order of the steps. FloatingPointError names the first that is NaN or infinite."""
+    """The losses on the host, in the order of the steps. NotFinite names the first that is NaN or infinite."""
     losses = torch.stack(subject.losses).tolist()
-    for index, loss in enumerate(losses):
+    for step, loss in enumerate(losses):
         if not math.isfinite(loss):
-            raise FloatingPointError(
-                f"the loss of step {index} (counted from the first warm-up step) of {subject.spec.run} is {loss}: "
-                "no time of such a run means anything; check the model's initialisation, or use precision fp32"
-            )
+            raise NotFinite(subject.spec.run, step, loss)
     return losses
