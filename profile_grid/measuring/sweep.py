@@ -39,7 +39,6 @@ class MeasuredRow:
     machine: MachineFacts
     device_total_bytes: int | None
     process_seconds: float
-    loaded_files: dict[str, str]
 
 
 @dataclass(frozen=True)

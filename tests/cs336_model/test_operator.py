@@ -11,6 +11,9 @@ from cs336_model.program.operator import cell as cells
 from cs336_model.program.operator.row import row
 from cs336_model.program.operator.spec import read_row
 from cs336_model.program.variants.attention import forced_backend, fused_attention
+from profile_grid.measuring.results import Ran
+from profile_grid.measuring.sweep import MeasuredRow
+from profile_grid.measuring.typed_json import built
 
 CPU = torch.device("cpu")
 VALUES = {
@@ -32,6 +35,8 @@ def test_a_row_has_a_cell_per_context_length_with_a_time_of_every_pass():
         assert len(one["forward_seconds"]) == len(one["backward_seconds"]) == 3
         assert min(one["forward_seconds"] + one["backward_seconds"]) > 0
     assert result["machine"]["device"] == "cpu" and "cs336_model/program/operator/cell.py" in result["loaded_files"]
+    built(Ran, result)
+    built(MeasuredRow, json.loads(json.dumps(result)))
 
 
 def test_a_backend_gives_what_the_written_out_attention_gives_with_the_same_mask_and_scale():

@@ -40,7 +40,7 @@ def made(ms: float | None, context: int = 256, gib: float | None = 1.0, status: 
 
 def row(*cells: Cell, machine=MACHINE, **dimensions) -> RowResult:
     plain = {"precision": "fp32", "batch_size": 8, "compile": "off", "attention": "eager", "head_dim": 64}
-    program = MeasuredRow({"dimensions": plain | dimensions}, list(cells), machine, None, 1.0, {})
+    program = MeasuredRow({"dimensions": plain | dimensions}, list(cells), machine, None, 1.0)
     return RowResult(FORMAT, {}, "00", program, [], {}, "2026-01-02T03:04:05Z")
 
 

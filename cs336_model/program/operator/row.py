@@ -17,6 +17,7 @@ import torch
 from cs336_model.program.benchmark import write_result
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.lease import take_lease
+from cs336_model.program.loaded_distributions import loaded_distributions
 from cs336_model.program.loaded_files import loaded_files
 from cs336_model.program.operator.cell import cell
 from cs336_model.program.operator.spec import RowSpec, read_row
@@ -50,8 +51,9 @@ def row(spec: RowSpec) -> dict[str, Any]:
             print(f"{spec.run}: context {context_length}: {cells[-1]['status']}", file=sys.stderr, flush=True)
             make_room(device)
     facts = {"machine": machine_facts(device), "device_total_bytes": memory_facts(device)["device_total_bytes"]}
-    facts |= {"process_seconds": process_age_seconds(), "loaded_files": loaded_files([])}
-    return {"spec": vars(spec), "cells": cells} | facts
+    facts |= {"process_seconds": process_age_seconds()}
+    ran = {"loaded_files": loaded_files(), "loaded_distributions": loaded_distributions()}
+    return {"spec": vars(spec), "cells": cells} | facts | ran
 
 
 def make_room(device: torch.device) -> None:
