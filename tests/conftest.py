@@ -3,6 +3,9 @@
 import pytest
 
 from profile_grid.measuring.host_locks import FOLDER_VARIABLE
+from tests.browser import browser
+
+__all__ = ["browser"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,9 +12,9 @@ from kernel_tables.page.names import Names
 NO_PARENT = -1
 MOST_PARTS = 7  # of a phase
 WORTH_SPLITTING = 0.4  # of its phase: a part that takes more is shown by its own parts
-WORTH_SHOWING = 0.02
+WORTH_SHOWING, WORTH_TELLING = 0.02, 0.001
 WORTH_A_COLOR = 0.005  # of the step: less is told as "other"
-OTHERS, OUTSIDE, OTHER = "others", "outside the phases", "other"
+NO_RANGE, OTHERS, OUTSIDE, OTHER = "(no inner range)", "others", "outside the phases", "other"
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,7 @@ def _parts(leaves: Iterable[Leaf], whole: float) -> tuple[Segment, ...]:
             node = node.children.setdefault(name, _Node())
             node.ms += leaf.ms
     found = dict(root.children)
+    direct = whole - sum(node.ms for node in found.values())
     while len(found) < MOST_PARTS:
         largest = max((name for name in found if found[name].children), key=lambda name: found[name].ms, default=None)
         if largest is None or found[largest].ms < WORTH_SPLITTING * whole:
@@ -130,10 +131,9 @@ def _parts(leaves: Iterable[Leaf], whole: float) -> tuple[Segment, ...]:
         if own > 0:
             found[largest] = _Node(found[largest].ms + own if largest in found else own)
     told = {name: node.ms for name, node in found.items() if node.ms >= WORTH_SHOWING * whole}
-    rest = whole - sum(told.values())
     parts = sorted(told.items(), key=lambda part: -part[1])
-    if parts and rest > 0.001 * whole:
-        parts.append((OTHERS, rest))
+    rest = whole - direct - sum(told.values())
+    parts += [(name, ms) for name, ms in ((NO_RANGE, direct), (OTHERS, rest)) if parts and ms > WORTH_TELLING * whole]
     return tuple(Segment(name, ms, _share(ms, whole)) for name, ms in parts)
 
 

@@ -85,7 +85,14 @@ def test_the_wheel_holds_the_package_and_its_rules_and_nothing_of_the_pipeline(w
         f"{'-'.join(wheel.name.split('-')[:2])}.dist-info",
     }
     here = {path.relative_to(ROOT).as_posix() for path in (ROOT / "kernel_tables").rglob("*.py")}
-    assert here | {"kernel_tables/classes/class_rules.toml"} <= set(names)
+    of_pages = {
+        path.relative_to(ROOT).as_posix()
+        for room in ("page", "report")
+        for kind in ("css", "js", "j2")
+        for path in (ROOT / "kernel_tables" / room).glob(f"*.{kind}")
+    }
+    assert len(of_pages) == 8
+    assert here | of_pages | {"kernel_tables/classes/class_rules.toml"} <= set(names)
 
 
 def imported_from_outside(paths) -> set[str]:
@@ -121,8 +128,8 @@ def test_the_installed_command_runs_anywhere_without_torch_or_snakemake(environm
 
 def test_every_subcommand_works_with_the_declared_packages_alone(environment, tmp_path):
     capture = Synthetic().range("step", 0, 50).kernel("gemm", at=20).write(tmp_path / "capture.sqlite")
-    for name in ("ranges", "kernels", "classes", "check", "trace"):
-        output = tmp_path / (name + (".json" if name == "trace" else ".parquet"))
+    for name in ("ranges", "kernels", "classes", "check", "trace", "report"):
+        output = tmp_path / (name + {"trace": ".json", "report": ".html"}.get(name, ".parquet"))
         run(environment / "bin" / "kernel-tables", name, capture, "-o", output, cwd=tmp_path)
         assert output.stat().st_size > 0
 

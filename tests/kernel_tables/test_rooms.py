@@ -26,6 +26,7 @@ ROOMS = (
     "trace",
     "terminal",
     "page",
+    "report",
     "recording",
     "commands",
     "__main__",

@@ -1,8 +1,6 @@
 """The page in a real browser: it starts without complaints, its figures and tables work, and names stay text."""
 
-import shutil
 import tempfile
-import time
 from collections import Counter
 from contextlib import contextmanager
 from functools import cache
@@ -15,9 +13,9 @@ from profile_grid.figures.paper import on_paper, save
 from profile_grid.figures.registry import all_figures
 from profile_grid.page import page
 from profile_grid.study.catalogue import questions_asked
+from tests.browser import needs_browser, until
 from tests.profile_grid.made_up_grid import HOSTILE, MODELS, OOM, made_up_grid, made_up_tables
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 MEGABYTE = 1_000_000
 PROVENANCE = {
     "runs": 60,
@@ -26,12 +24,7 @@ PROVENANCE = {
     "nsys": ["2025.3.1", "2024.2.3"],
     "cuda": None,
 }
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1280,900",
-)  # fmt: skip
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium or chromedriver is not installed")
-selenium = pytest.importorskip("selenium", reason="selenium is not installed")
+pytestmark = needs_browser
 
 
 def made_up_timeline(kernels: int = 3000) -> pd.DataFrame:
@@ -73,21 +66,6 @@ def images_of_the_grid() -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def browser():
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        for flag in (*FLAGS, f"--user-data-dir={profile}"):
-            options.add_argument(flag)
-        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-        yield driver
-        driver.quit()
-
-
-@pytest.fixture(scope="module")
 def grid_page(browser, tmp_path_factory):
     """The browser with the grid's page open; every table and figure of it has been started."""
     path = tmp_path_factory.mktemp("page") / "report.html"
@@ -114,16 +92,6 @@ def start_everything(browser) -> None:
     for element in browser.find_elements("css selector", "[data-chart], [data-flame], table[data-rows]"):
         browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
         until(lambda element=element: browser.execute_script(started, element))
-
-
-def until(is_so, seconds: float = 15):
-    """The first true value of is_so(); fails when there is none in time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := is_so():
-            return found
-        time.sleep(0.05)
-    pytest.fail(f"not within {seconds} s")
 
 
 def choose(browser, name: str, value: str) -> None:

@@ -1,0 +1,1 @@
+"""The page of one capture: kernel-tables report CAPTURE."""

@@ -1,0 +1,55 @@
+"""What each kernel takes of one step within each range path: what the picture and the flame view are made of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernel_tables.attribution.keys import compact
+from kernel_tables.diagnosis.scope import NO_STEP, Scope
+from kernel_tables.page.step import Leaf
+
+MOST_LEAVES = 3000
+SMALLER = "(smaller ones)"
+
+
+def step_leaves(scope: Scope) -> tuple[list[Leaf], str]:
+    """The leaves of a step, the mean of all on every device; of the whole capture where it has no steps. And a sentence
+    on those that stand together for want of room."""
+    found, trace = scope.activities, scope.trace
+    rows = np.flatnonzero(scope.step != NO_STEP) if len(scope.steps) else np.arange(len(found))
+    key = trace.activity_path[rows].astype(np.int64) * max(len(found.names), 1) + found.name[rows]
+    group, of_group = compact(key)
+    ns, launches = np.zeros(len(group), np.int64), np.bincount(of_group, minlength=len(group))
+    np.add.at(ns, of_group, found.duration_ns[rows])
+    paths, classes = trace.range_paths.tuples, trace.activity_classes
+    leaves = [
+        Leaf(
+            inside_step(paths[code // len(found.names)], scope), found.names[code % len(found.names)],
+            classes[code % len(found.names)], time / 1e6 / scope.count, count / scope.count,
+        )
+        for code, time, count in zip(group.tolist(), ns.tolist(), launches.tolist(), strict=True)
+    ]  # fmt: skip
+    return _within_room(leaves)
+
+
+def inside_step(path: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
+    """The names of a path below the step; all of them where there are no steps."""
+    has_step = len(scope.steps) and scope.step_name in path
+    return path[path.index(scope.step_name) + 1 :] if has_step else path
+
+
+def _within_room(leaves: list[Leaf]) -> tuple[list[Leaf], str]:
+    if len(leaves) <= MOST_LEAVES:
+        return leaves, ""
+    leaves = sorted(leaves, key=lambda leaf: -leaf.ms)
+    rest: dict[str, list[Leaf]] = {}
+    for leaf in leaves[MOST_LEAVES:]:
+        rest.setdefault(leaf.ranges[0] if leaf.ranges else "", []).append(leaf)
+    together = [
+        Leaf((phase,) if phase else (), SMALLER, "other", sum(one.ms for one in own), sum(one.launches for one in own))
+        for phase, own in rest.items()
+    ]
+    return leaves[:MOST_LEAVES] + together, (
+        f"For want of room {len(leaves) - MOST_LEAVES:,} kernels in ranges, those with the least time, stand together"
+        f" as “{SMALLER}”."
+    )

@@ -1,0 +1,67 @@
+"""The page of one capture: one file without a network, bounded in size whatever the capture holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernel_tables.attribution.paths import WINDOW
+from kernel_tables.attribution.ranges import NONE
+from kernel_tables.diagnosis.diagnose import diagnose
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.page.markup import html_environment, script, style
+from kernel_tables.page.names import Names
+from kernel_tables.page.step import flame, picture
+from kernel_tables.report import summary, tables
+from kernel_tables.report.leaves import step_leaves
+from kernel_tables.report.timeline import timeline
+from kernel_tables.trace import Trace
+
+HERE = Path(__file__).parent
+MOST_NAME = 1000  # characters of a full name
+STATIC_ROWS = 20  # of a table, before more are asked for
+TOLD = {"EXPORT_PRODUCT_NAME": "exported by", "EXPORT_PRODUCT_VERSION": "version", "EXPORT_SCHEMA_VERSION": "schema"}
+
+
+def report(trace: Trace, step_name: str = "step", title: str | None = None) -> str:
+    """The page as HTML. Raises ImpossibleCapture, a TraceError, for a capture that cannot be believed."""
+    scope, names = Scope(trace, step_name), Names()
+    leaves, leaves_left = step_leaves(scope)
+    drawn = picture(leaves)
+    flames = {"step": flame(leaves, names, "step" if len(scope.steps) else "capture")}
+    under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None
+    all_ns = int(trace.classes(under)["total_ns"].sum())
+    shown = [
+        tables.ranges(trace, under, all_ns), tables.classes(trace, under, all_ns, names),
+        tables.kernels(trace, under, all_ns, names),
+        tables.memory(scope, all_ns, names), tables.threads(scope), tables.streams(scope),
+    ]  # fmt: skip
+    bars, bars_left = timeline(scope, names)
+    found = diagnose(trace, step_name)
+    for one in found:
+        for name in one.where.get("kernels", {}):
+            names.kernel(name)
+    lists = names.as_lists()
+    short = dict(zip(lists["full"], lists["short"], strict=True))
+    environment = html_environment(HERE)
+    return environment.get_template("report.html.j2").render(
+        title=title or trace.capture.path.name,
+        of_what=summary.of_what(scope),
+        steps=len(scope.steps),
+        sentences=summary.sentences(scope, drawn, leaves, short),
+        picture=drawn,
+        findings=[one for one in found if not one.abstained],
+        abstained=[one for one in found if one.abstained],
+        checked=trace.check(step_name=step_name),
+        of_tables=f"What lies in the range “{WINDOW}”." if under else "All of the capture.",
+        tables={table.name: table for table in shown},
+        flames=flames,
+        flames_left=leaves_left,
+        timeline=bars,
+        timeline_left=bars_left,
+        static_rows=STATIC_ROWS,
+        short=short,
+        names={kind: tables.cut_names(whole, MOST_NAME) for kind, whole in lists.items()},
+        facts={told: trace.metadata[key] for key, told in TOLD.items() if key in trace.metadata},
+        style=style(HERE / "report.css"),
+        script=script(HERE / "timeline.js", HERE / "report.js"),
+    )  # fmt: skip

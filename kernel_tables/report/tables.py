@@ -1,0 +1,207 @@
+"""The tables of the page of a capture, as rows of texts and numbers, with what has no room counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernel_tables.attribution.activities import KINDS
+from kernel_tables.attribution.keys import compact
+from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.intervals import union
+from kernel_tables.page.names import Names
+from kernel_tables.terminal.units import duration, percent
+
+if TYPE_CHECKING:
+    from kernel_tables.trace import Trace
+
+MOST_ROWS = 1000
+SHARE = "share"
+MEMORY = ("memcpy", "memset")
+MISSING = -1.0  # what a missing number sorts as
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in a cell, the number by which it sorts, and more: a share for its bar, the number of a full name,
+    a depth in a tree."""
+
+    text: str
+    number: float | None = None
+    share: float | None = None
+    name: int | None = None
+    depth: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page. `rest` says what has no room."""
+
+    name: str
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    rest: str = ""
+    sorts: bool = True
+
+
+def ranges(trace: Trace, under: str | None, all_ns: int) -> Table:
+    """The tree of ranges."""
+    tree = trace.range_tree(under)
+    rows = tuple(
+        (
+            Cell(row.range.rpartition(PATH_SEPARATOR)[2], depth=row.depth), _count(row.instances), _count(row.kernels),
+            *_time(row.gpu_time_ns + row.memop_time_ns, all_ns), _count(row.memops),
+        )
+        for row in tree.head(MOST_ROWS).itertuples()
+    )  # fmt: skip
+    headings = ("range", "times", "kernels", "GPU time", SHARE, "copies, sets")
+    return Table(
+        "ranges", "Ranges, inner ones below outer ones", headings, rows, _rest(len(tree), "ranges"), sorts=False
+    )
+
+
+def classes(trace: Trace, under: str | None, all_ns: int, names: Names) -> Table:
+    table = trace.classes(under)
+    rows = tuple(
+        (
+            Cell(row[0]),
+            _count(row.kernels),
+            _count(row.launches),
+            *_time(row.total_ns, all_ns),
+            _kernel(row.largest_kernel, names),
+        )
+        for row in table.head(MOST_ROWS).itertuples(index=False)
+    )
+    headings = ("class", "kernels", "launches", "GPU time", SHARE, "most time in")
+    return Table("classes", "Classes of kernels", headings, rows, _rest(len(table), "classes"))
+
+
+def kernels(trace: Trace, under: str | None, all_ns: int, names: Names) -> Table:
+    """One row per range path and kernel; memory operations have a table of their own."""
+    table = trace.kernels(under)
+    table = table[~table["class"].isin(MEMORY)]
+    rows = tuple(
+        (
+            _kernel(row[1], names), Cell(row[2]), Cell(row[0] or "(no range)"), _count(row.launches),
+            *_time(row.total_ns, all_ns), _duration(row.mean_ns), _duration(row.min_ns), _duration(row.max_ns),
+        )
+        for row in table.head(MOST_ROWS).itertuples(index=False)
+    )  # fmt: skip
+    headings = ("kernel", "class", "range", "launches", "GPU time", SHARE, "mean", "min", "max")
+    return Table("kernels", "Kernels by range", headings, rows, _rest(len(table), "kernels in ranges"))
+
+
+def memory(scope: Scope, all_ns: int, names: Names) -> Table:
+    """Copies by their way, with what they moved where the capture knows it, and sets."""
+    found, is_copy = scope.activities, scope.activities.kind == KINDS.index("memcpy")
+    moved = np.full(len(found), np.nan)
+    sizes = scope.trace.capture.copies()["bytes"] if is_copy.any() else np.empty(0)
+    if len(sizes) == is_copy.sum():
+        moved[is_copy] = np.where(sizes < 0, np.nan, sizes)
+    rows = []
+    for code in np.unique(found.name[scope.is_memory]).tolist():
+        mine = scope.is_memory & (found.name == code)
+        ns, count, size = int(found.duration_ns[mine].sum()), int(mine.sum()), float(moved[mine].sum())
+        rate = size / ns if ns and size == size else None
+        rows.append(
+            (
+                _kernel(found.names[code], names), _count(count), *_time(ns, all_ns), _duration(ns / count),
+                _bytes(size), _rate(rate),
+            )
+        )  # fmt: skip
+    rows.sort(key=lambda row: -row[2].number)
+    headings = ("operation", "times", "time", SHARE, "mean", "moved", "rate")
+    return Table("memory", "Memory operations", headings, tuple(rows))
+
+
+def streams(scope: Scope) -> Table:
+    """The streams of each device: what ran on them, and for how much of the capture's device time something did."""
+    found, places = scope.activities, scope.trace.places
+    key = places["device"].astype(np.int64) * (1 << 32) + places["stream"]
+    codes, of_stream = compact(key)
+    whole = int(found.end_ns.max() - found.start_ns.min()) if len(found) else 0
+    rows = []
+    for number, code in enumerate(codes.tolist()):
+        mine = of_stream == number
+        busy = union(found.start_ns[mine], found.end_ns[mine]).total_ns
+        rows.append(
+            (
+                Cell(f"device {code >> 32}", code >> 32), Cell(f"stream {code & 0xFFFFFFFF}", code & 0xFFFFFFFF),
+                _count(int((mine & scope.is_kernel).sum())), _count(int((mine & scope.is_memory).sum())),
+                *_time(busy, whole),
+            )
+        )  # fmt: skip
+    headings = ("device", "stream", "kernels", "copies, sets", "busy", SHARE)
+    return Table("streams", "Streams", headings, tuple(rows[:MOST_ROWS]), _rest(len(rows), "streams"))
+
+
+def threads(scope: Scope) -> Table:
+    """The threads that opened ranges or launched, by numbers of their own."""
+    launched, opened, order = thread_order(scope)
+    rows = [
+        (Cell(f"thread {number}", number), _count(launched.get(one, 0)), _count(opened.get(one, 0)))
+        for number, one in enumerate(order, 1)
+    ]
+    headings = ("thread", "launches", "ranges opened")
+    return Table("threads", "Threads of the program", headings, tuple(rows[:MOST_ROWS]), _rest(len(rows), "threads"))
+
+
+def thread_order(scope: Scope) -> tuple[dict[int, int], dict[int, int], list[int]]:
+    """Launches and opened ranges by thread, and the threads, those that opened most ranges first."""
+    found, held = scope.activities, scope.trace.range_arrays
+    launched, opened = _occurrences(found.thread[found.launched]), _occurrences(held.thread)
+    order = sorted(launched.keys() | opened.keys(), key=lambda one: (-opened.get(one, 0), -launched.get(one, 0), one))
+    return launched, opened, order
+
+
+def _occurrences(threads: np.ndarray) -> dict[int, int]:
+    ids, counts = np.unique(threads, return_counts=True)
+    return dict(zip(ids.tolist(), counts.tolist(), strict=True))
+
+
+def _count(number: int) -> Cell:
+    return Cell(f"{number:,}", int(number))
+
+
+def _time(ns: float, whole: int) -> tuple[Cell, Cell]:
+    share = ns / whole if whole else 0.0
+    return _duration(ns), Cell(percent(share), share, share)
+
+
+def _duration(ns: float) -> Cell:
+    return Cell(duration(ns), float(ns))
+
+
+def _kernel(name: str, names: Names) -> Cell:
+    return Cell(name, name=names.kernel(name))
+
+
+def _bytes(size: float) -> Cell:
+    if size != size:
+        return Cell("–", MISSING)
+    units = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+    unit = next(one for one in units if size >= one[0] or one[0] == 1)
+    return Cell(f"{size / unit[0]:.3g} {unit[1]}", size)
+
+
+def _rest(count: int, noun: str) -> str:
+    left = count - MOST_ROWS
+    return f"{left:,} more {noun} have no room here; kernel-tables prints all." if left > 0 else ""
+
+
+def cut_names(names: Sequence[str], most: int) -> list[str]:
+    """The names with their ends cut where they are longer than so many characters."""
+    return [name if len(name) <= most else name[:most] + "…" for name in names]
+
+
+def _rate(bytes_per_ns: float | None) -> Cell:
+    """A rate in GB/s, which bytes per nanosecond are."""
+    if bytes_per_ns is None:
+        return Cell("–", MISSING)
+    digits = ".0f" if bytes_per_ns >= 100 else ".3g"
+    return Cell(f"{bytes_per_ns:,{digits}} GB/s", bytes_per_ns)

@@ -1,0 +1,130 @@
+"""One step on a time axis: ranges and launching calls by thread, activities by stream of a device; as lanes of bars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_tables.attribution.launches import NO_LAUNCH
+from kernel_tables.classes.categories import family
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.page.colors import GREY, family_color, phase_color
+from kernel_tables.page.names import Names
+from kernel_tables.report.leaves import inside_step
+from kernel_tables.report.tables import thread_order
+
+MOST_BARS = 12_000
+MOST_LEVELS = 8  # of ranges, by thread
+
+
+@dataclass
+class _Bars:
+    """The bars of a timeline, column by column."""
+
+    lane: list[int]
+    start: list[int]
+    length: list[int]
+    name: list[int]
+    color: list[str]
+
+
+def timeline(scope: Scope, names: Names) -> tuple[dict, str]:
+    """The lanes and bars of the middle step, of the whole capture where it has none, in ns from its begin; and a
+    sentence on the bars that have no room: the shortest."""
+    found, held = scope.activities, scope.trace.range_arrays
+    if len(scope.steps):
+        step = int(scope.steps[len(scope.steps) // 2])
+        rows = np.flatnonzero(scope.trace.enclosing(scope.step_name) == step)
+        first, last = int(held.start_ns[step]), int(held.end_ns[step])
+        inside = np.flatnonzero((held.start_ns >= first) & (held.end_ns <= last))
+    else:
+        rows, inside = np.arange(len(found)), np.arange(len(held))
+        starts = [int(times.min()) for times in (found.start_ns, held.start_ns) if len(times)]
+        first = min(starts, default=0)
+    rows, inside, left = _within_room(scope, rows, inside)
+    lanes: dict[tuple, str] = {}
+    bars = [*_ranges(scope, inside, names), *_launches(scope, rows, names), *_device(scope, rows, names)]
+    for key, title, *_ in sorted(bars, key=lambda bar: bar[0]):
+        lanes.setdefault(key, title)
+    number = {key: place for place, key in enumerate(lanes)}
+    columns = _Bars([], [], [], [], [])
+    for key, _, start, end, name, color in bars:
+        columns.lane.append(number[key])
+        columns.start.append(start - first)
+        columns.length.append(end - start)
+        columns.name.append(name)
+        columns.color.append(color)
+    return {"lanes": list(lanes.values()), **vars(columns)}, left
+
+
+def _within_room(scope: Scope, rows: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
+    """The rows and ranges that there is room for, the longest."""
+    held = scope.trace.range_arrays
+    count = len(inside) + 2 * len(rows)
+    if count <= MOST_BARS:
+        return rows, inside, ""
+    longest = np.argsort(-(held.end_ns - held.start_ns)[inside], kind="stable")[: MOST_BARS // 3]
+    inside = np.sort(inside[longest])
+    longest = np.argsort(-scope.activities.duration_ns[rows], kind="stable")[: MOST_BARS // 3]
+    rows = np.sort(rows[longest])
+    left = count - len(inside) - 2 * len(rows)
+    return rows, inside, f"{left:,} bars, the shortest, have no room here; kernel-tables trace has all."
+
+
+def _ranges(scope: Scope, inside: np.ndarray, names: Names) -> list[tuple]:
+    held, paths = scope.trace.range_arrays, scope.trace.range_paths
+    tuples, codes = paths.tuples, paths.of_node[: len(held)]
+    threads = _numbers(scope, held.thread[inside])
+    depths = [len(tuples[codes[row]]) for row in inside.tolist()]
+    least = min(depths, default=0)
+    found = []
+    for row, thread, depth in zip(inside.tolist(), threads, depths, strict=True):
+        level, path = depth - least, tuples[codes[row]]
+        if level < MOST_LEVELS:
+            below = inside_step(path, scope)
+            title = f"ranges, thread {thread}" + (f", level {level + 1}" if level else "")
+            name = names.number(path[-1])
+            color = phase_color(below[0]) if below else GREY
+            found.append(((0, thread, level), title, int(held.start_ns[row]), int(held.end_ns[row]), name, color))
+    return found
+
+
+def _launches(scope: Scope, rows: np.ndarray, names: Names) -> list[tuple]:
+    found = scope.activities
+    rows = rows[found.launch_row[rows] != NO_LAUNCH]
+    ends_ns, calls = scope.trace.capture.call_ends_and_names()
+    threads = _numbers(scope, found.thread[rows])
+    return [
+        (
+            (1, thread, 0), f"API calls, thread {thread}", int(found.launch_ns[row]),
+            int(ends_ns[found.launch_row[row]]), names.number(calls[found.launch_row[row]]), GREY,
+        )
+        for row, thread in zip(rows.tolist(), threads, strict=True)
+    ]  # fmt: skip
+
+
+def _device(scope: Scope, rows: np.ndarray, names: Names) -> list[tuple]:
+    found, places, classes = scope.activities, scope.trace.places, scope.trace.activity_classes
+    bars = []
+    for row in rows.tolist():
+        device, stream, name = int(places["device"][row]), int(places["stream"][row]), int(found.name[row])
+        color = family_color(family(classes[name]))
+        number = names.kernel(found.names[name])
+        bars.append(
+            (
+                (2, device, stream),
+                f"device {device}, stream {stream}",
+                int(found.start_ns[row]),
+                int(found.end_ns[row]),
+                number,
+                color,
+            )
+        )
+    return bars
+
+
+def _numbers(scope: Scope, threads: np.ndarray) -> list[int]:
+    """Numbers for threads, as their table has them: their ids say nothing to a reader."""
+    number = {thread: place for place, thread in enumerate(thread_order(scope)[2], 1)}
+    return [number[thread] for thread in threads.tolist()]

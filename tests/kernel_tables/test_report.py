@@ -1,0 +1,193 @@
+"""The page of one capture: what it holds is what the tables say, whatever the names, and it says what it leaves out."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kernel_tables.__main__ import main
+from kernel_tables.report import leaves, report, tables, timeline
+from kernel_tables.report.report import report as page_of
+from kernel_tables.trace import Trace
+from tests.browser import needs_browser, until
+from tests.kernel_tables.synthetic import Synthetic
+
+CAPTURES = Path(__file__).parent.parent / "captures"
+HOSTILE = "</script><script>document.title='taken'</script><b>"
+
+
+def synthetic() -> Synthetic:
+    """Two steps of a forward range with one kernel each, 3 and 5 us long, and a copy outside of them."""
+    made = Synthetic().range("measure", 0, 90_000)
+    for step, length in ((0, 3_000), (40_000, 5_000)):
+        made = made.range("step", step, step + 30_000).range("forward", step + 10, step + 20_000)
+        made = made.range(HOSTILE, step + 20, step + 15_000).kernel("ampere_sgemm_64x32_nn", step + 30, duration=length)
+    return made.memcpy(at=85_000, duration=2_000, size=4_096)
+
+
+@pytest.fixture
+def capture(tmp_path) -> Path:
+    return synthetic().write(tmp_path / "capture.sqlite")
+
+
+@pytest.fixture(scope="module")
+def tiny() -> str:
+    with Trace(CAPTURES / "tiny_2025.3.1.sqlite.gz") as trace:
+        return page_of(trace)
+
+
+def held(html: str, name: str):
+    return json.loads(re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', html)[1])
+
+
+def test_the_flame_view_of_a_step_conserves_the_time_of_its_kernels_and_memory_operations(tiny):
+    nodes = held(tiny, "flames")["step"]
+    assert nodes["ms"][0] == pytest.approx((5_932_568 + 18_688) / 3 / 1e6)  # what is under `measure`, three steps
+    children = [0.0] * len(nodes["ms"])
+    for parent, ms in zip(nodes["parent"][1:], nodes["ms"][1:], strict=True):
+        children[parent] += ms
+    assert all(below == pytest.approx(own) for own, below in zip(nodes["ms"], children, strict=True) if below)
+
+
+def test_the_summary_tells_how_long_a_step_takes_and_where_it_goes(tiny):
+    told = re.sub(r"<[^>]+>|\s+", " ", tiny)
+    assert "3 steps were captured; on the device one takes " in told
+    assert "take 1.98 ms together: backward 974 µs (49.1 %), optimizer 529 µs (26.7 %), forward 408 µs (20.6 %)" in told
+
+
+def test_the_timeline_has_a_bar_for_each_range_launch_and_activity_of_the_middle_step(capture):
+    with Trace(capture) as trace:
+        bars = held(page_of(trace), "timeline-bars")
+    assert bars["lanes"] == [
+        "ranges, thread 1", "ranges, thread 1, level 2", "ranges, thread 1, level 3", "API calls, thread 1",
+        "device 0, stream 7",
+    ]  # fmt: skip
+    found = sorted(zip(bars["lane"], bars["start"], bars["length"], strict=True))
+    assert found == [(0, 0, 30_000), (1, 10, 19_990), (2, 20, 14_980), (3, 30, 1), (4, 35, 5_000)]
+
+
+def test_what_has_no_room_is_counted(capture, monkeypatch):
+    monkeypatch.setattr(tables, "MOST_ROWS", 1)
+    monkeypatch.setattr(leaves, "MOST_LEAVES", 0)
+    monkeypatch.setattr(timeline, "MOST_BARS", 3)
+    monkeypatch.setattr(report, "MOST_NAME", 5)
+    with Trace(capture) as trace:
+        html = page_of(trace)
+    assert "3 more ranges have no room here" in html
+    assert "1 kernels in ranges, those with the least time, stand together as “(smaller ones)”." in html
+    assert "2 bars, the shortest, have no room here" in html
+    assert max(map(len, held(html, "names")["full"])) <= 6
+    assert held(html, "flames")["step"]["ms"][0] == pytest.approx(0.004)
+
+
+def test_a_capture_without_steps_is_shown_whole_and_one_without_kernels_says_what_is_wrong(tmp_path):
+    with Trace(
+        Synthetic().range("epoch", 0, 100).kernel("f", at=10, duration=50).write(tmp_path / "c.sqlite")
+    ) as trace:
+        html = page_of(trace)
+    assert "No range named &#39;step&#39; holds work: this page is about the whole capture, 50 ns long." in html
+    with Trace(CAPTURES / "tiny_2022.4.2.sqlite.gz") as trace:
+        html = page_of(trace)
+    assert "Do not trust these figures:" in html
+    assert "No kernel and no memory operation was recorded" in html
+
+
+def test_names_and_the_file_s_name_are_text_and_nothing_asks_for_the_network(capture):
+    with Trace(capture) as trace:
+        html = page_of(trace, title=HOSTILE)
+    assert html.count("<script") == 4
+    assert "<b>" not in html
+    assert "default-src 'none'" in html
+    assert "http" not in html.replace("http-equiv", "")
+
+
+def test_memory_operations_say_what_they_moved_and_how_fast(capture):
+    with Trace(capture) as trace:
+        text = re.sub(r"<[^>]+>|\s+", " ", page_of(trace).partition('id="memory"')[2])
+    assert "4 KiB" in text
+    assert "2.05 GB/s" in text
+
+
+def test_the_command_writes_a_whole_file_and_never_over_a_capture(capture, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(capture)]) == 0
+    assert capsys.readouterr().out == "capture.html\n"
+    assert (tmp_path / "capture.html").read_text().startswith("<!doctype html>")
+    assert main(["report", str(capture), "-o", str(capture)]) == 2
+    assert "never written over" in capsys.readouterr().err
+    (tmp_path / "no.sqlite").write_text("no capture")
+    assert main(["report", "no.sqlite", "-o", "none.html"]) == 2
+    assert not (tmp_path / "none.html").exists()
+
+
+@pytest.fixture(scope="module")
+def opened(browser, tiny, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(tiny, encoding="utf-8")
+    browser.get(path.as_uri())
+    return browser
+
+
+@needs_browser
+def test_the_page_opens_without_a_message_and_works_by_the_keyboard(opened):
+    assert [entry["message"] for entry in opened.get_log("browser")] == []
+    canvas = opened.find_element("id", "timeline-canvas")
+    seen = "return document.getElementById('timeline-canvas').view.range"
+    _, whole = opened.execute_script(seen)
+    opened.execute_script("arguments[0].focus()", canvas)
+    for key, expected in (("+", (0.25, 0.75)), ("\ue014", (0.5, 1)), ("-", (0, 1)), ("+", (0.25, 0.75)), ("0", (0, 1))):
+        opened.switch_to.active_element.send_keys(key)
+        assert opened.execute_script(seen) == pytest.approx([part * whole for part in expected], abs=1), key
+    texts = "return [...document.querySelectorAll('[data-flame] button')].map(b => b.textContent)"
+    button = "[...document.querySelectorAll('[data-flame] button')].find(b => b.textContent === 'optimizer')"
+    opened.execute_script(f"{button}.focus()")
+    opened.switch_to.active_element.send_keys("\ue007")
+    assert "backward" not in opened.execute_script(texts)
+
+
+@needs_browser
+def test_tables_are_sorted_searched_and_tell_full_names_on_demand(opened):
+    def column(number: int) -> list[str]:
+        rows = "[...document.querySelectorAll('#table-kernels tbody tr')].filter(r => !r.hidden)"
+        return opened.execute_script(f"return {rows}.map(r => r.cells[{number}].textContent)")
+
+    heading = opened.find_elements("css selector", "#table-kernels th button")[3]
+    opened.execute_script("arguments[0].focus()", heading)
+    opened.switch_to.active_element.send_keys("\ue007")
+    launches = [int(text.replace(",", "")) for text in column(3)]
+    assert launches == sorted(launches, reverse=True) and len(launches) == 20
+    search = opened.find_element("css selector", "[data-search=kernels]")
+    search.send_keys("reducefunctor_no_such")
+    assert column(0) == []
+    search.clear()
+    search.send_keys("sgemm")
+    assert column(0) and all("gemm" in text for text in column(1))
+    first = opened.find_element("css selector", "#table-kernels tr:not([hidden]) details")
+    opened.execute_script("arguments[0].open = true", first)
+    assert until(lambda: "gemm" in first.find_element("css selector", "code").text)
+    search.clear()
+    search.send_keys(" ")
+
+
+@needs_browser
+def test_the_page_fits_a_phone_paper_and_a_dark_room(opened):
+    def emulated(width: int, media: str, scheme: str) -> None:
+        metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+        opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+
+    wide = "return document.documentElement.scrollWidth"
+    emulated(390, "screen", "light")
+    assert until(lambda: opened.execute_script(wide) == 390)
+    emulated(1032, "print", "dark")
+    out = (
+        "return [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > 1033)"
+        ".map(e => e.outerHTML.slice(0, 90))"
+    )
+    assert until(lambda: opened.execute_script(out) == [])
+    assert opened.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    emulated(1280, "screen", "dark")
+    assert opened.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(22, 25, 29)"
+    emulated(1280, "screen", "light")
