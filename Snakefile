@@ -28,6 +28,8 @@ else:
     include: "workflow/rules/tables.smk"
     include: "workflow/rules/documents.smk"
     include: "workflow/rules/verify.smk"
+    include: "workflow/rules/processes.smk"
+    include: "workflow/rules/compare.smk"
 
 
 remember_imports()

@@ -35,6 +35,7 @@ ROOMS = (
     "profile_grid.documents",
     "profile_grid.sweep",
     "profile_grid.page",
+    "profile_grid.comparing",
     "workflow",
 )
 

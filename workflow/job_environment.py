@@ -12,6 +12,8 @@ from profile_grid.measuring.processes import WORKFLOW_VARIABLE
 from profile_grid.measuring.progress import STARTED_VARIABLE, TOTAL_VARIABLE
 from profile_grid.study.stages import BY_NAME
 
+TIMED_AGAIN = "timing_again"  # the rule of a run's further processes
+
 
 def prepare_job_environment(root: Path) -> None:
     """Sets for the jobs: this project's packages, this interpreter, and whose jobs they are, since when."""
@@ -34,7 +36,7 @@ def count_measurements(planned_rules: Iterable[str]) -> None:
     """Sets for the jobs how many measurements this Snakemake has planned."""
     if not planned_rules:
         return
-    os.environ[TOTAL_VARIABLE] = str(sum(rule in BY_NAME for rule in planned_rules))
+    os.environ[TOTAL_VARIABLE] = str(sum(rule in (*BY_NAME, TIMED_AGAIN) for rule in planned_rules))
 
 
 def _lead(variable: str, folder: str) -> None:

@@ -26,7 +26,7 @@ def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     rows = []
     for run in runs:
         status = run.statuses[TIMING.name].status
-        times = _times(run.results[TIMING.name].program) if run.complete(TIMING.name) else {STEP: []}
+        times = times_by_phase(run.results[TIMING.name].program) if run.complete(TIMING.name) else {STEP: []}
         rows += [
             run.leading | {"phase": phase, **_statistics(seconds), "status": status} for phase, seconds in times.items()
         ]
@@ -37,13 +37,13 @@ def steps_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     """One row per run, phase and timed step: every single time, in ms."""
     rows = []
     for run in runs:
-        for phase, seconds in _times(run.results[TIMING.name].program).items():
+        for phase, seconds in times_by_phase(run.results[TIMING.name].program).items():
             rows += [run.leading | {"phase": phase, "step": step, "ms": s * 1e3} for step, s in enumerate(seconds)]
     return pd.DataFrame(rows, columns=[*LEADING, "phase", "step", "ms"])
 
 
-def _times(program: ProgramResult) -> dict[str, list[float]]:
-    """Seconds of the steps, then of each phase that the run's mode has."""
+def times_by_phase(program: ProgramResult) -> dict[str, list[float]]:
+    """Seconds of the steps, then of each phase that the run's mode has; of no step where the program has no times."""
     of_phases = {phase: times for phase, times in program.phase_seconds.items() if times}
     return {STEP: program.step_seconds} | of_phases
 

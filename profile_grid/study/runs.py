@@ -154,12 +154,12 @@ def _program(config: dict, run: Run, stage: Stage) -> dict:
 
 
 def settings_of(config: dict, stage: Stage, of_program: bool | None = None) -> dict:
-    """The settings of a stage, or those of them that the measured program is told, or not told."""
+    """The settings of a stage, or those of them that the measured program is told, or that the stage itself is."""
     section = config.get(stage.name, {})
     return {
         name: section.get(name, list(one.default) if isinstance(one.default, tuple) else one.default)
         for name, one in stage.settings.items()
-        if of_program is None or one.of_program == of_program
+        if of_program is None or (one.of_program == of_program and not one.of_study)
     }
 
 

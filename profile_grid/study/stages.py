@@ -22,6 +22,7 @@ class Setting:
     schema: Mapping
     default: object = None
     of_program: bool = False
+    of_study: bool = False  # told to no process, so that its change makes no result stale
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,11 @@ TIMING = Stage(
     settings={
         "warmup_steps": Setting(WARMUP, default=5, of_program=True),
         "measured_steps": Setting(COUNT, default=10, of_program=True),
+        "processes": Setting(
+            {"description": "Processes that time every run, in rounds over the runs.", **COUNT},
+            default=1,
+            of_study=True,
+        ),
         "quiet_host": Setting(
             {
                 "description": "Whether no other GPU of the host is measured on meanwhile, which makes launch-bound"

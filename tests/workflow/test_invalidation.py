@@ -21,6 +21,7 @@ ANSWERS = [
     "answer c_other_kernels",
     "answer d_training_vs_inference",
     "answer e_attention",
+    "answer time_lost",
 ]
 FIGURES = [
     "figure phase_times",

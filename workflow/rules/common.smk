@@ -23,7 +23,7 @@ from profile_grid.study.runs import (
     specification,
 )
 from profile_grid.study.schema import ConfigError
-from profile_grid.study.stages import GPU, RESULTS_OF_A_RUN, STAGES, SWEEP
+from profile_grid.study.stages import GPU, RESULTS_OF_A_RUN, STAGES, SWEEP, TIMING
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.measuring.freshness import digest_of_rules
@@ -129,6 +129,19 @@ def measured_again(stage):
         return STALENESS.again_if(f"results/runs/{wildcards.run}/{stage.result}", reason)
 
     return nothing
+
+
+def results_of_round(wildcards):
+    """The results of every run in one round."""
+    number = int(wildcards.number)
+    folder = "results/runs/{run}" if number == 1 else f"results/processes/{number}/{{run}}"
+    return expand(f"{folder}/{TIMING.result}", run=RUNS)
+
+
+def timed_again(wildcards):
+    """No input, but a job for a result that is there and is not what would be measured now."""
+    reason = result_reason(SPECIFICATIONS[TIMING.name][wildcards.run], SOURCES[TIMING.name], TIMING.files)
+    return STALENESS.again_if(f"results/processes/{wildcards.number}/{wildcards.run}/{TIMING.result}", reason)
 
 
 def told(stage):

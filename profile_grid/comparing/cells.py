@@ -1,0 +1,73 @@
+"""Every cell of a grid before and after: the ratio of its times with an interval, and a verdict."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from profile_grid.comparing.results import Results
+from profile_grid.comparing.statistics import (
+    FEWEST_PROCESSES,
+    RATE,
+    adjusted,
+    median_ms,
+    p_value,
+    ratio_interval,
+)
+from profile_grid.measuring.results import COMPLETE
+from profile_grid.study.dimensions import LEADING
+
+VERDICTS = FASTER, SLOWER, NO_EVIDENCE, TOO_FEW, NOT_COMPARABLE = (
+    "faster", "slower", "no evidence", "too few processes to tell", "not comparable",
+)  # fmt: skip
+SAME_NEEDED = ("device", "device_name", "d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
+FIGURES = [
+    "before_ms", "after_ms", "ratio", "ratio_low", "ratio_high", "p", "p_adjusted", "processes_before",
+    "processes_after", "peak_before_bytes", "peak_after_bytes",
+]  # fmt: skip
+COLUMNS = [*LEADING, "verdict", "reason", *FIGURES]
+
+
+def cells(before: Results, after: Results) -> pd.DataFrame:
+    """One row per run of either side, in the order of the grid: times of a step, ratio after ÷ before with the bounds
+    of its interval, p-values (`p_adjusted` over all cells that can be told), verdict and its reason."""
+    names = list(dict.fromkeys([*before.runs, *after.runs]))
+    table = pd.DataFrame([_cell(name, before, after) for name in names], columns=COLUMNS)
+    figures = dict.fromkeys(FIGURES, "float64")
+    table = table.astype(figures)
+    tested = table["p"].notna().to_numpy()
+    table.loc[tested, "p_adjusted"] = adjusted(table.loc[tested, "p"].to_numpy())
+    told = tested & (table["p_adjusted"] < RATE).to_numpy()
+    table.loc[told, "verdict"] = np.where(table.loc[told, "ratio"] > 1, SLOWER, FASTER)
+    return table
+
+
+def _cell(name: str, before: Results, after: Results) -> dict:
+    row = {key: (before.runs.get(name) or after.runs[name])[key] for key in LEADING}
+    row |= {f"peak_{side}_bytes": results.runs.get(name, {}).get("peak_allocated_bytes")
+            for side, results in (("before", before), ("after", after))}  # fmt: skip
+    if reason := _not_comparable(name, before, after):
+        return row | {"verdict": NOT_COMPARABLE, "reason": reason}
+    one, other = before.times_ms(name), after.times_ms(name)
+    low, high = ratio_interval(one, other)
+    row |= {
+        "before_ms": median_ms(one), "after_ms": median_ms(other), "ratio": median_ms(other) / median_ms(one),
+        "ratio_low": low, "ratio_high": high, "processes_before": len(one), "processes_after": len(other),
+    }  # fmt: skip
+    if min(len(one), len(other)) < FEWEST_PROCESSES:
+        needed = f"{FEWEST_PROCESSES} processes a side are needed: timing: {{processes: {FEWEST_PROCESSES}}}"
+        return row | {"verdict": TOO_FEW, "reason": needed}
+    return row | {"verdict": NO_EVIDENCE, "reason": "", "p": p_value(one, other)}
+
+
+def _not_comparable(name: str, before: Results, after: Results) -> str | None:
+    """Why the times of a run cannot be compared; None where they can."""
+    for results, side in ((before, "after"), (after, "before")):
+        if name not in results.runs:
+            return f"only {side}"
+    one, other = before.runs[name], after.runs[name]
+    for side, row in (("before", one), ("after", other)):
+        if row["timing_status"] != COMPLETE:
+            return f"{row['timing_status']} {side}"
+    differing = [key for key in SAME_NEEDED if str(one.get(key)) != str(other.get(key))]
+    return f"{differing[0]} is {one.get(differing[0])}, then {other.get(differing[0])}" if differing else None

@@ -1,0 +1,71 @@
+"""What changed in the captures of each cell: by phase, part, class and kernel; and on what it was measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from kernel_tables.comparison.changes import as_table
+from kernel_tables.comparison.changes import changes as changes_of_sides
+from kernel_tables.comparison.sides import LEVELS, PerStep, Side
+from profile_grid.comparing.results import Results
+from profile_grid.tables.names import NO_RANGE
+from profile_grid.tables.range_paths import names_in
+
+FACTS = {
+    "device_name": "device", "gpu_uuid_sha256": "GPU (SHA-256 of its UUID)", "driver": "driver", "cuda": "CUDA",
+    "torch": "PyTorch", "python": "Python", "cpu_name": "processor", "cores": "cores", "threads": "threads",
+    "backend": "profiler", "nsys": "nsys", "measured_git_commit": "source (git commit)",
+    "git_clean": "working tree clean", "config_sha256": "configuration (SHA-256)", "runs": "runs",
+}  # fmt: skip
+MEASURES = ["launches_before", "launches_after", "ms_before", "ms_after", "ms_more", "ratio"]
+COLUMNS = ["run", "level", "name", "change", *MEASURES]
+
+
+def facts_that_differ(before: Results, after: Results) -> pd.DataFrame:
+    """One row per fact of the two measurements that differs: fact, before, after."""
+    rows = [(label, before.provenance.get(key), after.provenance.get(key)) for key, label in FACTS.items()]
+    told = [(label, _text(one), _text(other)) for label, one, other in rows if one != other]
+    return pd.DataFrame(told, columns=["fact", "before", "after"])
+
+
+def changes(before: Results, after: Results) -> pd.DataFrame:
+    """One row per phase, part, class and kernel of a run that both sides captured and that differs, of a step."""
+    tables = []
+    for run in before.runs:
+        sides = [side_of_run(results, run) for results in (before, after)]
+        if all(sides):
+            tables.append(as_table(changes_of_sides(*sides)).assign(run=run))
+    return pd.concat(tables, ignore_index=True)[COLUMNS] if tables else pd.DataFrame(columns=COLUMNS)
+
+
+def side_of_run(results: Results, run: str) -> Side | None:
+    """What the capture of a run holds, by step; None where it holds no kernel."""
+    kernels = results.kernels(run)
+    if kernels.empty:
+        return None
+    parts = kernels["range"].astype(object).map(lambda path: (names_in(path) or [NO_RANGE])[-1])
+    labels = dict(zip(LEVELS, (kernels["phase"], parts, kernels["class"], kernels["kernel"]), strict=True))
+    steps = int(kernels["step"].max()) + 1
+    rows = {level: _rows(names.astype(str), kernels, steps) for level, names in labels.items()}
+    time_ns = _by_step(kernels["step"], kernels["total_ns"], steps)
+    return Side({}, steps, rows, time_ns)
+
+
+def _rows(names: pd.Series, kernels: pd.DataFrame, steps: int) -> dict[str, PerStep]:
+    return {
+        str(name): PerStep(*(_by_step(own["step"], own[figure], steps) for figure in ("launches", "total_ns")))
+        for name, own in kernels.groupby(names, sort=False)
+    }
+
+
+def _by_step(step: pd.Series, values: pd.Series, steps: int) -> np.ndarray:
+    sums = np.zeros(steps, np.int64)
+    np.add.at(sums, step.to_numpy(), values.to_numpy("int64"))
+    return sums
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "not recorded"
+    return "; ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,70 @@
+"""The results of one grid as a comparison reads them: a folder with tables, and times of further processes if there are
+any."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from profile_grid.errors import OutsideError
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.on_disk import TablesOnDisk
+
+FURTHER_PROCESSES = Path("processes", "steps.parquet")
+NEEDED = ("runs", "steps", "kernels")
+
+
+@dataclass(frozen=True)
+class Results:
+    """One side of a comparison."""
+
+    folder: Path
+    tables: TablesOnDisk
+    provenance: dict
+
+    @cached_property
+    def runs(self) -> dict[str, dict]:
+        """The row of every run, by name."""
+        return {row["run"]: row for row in self.tables["runs"].to_dict("records")}
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """Every single time of a whole step: run, process (from 1), step, ms."""
+        first = self.tables["steps"].assign(process=1)
+        path = self.folder / FURTHER_PROCESSES
+        both = pd.concat([first, pd.read_parquet(path)]) if path.exists() else first
+        return both.loc[both["phase"] == WHOLE_STEP, ["run", "process", "step", "ms"]]
+
+    def times_ms(self, run: str) -> np.ndarray:
+        """The times of a run: a row per process, a column per step; where processes have more steps than others, those
+        that all have."""
+        own = self.steps[self.steps["run"] == run]
+        rows = [times.sort_values("step")["ms"].to_numpy("float64") for _, times in own.groupby("process")]
+        shortest = min((len(times) for times in rows), default=0)
+        return np.array([times[:shortest] for times in rows]).reshape(len(rows), shortest)
+
+    def kernels(self, run: str) -> pd.DataFrame:
+        """The kernels of the measured steps of a run."""
+        kernels = self.tables["kernels"]
+        return kernels[(kernels["run"] == run) & (kernels["step"] >= 0)]
+
+
+def read_results(folder: Path) -> Results:
+    """The results below a folder such as `results`; raises OutsideError where these are none."""
+    tables = TablesOnDisk(folder / "tables")
+    lacking = [name for name in NEEDED if name not in tables]
+    provenance = folder / "tables" / "provenance.json"
+    if lacking or not provenance.exists():
+        what = f"{lacking[0]}.parquet" if lacking else provenance.name
+        raise OutsideError(
+            f"{folder}: no tables/{what}; name a folder of results that Snakemake has made, such as a copy of results/"
+        )
+    try:
+        return Results(folder, tables, json.loads(provenance.read_text()))
+    except ValueError as error:
+        raise OutsideError(f"{provenance}: no JSON ({error}); copy the results again") from error

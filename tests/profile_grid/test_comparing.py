@@ -1,0 +1,119 @@
+"""Two results of a grid side by side: verdicts, what differs, what changed, and the exit status."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from profile_grid.comparing.cells import cells
+from profile_grid.comparing.changes import changes, facts_that_differ
+from profile_grid.comparing.document import document
+from profile_grid.comparing.results import read_results
+from profile_grid.errors import OutsideError
+from profile_grid.files import write_json, write_table
+from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, merged
+from workflow.scripts.compare import Changed, main
+
+PROVENANCE = {"driver": "580", "torch": "2.11", "config_sha256": "aa", "device_name": "NVIDIA H200"}
+
+
+def steps_of(runs: list[Made], processes: int, slower: dict[str, float], seed: int) -> pd.DataFrame:
+    """Ten steps of each process: processes scatter by 0.3 percent, their steps by one."""
+    random, rows = np.random.default_rng(seed), []
+    for run in runs:
+        for process in range(1, processes + 1):
+            ms = run.unprofiled_ms * slower.get(run.model, 1.0) * random.normal(1, 0.003)
+            rows += [
+                {**run.leading, "process": process, "phase": "step", "step": step, "ms": ms * random.normal(1, 0.01)}
+                for step in range(10)
+            ]
+    return pd.DataFrame(rows)
+
+
+def written(folder: Path, runs: list[Made], processes=6, slower=(), seed=1, **provenance):
+    """Results with these runs, in a folder."""
+    tables = merged(runs)
+    steps = steps_of(runs, processes, dict(slower), seed)
+    tables["steps"] = steps[steps["process"] == 1].drop(columns="process")
+    for name in ("runs", "steps", "kernels"):
+        write_table(folder / "tables" / f"{name}.csv", tables[name])
+    if processes > 1:
+        write_table(folder / "processes" / "steps.csv", steps[steps["process"] > 1])
+    write_json(folder / "tables" / "provenance.json", PROVENANCE | provenance)
+    return read_results(folder)
+
+
+def three(**changes) -> list[Made]:
+    return [Made(model=model, kernels=forward_kernels(), **changes) for model in ("small", "large", "2.7B")]
+
+
+def verdicts(before, after) -> dict[str, str]:
+    return dict(cells(before, after)[["model", "verdict"]].itertuples(index=False, name=None))
+
+
+def test_a_cell_that_is_three_percent_slower_is_told_and_the_others_are_not(tmp_path):
+    before = written(tmp_path / "before", three())
+    after = written(tmp_path / "after", three(), slower={"large": 1.03}, seed=2)
+    assert verdicts(before, after) == {"small": "no evidence", "large": "slower", "2.7B": "no evidence"}
+    assert verdicts(after, before)["large"] == "faster"
+    row = cells(before, after).set_index("model").loc["large"]
+    assert row["ratio_low"] < 1.03 < row["ratio_high"]
+
+
+def test_below_six_processes_a_side_nothing_is_told(tmp_path):
+    before = written(tmp_path / "before", three(), processes=5)
+    after = written(tmp_path / "after", three(), slower={"large": 2.0}, seed=2)
+    assert set(verdicts(before, after).values()) == {"too few processes to tell"}
+
+
+def test_what_cannot_be_compared_says_why(tmp_path):
+    small, large, _ = three()
+    oom = Made(model="2.7B", timing_status="out_of_memory", capture_status="out_of_memory")
+    before = written(tmp_path / "before", [small, large, oom])
+    other = Made(model="large", kernels=forward_kernels(), machine=large.machine | {"device_name": "NVIDIA H100"})
+    after = written(tmp_path / "after", [other, oom])
+    reasons = cells(before, after).set_index("model")["reason"]
+    assert reasons["small"] == "only before"
+    assert reasons["large"] == "device_name is NVIDIA H200, then NVIDIA H100"
+    assert reasons["2.7B"] == "out_of_memory before"
+
+
+def test_facts_that_differ_come_first_and_changes_name_the_kernel(tmp_path):
+    before = written(tmp_path / "before", three())
+    kernels = (*forward_kernels(), Kernel("forward", "block > norm", "new_kernel", "elementwise", 3, 500.0))
+    run = Made(model="small", kernels=kernels)
+    after = written(tmp_path / "after", [run, *three()[1:]], seed=2, torch="2.12")
+    assert facts_that_differ(before, after).to_numpy().tolist() == [["PyTorch", "2.11", "2.12"]]
+    table = changes(before, after)
+    assert set(table["run"]) == {run.name}
+    assert table.set_index("name").loc["new_kernel", "change"] == "appeared"
+    text = document(facts_that_differ(before, after), cells(before, after), table)
+    assert text.index("PyTorch") < text.index("## Cells") < text.index("`new_kernel`")
+    assert GEMM not in text
+
+
+def test_the_status_is_1_where_a_cell_is_what_the_caller_fails_on_and_all_is_written(tmp_path, capsys):
+    written(tmp_path / "before", three())
+    written(tmp_path / "after", three(), slower={"large": 1.05}, seed=2)
+    sides = [
+        "--before",
+        str(tmp_path / "before"),
+        "--after",
+        str(tmp_path / "after"),
+        "--output",
+        str(tmp_path / "out"),
+    ]
+    main([*sides, "--fail-on", "faster"])
+    assert "1 slower" in capsys.readouterr().out
+    with pytest.raises(Changed, match=r"1 cells are slower: large_ctx512_forward"):
+        main([*sides, "--fail-on", "slower"])
+    assert (tmp_path / "out" / "comparison.md").read_text().startswith("# Before and after\n\nOf 3 cells: 1 slower")
+    assert (tmp_path / "out" / "cells.parquet").exists()
+
+
+def test_a_folder_without_results_is_refused_with_its_name(tmp_path):
+    with pytest.raises(OutsideError, match=r"nowhere: no tables/runs\.parquet; name a folder of results"):
+        read_results(tmp_path / "nowhere")
+    with pytest.raises(OutsideError, match="before=DIR after=DIR"):
+        main(["--before", "", "--after", "x", "--output", str(tmp_path)])

@@ -1,0 +1,72 @@
+"""Every run timed in several processes, as a comparison needs them: timing: {processes: N}.
+
+timing_again   the specification -> results/processes/NUMBER/RUN/timing.json: one more process, without a profiler
+round          all results of one round -> results/processes/NUMBER.done: the next round begins when every run is timed
+process_steps  the results of all rounds but the first -> results/processes/steps.csv, .parquet: every single time
+
+The first round is results/runs/RUN/timing.json. In rounds, a GPU that warms up or slows down does it for all runs alike.
+"""
+
+PROCESSES = config.get(TIMING.name, {}).get("processes", TIMING.settings["processes"].default)
+
+
+rule timing_again:
+    input:
+        timed_again,
+        round_before=lambda wildcards: ancient(f"results/processes/{int(wildcards.number) - 1}.done"),
+    output:
+        result="results/processes/{number}/{run}/timing.json",
+    log:
+        "logs/{run}/timing-{number}.log",
+    wildcard_constraints:
+        number="[0-9]+",
+    conda:
+        "../../envs/measure.yaml"
+    resources:
+        gpu=1,
+        time_limit_s=config["time_limit_s"],
+    params:
+        stage=TIMING.name,
+        specification=told(TIMING),
+        sources=SOURCES[TIMING.name],
+    message:
+        "timing {wildcards.run}, process {wildcards.number}"
+    shell:
+        "python -m workflow.scripts.measure --stage {params.stage} --specification {params.specification:q}"
+        " --sources {params.sources} --output {output.result:q} --log {log:q} --time-limit-s {resources.time_limit_s}"
+
+
+rule round:
+    input:
+        results_of_round,
+    output:
+        touch("results/processes/{number}.done"),
+    wildcard_constraints:
+        number="[0-9]+",
+    localrule: True
+    message:
+        "every run is timed, round {wildcards.number}"
+
+
+rule process_steps:
+    input:
+        [f"results/processes/{number}/{run}/timing.json" for number in range(2, PROCESSES + 1) for run in RUNS],
+        sources=program_sources("workflow/scripts/process_steps.py"),
+        plan="results/grid.json",
+    output:
+        multiext("results/processes/steps", ".csv", ".parquet"),
+    log:
+        "logs/process_steps.log",
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        processes=PROCESSES,
+    message:
+        "times of all processes"
+    shell:
+        "python -m workflow.scripts.process_steps --plan {input.plan:q} --folder results/processes"
+        " --processes {params.processes} 2> >(tee {log:q} >&2)"
+
+
+if PROCESSES > 1:
+    EVERYTHING.append(["results/processes/steps.csv", "results/processes/steps.parquet"])

@@ -1,0 +1,51 @@
+"""Compares two folders of results: `python -m workflow.scripts.compare --before DIR --after DIR --output FOLDER`.
+
+Writes the document and its tables, and prints the verdicts. With --fail-on slower (or faster, or changed) it ends with
+status 1 where a cell has that verdict, after everything is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from profile_grid.comparing.cells import FASTER, SLOWER, cells
+from profile_grid.comparing.changes import changes, facts_that_differ
+from profile_grid.comparing.document import document, summary
+from profile_grid.comparing.results import read_results
+from profile_grid.errors import OutsideError
+from profile_grid.files import write_table, write_text
+from workflow.command import run_command
+
+FAIL_ON = {"nothing": (), "slower": (SLOWER,), "faster": (FASTER,), "changed": (SLOWER, FASTER)}
+
+
+class Changed(OutsideError):
+    """A cell has a verdict on which the caller wants to fail."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--before", required=True, help="a folder of results")
+    parser.add_argument("--after", required=True, help="another, of the same grid")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--fail-on", choices=list(FAIL_ON), default="nothing")
+    options = parser.parse_args(arguments)
+    if not (options.before and options.after):
+        raise OutsideError("name both folders of results: snakemake compare --config before=DIR after=DIR")
+    before, after = (read_results(Path(folder)) for folder in (options.before, options.after))
+    tables = {
+        "facts": facts_that_differ(before, after), "cells": cells(before, after), "changes": changes(before, after),
+    }  # fmt: skip
+    for name, table in tables.items():
+        write_table(options.output / f"{name}.csv", table)
+    write_text(options.output / "comparison.md", document(tables["facts"], tables["cells"], tables["changes"]))
+    print(f"{summary(tables['cells'])} See {options.output / 'comparison.md'}")
+    found = tables["cells"][tables["cells"]["verdict"].isin(FAIL_ON[options.fail_on])]
+    if len(found):
+        named = ", ".join(f"{row.run} (× {row.ratio:.3f})" for row in found.itertuples())
+        raise Changed(f"{len(found)} cells are {options.fail_on}: {named}")
+
+
+if __name__ == "__main__":
+    run_command(main)

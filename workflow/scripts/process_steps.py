@@ -1,0 +1,50 @@
+"""Gathers the times of the further processes: `python -m workflow.scripts.process_steps --plan FILE --folder FOLDER
+--processes N`.
+
+Writes FOLDER/steps.csv and steps.parquet: run and its dimensions, process (from 2; the first is that of the merged
+table of steps), phase, step (from 0), ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from profile_grid.files import write_table
+from profile_grid.measuring.results import COMPLETE, read_result
+from profile_grid.merging.timings import times_by_phase
+from profile_grid.study.dimensions import LEADING
+from profile_grid.study.stages import TIMING
+from workflow.command import run_command
+
+COLUMNS = [*LEADING, "process", "phase", "step", "ms"]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plan", type=Path, required=True, help="the planned runs, grid.json")
+    parser.add_argument("--folder", type=Path, required=True, help="holds a folder of results for every process")
+    parser.add_argument("--processes", type=int, required=True)
+    options = parser.parse_args(arguments)
+    runs = json.loads(options.plan.read_text())["runs"]
+    rows = [row for number in range(2, options.processes + 1) for run in runs for row in times(options, number, run)]
+    write_table(options.folder / "steps.csv", pd.DataFrame(rows, columns=COLUMNS))
+
+
+def times(options: argparse.Namespace, number: int, run: dict) -> Iterator[dict]:
+    """The times of one process of a run; none where it has none. Raises BadResult."""
+    result = read_result(options.folder / str(number) / run["run"] / TIMING.result)
+    if result.status != COMPLETE:
+        return
+    leading = {key: run[key] for key in LEADING}
+    for phase, seconds in times_by_phase(result.program).items():
+        for step, second in enumerate(seconds):
+            yield leading | {"process": number, "phase": phase, "step": step, "ms": second * 1e3}
+
+
+if __name__ == "__main__":
+    run_command(main)
