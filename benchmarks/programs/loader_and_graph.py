@@ -1,0 +1,32 @@
+"""A DataLoader with workers, and, on a GPU, a forward and backward pass that is replayed as a CUDA graph.
+
+python loader_and_graph.py small|large
+"""
+
+import sys
+
+import torch
+from reference import train
+from torch import nn
+from torch.utils.data import DataLoader
+
+WIDTHS = {"small": 16, "large": 4096}
+
+if __name__ == "__main__":
+    width = WIDTHS[sys.argv[1]]
+    on_gpu = torch.cuda.is_available()
+    device = "cuda" if on_gpu else "cpu"
+    layers = [layer for _ in range(4) for layer in (nn.Linear(width, width), nn.ReLU())]
+    model = nn.Sequential(*layers).to(device)
+    if on_gpu:
+        model = torch.cuda.make_graphed_callables(model, (torch.randn(64, width, device=device),))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    batches = iter(DataLoader(torch.randn(64 * 16, width), batch_size=64, num_workers=2, pin_memory=on_gpu))
+
+    def step() -> None:
+        x = next(batches).to(device, non_blocking=True)
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    train(step)
