@@ -49,10 +49,13 @@ QUESTIONS = (
         "c_other_kernels", "What takes time besides matrix multiplies?", tables=("forward_classes", "forward_parts"),
     ),
     Question(
-        "d_training_vs_inference", "How does training differ from inference?", tables=("class_shares",),
-        figures=("class_shares",),
+        "d_training_vs_inference", "How does training differ from inference?",
+        tables=("class_shares", "training_parts"), figures=("class_shares",),
     ),
-    Question("e_attention", "What does softmax cost in attention?", tables=("attention",), figures=("attention",)),
+    Question(
+        "e_attention", "What does softmax cost in attention?", tables=("attention", "attention_backward"),
+        figures=("attention",),
+    ),
     Question(
         "f_precision", "What does lower precision gain, and what does it cost in accuracy?", varies="precision",
         tables=("precision_times", "precision_parts", "precision_accuracy"), figures=("precision",),

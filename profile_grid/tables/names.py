@@ -5,7 +5,7 @@ from __future__ import annotations
 from cs336_model import ranges
 
 MEASURE, STEP = ranges.MEASURE, ranges.STEP
-FORWARD, BACKWARD, OPTIMIZER = ranges.FORWARD, ranges.BACKWARD, ranges.OPTIMIZER
+FORWARD, LOSS, BACKWARD, OPTIMIZER = ranges.PHASES
 RECOMPUTATION = ranges.RECOMPUTATION
 MAIN_PHASES = ranges.PHASES
 WHOLE_STEP = "step"  # the phase of a row that is about all phases of a step

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from profile_grid.markdown import Table, escaped
-from profile_grid.quantities import ABSENT, percent, points
+from profile_grid.quantities import ABSENT, percent, points, significant
 from profile_grid.questions.d_training_vs_inference.shares import phase_shares, training_change
 from profile_grid.study.dimensions import keys_without
 from profile_grid.tables.apart import pivoted
 from profile_grid.tables.cells import by_size, run_table, small_ones_together
 from profile_grid.tables.classes import MATMUL
 from profile_grid.tables.measured import Measured
+from profile_grid.tables.names import BACKWARD, FORWARD
 
+MOST_PARTS = 7
 VISIBLE_SHARE = 0.0005  # a phase that reads 0.0 % in every row has no column
 
 
@@ -45,6 +49,30 @@ def phase_table(measured: Measured) -> Table | None:
         found = {row.phase: f"{percent(row.of_step)} ({percent(row.matmul)})" for row in rows.itertuples()}
         cells[run] = tuple(found.get(phase, ABSENT) for phase in phases)
     return run_table(measured, tuple(escaped(phase) for phase in phases), cells, measured.training_mode)
+
+
+def parts_table(measured: Measured) -> Table | None:
+    """(d) Time of the parts with most of it, forward and backward; None where no capture tells the backward ones."""
+    rows = _of_training(measured)
+    if rows.empty:
+        return None
+    most = rows.groupby("part")["share"].max().sort_values(ascending=False).index[:MOST_PARTS]
+    parts = [part for part in dict.fromkeys(rows["part"]) if part in most]
+    cells = {}
+    for run, own in rows.groupby("run", sort=False):
+        wide = pivoted(own, ["part"], "pass", ["gpu_time_ms"])["gpu_time_ms"]
+        cells[run] = tuple(_both_passes(wide.loc[part]) if part in wide.index else ABSENT for part in parts)
+    return run_table(measured, tuple(f"{escaped(part)}, ms" for part in parts), cells, measured.training_mode)
+
+
+def _of_training(measured: Measured) -> pd.DataFrame:
+    """The forward and backward times of parts in the mode that answers for training; no rows where there is none."""
+    rows = measured.tables["training_parts"]
+    return rows[(rows["mode"] == measured.training_mode) & rows["pass"].isin((FORWARD, BACKWARD))]
+
+
+def _both_passes(times: pd.Series) -> str:
+    return " → ".join(significant(times.get(one)) for one in (FORWARD, BACKWARD))
 
 
 def _change_cell(before: float, after: float, with_points: bool) -> str:

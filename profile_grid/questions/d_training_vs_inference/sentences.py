@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import escaped
+from profile_grid.markdown import code, escaped
 from profile_grid.quantities import interval, percent, points
 from profile_grid.questions.d_training_vs_inference.shares import matmul_change, phase_shares, training_change
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family_shares
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.names import ALL_PHASES
-from profile_grid.tables.wording import PASSES, TRAINING, in_some, listed, no_kernels_sentence, of_all
+from profile_grid.tables.names import ALL_PHASES, BACKWARD
+from profile_grid.tables.wording import PASSES, TRAINING, in_some, leaders, listed, no_kernels_sentence, of_all
 
 SAME_SHARE = 0.005
 
@@ -21,8 +21,9 @@ def sentences(measured: Measured) -> list[str]:
         return [no_kernels_sentence(measured)]
     change = matmul_change(measured)
     if change.empty:
-        return [*_matmul_alone(measured), *_phase_sentences(measured)]
-    return [_change_sentence(change, measured), *_gain_sentences(measured), *_phase_sentences(measured)]
+        return [*_matmul_alone(measured), *_phase_sentences(measured), *_parts_sentence(measured)]
+    told = [_change_sentence(change, measured), *_gain_sentences(measured), *_phase_sentences(measured)]
+    return [*told, *_parts_sentence(measured)]
 
 
 def _matmul_alone(measured: Measured) -> list[str]:
@@ -86,3 +87,15 @@ def _phase_sentences(measured: Measured) -> list[str]:
     time = f"{measured.words.time} of {TRAINING[measured.training_mode]} by phase"
     brackets = "(in brackets: matrix multiplies, of the phase)"
     return [f"{time[0].upper()}{time[1:]} {brackets}: {listed(told)}."] if told else []
+
+
+def _parts_sentence(measured: Measured) -> list[str]:
+    """Which part of the model takes the most time backward, where the captures tell."""
+    parts = measured.tables["training_parts"]
+    backward = parts[(parts["mode"] == measured.training_mode) & (parts["pass"] == BACKWARD)]
+    first = backward.sort_values("gpu_time_ms", ascending=False, kind="stable").drop_duplicates("run")
+    if first.empty:
+        return []
+    most = leaders([code(part) for part in first["part"]])
+    share = interval(first["share"], percent)
+    return [f"The part of the model that takes most of the backward pass is {most} ({share} of it)."]

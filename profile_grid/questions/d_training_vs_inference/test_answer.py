@@ -1,9 +1,7 @@
 """The tables and sentences of (d), from made-up runs."""
 
-from tests.profile_grid.made_up import (
-    grid,
-)
-from tests.profile_grid.made_up_answers import after_forward, forward, said, summaries
+from tests.profile_grid.made_up import GEMM, NORM, SDPA, Kernel, Made, forward_kernels, grid
+from tests.profile_grid.made_up_answers import after_forward, forward, rows, said, summaries
 
 
 def test_class_shares_sum_to_one_in_every_phase_and_over_all_phases():
@@ -38,3 +36,44 @@ def test_a_grid_without_training_gives_the_share_of_inference_alone():
         "Matrix multiplies take 81.6 % of the GPU time of the forward pass. Inference and training cannot be compared:"
         " no model has a whole capture of both."
     )
+
+
+def test_parts_of_the_model_have_a_forward_and_a_backward_time_and_what_is_computed_again_its_own():
+    trained = Made(
+        mode="train_step",
+        kernels=(
+            Kernel("forward", "block > norm", NORM, "reduction", 4, 150.0),
+            Kernel("forward", f"{SDPA} > final matmul", GEMM, "gemm", 4, 50.0),
+            Kernel("loss", "", NORM, "reduction", 1, 50.0),
+            Kernel("backward", "recomputation > block > norm", NORM, "reduction", 4, 100.0),
+            Kernel("backward", "block > norm > cub::DeviceReduce", NORM, "reduction", 8, 400.0),
+            Kernel("backward", f"{SDPA} > final matmul", GEMM, "gemm", 8, 500.0),
+            Kernel("backward", "loss", NORM, "reduction", 1, 60.0),
+            Kernel("backward", "", NORM, "reduction", 1, 40.0),
+            Kernel("optimizer", "", NORM, "reduction", 1, 1000.0),
+        ),
+    )
+    table = summaries(trained)["training_parts"]
+    assert rows(table, "pass", "part", "gpu_time_ms", "share") == [
+        ("backward", "final matmul", 0.5, 0.5),
+        ("backward", "norm", 0.4, 0.4),
+        ("forward", "norm", 0.15, 0.6),
+        ("recomputation", "norm", 0.1, 1.0),
+        ("backward", "loss", 0.06, 0.06),
+        ("forward", "final matmul", 0.05, 0.2),
+        ("forward", "loss", 0.05, 0.2),
+        ("backward", "(no inner range)", 0.04, 0.04),
+    ]
+    text = said([*forward(), trained])["d"]
+    assert "The part of the model that takes most of the backward pass is `final matmul` (50.0 % of it)." in text
+
+
+def test_a_capture_without_ranges_in_the_backward_pass_has_no_times_of_its_parts_whatever_ranges_libraries_open():
+    runs = [
+        *forward(),
+        Made(
+            mode="train_step", kernels=(*forward_kernels(), Kernel("backward", "cub::DeviceScan", GEMM, "gemm", 8, 9.0))
+        ),
+    ]
+    assert summaries(*runs)["training_parts"].empty
+    assert "backward pass is" not in said(runs)["d"]

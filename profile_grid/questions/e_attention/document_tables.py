@@ -13,7 +13,19 @@ from profile_grid.tables.measured import Measured
 
 def attention_table(measured: Measured) -> Table:
     """(e) GPU time of one layer's parts of attention, rates, and the two ratios of softmax to the matrix multiplies."""
-    rows = measured.inference("attention")
+    return _table_of(measured, "attention", measured.inference_mode)
+
+
+def backward_table(measured: Measured) -> Table | None:
+    """(e) The same in the backward pass of training; None where no capture tells its parts apart."""
+    mode = measured.training_mode
+    if mode is None or measured.mode("attention_backward", mode).empty:
+        return None
+    return _table_of(measured, "attention_backward", mode)
+
+
+def _table_of(measured: Measured, name: str, mode: str) -> Table:
+    rows = measured.mode(name, mode)
     parts = [part for part in PARTS if part in set(rows["part"])]
     headings = (*(f"{part}, µs" for part in parts), "matmuls", "softmax", "runtime ratio", "FLOP ratio")
     cells = {}
@@ -31,7 +43,7 @@ def attention_table(measured: Measured) -> Table:
             significant(softmax.get("runtime_to_matmuls")),
             significant(softmax.get("flops_to_matmuls")),
         )
-    return run_table(measured, headings, cells)
+    return run_table(measured, headings, cells, mode)
 
 
 def flops_table(measured: Measured) -> Table:

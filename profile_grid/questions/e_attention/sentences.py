@@ -8,6 +8,7 @@ from profile_grid.markdown import code
 from profile_grid.quantities import interval, percent, ratio, significant
 from profile_grid.questions.e_attention.table import MASK, PARTS, SCORES, SOFTMAX, VALUES
 from profile_grid.tables.measured import Measured
+from profile_grid.tables.names import BACKWARD
 from profile_grid.tables.wording import (
     NO_FORWARD_PASS,
     fused_sentence,
@@ -35,7 +36,8 @@ def sentences(measured: Measured) -> list[str]:
             *fused,
         ]
     softmax = rows[(rows["part"] == SOFTMAX) & rows["runtime_to_matmuls"].notna()]
-    return [*stand_in(measured), *_ratio_sentences(softmax), *_longest_part(rows), *_layers_sentence(rows), *fused]
+    forward = [*stand_in(measured), *_ratio_sentences(softmax), *_longest_part(rows), *_layers_sentence(rows)]
+    return [*forward, *_backward_sentence(measured), *fused]
 
 
 def _ratio_sentences(softmax: pd.DataFrame) -> list[str]:
@@ -51,6 +53,21 @@ def _ratio_sentences(softmax: pd.DataFrame) -> list[str]:
     else:
         compared = f"so one of its FLOPs takes {amount} times as long as one of theirs, by configuration"
     return [f"Softmax takes {times} the time of the two matrix multiplies with {flops} of their FLOPs, {compared}."]
+
+
+def _backward_sentence(measured: Measured) -> list[str]:
+    """The same ratio in the backward pass of training, or that nothing tells its parts apart."""
+    classes = measured.tables["class_shares"]
+    if measured.training_mode is None or BACKWARD not in set(classes["phase"]):
+        return []
+    rows = measured.mode("attention_backward", measured.training_mode)
+    softmax = rows[(rows["part"] == SOFTMAX) & rows["runtime_to_matmuls"].notna()]
+    if rows.empty:
+        return [f"What they take in the backward pass cannot be said: no {measured.words.kernel} there has a part."]
+    if softmax.empty:
+        return []
+    times, flops = interval(softmax["runtime_to_matmuls"], ratio), interval(softmax["flops_to_matmuls"], percent)
+    return [f"In the backward pass it takes {times} the time of what differentiates them, with {flops} of the FLOPs."]
 
 
 def _longest_part(rows: pd.DataFrame) -> list[str]:

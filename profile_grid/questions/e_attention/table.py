@@ -6,7 +6,7 @@ import pandas as pd
 
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
-from profile_grid.tables.names import FORWARD
+from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
 from profile_grid.tables.range_paths import innermost, names_in
 
@@ -21,24 +21,41 @@ FORMULAS = {  # of one layer, every entry of the S x S scores computed: (operati
     VALUES: ("2·B·H·S²·d_head", 2, 0),
     WHOLE: ("4·B·H·S²·d_head + 6·B·H·S²", 4, 6),
 }
+BACKWARD_FORMULAS = {  # a gradient for each operand of a product; of P = softmax(S): dS = P (dP - sum of P dP)
+    SCORES: ("4·B·H·S²·d_head", 4, 0),
+    MASK: ("B·H·S² (the scale)", 0, 1),
+    SOFTMAX: ("4·B·H·S²", 0, 4),
+    VALUES: ("4·B·H·S²·d_head", 4, 0),
+    WHOLE: ("8·B·H·S²·d_head + 5·B·H·S²", 8, 5),
+}
 
 
 def attention(merged: Merged) -> pd.DataFrame:
-    """One row per run and part of attention that the capture has a range for.
+    """One row per run and part of attention that the capture has a range for in the forward pass.
 
     `gpu_time_ms` is per pass, `gpu_time_per_layer_us` per instance of the range, FLOPs are of one layer, and the two
     ratios compare a part with both matrix multiplies together.
     """
-    table = pd.concat([_time_of(part, merged) for part in (*PARTS, WHOLE)], ignore_index=True)
+    return _in_phase(FORWARD, FORMULAS, merged)
+
+
+def attention_backward(merged: Merged) -> pd.DataFrame:
+    """The same of the backward pass, without what is computed again there. No rows for captures without ranges around
+    what differentiates a part."""
+    return _in_phase(BACKWARD, BACKWARD_FORMULAS, merged)
+
+
+def _in_phase(phase: str, formulas: dict[str, tuple[str, int, int]], merged: Merged) -> pd.DataFrame:
+    table = pd.concat([_time_of(part, phase, merged) for part in (*PARTS, WHOLE)], ignore_index=True)
     runs = merged["runs"]
     shape = runs.set_index("run")
     names = ("batch_size", "num_heads", "d_model", "num_layers", "context_length")
     column = {name: numbers(table["run"].map(shape[name])) for name in names}
     scores = column["batch_size"] * column["num_heads"] * column["context_length"] ** 2
-    with_head, without = (numbers(table["part"].map({part: FORMULAS[part][i] for part in FORMULAS})) for i in (1, 2))
+    with_head, without = (numbers(table["part"].map({part: formulas[part][i] for part in formulas})) for i in (1, 2))
     table["layers"] = column["num_layers"]
     table["flops_per_layer"] = scores * (with_head * (column["d_model"] // column["num_heads"]) + without)
-    table["flops_formula"] = table["part"].map({part: FORMULAS[part][0] for part in FORMULAS})
+    table["flops_formula"] = table["part"].map({part: formulas[part][0] for part in formulas})
     table["flop_per_s"] = table["flops_per_layer"] / (table["gpu_time_per_layer_us"] * 1e-6)
     for name, source in (("runtime_to_matmuls", "gpu_time_ms"), ("flops_to_matmuls", "flops_per_layer")):
         table[name] = table[source] / numbers(table["run"].map(_of_both_matmuls(table, source)))
@@ -46,12 +63,13 @@ def attention(merged: Merged) -> pd.DataFrame:
     return table.iloc[table["run"].map(order).argsort(kind="stable")].reset_index(drop=True)
 
 
-def _time_of(part: str, merged: Merged) -> pd.DataFrame:
-    """GPU time and instances per forward pass of one range, whatever is nested in it included, wherever it stands."""
+def _time_of(part: str, phase: str, merged: Merged) -> pd.DataFrame:
+    """GPU time and instances per pass of one range, whatever is nested in it included, wherever it stands."""
     kernels, ranges, steps = merged.kernels, merged["ranges"], merged.captured_steps
-    inside = kernels[(kernels["phase"] == FORWARD) & _holds(kernels["range"], part)]
+    inside = kernels[(kernels["phase"] == phase) & _holds(kernels["range"], part)]
     table = per_pass(inside.assign(part=part), ["part"], steps).drop(columns="total_ns")
-    own = ranges[(ranges["phase"] == FORWARD) & (ranges["range"].map(innermost) == part)]
+    own = ranges[(ranges["phase"] == phase) & _holds(ranges["range"], part)]
+    own = own[own["range"].map(innermost) == part]
     instances = own.groupby("run", observed=True)["instances"].sum() / steps
     table["instances_per_pass"] = numbers(table["run"].map(instances))
     table["gpu_time_per_layer_us"] = table["gpu_time_ms"] * 1e3 / table["instances_per_pass"]
@@ -59,7 +77,9 @@ def _time_of(part: str, merged: Merged) -> pd.DataFrame:
 
 
 def _holds(paths: pd.Series, part: str) -> pd.Series:
-    return paths.map(lambda path: part in names_in(path)).astype("bool")
+    """Which paths have the part, and are not of what is computed again."""
+    holds = {path: part in names_in(path) and RECOMPUTATION not in names_in(path) for path in paths.unique()}
+    return paths.map(holds).astype("bool")
 
 
 def _of_both_matmuls(table: pd.DataFrame, column: str) -> pd.Series:
@@ -68,15 +88,10 @@ def _of_both_matmuls(table: pd.DataFrame, column: str) -> pd.Series:
     return matmuls.sum().where(matmuls.count() == 2)
 
 
-TABLES = {
-    "attention": SummaryTable(
-        attention,
-        Described(
-            "(e) One row per run and range of attention in the forward pass",
-            columns("""
+COLUMNS = columns("""
     part | | name of the range, what is nested in it included
-    instances_per_pass | | times the range is opened in one forward pass: once per layer
-    gpu_time_ms | ms | GPU time in one forward pass
+    instances_per_pass | | times the range is opened in one pass: once per layer
+    gpu_time_ms | ms | GPU time in one pass
     gpu_time_std_ms | ms | its standard deviation between the measured steps
     gpu_time_per_layer_us | µs | gpu_time_ms ÷ instances_per_pass
     layers | | layers of the model
@@ -85,8 +100,17 @@ TABLES = {
     flop_per_s | FLOP/s | flops_per_layer ÷ gpu_time_per_layer_us
     runtime_to_matmuls | | gpu_time_ms ÷ that of both matrix multiplies
     flops_to_matmuls | | flops_per_layer ÷ that of both matrix multiplies
-"""),
-        ),
-    )
+""")
+TABLES = {
+    "attention": SummaryTable(
+        attention, Described("(e) One row per run and range of attention in the forward pass", COLUMNS)
+    ),
+    "attention_backward": SummaryTable(
+        attention_backward,
+        Described("(e) One row per run and range of attention in the backward pass, computed again left out", COLUMNS),
+    ),
 }
-SHOWN = {"attention": Shown("Attention by part", "attention")}
+SHOWN = {
+    "attention": Shown("Attention by part", "attention"),
+    "attention_backward": Shown("Attention by part, backward pass", "attention_backward"),
+}

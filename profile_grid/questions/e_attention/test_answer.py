@@ -50,3 +50,44 @@ def test_softmax_is_compared_with_the_matrix_multiplies_in_time_and_flops():
 def test_a_softmax_that_is_cheaper_per_flop_is_told_as_such():
     text = said(forward(kernels=forward_kernels(8000.0, 16.0)))["e"]
     assert "so one of its FLOPs takes only 0.512 of the time of one of theirs." in text
+
+
+BACKWARD_OF_ATTENTION = (
+    Kernel("backward", f"{SDPA} > computing attention scores", GEMM, "gemm", 24, 2400.0),
+    Kernel("backward", f"{SDPA} > computing softmax", SOFTMAX, "softmax", 12, 1800.0),
+    Kernel("backward", f"{SDPA} > final matmul", GEMM, "gemm", 24, 1200.0),
+)
+
+
+def trained(*backward: Kernel):
+    return [*forward(), Made(mode="train_step", kernels=(*forward_kernels(), *backward))]
+
+
+def test_the_backward_pass_has_its_own_times_and_flops_and_nothing_that_is_computed_again():
+    again = Kernel("backward", f"recomputation > {SDPA} > computing softmax", SOFTMAX, "softmax", 12, 900.0)
+    table = summaries(*trained(*BACKWARD_OF_ATTENTION, again))["attention_backward"].set_index("part")
+    assert set(table["mode"]) == {"train_step"}
+    assert table["gpu_time_ms"].to_dict() == pytest.approx(
+        {
+            "computing attention scores": 2.4,
+            "computing softmax": 1.8,
+            "final matmul": 1.2,
+            "scaled dot product attention": 5.4,
+        }
+    )
+    assert table.loc["computing softmax", "runtime_to_matmuls"] == pytest.approx(0.5)
+    assert table.loc["computing softmax", "flops_to_matmuls"] == pytest.approx(4 / (8 * 64))
+    assert table.loc["final matmul", "flops_per_layer"] == 2 * 1_610_612_736
+
+
+def test_softmax_is_compared_in_the_backward_pass_too():
+    assert (
+        "In the backward pass it takes × 0.500 the time of what differentiates them, with 0.8 % of the FLOPs."
+        in said(trained(*BACKWARD_OF_ATTENTION))["e"]
+    )
+
+
+def test_a_capture_that_does_not_tell_the_parts_of_the_backward_pass_is_told():
+    text = said(trained(Kernel("backward", "", GEMM, "gemm", 120, 9000.0)))["e"]
+    assert "What they take in the backward pass cannot be said: no kernel there has a part." in text
+    assert "the backward pass" not in said(forward())["e"]
