@@ -42,5 +42,11 @@ class Ranges:
 def in_opening_order(start_ns: np.ndarray, end_ns: np.ndarray, thread: np.ndarray, name: np.ndarray) -> Ranges:
     """The ranges, sorted; an end before its start is taken for the start."""
     end_ns = np.maximum(start_ns, end_ns)
-    order = np.lexsort((thread, -end_ns, start_ns))
-    return Ranges(start_ns[order], end_ns[order], thread[order], name[order], order)
+    order = np.argsort(start_ns, kind="stable")
+    sorted_ns = start_ns[order]
+    tied = np.append(False, sorted_ns[1:] == sorted_ns[:-1])
+    if tied.any():  # few are; the order of the others is known
+        here = np.flatnonzero(tied | np.append(tied[1:], False))
+        rows = order[here]
+        order[here] = rows[np.lexsort((thread[rows], -end_ns[rows], sorted_ns[here]))]
+    return Ranges(sorted_ns, end_ns[order], thread[order], name[order], order)

@@ -77,12 +77,13 @@ def kernels(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
     found, paths = trace.gpu_activities, trace.range_paths
     kept = _kept(trace, under)
     path, name_of = trace.activity_path[kept], found.name[kept]
-    names = np.int64(len(found.names))
-    key = made_by_block(lambda block: path[block] * names + name_of[block], len(path), np.int64)
+    names = max(len(found.names), 1)
+    dtype = np.int32 if len(paths) * names < 1 << 31 else np.int64  # memory that is not touched takes no time
+    key = made_by_block(lambda block: path[block] * dtype(names) + name_of[block], len(path), dtype)
     group, group_of = compact(key)
     del key
     stats = _statistics(group_of, found.duration_ns[kept], len(group))
-    path_id, name = group // max(len(found.names), 1), group % max(len(found.names), 1)
+    path_id, name = group // names, group % names
     trace.require_text(path_id, name, MOST_TEXT_OF_A_TABLE)
     used = np.unique(path_id)
     label = dict(zip(used.tolist(), [PATH_SEPARATOR.join(paths.tuples[path]) for path in used.tolist()], strict=True))
