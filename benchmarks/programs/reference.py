@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 STEPS, SKIPPED, PROFILED = 12, 5, 3
@@ -32,7 +33,8 @@ def profiled_ms(step: Callable[[], object]) -> float:
         wait()
     averages = profiler.key_averages()
     if on_gpu:
-        return sum(one.self_device_time_total for one in averages) / 1000
+        on_device = [one for one in averages if one.device_type == DeviceType.CUDA and not one.is_user_annotation]
+        return sum(one.self_device_time_total for one in on_device) / 1000
     return sum(one.self_cpu_time_total for one in averages if one.key.startswith(("aten::", "detach"))) / 1000
 
 

@@ -6,14 +6,15 @@ import torch
 
 from kernel_tables.marking.emitters import Emitter, record_function_emitter
 from kernel_tables.marking.marker import Marker
-from kernel_tables.recording.inside import windows
 from kernel_tables.recording.inside.imports import when_imported
 from kernel_tables.recording.inside.module_ranges import ModuleRanges
 from kernel_tables.recording.inside.notes import Notes
+from kernel_tables.recording.inside.optimizer_window import OptimizerWindow
 from kernel_tables.recording.inside.parts import Parts
 from kernel_tables.recording.inside.profilers import NsysProfiler, TorchProfiler
 from kernel_tables.recording.inside.program_ranges import PLAIN_POP, PLAIN_PUSH, ProgramRanges, printable
 from kernel_tables.recording.inside.recorder import Recorder
+from kernel_tables.recording.inside.seconds_window import SecondsWindow
 from kernel_tables.recording.inside.settings import (
     ALWAYS,
     NEVER,
@@ -24,12 +25,13 @@ from kernel_tables.recording.inside.settings import (
     SECONDS,
     Settings,
 )  # fmt: skip
+from kernel_tables.recording.inside.windows import ProgramWindow, RangeWindow
 
 WINDOWS = {
-    OPTIMIZER: windows.OptimizerWindow,
-    RANGE: windows.RangeWindow,
-    SECONDS: windows.SecondsWindow,
-    PROGRAM: windows.ProgramWindow,
+    OPTIMIZER: OptimizerWindow,
+    RANGE: RangeWindow,
+    SECONDS: SecondsWindow,
+    PROGRAM: ProgramWindow,
 }
 
 

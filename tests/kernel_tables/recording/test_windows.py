@@ -7,14 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
+from kernel_tables.recording.inside.optimizer_window import OptimizerWindow
+from kernel_tables.recording.inside.seconds_window import SecondsWindow, on_main_thread
 from kernel_tables.recording.inside.settings import PROGRAM, RANGE, SECONDS, Settings
-from kernel_tables.recording.inside.windows import (
-    OptimizerWindow,
-    ProgramWindow,
-    RangeWindow,
-    SecondsWindow,
-    on_main_thread,
-)  # fmt: skip
+from kernel_tables.recording.inside.windows import ProgramWindow, RangeWindow
 
 
 @dataclass
@@ -159,7 +155,7 @@ def test_the_programs_own_calls_open_and_close_the_window(monkeypatch):
 @pytest.mark.parametrize("skip", [1, 5])
 def test_the_median_step_before_the_window_and_in_it_is_known(monkeypatch, skip):
     now = iter([float(second) for second in range(100)])
-    monkeypatch.setattr("kernel_tables.recording.inside.windows.time.perf_counter", lambda: next(now))
+    monkeypatch.setattr("kernel_tables.recording.inside.optimizer_window.time.perf_counter", lambda: next(now))
     window = OptimizerWindow(Noting(), Settings(skip=skip, steps=3))
     steps_of(window, *[Optimizer()] * (skip + 3))
     assert window.progress() == {"reached": skip + 3} | ({"step_before_s": 1.0} if skip > 1 else {}) | {

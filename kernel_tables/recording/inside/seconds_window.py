@@ -1,0 +1,42 @@
+"""A window of so many seconds."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kernel_tables.recording.inside.windows import Window
+
+
+class SecondsWindow(Window):
+    """Opens and closes at times after PyTorch was imported, on the main thread, as soon as that runs Python."""
+
+    def attach(self) -> None:
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        time.sleep(self.settings.after)
+        on_main_thread(self.recorder.open)
+        while self.recorder.waits:
+            time.sleep(0.01)
+        time.sleep(self.settings.seconds)
+        on_main_thread(self.recorder.close)
+
+
+_kept: list[Any] = []  # what the interpreter was asked to call must live until it does
+
+
+def on_main_thread(call: Callable[[], Any]) -> None:
+    """Asks the interpreter to call on the main thread as soon as that runs Python: a profiler belongs to the thread
+    that starts it, and a signal handler would be the program's."""
+
+    def called(_: Any) -> int:
+        call()
+        return 0
+
+    pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(called)
+    _kept.append(pending)
+    ctypes.pythonapi.Py_AddPendingCall(pending, None)
