@@ -103,12 +103,9 @@ def test_snakemake_works_where_the_folder_for_temporary_files_is_full(fake_proje
     assert done.returncode == 0, done.stderr
 
 
-def test_a_home_that_cannot_be_written_is_named_and_another_cache_does(fake_project, in_mounts):
-    mount = "mkdir home; mount -t tmpfs -o ro none home; export HOME=$PWD/home"
-    command = f"{sys.executable} -m snakemake --cores 1 results/grid.json"
-    done = in_mounts(f"{mount}; {command}", fake_project)
-    assert f"Read-only file system: '{fake_project}/home/.cache'" in done.stderr.strip().splitlines()[-1]
-    done = in_mounts(f"{mount.replace('mkdir home; ', '')}; XDG_CACHE_HOME=$PWD/.cache {command}", fake_project)
+def test_a_home_that_cannot_be_written_is_not_needed(fake_project, in_mounts):
+    mount = "mkdir home; mount -t tmpfs -o ro none home; export HOME=$PWD/home; unset XDG_CACHE_HOME"
+    done = in_mounts(f"{mount}; {sys.executable} -m snakemake --cores 1 results/grid.json", fake_project)
     assert done.returncode == 0, done.stderr
 
 
