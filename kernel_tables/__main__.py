@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from kernel_tables.clean_text import visible
-from kernel_tables.commands import diagnose, diff, names, record, report
+from kernel_tables.commands import diagnose, diff, host, names, record, report
 from kernel_tables.commands.options import (
     add_capture,
     add_classes,
@@ -27,7 +27,7 @@ from kernel_tables.files import written_whole
 from kernel_tables.output import FORMATS
 
 INCOMPLETE, BAD_INPUT, INTERRUPTED = 1, 2, 130
-MODULES = (names, diagnose, diff, report, record)
+MODULES = (names, diagnose, diff, host, report, record)
 COMMANDS = {
     "ranges": "one row per range name: instances, kernels, their GPU time, memory operations, their time; inclusive",
     "kernels": "one row per range path and kernel: class, launches, total, mean, min, max and std of its time",

@@ -24,6 +24,7 @@ from kernel_tables.reading.schema import (
     COPY_DETAILS,
     DOMAIN,
     DOMAIN_CREATE,
+    HOST_COLUMNS,
     MEMCPY,
     MISSING,
     NVTX,
@@ -131,6 +132,10 @@ class Capture(SmallTables):
     def copies(self) -> Columns:
         """The bytes of each memory copy, and the kinds of memory (ENUM_CUDA_MEM_KIND) of its source and target."""
         return self._selected(MEMCPY, COPY_DETAILS)
+
+    def host_rows(self, table: str) -> Columns:
+        """The rows of one of HOST_COLUMNS' tables; empty where the capture does not hold it."""
+        return self._selected(table, HOST_COLUMNS[table])
 
     def call_functions(self) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
         """The end and the string id of every API call, in the order of reading(RUNTIME), and the functions by that id,

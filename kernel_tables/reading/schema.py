@@ -20,6 +20,7 @@ DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 STRINGS = "StringIds"
 BOUNDS = "ANALYSIS_DETAILS"
 GPUS = "TARGET_INFO_GPU"
+OSRT, SAMPLES, SAMPLE_FRAMES = "OSRT_API", "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS"
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 COPY_KINDS = "ENUM_CUDA_MEMCPY_OPER"
 SMALL_TABLES = (STRINGS, DIAGNOSTICS, BOUNDS, COPY_KINDS, *METADATA)
@@ -49,6 +50,11 @@ WANTED = {
 PLACE = {"device": ("deviceId",), "stream": ("streamId",)}
 DOMAIN = {"domain": ("domainId",)}
 CALLS = WANTED[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
+HOST_COLUMNS = {
+    OSRT: {"start": ("start",), "end": ("end",), "thread": ("globalTid",), "name_id": ("nameId",)},
+    SAMPLES: {"id": ("id",), "start": ("start",), "thread": ("globalTid",)},
+    SAMPLE_FRAMES: {"id": ("id",), "symbol": ("symbol",), "module": ("module",), "depth": ("stackDepth",)},
+}
 COPY_DETAILS = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}
 CALL_NAMES = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}
 OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id", *COPY_DETAILS}

@@ -15,6 +15,9 @@ COLUMNS = {
     "CUPTI_ACTIVITY_KIND_MEMSET": "start end deviceId streamId correlationId globalPid bytes",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start end deviceId streamId correlationId globalPid graphId",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "start end globalTid correlationId nameId returnValue",
+    "OSRT_API": "start end globalTid nameId callchainId",
+    "COMPOSITE_EVENTS": "id start globalTid",
+    "SAMPLING_CALLCHAINS": "id symbol module stackDepth",
     "NVTX_EVENTS": "start end eventType text globalTid endGlobalTid textId domainId",
     "DIAGNOSTIC_EVENT": "timestamp severity text globalPid",
     "ANALYSIS_DETAILS": "globalVid duration startTime stopTime",
@@ -116,6 +119,22 @@ class Synthetic:
         """What nsys says of the capture's own bounds."""
         bounds = {"globalVid": HOST, "duration": last - first, "startTime": first, "stopTime": last}
         self.rows["ANALYSIS_DETAILS"].append(bounds)
+        return self
+
+    def os_call(self, name: str, at: int, duration: int, thread=1, process=1) -> Synthetic:
+        """A call of the operating system's runtime."""
+        row = {"start": at, "end": at + duration, "globalTid": thread_id(thread, process), "nameId": self.string(name)}
+        self.rows["OSRT_API"].append(row)
+        return self
+
+    def sample(self, at: int, *stack: tuple[str, str], thread=1, process=1) -> Synthetic:
+        """A sampled stack of (function, module), innermost first."""
+        number = len(self.rows["COMPOSITE_EVENTS"]) + 1
+        self.rows["COMPOSITE_EVENTS"].append({"id": number, "start": at, "globalTid": thread_id(thread, process)})
+        self.rows["SAMPLING_CALLCHAINS"] += [
+            {"id": number, "symbol": self.string(symbol), "module": self.string(module), "stackDepth": depth}
+            for depth, (symbol, module) in enumerate(stack)
+        ]
         return self
 
     def string(self, value: str) -> int:

@@ -22,6 +22,7 @@ ROOMS = (
     "diagnosis",
     "views",
     "comparison",
+    "host",
     "output",
     "trace",
     "terminal",

@@ -1,0 +1,1 @@
+"""What the host did: its CUDA calls, calls of the operating system's runtime, and sampled stacks."""

@@ -1,0 +1,81 @@
+"""What the host did, by thread, phase and function, against what is written in the test."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from kernel_tables.__main__ import main
+from kernel_tables.host.table import host_table
+from kernel_tables.trace import Trace
+from tests.kernel_tables.synthetic import Synthetic
+
+CAPTURES = Path(__file__).parents[1] / "captures"
+
+
+def told(capture: Synthetic, folder: Path, **options) -> dict[tuple, tuple]:
+    """(calls, ns, samples) by thread, phase, source and function."""
+    with Trace(capture.write(folder / "capture.sqlite")) as trace:
+        table = host_table(trace, **options)
+    rows = table.astype({"time_ns": object}).where(table.notna(), None).itertuples()
+    return {(row.thread, row.where, row.source, row.function): (row.calls, row.time_ns, row.samples) for row in rows}
+
+
+def step() -> Synthetic:
+    """Two launches in the forward pass, one in the backward pass by a thread of its own while the first one waits."""
+    capture = Synthetic().range("step", 0, 100).range("forward", 10, 50).range("backward", 50, 90)
+    capture.call(20, 1, duration=4).call(21, 101, api="cuLaunchKernel", duration=2).kernel("k", at=20, correlation=1)
+    capture.call(30, 2, duration=4).kernel("k", at=30, correlation=2)
+    capture.call(60, 3, thread=2, duration=4).kernel("k", at=60, correlation=3)
+    return capture.os_call("pthread_cond_wait", 55, 30).os_call("read", 30, 2)
+
+
+def test_calls_stand_by_thread_phase_and_function_with_what_was_in_no_call(tmp_path):
+    assert told(step(), tmp_path) == {
+        (1, "forward", "cuda", "cudaLaunchKernel"): (2, 8, 0),
+        (1, "forward", "cuda", "cuLaunchKernel"): (1, 2, 0),
+        (1, "forward", "osrt", "read"): (1, 2, 0),
+        (1, "forward", "none", "(in no call)"): (0, 40 - 8, 0),
+        (1, "backward", "osrt", "pthread_cond_wait"): (1, 30, 0),
+        (1, "backward", "none", "(in no call)"): (0, 40 - 30, 0),
+        (2, "backward", "cuda", "cudaLaunchKernel"): (1, 4, 0),
+        (2, "backward", "none", "(in no call)"): (0, 40 - 4, 0),
+    }
+
+
+def test_calls_of_one_function_that_nest_count_once(tmp_path):
+    capture = Synthetic().range("step", 0, 100).os_call("read", 10, 20).os_call("read", 15, 5)
+    assert told(capture, tmp_path)[(1, "(outside)", "osrt", "read")] == (2, 20, 0)
+
+
+def test_time_per_launch_is_over_the_activities_of_the_phase(tmp_path):
+    with Trace(step().write(tmp_path / "capture.sqlite")) as trace:
+        table = host_table(trace).set_index(["thread", "where", "function"])
+    assert table.loc[(1, "forward", "cudaLaunchKernel"), "us_per_launch"] == pytest.approx(0.004)
+
+
+def test_a_sample_is_named_by_its_innermost_python_frame_or_its_innermost_function(tmp_path):
+    capture = Synthetic().range("forward", 0, 100)
+    capture.sample(10, ("memcpy", "libc.so"), ("norm", "model.py"), ("forward", "model.py")).sample(
+        20, ("poll", "libc.so")
+    )
+    found = told(capture, tmp_path)
+    assert found[(1, "forward", "sample", "norm")] == found[(1, "forward", "sample", "poll")] == (0, None, 1)
+
+
+def test_by_range_the_innermost_range_has_it(tmp_path):
+    capture = step().range("norm", 19, 29)
+    found = told(capture, tmp_path, by="range")
+    assert found[(1, "norm", "cuda", "cudaLaunchKernel")] == (1, 4, 0)
+    assert found[(1, "forward", "cuda", "cudaLaunchKernel")] == (1, 4, 0)
+
+
+def test_the_command_tells_what_a_real_capture_does_not_hold(tmp_path, capfd):
+    assert main(["host", str(CAPTURES / "tiny_2025.3.1.sqlite.gz"), "-o", str(tmp_path / "host.csv")]) == 0
+    said = capfd.readouterr().err
+    assert "no calls of the OS runtime" in said and "no sampled stacks" in said
+    table = pd.read_csv(tmp_path / "host.csv")
+    optimizer = table[(table["where"] == "optimizer") & (table["function"] == "cudaLaunchKernel")]
+    assert optimizer["calls"].tolist() == [1008]
+    forward = table[(table["where"] == "forward") & (table["thread"] == 444)]
+    assert forward["time_ns"].sum() == 15_012_281  # the three ranges' own time: no call lies in another here
