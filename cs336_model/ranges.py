@@ -82,11 +82,15 @@ def span(name: str) -> AbstractContextManager:
     return _open_span(name)
 
 
-def emit_ranges(emitter: str) -> None:
+def emit_ranges(emitter: str | Span) -> None:
     """Chooses for the whole process what a span is: "none" (a run that is timed must not pay for annotations), "nvtx"
-    (push and pop in the default domain, on the calling thread) or "record_function" (torch's own profiler). With one of
-    these the backward pass opens the parts of the forward pass again, each around what differentiates it."""
+    (push and pop in the default domain, on the calling thread), "record_function" (torch's own profiler), or what a
+    function makes of a name. With the second and third the backward pass opens the parts of the forward pass again,
+    each around what differentiates it."""
     global _open_span
+    if callable(emitter):
+        _open_span = emitter
+        return
     if emitter not in EMITTERS:
         raise ValueError(f"range emitter {emitter!r} is not known; one of {', '.join(EMITTERS)} is")
     if emitter != "none":

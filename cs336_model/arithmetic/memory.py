@@ -78,8 +78,10 @@ def estimated_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any
         copies = KEPT[variant["precision"]].weight * parameter_count(shape)
         return parameter_bytes + copies + max(in_a_block, activation * (logits + shape.tokens * d))
     again = saved_in_a_block(shape, variant) if variant["checkpoint"] else 0
-    at_begin = saved_activation_bytes(shape, variant) + max(in_a_block + again, 3 * FP32_BYTES * logits)
-    at_end = parameter_bytes + FP32_BYTES * logits
+    held = activation * logits  # by the loop until the step ends; in fp32 the loss saves these, else a copy in fp32
+    beside = held if activation < FP32_BYTES else 0
+    at_begin = saved_activation_bytes(shape, variant) + beside + max(in_a_block + again, 3 * FP32_BYTES * logits)
+    at_end = parameter_bytes + held
     if ranges.OPTIMIZER not in phases:
         return parameter_bytes + max(at_begin, at_end)
     largest_parameter = d * max(shape.vocab_size, shape.d_ff)  # the optimizer's denominator is as large

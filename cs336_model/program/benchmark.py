@@ -2,6 +2,7 @@
 
     python -m cs336_model.program.benchmark --spec '{...}' --output result.json
     python -m cs336_model.program.benchmark ... --profiler torch --capture capture.sqlite
+    python -m cs336_model.program.benchmark ... --profiler memory --capture memory_history.json.gz
     nsys profile --capture-range=cudaProfilerApi ... python -m cs336_model.program.benchmark ... --profiler nsys
 
 Exits 0 with a result whose status is `complete`, `out_of_memory` on a real torch.OutOfMemoryError, or `unsupported`
@@ -14,6 +15,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from cs336_model.program.device import machine_facts, memory_facts, open_context
 from cs336_model.program.lease import take_lease
 from cs336_model.program.loaded_distributions import loaded_distributions
 from cs336_model.program.loaded_files import loaded_files
+from cs336_model.program.memory.recording import Recorder, recorder_on, save_memory
 from cs336_model.program.non_finite import where_not_finite
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
 from cs336_model.program.process_cost import Progress, process_age_seconds
@@ -41,7 +44,7 @@ from cs336_model.program.steps import (
 from cs336_model.program.variants.compilation import compiling, graph_counts, is_compiled
 from cs336_model.program.variants.effects import process_settings
 from cs336_model.program.variants.unsupported import Unsupported
-from cs336_model.program.windows import EMITTER_OF_PROFILER, profiled_window, save_capture
+from cs336_model.program.windows import EMITTER_OF_PROFILER, MEMORY, WRITING, profiled_window, save_capture
 from cs336_model.program.work import count_parameters, counted_flops, planned_flops, planned_parameters
 
 SCHEMA = 1
@@ -49,11 +52,20 @@ SCHEMA = 1
 Result = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Watch:
+    """What looks on while a program runs: a profiler, the file that it writes, and the recorder of memory."""
+
+    profiler: str
+    path: Path | None
+    recorder: Recorder | None
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Runs one specification and writes its result."""
     options = _parser().parse_args(arguments)
-    if (options.profiler == "torch") != (options.capture is not None):
-        raise SystemExit("--capture names the file that --profiler torch writes: give both or neither")
+    if (options.profiler in WRITING) != (options.capture is not None):
+        raise SystemExit(f"--capture names what --profiler {' and '.join(WRITING)} write: give both or neither")
     progress = Progress()
     progress.seconds["import"] = process_age_seconds()
     with progress.stage("wait"):
@@ -64,23 +76,22 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(spec: RunSpec, profiler: str, path_to_capture: Path | None, progress: Progress) -> Result:
     """The result of one run: complete, out of memory with what it asked for, or not supported and why."""
-    ranges.emit_ranges(EMITTER_OF_PROFILER[profiler])
     device = resolve_device(spec.device)
+    recorder = recorder_on(device) if profiler == MEMORY else None
+    ranges.emit_ranges(recorder.emitter if recorder else EMITTER_OF_PROFILER[profiler])
     result = empty_result(spec, profiler)
     with process_settings(spec):
-        result |= measured_or_why_not(spec, device, profiler, path_to_capture, progress)
+        result |= measured_or_why_not(spec, device, Watch(profiler, path_to_capture, recorder), progress)
     age, now = process_age_seconds(), time.time()
     result |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
     named = (spec.constructor, *spec.annotate.values())
     return result | {"loaded_files": loaded_files(named), "loaded_distributions": loaded_distributions(named)}
 
 
-def measured_or_why_not(
-    spec: RunSpec, device: torch.device, profiler: str, path_to_capture: Path | None, progress: Progress
-) -> Result:
+def measured_or_why_not(spec: RunSpec, device: torch.device, watch: Watch, progress: Progress) -> Result:
     """The entries of a complete result, or of one without times."""
     try:
-        return measure(spec, device, profiler, path_to_capture, progress)
+        return measure(spec, device, watch, progress)
     except OutOfMemoryError as error:
         _say(spec, f"out of memory during {progress.during}: {error}")
         ended = {"status": "out_of_memory", "out_of_memory": out_of_memory_record(error, progress.during)}
@@ -90,9 +101,7 @@ def measured_or_why_not(
     return ended | {"memory": memory_facts(device), "machine": machine_facts(device)}
 
 
-def measure(
-    spec: RunSpec, device: torch.device, profiler: str, path_to_capture: Path | None, progress: Progress
-) -> Result:
+def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progress) -> Result:
     """The entries of a complete result. Warm-up, then the measured steps, which alone the profiler sees."""
     with progress.stage("context"):
         open_context(device)
@@ -101,20 +110,24 @@ def measure(
     _say(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
     compile_in_first_step(subject, progress)
     graphs = graph_counts(spec)
+    warmup_clock = PhaseClock(device, ranges.WARMUP, progress)
     with progress.stage("warmup"):
-        run_steps(subject, spec.warmup_steps, PhaseClock(device, ranges.WARMUP, progress))
+        warmup_seconds = run_steps(subject, spec.warmup_steps, warmup_clock)
     _say(spec, f"{spec.warmup_steps} warm-up steps in {progress.seconds['warmup']:.1f} s")
     clock = PhaseClock(device, ranges.MEASURE, progress)
-    with progress.stage("profiler"), profiled_window(profiler, device) as recording, progress.stage("measured"):
+    with progress.stage("profiler"), profiled_window(watch.profiler, device) as recording, progress.stage("measured"):
         step_seconds = run_steps(subject, spec.measured_steps, clock)
     # Read before anything else runs: the clocks are still those of the load, the memory is that of the steps alone.
     facts = {"machine": machine_facts(device), "memory": memory_facts(device)}
     _say(spec, f"{spec.measured_steps} measured steps in {progress.seconds['measured']:.1f} s")
+    if watch.recorder:
+        save_memory(watch.recorder, subject, watch.path)
     times = {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
+    times |= {"warmup_seconds": warmup_seconds, "warmup_phase_seconds": warmup_clock.seconds()}
     checks = {"compilation": graph_counts(spec, graphs)} | integrity(subject, progress)
     with progress.stage("profiler"):
-        save_capture(recording, path_to_capture, device)
-    if profiler == "none":
+        save_capture(recording, watch.path, device)
+    if watch.profiler == "none":
         with progress.stage("accuracy"):
             checks["accuracy"] = accuracy(subject)
     return {"status": "complete"} | facts | times | checks
@@ -167,6 +180,8 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
         "step_seconds": [],
         "phase_seconds": {phase: [] for phase in ranges.PHASES},
         "phase_clock": None,
+        "warmup_seconds": [],
+        "warmup_phase_seconds": {phase: [] for phase in ranges.PHASES},
         "losses": [],
         "memory": None,
         "parameters": planned_parameters(spec),
@@ -198,7 +213,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", required=True, type=Path, help="where the result is written, as JSON")
     parser.add_argument("--profiler", choices=tuple(EMITTER_OF_PROFILER), default="none")
     parser.add_argument("--lease", type=Path, help="the socket where this program asks for its GPU")
-    parser.add_argument("--capture", type=Path, help="with --profiler torch: where the capture is written, as SQLite")
+    parser.add_argument("--capture", type=Path, help="where --profiler torch or memory writes what it saw")
     return parser
 
 

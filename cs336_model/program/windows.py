@@ -9,7 +9,9 @@ from torch.autograd.profiler import profile
 
 from kernel_tables.embedded.kineto_capture import export_capture
 
-EMITTER_OF_PROFILER = {"none": "none", "nsys": "nvtx", "torch": "record_function"}
+MEMORY = "memory"  # a recorder of its own, which begins before the model is made (cs336_model.program.memory)
+EMITTER_OF_PROFILER = {"none": "none", "nsys": "nvtx", "torch": "record_function", MEMORY: "none"}
+WRITING = ("torch", MEMORY)
 
 
 def profiled_window(profiler: str, device: torch.device) -> AbstractContextManager[profile | None]:

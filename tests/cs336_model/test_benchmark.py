@@ -18,7 +18,7 @@ from tests.cs336_model.specs import changed
 
 KEYS = {
     "schema", "status", "spec", "profiler", "out_of_memory", "unsupported", "compilation", "accuracy",
-    "step_seconds", "phase_seconds", "phase_clock", "losses",
+    "step_seconds", "warmup_seconds", "warmup_phase_seconds", "phase_seconds", "phase_clock", "losses",
     "memory", "parameters", "flops", "machine", "cost_seconds",
     "ran_unix_s", "loaded_files", "loaded_distributions",
 }  # fmt: skip
@@ -38,6 +38,10 @@ def test_every_mode_keeps_every_time_and_loss(run_benchmark, spec_values, mode, 
     assert result["status"] == "complete" and result["spec"] == changed(spec_values, mode=mode)
     assert len(result["step_seconds"]) == 2 and min(result["step_seconds"]) > 0
     assert {phase: len(seconds) for phase, seconds in result["phase_seconds"].items()} == phases
+    assert len(result["warmup_seconds"]) == 1 and result["warmup_seconds"][0] > 0
+    assert {phase: len(seconds) for phase, seconds in result["warmup_phase_seconds"].items()} == {
+        phase: int(count > 0) for phase, count in phases.items()
+    }
     assert len(result["losses"]) == losses
     assert result["losses"][0] == pytest.approx(math.log(50), abs=1.0)  # an untrained model knows nothing
     assert result["machine"]["device"] == "cpu" and result["machine"]["torch"] == torch.__version__
@@ -113,7 +117,7 @@ def test_a_loss_that_is_not_finite_leaves_neither_result_nor_capture(run_benchma
 
 
 def test_capture_and_torch_profiler_come_together(run_benchmark):
-    with pytest.raises(SystemExit, match="--capture names the file that --profiler torch writes"):
+    with pytest.raises(SystemExit, match="--capture names what --profiler torch and memory write"):
         run_benchmark("--profiler", "torch")
 
 

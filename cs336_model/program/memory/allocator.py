@@ -1,0 +1,82 @@
+"""The recorder on a GPU: the history of PyTorch's caching allocator, and its counters at both ends of every range.
+
+The backward pass runs on a thread of its own, so no label of a thread tells the range of an allocation. How many
+allocations and releases the allocator has counted when a range opens and closes does, to the event.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from cs336_model.program.memory.history import Event, History, Range
+from cs336_model.program.memory.snapshot import publishable
+
+REQUESTED, ALLOCATED, RESERVED = (f"{name}_bytes.all.peak" for name in ("requested", "allocated", "reserved"))
+CANNOT = ["what NCCL and the CUDA context take is in no history of the allocator; the driver's figure holds it"]
+
+
+class AllocatorMemory:
+    """Records until `ended` is called."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._ranges, self._open = device, [], []
+        torch.cuda.init()
+        self._before = self._counted()
+        torch.cuda.memory._record_memory_history(stacks="python", context="alloc")
+        self._snapshot: dict[str, Any] = {}
+
+    def emitter(self, name: str) -> "MarkedRange":
+        """A range of this name, whose ends are noted."""
+        return MarkedRange(name, self._ranges, self._open, lambda: self._counted() - self._before)
+
+    def ended(self, held: dict[str, list[int]]) -> History:
+        """All that happened since the beginning."""
+        stats = torch.cuda.memory_stats(self._device)
+        free, total = torch.cuda.mem_get_info(self._device)
+        self._snapshot = torch.cuda.memory._snapshot(self._device)
+        torch.cuda.memory._record_memory_history(None)
+        events = events_of_trace(self._snapshot["device_traces"][self._device.index])
+        counters = {
+            "requested_peak": stats[REQUESTED], "allocated_peak": stats[ALLOCATED], "reserved_peak": stats[RESERVED],
+            "driver_used": total - free,
+        }  # fmt: skip
+        return History(events, self._ranges, held, counters, CANNOT)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The snapshot for pytorch.org/memory_viz, as it may be published."""
+        return publishable(self._snapshot)
+
+    def _counted(self) -> int:
+        """Allocations and completed releases since the process began: the number of the next event."""
+        counted = torch.cuda.memory_stats_as_nested_dict(self._device)
+        return counted["allocation"]["all"]["allocated"] + counted["active"]["all"]["freed"]
+
+
+class MarkedRange:
+    """A range that notes how many events there were when it opened and when it closed."""
+
+    __slots__ = ("_name", "_number", "_open", "_position", "_ranges")
+
+    def __init__(self, name: str, ranges: list[Range], opened: list[int], position: Callable[[], int]) -> None:
+        self._name, self._ranges, self._open, self._position = name, ranges, opened, position
+
+    def __enter__(self) -> None:
+        self._number = len(self._ranges)
+        self._ranges.append(Range(self._name, self._open[-1] if self._open else None, self._position()))
+        self._open.append(self._number)
+
+    def __exit__(self, *error: object) -> None:
+        self._ranges[self._number].closed = self._position()
+        self._open.remove(self._number)
+
+
+def events_of_trace(entries: list[dict[str, Any]]) -> list[Event]:
+    """The allocations and completed releases among the entries of an allocator's trace; a release counts when it is
+    completed, as `requested_bytes` counts it."""
+    kinds = {"alloc": True, "free_completed": False}
+    return [
+        Event(kinds[one["action"]], one["addr"], one["size"], one["time_us"])
+        for one in entries
+        if one["action"] in kinds
+    ]

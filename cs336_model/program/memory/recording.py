@@ -1,0 +1,45 @@
+"""The recorder of this process, what it is told of the model, and the files that it leaves."""
+
+import pickle
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cs336_model.program.memory.allocator import AllocatorMemory
+from cs336_model.program.memory.history import write
+from cs336_model.program.memory.processor import ProcessorMemory
+from cs336_model.program.steps import Subject
+
+Recorder = AllocatorMemory | ProcessorMemory
+SNAPSHOT = "memory_snapshot.pickle"
+
+
+def recorder_on(device: torch.device) -> Recorder:
+    """A recorder of this device's memory, which begins now."""
+    return AllocatorMemory(device) if device.type == "cuda" else ProcessorMemory()
+
+
+def save_memory(recorder: Recorder, subject: Subject, path: Path) -> None:
+    """Ends the recording, and writes the history to `path` and, where there is one, the snapshot beside it."""
+    write(recorder.ended(held_by(subject)).as_record(), path)
+    if snapshot := recorder.snapshot():
+        with path.with_name(SNAPSHOT).open("wb") as stream:
+            pickle.dump(snapshot, stream)
+
+
+def held_by(subject: Subject) -> dict[str, list[int]]:
+    """The addresses of the storages that live as long as the subject does, by category."""
+    optimizer = subject.optimizer
+    moments = [*optimizer.first_moments, *optimizer.second_moments] if optimizer else []
+    return {
+        "parameters": _addresses(subject.parameters),
+        "gradients": _addresses(one.grad for one in subject.parameters if one.grad is not None),
+        "optimizer state": _addresses(moments),
+        "data": _addresses([subject.inputs, subject.targets, *subject.model.buffers(), *subject.losses]),
+    }
+
+
+def _addresses(tensors: Iterable[Tensor]) -> list[int]:
+    return [tensor.untyped_storage().data_ptr() for tensor in tensors]

@@ -1,0 +1,181 @@
+"""The record of every allocation: pairs of allocation and release, ranges, addresses, and what is published."""
+
+import gzip
+import json
+import random
+
+import pytest
+
+from cs336_model.arithmetic.memory import saved_activation_bytes
+from cs336_model.arithmetic.own_model import shape_of
+from cs336_model.program.memory.allocator import MarkedRange, events_of_trace
+from cs336_model.program.memory.history import Event, History, Range, innermost, paired
+from cs336_model.program.memory.snapshot import publishable, published_path
+
+
+def made(address: int, size: int = 8, at: float = 0.0) -> Event:
+    return Event(True, address, size, at)
+
+
+def freed(address: int, size: int = 8, at: float = 0.0) -> Event:
+    return Event(False, address, size, at)
+
+
+def test_an_address_that_is_used_again_is_another_allocation():
+    allocations, live = paired([made(1), made(2), freed(1), made(1), freed(2)])
+    assert allocations == [(0, 2), (1, 4), (3, None)]
+    assert live == {1: 3}
+
+
+def test_a_release_of_what_was_allocated_before_the_recording_is_no_allocation_of_it():
+    assert paired([freed(7), made(7)]) == ([(1, None)], {7: 1})
+
+
+def test_memory_that_is_given_out_twice_is_an_error():
+    with pytest.raises(ValueError, match="event 1: memory is allocated where an allocation is live"):
+        paired([made(1), made(1)])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_live_bytes_of_all_pairs_are_those_of_a_walk_over_the_events(seed):
+    chance, events, live, walked = random.Random(seed), [], {}, []
+    for _ in range(200):
+        if live and chance.random() < 0.45:
+            address = chance.choice(list(live))
+            events.append(freed(address, live.pop(address)))
+        else:
+            address, size = chance.choice([one for one in range(40) if one not in live]), chance.randrange(1, 100)
+            live[address] = size
+            events.append(made(address, size))
+        walked.append(sum(live.values()))
+    allocations, at_end = paired(events)
+    for number, expected in enumerate(walked):
+        alive = [made for made, freed in allocations if made <= number and (freed is None or freed > number)]
+        assert sum(events[one].size for one in alive) == expected
+    assert set(at_end) == set(live)
+
+
+def test_an_event_belongs_to_the_innermost_range_that_is_open():
+    ranges = [Range("step", None, 1, 6), Range("forward", 0, 2, 5), Range("block", 1, 3, 4), Range("empty", 1, 4, 4)]
+    assert innermost(ranges, 7) == [None, 0, 1, 2, 1, 0, None]
+
+
+def test_what_is_written_holds_no_address():
+    history = History(
+        [made(0x7F00_1234, 64, 10.0), made(0x7F00_9999, 8, 12.5), freed(0x7F00_9999, 8, 13.0)],
+        [Range("step", None, 1, 3)], {"parameters": [0x7F00_1234]}, {"requested_peak": 72},
+    )  # fmt: skip
+    record = history.as_record()
+    assert record["allocations"] == {
+        "bytes": [64, 8], "made": [0, 1], "freed": [None, 2], "range": [None, 0], "operator": [None, None],
+        "held": ["parameters", None],
+    }  # fmt: skip
+    assert record["time_us"] == [0.0, 2.5, 3.0]
+    assert str(0x7F00_1234) not in json.dumps(record)
+
+
+TRACE = [  # of a GPU: a model's weight, a segment for the first product, and a block that another stream still reads
+    {"action": "segment_alloc", "addr": 4096, "size": 2097152, "stream": 0, "time_us": 1, "frames": []},
+    {"action": "alloc", "addr": 4096, "size": 1000, "stream": 0, "time_us": 2, "frames": []},
+    {"action": "alloc", "addr": 8192, "size": 500, "stream": 0, "time_us": 3, "frames": []},
+    {"action": "free_requested", "addr": 8192, "size": 500, "stream": 0, "time_us": 4, "frames": []},
+    {"action": "free_completed", "addr": 8192, "size": 500, "stream": 0, "time_us": 5, "frames": []},
+    {"action": "alloc", "addr": 8192, "size": 700, "stream": 0, "time_us": 6, "frames": []},
+    {"action": "oom", "size": 10**12, "device_free": 5, "stream": 0, "time_us": 7, "frames": []},
+]
+
+
+def test_of_an_allocators_trace_the_allocations_and_completed_releases_count_at_their_requested_size():
+    events = events_of_trace(TRACE)
+    assert [(event.allocates, event.size) for event in events] == [(True, 1000), (True, 500), (False, 500), (True, 700)]
+    allocations, _ = paired(events)
+    assert allocations == [(0, None), (1, 2), (3, None)]
+
+
+def test_a_marked_range_holds_the_events_that_the_allocator_counted_while_it_was_open():
+    ranges, opened, counted = [], [], iter([0, 2, 3, 5])
+    step, forward = (MarkedRange(name, ranges, opened, lambda: next(counted)) for name in ("step", "forward"))
+    with step, forward:
+        pass
+    assert ranges == [Range("step", None, 0, 5), Range("forward", 0, 2, 3)]
+    assert opened == []
+
+
+def test_a_snapshot_names_no_folder_of_the_machine_and_keeps_nothing_that_it_does_not_know():
+    frames = [
+        {"filename": "/home/ada/course/cs336_model/model/transformer.py", "line": 7, "name": "forward"},
+        {"filename": "/home/ada/env/site-packages/torch/nn/modules/module.py", "line": 9, "name": "call"},
+        {"filename": "/home/ada/secret/my_model.py", "line": 1, "name": "f", "fx_original_trace": "/home/ada/x.py"},
+    ]  # fmt: skip
+    block = {"address": 1, "size": 512, "requested_size": 500, "state": "active_allocated", "frames": frames}
+    snapshot = {
+        "segments": [{"address": 1, "total_size": 2, "stream": 0, "blocks": [block], "user_metadata": "ada"}],
+        "device_traces": [[TRACE[1] | {"frames": frames, "user_metadata": "ada", "compile_context": "ada"}]],
+        "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "/home/ada"}, "external_annotations": ["ada"],
+    }  # fmt: skip
+    kept = publishable(snapshot)
+    assert "ada" not in json.dumps(kept) and "home" not in json.dumps(kept)
+    names = [frame["filename"] for frame in kept["device_traces"][0][0]["frames"]]
+    assert names == ["cs336_model/model/transformer.py", "torch/nn/modules/module.py", "my_model.py"]
+    assert kept["segments"][0]["blocks"][0]["requested_size"] == 500
+
+
+def test_a_file_of_the_standard_library_or_of_nowhere_keeps_its_last_name():
+    assert published_path("/usr/lib/python3.12/contextlib.py") == "contextlib.py"
+    assert published_path("<string>") == "<string>" and published_path("") == ""
+
+
+@pytest.fixture
+def recorded(run_benchmark, tmp_path):
+    """A function that records the memory of a run in this process, and gives its result and history."""
+
+    def record(**changes):
+        path = tmp_path / "memory_history.json.gz"
+        result = run_benchmark("--profiler", "memory", "--capture", str(path), **changes)
+        return result, json.loads(gzip.decompress(path.read_bytes()))
+
+    return record
+
+
+def test_on_a_processor_the_replay_reaches_the_peak_that_the_allocator_counted(recorded):
+    result, record = recorded()
+    assert result["status"] == "complete" and len(result["step_seconds"]) == 2
+    columns = record["allocations"]
+    change = [0] * (len(record["time_us"]) + 1)
+    for size, made_by, freed_by in zip(columns["bytes"], columns["made"], columns["freed"], strict=True):
+        change[made_by] += size
+        change[-1 if freed_by is None else freed_by] -= size
+    peak = live = 0
+    for one in change[:-1]:
+        live += one
+        peak = max(peak, live)
+    assert peak == record["counters"]["requested_peak"] > 0
+
+
+def test_what_the_model_the_gradients_and_the_optimizer_hold_is_found_to_the_byte(recorded):
+    result, record = recorded()
+    columns, held = record["allocations"], {}
+    for size, name in zip(columns["bytes"], columns["held"], strict=True):
+        held[name] = held.get(name, 0) + size
+    weights = 4 * result["parameters"]
+    assert (held["parameters"], held["gradients"], held["optimizer state"]) == (weights, weights, 2 * weights)
+
+
+@pytest.mark.parametrize("attention", ["eager", "flash"])
+def test_what_a_forward_pass_keeps_is_what_follows_from_the_shapes(recorded, attention):
+    result, record = recorded(attention=attention, warmup_steps=0, measured_steps=1, mode="forward_backward")
+    names, opened = record["ranges"]["name"], record["ranges"]["opened"]
+    backward = opened[names.index("backward")]
+    columns = record["allocations"]
+    live = zip(columns["bytes"], columns["made"], columns["freed"], columns["held"], strict=True)
+    kept = sum(
+        size for size, first, last, held in live if first < backward and (last is None or last >= backward) and not held
+    )
+    expected = saved_activation_bytes(shape_of(result["spec"]), result["spec"]["dimensions"])
+    assert 0 <= kept - expected <= 0.01 * expected, (kept, expected)
+
+
+def test_a_recording_on_a_processor_says_what_it_cannot_tell(recorded):
+    _, record = recorded(mode="forward")
+    assert any("nothing in reserve" in line for line in record["cannot"])
+    assert record["counters"]["reserved_peak"] is None
