@@ -20,7 +20,7 @@ from cs336_model.program.loaded_files import digest_of_file
 from profile_grid.measuring.capture_identity import TABLE, identity
 from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY, MadeFrom, Status
 from profile_grid.study.runs import grid_plan
-from profile_grid.study.stages import STAGES, Stage
+from profile_grid.study.stages import BY_NAME, STAGES, Stage
 from tests.profile_grid.made_up_results import CAPTURE, MACHINE, TIMING, changed
 
 ROOT = Path(__file__).parent.parent
@@ -54,7 +54,7 @@ def write_run(folder: Path, entry: dict, example: ExampleRuns, number: int, fits
     """Writes the results, the status and the tables of one run."""
     folder.mkdir(parents=True)
     like = example.run_like(entry["mode"], number)
-    for stage in STAGES:
+    for stage in map(BY_NAME.get, entry["specifications"]):
         specification = entry["specifications"][stage.name]
         for name in stage.files:
             (folder / name).write_bytes(empty_capture(specification))
@@ -87,6 +87,8 @@ def stage_record(stage: Stage, specification: dict, files: dict, seconds: dict[s
         program__status=status, program__spec=program, program__loaded_files=LOADED_FILES,
         program__out_of_memory=None if times else NO_MEMORY, program__losses=[9.27] if times else [],
         program__step_seconds=times.pop("step", []), program__phase_seconds=times,
+        program__warmup_seconds=[0.1] * (program["warmup_steps"] if status == COMPLETE else 0),
+        program__warmup_phase_seconds={},
     )  # fmt: skip
 
 

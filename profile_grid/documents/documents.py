@@ -89,7 +89,7 @@ def section(
     measured = measured_on(machine, names, runs, summaries)
     lacking = lacking_sentence(measured.runs)
     sentences = {question: [*_module(question, "sentences").sentences(measured), *lacking] for question in questions}
-    command = command_to_measure_again(names)
+    command = command_to_measure_again(measured.runs)
     return Section(machine, measured, sentences, not_measured(measured.runs), noted(measured.runs), command)
 
 

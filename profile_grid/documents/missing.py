@@ -7,7 +7,7 @@ import pandas as pd
 from profile_grid.markdown import escaped
 from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.quantities import known, memory
-from profile_grid.study.stages import STAGES
+from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables.wording import run_in_words
 
 
@@ -22,7 +22,7 @@ def not_measured(runs: pd.DataFrame) -> list[str]:
 
 def lacking_sentence(runs: pd.DataFrame) -> list[str]:
     """How many runs lack figures, where any does: no sentence about "all" is about them."""
-    lacking = runs[(runs[[stage.status_column for stage in STAGES]] != COMPLETE).any(axis=1)]
+    lacking = runs[~runs[[stage.status_column for stage in STAGES]].isin((COMPLETE, NOT_ASKED)).all(axis=1)]
     if lacking.empty:
         return []
     verb = "lacks" if len(lacking) == 1 else "lack"
@@ -39,7 +39,8 @@ def noted(runs: pd.DataFrame) -> list[str]:
 
 
 def _reason(row: dict) -> str | None:
-    failed = {stage.name: row[stage.status_column] for stage in STAGES if row[stage.status_column] != COMPLETE}
+    statuses = {stage.name: row[stage.status_column] for stage in STAGES}
+    failed = {stage: status for stage, status in statuses.items() if status not in (COMPLETE, NOT_ASKED)}
     if not failed:
         return None
     if OUT_OF_MEMORY in failed.values():

@@ -7,7 +7,7 @@ import pandas as pd
 from profile_grid.figures.drawing import Tables
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import FULLEST_FIRST, LEADING, keys_without
-from profile_grid.study.stages import Stage
+from profile_grid.study.stages import NOT_ASKED, Stage
 from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import ON_CPU, ON_GPU, Words
 
@@ -59,7 +59,7 @@ def without_figures(runs: pd.DataFrame, *stages: Stage) -> pd.DataFrame:
     for stage in stages:
         status = status.where(status != COMPLETE, runs[stage.status_column].astype("object"))
     table = runs[list(LEADING)].assign(status=status, reason=runs["reason"].astype("object"))
-    return table[table["status"] != COMPLETE].reset_index(drop=True)
+    return table[~table["status"].isin((COMPLETE, NOT_ASKED))].reset_index(drop=True)
 
 
 def fullest_runs(runs: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,6 @@ from profile_grid.measuring import estimates
 from profile_grid.measuring.capture_findings import NSYS_TOO_OLD
 from profile_grid.measuring.nsys_capture import NSYS_MISSING
 from profile_grid.measuring.smoke import Smoke
-from profile_grid.study.stages import STAGES
 
 GIB = 2**30
 OLD_NVTX = "pip install 'nvtx<0.2.12'"
@@ -160,7 +159,7 @@ def _memory(host: Host, plan: list[dict]) -> Line:
 
 
 def _time(host: Host, plan: dict, measurements: list, pace: estimates.Pace) -> Line:
-    every = len(STAGES) * len(plan["runs"])
+    every = sum(len(entry["specifications"]) for entry in plan["runs"])
     grid = f"grid {plan['grid']}: {len(plan['runs'])} runs, {every - len(measurements)} of {every} measurements there"
     if not measurements:
         return Line("time", f"{grid}; nothing is left to measure")

@@ -48,10 +48,10 @@ class Pace:
 def remaining(plan: list[dict], runs: Path) -> list[tuple[str, dict]]:
     """(stage, specification of the program) of every measurement that is not there, or was made with other settings."""
     return [
-        (stage.name, entry["specifications"][stage.name]["program"])
+        (stage, told["program"])
         for entry in plan
-        for stage in STAGES
-        if not _is_measured(runs / entry["run"] / stage.result, entry["specifications"][stage.name])
+        for stage, told in entry["specifications"].items()
+        if not _is_measured(runs / entry["run"] / BY_NAME[stage].result, told)
     ]
 
 
@@ -67,14 +67,16 @@ def pace(runs: Path, start_s: float, device_name: str | None, precisions: Iterab
     peaks = peaks_of(device_name)
     rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
     usual = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in rates.items() if rate}
-    if all(finished.values()):
-        overhead = {
-            stage: sum(one.all_s - one.steps_s for one in found) / len(found) for stage, found in finished.items()
-        }
+    if all(finished[stage.name] for stage in STAGES if stage.of_every_run):
         every = [one for found in finished.values() for one in found]
+        overhead = {stage: _mean_overhead_s(found or every) for stage, found in finished.items()}
         return Pace(overhead, usual | _measured_rates(every), f"from {len(every)} earlier measurements on this device")
     steps = f"steps at {100 * USUAL_SHARE_OF_PEAK:.0f} % of the maker's peak" if usual else NO_PACE
     return Pace(dict.fromkeys(finished, start_s), usual, f"{AS_SMOKE}{', ' if usual else '; '}{steps}")
+
+
+def _mean_overhead_s(finished: list[Finished]) -> float:
+    return sum(one.all_s - one.steps_s for one in finished) / len(finished)
 
 
 def _measured_rates(finished: list[Finished]) -> dict[str, float]:

@@ -104,6 +104,8 @@ class ProgramResult:
     accuracy: Accuracy | None
     step_seconds: list[float]
     phase_seconds: dict[str, list[float]]
+    warmup_seconds: list[float]
+    warmup_phase_seconds: dict[str, list[float]]
     losses: list[float]
     memory: MemoryFacts
     parameters: int | None
@@ -252,10 +254,14 @@ def _require_possible(result: StageResult | Status) -> None:
 
 def _require_times(program: ProgramResult) -> None:
     """As many times as steps, each of them finite and above zero."""
-    steps = program.spec.get("measured_steps")
-    times = {"step": program.step_seconds} | {name: one for name, one in program.phase_seconds.items() if one}
-    for name, seconds in times.items():
-        if len(seconds) != steps:
-            raise Mismatch(f"program has {len(seconds)} times of {name} and {steps} measured steps")
+    _require_times_of("measured", program.spec, program.step_seconds, program.phase_seconds)
+    _require_times_of("warm-up", program.spec, program.warmup_seconds, program.warmup_phase_seconds)
+
+
+def _require_times_of(kind: str, spec: dict, steps: list[float], phases: dict[str, list[float]]) -> None:
+    count = spec.get(f"{kind.replace('-', '')}_steps")
+    for name, seconds in ({"step": steps} | {name: one for name, one in phases.items() if one}).items():
+        if len(seconds) != count:
+            raise Mismatch(f"program has {len(seconds)} times of {name} and {count} {kind} steps")
         if wrong := [value for value in seconds if not (math.isfinite(value) and value > 0)]:
             raise Mismatch(f"program has {wrong[0]} s as a time of {name}")

@@ -14,14 +14,14 @@ INSIDE = ("import", "context", "initialise", "compile", "warmup", "measured", "p
 
 def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     """One row per run and process: where its seconds went; `overhead_s` is all that is no warm-up or measured step."""
-    return pd.DataFrame([_row(run, stage.name) for run in runs for stage in STAGES])
+    return pd.DataFrame([_row(run, stage) for run in runs for stage in run.results])
 
 
 def cost_in_words(cost: pd.DataFrame) -> str:
     """One line: what all measurements took, and how much of it was neither a warm-up nor a measured step."""
     total, overhead = cost["total_s"].sum(), cost["overhead_s"].sum()
     means = cost.groupby("stage")["overhead_s"].mean()
-    per_stage = ", ".join(f"{means[stage.name]:.1f} s per {stage.name}" for stage in STAGES)
+    per_stage = ", ".join(f"{means[stage.name]:.1f} s per {stage.name}" for stage in STAGES if stage.name in means)
     free = (cost["total_s"] - cost["leased_s"]).sum()
     told = f"; {free:.0f} s held no GPU, and pass beside other measurements with --cores all" if free >= 1 else ""
     return (

@@ -16,7 +16,7 @@ from profile_grid.measuring.capture_identity import quick_difference
 from profile_grid.measuring.freshness import stale_reason, stale_tables_reason
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, StageResult, Status, read_result, read_status
 from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS
-from profile_grid.study.stages import STAGES, Stage
+from profile_grid.study.stages import BY_NAME, NOT_ASKED, STAGES, Stage
 
 
 class StaleRun(OutsideError):
@@ -37,7 +37,8 @@ class Makers:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One run: what the plan says of it, and by stage its result and its status."""
+    """One run: what the plan says of it, and by stage its result and its status; stages that the run was not asked for
+    are in neither."""
 
     entry: Mapping[str, Any]
     results: Mapping[str, StageResult]
@@ -54,7 +55,11 @@ class MeasuredRun:
 
     def complete(self, stage: str) -> bool:
         """Whether the figures of this stage can be used."""
-        return self.statuses[stage].status == COMPLETE
+        return self.status(stage) == COMPLETE
+
+    def status(self, stage: str) -> str:
+        """How this stage of the run ended; that it was not asked for, where it was not."""
+        return self.statuses[stage].status if stage in self.statuses else NOT_ASKED
 
 
 def read_runs(plan: list[dict], folder: Path, makers: Makers) -> list[MeasuredRun]:
@@ -69,7 +74,7 @@ def _read_run(entry: dict, folder: Path, makers: Makers) -> MeasuredRun:
 
 def require_fresh(entry: dict, folder: Path, makers: Makers) -> dict[str, StageResult]:
     """The results of a run by stage. Raises StaleRun where one, or a file beside it, is not what would be made now."""
-    results = {stage.name: read_result(folder / stage.result) for stage in STAGES}
+    results = {name: read_result(folder / BY_NAME[name].result) for name in entry["specifications"]}
     for name, result in results.items():
         if reason := stale_reason(result, entry["specifications"][name], makers.results[name]):
             raise StaleRun(folder / f"{name}.json", reason)
@@ -79,8 +84,8 @@ def require_fresh(entry: dict, folder: Path, makers: Makers) -> dict[str, StageR
 
 
 def _statuses(results: Mapping[str, StageResult], folder: Path, makers: Makers) -> dict[str, Status]:
-    statuses = {stage.name: _status(stage, results[stage.name], folder, makers) for stage in STAGES}
-    first, *others = STAGES
+    statuses = {name: _status(BY_NAME[name], result, folder, makers) for name, result in results.items()}
+    first, *others = (stage for stage in STAGES if stage.name in results)
     for stage in others:
         reason = _machines_differ(first, stage, results, folder)
         if statuses[stage.name].status == COMPLETE and reason:

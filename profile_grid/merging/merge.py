@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from profile_grid.merging.cost import cost_table
 from profile_grid.merging.joined import joined_tables
 from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.merging.runs_table import runs_table
-from profile_grid.study.stages import STAGES
+from profile_grid.study.stages import STAGES, Stage
 
 
 def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFrame]:
@@ -19,14 +20,28 @@ def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFra
     tables = {"runs": runs_table(runs)}
     for stage in STAGES:
         if stage.tables:
-            module, _, function = stage.tables.partition(":")
-            tables |= getattr(import_module(module), function)(runs)
+            tables |= _function(stage.tables)(runs)
     tables["cost"] = cost_table(runs)
     for stage in STAGES:
         if stage.tables_of_a_run:
-            names = stage.tables_of_a_run.names
-            tables |= {name: joined_tables(runs, folder, stage.name, name) for name in names}
+            tables |= _joined(stage, runs, folder)
     return tables
+
+
+def _joined(stage: Stage, runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFrame]:
+    """The tables that a stage gives of every run that was asked for it."""
+    asked = [run for run in runs if stage.name in run.statuses]
+    if asked:
+        return {name: joined_tables(asked, folder, stage.name, name) for name in stage.tables_of_a_run.names}
+    leading = pd.DataFrame([run.leading for run in runs]).iloc[:0]
+    empty = _function(stage.tables_of_a_run.empty_by)()
+    return {name: pd.concat([leading, table], axis=1) for name, table in empty.items()}
+
+
+def _function(target: str) -> Callable:
+    """The function that a "module:function" names."""
+    module, _, function = target.partition(":")
+    return getattr(import_module(module), function)
 
 
 def checkouts(runs: list[MeasuredRun]) -> list[dict]:

@@ -10,17 +10,19 @@ import pandas as pd
 
 from profile_grid.checkout import git_state
 from profile_grid.study.dimensions import MACHINE_KEYS
-from profile_grid.study.stages import STAGES
+from profile_grid.study.stages import NOT_ASKED, STAGES
 
 NOT_TOLD = ("device",)  # the device's name tells it
 
 
 def provenance(runs: pd.DataFrame, plan: dict, checkouts: list[dict]) -> dict:
     """What every document ends with; a value is a list where the runs do not agree, and None where nobody knows it."""
-    started = pd.concat([runs[f"{stage.name}_started_utc"] for stage in STAGES])
-    statuses = runs[[stage.status_column for stage in STAGES]].agg(" / ".join, axis=1).value_counts()
+    asked = [stage for stage in STAGES if (runs[stage.status_column] != NOT_ASKED).any()]
+    started = pd.concat([runs[f"{stage.name}_started_utc"] for stage in asked]).dropna()
+    statuses = runs[[stage.status_column for stage in asked]].agg(" / ".join, axis=1).value_counts()
     return {
         "runs": len(runs),
+        "stages": " / ".join(stage.name for stage in asked),
         "statuses": {name: int(count) for name, count in statuses.items()},
         **{key: _agreed(runs[key]) for key in MACHINE_KEYS if key not in NOT_TOLD},
         "snakemake": metadata.version("snakemake"),

@@ -186,7 +186,7 @@ def tables_of_capture(
     that was captured."""
     sqlite = folder / "capture.sqlite"
     if reason := difference(capture, sqlite):
-        return _status(INCOMPLETE, f"{reason}: it is not the capture of this run", []), _empty_tables()
+        return _status(INCOMPLETE, f"{reason}: it is not the capture of this run", []), empty_tables()
     return tables_of_file(capture, sqlite, extra_rules)
 
 
@@ -199,7 +199,7 @@ def tables_of_file(
     """
     users_rules(extra_rules)
     if capture.status != COMPLETE:
-        return _status(capture.status, capture.reason, []), _empty_tables()
+        return _status(capture.status, capture.reason, []), empty_tables()
     steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
     try:
         with Trace(sqlite, extra_rules) as trace:
@@ -208,11 +208,11 @@ def tables_of_file(
             )
             warnings = [str(problem) for problem in odd]
             if errors:
-                return _status(INCOMPLETE, str(joined(errors)), warnings), _empty_tables()
+                return _status(INCOMPLETE, str(joined(errors)), warnings), empty_tables()
             activities, ranges = measured_activities(trace), measured_ranges(trace)
             found = findings.findings_of(trace)
     except TraceError as error:
-        return _status(INCOMPLETE, str(error), []), _empty_tables()
+        return _status(INCOMPLETE, str(error), []), empty_tables()
     tables = {
         "kernels": kernel_table(activities),
         "phases": phase_table(activities, ranges),
@@ -238,7 +238,8 @@ def _status(status: str, reason: str | None, warnings: list[str]) -> dict:
     return {"status": status, "reason": reason, "warnings": warnings}
 
 
-def _empty_tables() -> dict[str, pd.DataFrame]:
+def empty_tables() -> dict[str, pd.DataFrame]:
+    """The tables of a run without rows."""
     columns = {
         "kernels": KERNEL_COLUMNS, "phases": PHASE_COLUMNS, "ranges": RANGE_COLUMNS, "findings": findings.COLUMNS,
     }  # fmt: skip

@@ -14,7 +14,7 @@ from profile_grid.study.dimensions import MACHINE_DIMENSIONS
 from profile_grid.study.stages import CAPTURE, STAGES, TIMING
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
-STATUSES = "complete, out_of_memory, unsupported (PyTorch refuses it here), incomplete or missing"
+STATUSES = "complete, out_of_memory, unsupported (PyTorch refuses it here), incomplete, missing or not_asked"
 MACHINE_FACTS = tuple(one for one in MACHINE_DIMENSIONS if one.key not in ("backend", "nsys"))  # those are of a stage
 SIZES = ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
 
@@ -30,11 +30,11 @@ def _row(run: MeasuredRun) -> dict:
     shape, held, compiled = program.spec["constructor_args"], program.memory, program.compilation
     programs = [result.program for result in run.results.values()]
     oom = next((p.out_of_memory for p in programs if p and p.out_of_memory), None)
-    reasons = [run.statuses[stage.name].reason for stage in reversed(STAGES)]
+    reasons = [status.reason for status in reversed(run.statuses.values())]
     return run.leading | {
         **{name: shape[name] for name in SIZES},
         "parameters": program.parameters,
-        **{stage.status_column: run.statuses[stage.name].status for stage in STAGES},
+        **{stage.status_column: run.status(stage.name) for stage in STAGES},
         "reason": next((reason for reason in reasons if reason), None) or (oom and out_of_memory_in_words(oom)),
         "oom_during": oom and oom.during,
         "oom_requested_bytes": oom and oom.requested_bytes,
@@ -45,6 +45,7 @@ def _row(run: MeasuredRun) -> dict:
         "nsys": capture.facts["nsys"],
         "steps_timed": len(program.step_seconds),
         "steps_captured": captured_steps(run),
+        "steps_warmed": len(program.warmup_seconds),
         "peak_allocated_bytes": held.peak_allocated_bytes,
         "peak_reserved_bytes": held.peak_reserved_bytes,
         "device_total_bytes": held.device_total_bytes,
@@ -54,8 +55,12 @@ def _row(run: MeasuredRun) -> dict:
         "graphs": compiled and compiled.graphs,
         "graph_breaks": compiled and compiled.graph_breaks,
         "note": "; ".join(_notes(run)) or None,
-        **{f"{stage.name}_started_utc": run.results[stage.name].started_utc for stage in STAGES},
+        **{f"{stage.name}_started_utc": _started_utc(run, stage.name) for stage in STAGES},
     }
+
+
+def _started_utc(run: MeasuredRun, stage: str) -> str | None:
+    return run.results[stage].started_utc if stage in run.results else None
 
 
 def out_of_memory_in_words(oom: OutOfMemory) -> str:
@@ -74,8 +79,8 @@ def captured_steps(run: MeasuredRun) -> int:
 
 def _notes(run: MeasuredRun) -> list[str]:
     """Everything that makes this run's figures hard to compare."""
-    before = [f"{stage.name}: {note}" for stage in STAGES for note in run.results[stage.name].notes]
-    odd = [warning for stage in STAGES for warning in run.statuses[stage.name].warnings]
+    before = [f"{stage}: {note}" for stage, result in run.results.items() for note in result.notes]
+    odd = [warning for status in run.statuses.values() for warning in status.warnings]
     return [*before, *_machine_notes(run), *_compiler_notes(run), *accuracy_notes(run), *_loss_notes(run), *odd]
 
 
@@ -102,7 +107,7 @@ def _compiler_notes(run: MeasuredRun) -> list[str]:
 
 def _loss_notes(run: MeasuredRun) -> list[str]:
     """A note where two stages did not compute the same losses, so did not measure the same work."""
-    first, *others = ((stage.name, getattr(run.results[stage.name].program, "losses", [])) for stage in STAGES)
+    first, *others = ((stage, getattr(result.program, "losses", [])) for stage, result in run.results.items())
     notes = []
     for name, losses in others:
         common = min(len(first[1]), len(losses))
@@ -137,6 +142,7 @@ DESCRIBED = {
     nsys | | version of Nsight Systems
     steps_timed | | measured steps of the timing
     steps_captured | | measured steps in the capture
+    steps_warmed | | warm-up steps of the timing whose times were kept
     peak_allocated_bytes | B | largest sum of live tensors on the GPU while timed
     peak_reserved_bytes | B | largest amount that PyTorch's allocator held while timed
     device_total_bytes | B | memory of the GPU

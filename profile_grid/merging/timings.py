@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 
@@ -14,11 +16,17 @@ from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
 
 STEP = "step"
+Times = dict[str, list[float]]  # seconds by phase
 
 
 def timing_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
-    """`timings`, `steps` and `accuracy`."""
-    return {"timings": timings_table(runs), "steps": steps_table(runs), "accuracy": accuracy_table(runs)}
+    """`timings`, `steps`, `warmup_steps` and `accuracy`."""
+    return {
+        "timings": timings_table(runs),
+        "steps": steps_table(runs, times_by_phase),
+        "warmup_steps": steps_table(runs, _warmup_times),
+        "accuracy": accuracy_table(runs),
+    }
 
 
 def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -33,19 +41,25 @@ def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def steps_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per run, phase and timed step: every single time, in ms."""
+def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Times]) -> pd.DataFrame:
+    """One row per run, phase and timed step: every single time that `times_of` a program gives, in ms."""
     rows = []
     for run in runs:
-        for phase, seconds in times_by_phase(run.results[TIMING.name].program).items():
+        for phase, seconds in times_of(run.results[TIMING.name].program).items():
             rows += [run.leading | {"phase": phase, "step": step, "ms": s * 1e3} for step, s in enumerate(seconds)]
     return pd.DataFrame(rows, columns=[*LEADING, "phase", "step", "ms"])
 
 
-def times_by_phase(program: ProgramResult) -> dict[str, list[float]]:
+def times_by_phase(program: ProgramResult) -> Times:
     """Seconds of the steps, then of each phase that the run's mode has; of no step where the program has no times."""
     of_phases = {phase: times for phase, times in program.phase_seconds.items() if times}
     return {STEP: program.step_seconds} | of_phases
+
+
+def _warmup_times(program: ProgramResult) -> Times:
+    """The same of the warm-up steps."""
+    phases = program.warmup_phase_seconds
+    return {STEP: program.warmup_seconds} | {phase: times for phase, times in phases.items() if times}
 
 
 def _statistics(seconds: list[float]) -> dict[str, float]:
@@ -74,6 +88,14 @@ DESCRIBED = ACCURACY_DESCRIBED | {
         columns("""
     phase | | step, or one phase of it
     step | | number of the measured step, from 0
+    ms | ms | time of this step or phase, without a profiler
+"""),
+    ),
+    "warmup_steps": Described(
+        "One row per run, phase and warm-up step of the timing: every single time",
+        columns("""
+    phase | | step, or one phase of it
+    step | | number of the warm-up step, from 0; a model is compiled in a step before
     ms | ms | time of this step or phase, without a profiler
 """),
     ),

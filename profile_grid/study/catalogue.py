@@ -6,10 +6,10 @@ document.md.j2 its document, figure.py its figures. One entry here is all that a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from profile_grid.study.stages import STAGES
+from profile_grid.study.stages import MEMORY, NOT_ASKED, STAGES
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class Question:
     """One question. Without a document it is a section of the page that only shows figures.
 
     `tables` are the summary tables that table.py makes, `figures` the names of the figures in figure.py. `varies` names
-    the dimension that a question is about: it is asked of a grid alone in which two runs differ in that.
+    the dimension that a question is about: it is asked of a grid alone in which two runs differ in that. `needs` tells
+    from a row of the table of runs whether that run can answer it: it is asked of a grid that has such a run.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Question:
     figures: tuple[str, ...] = ()
     has_document: bool = True
     varies: str | None = None
+    needs: Callable[[Mapping[str, object]], bool] | None = None
 
     @property
     def letter(self) -> str:
@@ -69,6 +71,11 @@ QUESTIONS = (
         tables=("attention_times", "attention_operator"), figures=("attention_times",),
     ),
     Question(
+        "i_memory", "Where does memory go, and what fits?", needs=lambda run: run[MEMORY.status_column] != NOT_ASKED,
+        tables=("memory_peak", "memory_parts", "memory_room", "memory_groups"),
+        figures=("memory_categories", "memory_timeline"),
+    ),
+    Question(
         "j_checkpoint", "What does checkpointing trade?", varies="checkpoint",
         tables=("checkpoint_times", "checkpoint_memory"), figures=("checkpoint",),
     ),
@@ -86,12 +93,13 @@ TABLES = (*MERGED, *SUMMARIES)
 
 
 def questions_asked(runs: Iterable[Mapping[str, object]]) -> tuple[Question, ...]:
-    """The questions that these runs, values of the dimensions by key, can answer."""
-    values = list(runs)
+    """The questions that these runs, rows of the table of runs, can answer."""
+    rows = list(runs)
     return tuple(
         question
         for question in QUESTIONS
-        if question.varies is None or len({run[question.varies] for run in values}) > 1
+        if (question.varies is None or len({row[question.varies] for row in rows}) > 1)
+        and (question.needs is None or any(question.needs(row) for row in rows))
     )
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cs336_model.program.variants.values import impossible
 from profile_grid.study.dimensions import DIMENSIONS, FULLEST_FIRST, Dimension, Value, combinations, run_name
 from profile_grid.study.schema import ConfigError, check_schema
-from profile_grid.study.stages import STAGES, Stage
+from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING, Stage
 from profile_grid.study.unusable import unusable_values
 
 ROPE_THETA = 10000.0
@@ -22,9 +22,10 @@ GRID_SETTINGS = ("grid", "vocab_size", "seed", "device")
 
 @dataclass(frozen=True)
 class Run:
-    """One cell of the grid: a value of every dimension."""
+    """One cell of the grid: a value of every dimension, and the stages that are measured of it."""
 
     values: Mapping[str, Value]
+    stages: tuple[Stage, ...] = tuple(stage for stage in STAGES if stage.of_every_run)
 
     def __getitem__(self, dimension: str) -> Value:
         return self.values[dimension]
@@ -69,12 +70,31 @@ def grid_runs(config: dict) -> dict[str, Run]:
                 declared = ", ".join(config["models"])
                 raise ConfigError(f"grids.{config['grid']}: model {model!r} is not declared under models: {declared}")
         for values in combinations(lists):
-            run = Run(values)
+            run = Run(values, asked_for(product))
             if reason := impossible(values, config["program"]["constructor"]):
                 raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
-            if runs.setdefault(run.name, run) != run:
+            known = runs.setdefault(run.name, run)
+            if known.values != run.values:
                 raise ConfigError(f"grids.{config['grid']}: two different runs are named {run.name}; rename a model")
+            if known.stages != run.stages:
+                both = {*known.stages, *run.stages}
+                runs[run.name] = replace(run, stages=tuple(stage for stage in STAGES if stage in both))
     return runs
+
+
+def asked_for(product: Mapping) -> tuple[Stage, ...]:
+    """The stages of the runs of a product: those of every run, and those that it names."""
+    return tuple(stage for stage in STAGES if stage.of_every_run or stage.name in product.get("stages", ()))
+
+
+def planned_rows(config: dict, runs: Mapping[str, Run]) -> list[dict]:
+    """What is known of the rows of the table of runs before anything is measured: which questions can be asked."""
+    kept = settings_of(config, TIMING)["warmup_steps"]
+    return [
+        {**run.values, "steps_warmed": kept}
+        | {stage.status_column: None if stage in run.stages else NOT_ASKED for stage in STAGES}
+        for run in runs.values()
+    ]
 
 
 def setting(config: dict, dimension: Dimension) -> Value | None:
@@ -126,7 +146,7 @@ def grid_plan(config: dict) -> dict:
         {
             "run": name,
             **run.values,
-            "specifications": {stage.name: json.loads(specification(config, run, stage)) for stage in STAGES},
+            "specifications": {stage.name: json.loads(specification(config, run, stage)) for stage in run.stages},
         }
         for name, run in grid_runs(config).items()
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profile_grid.errors import OutsideError
 from profile_grid.study.dimensions import DIMENSIONS, Dimension
-from profile_grid.study.stages import BY_NAME, Stage
+from profile_grid.study.stages import BY_NAME, ON_REQUEST, Stage
 from profile_grid.study.sweep_dimensions import OF_A_CELL, PROGRAM
 
 SCHEMA = Path(__file__).with_name("config.schema.yaml")
@@ -45,8 +45,12 @@ def check_schema(config: dict) -> None:
 
 def _product_of_either() -> dict:
     """One product of a grid: of models, or where it names a program of attention alone."""
+    stages = {
+        "description": "Stages that these runs have besides those of every run.",
+        "type": "array", "uniqueItems": True, "items": {"enum": list(ON_REQUEST)},
+    }  # fmt: skip
     alone = _product(OF_A_CELL, {"program": {"description": "Measures attention alone.", "enum": [PROGRAM]}})
-    return {"if": {"required": ["program"]}, "then": alone, "else": _product(DIMENSIONS, {})}
+    return {"if": {"required": ["program"]}, "then": alone, "else": _product(DIMENSIONS, {"stages": stages})}
 
 
 def _product(dimensions: Iterable[Dimension], further: dict) -> dict:

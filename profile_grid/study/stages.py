@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 GPU, NOTHING = "gpu", "nothing"
+NOT_ASKED = "not_asked"  # the status of a stage that a run was not asked for
 WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
 COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
 
@@ -31,11 +32,13 @@ class TablesOfARun:
 
     `made_by` is the "module:function" of (result, folder, class rules) -> (status, {name: table}), `texts_by` that of
     (result, folder) -> {file: text}, for the files of `texts`; `sources` are file patterns besides what these import.
+    `empty_by` is that of () -> {name: table without rows}, for a grid in which no run has the stage.
     """
 
     names: tuple[str, ...]
     status_file: str
     made_by: str
+    empty_by: str
     texts: tuple[str, ...] = ()
     texts_by: str | None = None
     sources: tuple[str, ...] = ()
@@ -46,7 +49,7 @@ class TablesOfARun:
         return (*(f"{name}.{suffix}" for name in self.names for suffix in ("csv", "parquet")), *self.texts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stage:
     """One thing that is measured of every run.
 
@@ -54,7 +57,8 @@ class Stage:
     it leaves only sometimes. `sources` are the files whose change makes its results stale, besides the measured program
     and the module of `runs`. `needs` is what a job takes of the machine: a GPU to itself, or nothing. `tables` is the
     "module:function" of (runs) -> {name: table} for `table_names`, which joins its results to the tables of the study.
-    `disk_bytes` is about what a job leaves, with `disk_bytes_per_layer_and_step` more for every layer and step.
+    `disk_bytes` is about what a job leaves, with `disk_bytes_per_layer_and_step` more for every layer and step. A stage
+    that is not `of_every_run` is measured where a product of the grid names it under `stages`.
     """
 
     name: str
@@ -70,6 +74,7 @@ class Stage:
     disk_bytes_per_layer_and_step: int = 0
     settings: Mapping[str, Setting] = field(default_factory=dict)
     tables_of_a_run: TablesOfARun | None = None
+    of_every_run: bool = True
 
     @property
     def result(self) -> str:
@@ -92,7 +97,7 @@ TIMING = Stage(
     meaning="the process without a profiler",
     runs="profile_grid.measuring.timing:timed",
     tables="profile_grid.merging.timings:timing_tables",
-    table_names=("timings", "steps", "accuracy"),
+    table_names=("timings", "steps", "warmup_steps", "accuracy"),
     sources=PROCESSES,
     settings={
         "warmup_steps": Setting(WARMUP, default=5, of_program=True),
@@ -148,10 +153,33 @@ CAPTURE = Stage(
         names=("kernels", "phases", "ranges", "findings"),
         status_file="status.json",
         made_by="profile_grid.merging.run_tables:tables_of_capture",
+        empty_by="profile_grid.merging.run_tables:empty_tables",
         texts=("reports/kernel_summary.csv", "reports/nvtx_summary.csv", "reports/api_summary.csv"),
         texts_by="profile_grid.merging.nsys_reports:reports_of_capture",
         sources=("kernel_tables/classes/*.toml",),
     ),
+)
+MEMORY = Stage(
+    name="memory",
+    meaning="the process whose allocations are recorded",
+    runs="profile_grid.measuring.memory:recorded",
+    files=("memory_history.json.gz",),
+    may_leave=("memory_snapshot.pickle",),
+    sources=PROCESSES,
+    disk_bytes=50_000,
+    # H200: three training steps of 2.7B (32 layers) at context 128 leave 4.7 MB of snapshot, and less of history
+    disk_bytes_per_layer_and_step=80_000,
+    settings={
+        "warmup_steps": Setting(WARMUP, default=1, of_program=True),
+        "measured_steps": Setting(COUNT, default=1, of_program=True),
+    },
+    tables_of_a_run=TablesOfARun(
+        names=("memory_phases", "memory_activations", "memory_largest", "memory_timeline", "memory_totals"),
+        status_file="memory_status.json",
+        made_by="profile_grid.merging.memory.of_run:tables_of_memory",
+        empty_by="profile_grid.merging.memory.of_run:empty_tables",
+    ),
+    of_every_run=False,
 )
 
 SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
@@ -165,6 +193,7 @@ SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
     },
 )
 
-STAGES = (TIMING, CAPTURE)
+STAGES = (TIMING, CAPTURE, MEMORY)
 BY_NAME = {stage.name: stage for stage in (*STAGES, SWEEP)}
+ON_REQUEST = tuple(stage.name for stage in STAGES if not stage.of_every_run)
 RESULTS_OF_A_RUN = tuple(stage.result for stage in STAGES)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from profile_grid.quantities import known
 from profile_grid.study.dimensions import MACHINE_DIMENSIONS, MACHINE_KEYS
-from profile_grid.study.stages import RESULTS_OF_A_RUN
+from profile_grid.study.stages import NOT_ASKED, STAGES
 
 BY_KEY = {dimension.key: dimension for dimension in MACHINE_DIMENSIONS}
 DIGITS_OF_A_DIGEST = 12  # in a title
@@ -71,9 +71,11 @@ def _told_apart(machine: Machine, machines: Iterable[Machine]) -> Machine:
     return replace(machine, apart=tuple(differing))
 
 
-def command_to_measure_again(runs: list[str]) -> str:
+def command_to_measure_again(runs: pd.DataFrame) -> str:
     """The command that measures these runs again on the machine it is typed on, and nothing else."""
-    files = [f"results/runs/{run}/{name}" for run in runs for name in RESULTS_OF_A_RUN]
+    rows = runs.to_dict("records")
+    asked = [(row["run"], stage) for row in rows for stage in STAGES if row[stage.status_column] != NOT_ASKED]
+    files = [f"results/runs/{run}/{stage.result}" for run, stage in asked]
     return "snakemake --cores 1 all --forcerun \\\n    " + " \\\n    ".join(files)
 
 

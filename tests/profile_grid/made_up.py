@@ -8,7 +8,9 @@ import pandas as pd
 
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.merging.accuracy import explained_error
+from profile_grid.merging.memory.of_run import empty_tables as memory_tables
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
+from profile_grid.study.stages import NOT_ASKED
 
 KERNEL = ["step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns"]
 PHASE = ["step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels", "memop_ns", "memops"]
@@ -138,7 +140,14 @@ def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
     columns["timings"] = ["phase", "n", "mean_ms", "std_ms", "min_ms", "max_ms", "status"]
     columns |= {"accuracy": ERRORS, "cost": ["stage", "compile_s"]}
     tables = {name: pd.DataFrame(rows[name], columns=[*LEADING, *columns[name]]) for name in columns}
-    return {"runs": pd.DataFrame(rows["runs"]).convert_dtypes(), **tables}
+    return {"runs": pd.DataFrame(rows["runs"]).convert_dtypes(), **tables, **without_requests()}
+
+
+def without_requests() -> dict[str, pd.DataFrame]:
+    """The merged tables of runs that were asked for no stage besides those of every run, and kept no warm-up times."""
+    tables = {"warmup_steps": pd.DataFrame({"phase": [], "step": [], "ms": []})} | memory_tables()
+    leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
+    return {name: pd.concat([leading, table], axis=1) for name, table in tables.items()}
 
 
 def _run_row(run: Made) -> dict:
@@ -148,7 +157,8 @@ def _run_row(run: Made) -> dict:
         **run.leading, "d_model": d_model, "d_ff": 4 * d_model, "num_layers": layers,
         "num_heads": heads, "vocab_size": 10000, "steps_timed": 10 if run.timing_status == "complete" else 0,
         "steps_captured": run.steps if run.capture_status == "complete" else 0, "timing_status": run.timing_status,
-        "capture_status": run.capture_status, "peak_allocated_bytes": run.peak_allocated_bytes,
+        "capture_status": run.capture_status, "memory_status": NOT_ASKED, "steps_warmed": 0, "device_total_bytes": None,
+        "peak_allocated_bytes": run.peak_allocated_bytes,
         "graphs": None if run.compile == "off" else 1, "graph_breaks": None if run.compile == "off" else 0,
         **absent, **run.machine, **run.others,
     }  # fmt: skip

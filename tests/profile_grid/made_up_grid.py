@@ -21,6 +21,8 @@ from profile_grid.merging.accuracy import explained_error
 from profile_grid.merging.run_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
 from profile_grid.study.catalogue import SUMMARIES
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
+from profile_grid.study.stages import NOT_ASKED
+from tests.profile_grid.made_up import without_requests
 
 MODELS = {  # d_model, d_ff, layers, heads
     "small": (768, 3072, 12, 12),
@@ -132,6 +134,7 @@ def made_up_tables(
     tables = {
         name: pd.concat([t for t in found if len(t)] or found[:1], ignore_index=True) for name, found in makers.items()
     }
+    tables |= without_requests()
     return tables | summary_tables(tables, names)
 
 
@@ -152,7 +155,8 @@ def _run(values, machine, changes, hostile) -> dict[str, pd.DataFrame]:
     shape = shape_of(values["model"], values["context_length"], values["batch_size"])
     name, mode = run_name(values), values["mode"]
     lead = {"run": name, **values}
-    statuses = {"timing_status": "complete", "capture_status": "complete"} | changes.get(name, {})
+    statuses = dict.fromkeys(("timing_status", "capture_status"), "complete") | {"memory_status": NOT_ASKED}
+    statuses |= changes.get(name, {})
     random = np.random.default_rng(sum(map(ord, name)))
     once = _varied(_kernels(shape, mode, hostile, FLOP_PER_S[values["precision"]]), values)
     if machine["device"] == "cpu":
@@ -260,7 +264,8 @@ def _runs_row(shape: ModelShape, machine: dict) -> dict:
         "vocab_size": shape.vocab_size, "d_model": shape.d_model,
         "d_ff": shape.d_ff, "num_layers": shape.num_layers, "num_heads": shape.num_heads,
         "parameters": parameter_count(shape), "forward_flops": forward_flops(shape)["forward"],
-        "steps_timed": 10, "steps_captured": STEPS, "graphs": None, "graph_breaks": None,
+        "steps_timed": 10, "steps_captured": STEPS, "steps_warmed": 0,
+        "device_total_bytes": None, "graphs": None, "graph_breaks": None,
         "peak_allocated_bytes": 16 * parameter_count(shape),
     }  # fmt: skip
 

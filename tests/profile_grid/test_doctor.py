@@ -181,10 +181,11 @@ def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
             program__spec=program, program__machine__device_name="NVIDIA H200", seconds={"all": all_s},
             program__cost_seconds={"warmup": 1.0, "measured": 2.0}, program__phase_seconds={},
             program__step_seconds=[0.1] * program["measured_steps"],
+            program__warmup_seconds=[0.2] * program["warmup_steps"], program__warmup_phase_seconds={},
         )  # fmt: skip
     found = estimates.pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
     forward = estimates.steps_flops(entry["specifications"]["timing"]["program"]) / 15
-    assert found.overhead_s == {"timing": 2.0, "capture": 6.0}
+    assert found.overhead_s == {"timing": 2.0, "capture": 6.0, "memory": 4.0}  # not measured yet: the mean
     assert found.flop_per_s == {"fp32": forward * (15 + 6) / 6.0}
     assert estimates.pace(tmp_path, 6.0, "NVIDIA L4", ["fp32"]).source.startswith(
         "start-ups as long as the smoke capture"

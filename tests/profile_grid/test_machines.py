@@ -51,7 +51,8 @@ def test_machines_whose_titles_would_be_the_same_are_told_apart_by_what_differs(
 
 
 def test_the_command_names_the_measurements_of_these_runs_and_no_others():
-    assert command_to_measure_again(["small_ctx128_forward"]).split() == [
+    row = {"run": "small_ctx128_forward", "timing_status": "complete", "capture_status": "incomplete"}
+    assert command_to_measure_again(pd.DataFrame([row | {"memory_status": "not_asked"}])).split() == [
         "snakemake", "--cores", "1", "all", "--forcerun", "\\",
         "results/runs/small_ctx128_forward/timing.json", "\\",
         "results/runs/small_ctx128_forward/capture.json",

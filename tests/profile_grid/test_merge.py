@@ -10,10 +10,11 @@ from cs336_model.program.variants.values import PLAIN
 from profile_grid.measuring.results import FORMAT
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
-from profile_grid.merging.measured_runs import Makers, StaleRun, read_runs
+from profile_grid.merging.measured_runs import Makers, MeasuredRun, StaleRun, read_runs
 from profile_grid.merging.provenance import provenance
 from profile_grid.merging.runs_table import runs_table
-from profile_grid.merging.timings import steps_table, timings_table
+from profile_grid.merging.timings import timing_tables, timings_table
+from profile_grid.study.stages import NOT_ASKED
 
 DIMENSIONS = {"model": "small", "context_length": 8, "mode": "train_step", "batch_size": 4, **PLAIN}
 SPEC = {
@@ -30,6 +31,7 @@ PROGRAM = {
     "accuracy": None,
     "step_seconds": [0.010, 0.012, 0.014],
     "phase_seconds": {"forward": [0.004, 0.004, 0.004], "loss": [], "backward": [0.005, 0.006, 0.007], "optimizer": []},
+    "warmup_seconds": [0.05], "warmup_phase_seconds": {"forward": [0.02], "loss": [], "backward": [0.03]},
     "losses": [4.0, 3.5, 3.0, 2.5], "parameters": 1000, "flops": {"forward": 5000}, "machine": MACHINE,
     "memory": {"peak_allocated_bytes": 10, "peak_reserved_bytes": 20, "device_total_bytes": 30},
     "cost_seconds": {
@@ -115,9 +117,25 @@ def test_one_step_has_a_mean_and_no_deviation(records, runs_of):
 
 
 def test_every_single_time_is_kept(records, runs_of):
-    table = steps_table(runs_of(records))
+    table = timing_tables(runs_of(records))["steps"]
     assert table.loc[table["phase"] == "step", "ms"].tolist() == pytest.approx([10.0, 12.0, 14.0])
     assert table.loc[table["phase"] == "backward", "step"].tolist() == [0, 1, 2]
+
+
+def test_every_time_of_the_warm_up_is_kept_apart_from_the_measured_ones(records, runs_of):
+    table = timing_tables(runs_of(records))["warmup_steps"]
+    found = list(table[["phase", "step", "ms"]].itertuples(index=False, name=None))
+    assert found == [("step", 0, 50.0), ("forward", 0, 20.0), ("backward", 0, 30.0)]
+
+
+def test_a_stage_that_no_run_was_asked_for_gives_empty_tables_and_says_so(records, runs_of, tmp_path):
+    (run,) = runs_of(records)
+    assert run.status("memory") == NOT_ASKED and not run.complete("memory")
+    row = runs_table([run]).iloc[0]
+    assert row["memory_status"] == NOT_ASKED and pd.isna(row["memory_started_utc"])
+    tables = merge.merged_tables([MeasuredRun(run.entry, run.results, {"timing": run.statuses["timing"]})], tmp_path)
+    assert tables["memory_phases"].empty and "category" in tables["memory_phases"].columns
+    assert set(tables["cost"]["stage"]) == {"timing", "capture"}
 
 
 @pytest.mark.parametrize("stage", ["timing", "capture"])

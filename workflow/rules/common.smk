@@ -19,11 +19,12 @@ from profile_grid.study.runs import (
     grid_part,
     grid_plan,
     grid_runs,
+    planned_rows,
     run_to_show,
     specification,
 )
 from profile_grid.study.schema import ConfigError
-from profile_grid.study.stages import GPU, RESULTS_OF_A_RUN, STAGES, SWEEP, TIMING
+from profile_grid.study.stages import GPU, STAGES, SWEEP, TIMING
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.measuring.freshness import digest_of_rules
@@ -42,11 +43,12 @@ try:
 except ConfigError as error:
     raise WorkflowError(f"config.yaml: {error}")
 
-ASKED = questions_asked(RUNS.values())
+ASKED = questions_asked(planned_rows(config, RUNS))
 QUESTION_DOCUMENTS = [question.name for question in ASKED if question.has_document]
 FIGURES = [name for question in ASKED for name in question.figures]
 SPECIFICATIONS = {
-    stage.name: {name: specification(config, run, stage) for name, run in RUNS.items()} for stage in STAGES
+    stage.name: {name: specification(config, run, stage) for name, run in RUNS.items() if stage in run.stages}
+    for stage in STAGES
 }
 prepare_job_environment(ROOT)
 gc.disable()  # planning makes millions of objects and drops none: looking for dropped ones takes a sixth of its time
@@ -86,7 +88,7 @@ def of_questions(module, question="*"):
 
 STAGE_TABLES = [file_of(stage.tables) for stage in STAGES if stage.tables]
 RUN_TABLE_MAKERS = [file_of(stage.tables_of_a_run.made_by) for stage in STAGES if stage.tables_of_a_run]
-LARGE_TABLES = ["steps", *TABLES_OF_A_RUN]
+LARGE_TABLES = ["steps", "warmup_steps", *TABLES_OF_A_RUN]
 
 
 def digest(paths):
@@ -105,12 +107,22 @@ def measured_program(program):
 
 
 MEASURED_PROGRAM = measured_program(config["program"])
-STATUS_FILES = [stage.tables_of_a_run.status_file for stage in STAGES if stage.tables_of_a_run]
 
 
-def of_every_run(*names):
-    """The files of these names of every run in the grid."""
-    return [f"results/runs/{run}/{name}" for run in RUNS for name in names]
+def of_every_run(name_of):
+    """The files that `name_of` a stage names, of every stage of every run in the grid that has one."""
+    names = {stage: name_of(stage) for stage in STAGES}
+    return [f"results/runs/{run}/{names[stage]}" for run, one in RUNS.items() for stage in one.stages if names[stage]]
+
+
+def result_of(stage):
+    """The file that says how a stage of a run ended."""
+    return stage.result
+
+
+def status_of(stage):
+    """The file that says whether the tables are whole which a run has from a stage; None without such tables."""
+    return stage.tables_of_a_run and stage.tables_of_a_run.status_file
 
 
 def stage_sources(stage):

@@ -200,7 +200,7 @@ rule table_documents:
 # Each is asked for by its name, since Snakemake does not miss a deleted file that stands between others. Of the files of
 # a run those that tell of the others are: the input functions of their jobs miss these.
 MADE_FROM_RESULTS = [
-    of_every_run(*STATUS_FILES),
+    of_every_run(status_of),
     "results/grid.json",
     expand("results/tables/{table}.{suffix}", table=[*MERGED, *SUMMARIES], suffix=["csv", "parquet"]),
     "results/tables/provenance.json",
@@ -237,6 +237,6 @@ rule complete:
 EVERYTHING = [
     "results/machine.txt",
     "results/complete.json",
-    of_every_run(*RESULTS_OF_A_RUN),
+    of_every_run(result_of),
     MADE_FROM_RESULTS,
 ]

@@ -55,7 +55,8 @@ rule plan:
 rule merge:
     input:
         # a status tells what the tables beside it were made from, so that other tables are another status
-        of_every_run(*RESULTS_OF_A_RUN, *STATUS_FILES),
+        of_every_run(result_of),
+        of_every_run(status_of),
         sources=program_sources("workflow/scripts/merge.py", *STAGE_TABLES),
         plan="results/grid.json",
     output:

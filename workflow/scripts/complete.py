@@ -10,6 +10,7 @@ import pandas as pd
 
 from profile_grid.files import write_json
 from profile_grid.measuring.results import MEASURED_OR_KNOWN
+from profile_grid.study.stages import NOT_ASKED, STAGES, Stage
 from workflow.command import run_command
 
 
@@ -19,14 +20,20 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     runs = pd.read_parquet(arguments.runs)
-    lacking = runs[~runs["capture_status"].isin(MEASURED_OR_KNOWN)]
-    if len(lacking):
-        lines = [f"{len(lacking)} of {len(runs)} runs are incomplete; the documents say so where figures are missing:"]
-        lines += [f"  {row.run}: {row.reason} (logs/{row.run}/capture.log)" for row in lacking.itertuples()]
-        files = " ".join(f"results/runs/{run}/capture.json" for run in lacking["run"])
+    lacking = [(row, stage) for row in runs.to_dict("records") for stage in STAGES if is_incomplete(row, stage)]
+    if lacking:
+        count = len({row["run"] for row, _ in lacking})
+        lines = [f"{count} of {len(runs)} runs are incomplete; the documents say so where figures are missing:"]
+        lines += [f"  {row['run']}: {row['reason']} (logs/{row['run']}/{stage.name}.log)" for row, stage in lacking]
+        files = " ".join(f"results/runs/{row['run']}/{stage.result}" for row, stage in lacking)
         lines.append(f"once the cause is mended: snakemake --cores 1 all --forcerun {files}")
         sys.exit("\n".join(lines))
     write_json(arguments.output, {"runs": len(runs), "statuses": runs["capture_status"].value_counts().to_dict()})
+
+
+def is_incomplete(row: dict, stage: Stage) -> bool:
+    """Whether a stage of a run, told by its row, has to be measured again."""
+    return row[stage.status_column] not in (*MEASURED_OR_KNOWN, NOT_ASKED)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from profile_grid.measuring.results import read_result
 from profile_grid.merging.measured_runs import Makers, require_fresh
 from profile_grid.merging.verify import file_difference
 from profile_grid.study.runs import grid_plan
-from profile_grid.study.stages import CAPTURE, RESULTS_OF_A_RUN, STAGES
+from profile_grid.study.stages import BY_NAME, CAPTURE
 from workflow.command import run_command
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def main() -> None:
 
 def require_results(plan: list[dict], results: Path, makers: Makers) -> None:
     """Raises OutsideError where a result is missing, cannot be used, or is not what would be measured now."""
-    lacking = [entry["run"] for entry in plan if not is_measured(results / "runs" / entry["run"])]
+    lacking = [entry["run"] for entry in plan if not is_measured(entry, results / "runs" / entry["run"])]
     if lacking:
         raise OutsideError(
             f"{len(lacking)} of {len(plan)} runs have no results to verify: {', '.join(lacking[:5])}; to measure them:"
@@ -62,16 +62,16 @@ def require_results(plan: list[dict], results: Path, makers: Makers) -> None:
         require_fresh(entry, results / "runs" / entry["run"], makers)
 
 
-def is_measured(folder: Path) -> bool:
+def is_measured(entry: dict, folder: Path) -> bool:
     """Whether a run has the results of all its stages."""
-    return all((folder / name).exists() for name in RESULTS_OF_A_RUN)
+    return all((folder / BY_NAME[name].result).exists() for name in entry["specifications"])
 
 
 def link_results(plan: list[dict], results: Path, scratch: Path) -> None:
     """Puts links to all that was measured into the same places below `scratch`."""
-    names = [name for stage in STAGES for name in (stage.result, *stage.files, *stage.may_leave)]
     for entry in plan:
-        folder = scratch / "runs" / entry["run"]
+        folder, stages = scratch / "runs" / entry["run"], [BY_NAME[name] for name in entry["specifications"]]
+        names = [name for stage in stages for name in (stage.result, *stage.files, *stage.may_leave)]
         folder.mkdir(parents=True)
         for name in names:
             measured = results / "runs" / entry["run"] / name

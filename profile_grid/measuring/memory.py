@@ -1,0 +1,33 @@
+"""The stage that records every allocation of a process, from before the model is made."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+
+from profile_grid.files import replacing
+from profile_grid.measuring.job import Job
+from profile_grid.measuring.measured_program import program_command, run_to_result
+from profile_grid.measuring.results import COMPLETE
+from profile_grid.study.stages import MEMORY
+
+(HISTORY,) = MEMORY.files
+(SNAPSHOT,) = MEMORY.may_leave
+
+
+def recorded(job: Job) -> dict:
+    """What memory.json holds of the process; on success the history, and on a GPU the allocator's snapshot, are in the
+    job's folder, else an empty history. Raises ProgramFailed when the program does not end well."""
+    result = job.scratch / "memory.json"
+    command = program_command(job, result, "memory", job.scratch / HISTORY, job.leases.address)
+    written, outcome = run_to_result(job, f"memory of {job.program['run']}", result, command)
+    if written["status"] == COMPLETE:
+        for name in (SNAPSHOT, HISTORY):
+            if (job.scratch / name).exists():
+                shutil.move(job.scratch / name, job.folder / name)
+    else:
+        with replacing(job.folder / HISTORY) as beside:
+            beside.write_bytes(gzip.compress(json.dumps(None).encode(), mtime=0))
+    ended = {"status": written["status"], "reason": written["unsupported"], "reason_code": None, "facts": {}}
+    return ended | {"program": written, "seconds": {"program": outcome.seconds}}

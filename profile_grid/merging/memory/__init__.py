@@ -1,0 +1,1 @@
+"""From the history of a process's memory to its tables."""

@@ -1,0 +1,1 @@
+"""(i) Where memory goes, and what fits."""

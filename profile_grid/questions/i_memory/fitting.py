@@ -1,0 +1,40 @@
+"""What fits into a GPU by the estimate from the shapes: the longest context, the largest batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cs336_model.arithmetic.flops import ModelShape
+from cs336_model.arithmetic.memory import estimated_peak_bytes
+from profile_grid.quantities import known
+
+LONGEST_CONTEXT, LARGEST_BATCH = "predicted_longest_context", "predicted_largest_batch"
+BESIDE_TENSORS = 2**30  # CUDA context, cuBLAS's workspace, and what the allocator rounds: about so much on an H200
+SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
+
+
+def predicted(row: Mapping[str, Any], key: str) -> int | None:
+    """The largest value of a dimension of the run in this row whose estimated peak fits into its GPU, 0 where none
+    does; None where the model is another's or there is no GPU."""
+    if not (known(row["device_total_bytes"]) and known(row["estimated_peak_bytes"])):
+        return None
+
+    def fits(value: int) -> bool:
+        dimensions = {name: row[name] for name in ("precision", "attention", "checkpoint", "mode")}
+        sizes = {name: int(row[name]) for name in (*SIZES, "batch_size", "context_length")} | {key: value}
+        needed = estimated_peak_bytes(ModelShape(**sizes), dimensions["mode"], dimensions)
+        return needed + BESIDE_TENSORS <= row["device_total_bytes"]
+
+    return largest(fits)
+
+
+def largest(fits: Callable[[int], bool]) -> int:
+    """The largest whole number that fits, where all below one that fits do too; 0 where 1 does not."""
+    low, high = 0, 1
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

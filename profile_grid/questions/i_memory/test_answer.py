@@ -1,0 +1,118 @@
+"""(i): what is live at the fullest moment, what is kept where, and what fits."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from cs336_model.arithmetic.flops import ModelShape
+from cs336_model.arithmetic.memory import estimated_peak_bytes
+from cs336_model.program.variants.values import PLAIN
+from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.merging.memory.of_run import tables_of_history
+from profile_grid.questions.i_memory.fitting import BESIDE_TENSORS, largest, predicted
+from tests.profile_grid.made_up import Made, merged
+from tests.profile_grid.made_up_history import made_up_history
+from tests.profile_grid.test_answers import PROVENANCE, line_of
+
+GIB, MIB = 2**30, 2**20
+COUNTERS = {"requested_peak": 600, "allocated_peak": 660, "reserved_peak": 1200, "driver_used": 1800}
+SMALL = {"vocab_size": 10_000, "d_model": 768, "num_layers": 12, "num_heads": 12, "d_ff": 3072}
+
+
+def recorded(runs: list[Made], counters: dict | None = COUNTERS) -> dict[str, pd.DataFrame]:
+    """The merged tables of runs that were all asked for the stage memory."""
+    history = made_up_history()
+    counted = {name: count and count * MIB for name, count in (counters or history.counters).items()}
+    history = replace(history, size=history.size * MIB, counters=counted)
+    tables, made = merged(runs), {}
+    for run in runs:
+        program = {"constructor": "theirs:Model", "dimensions": run.leading}
+        for name, table in tables_of_history(history, program)[1].items():
+            led = table.assign(**run.leading)[[*run.leading, *table.columns]]
+            made[name] = pd.concat([made[name], led], ignore_index=True) if name in made else led
+    return (
+        tables
+        | made
+        | {"runs": tables["runs"].assign(memory_status="complete", device_total_bytes=140 * GIB, parameters=1)}
+    )
+
+
+def training(**changes) -> Made:
+    return Made(mode="train_step", **changes)
+
+
+def answered(tables: dict[str, pd.DataFrame]) -> str:
+    return documents(summary_tables(tables), tables["runs"], PROVENANCE, ["i_memory"])["i_memory"]
+
+
+def test_the_question_is_asked_where_a_run_was_asked_for_its_memory_and_nowhere_else():
+    assert "i_memory" not in asked_of(merged([training()])["runs"])
+    assert "i_memory" in asked_of(recorded([training()])["runs"])
+
+
+def test_the_fullest_moment_is_shown_by_category_with_its_phase():
+    peaks = summary_tables(recorded([training()]))["memory_peak"].set_index("category")
+    assert peaks.loc["activations", "bytes"] == 50 * MIB and peaks["peak_bytes"].unique().tolist() == [518 * MIB]
+    assert peaks["share"].sum() == pytest.approx(1) and set(peaks["fullest_phase"]) == {"backward"}
+    text = answered(recorded([training()]))
+    assert "at its fullest moment, in **backward**; the most is for **optimizer state** (38.6 %)" in text
+    cells = [cell.strip() for cell in line_of(text, "small", "512", "training step", "backward").split("|")]
+    assert cells[4:7] == ["backward", "518 MiB", "100 MiB"]
+
+
+def test_the_parts_that_keep_the_most_are_named_with_their_share():
+    text = answered(recorded([training()]))
+    assert "the part that keeps the most is **computing softmax** (60.0 %)" in text
+    assert "| computing softmax | 30.0 MiB (60.0 %) |" in text and "| head " in text
+
+
+def test_two_runs_that_differ_in_what_a_table_does_not_show_stand_in_tables_of_their_own():
+    text = answered(recorded([training(), training(precision="bf16")]))
+    assert "in brackets its share: precision fp32:" in text and "in brackets its share: precision bf16:" in text
+
+
+def test_what_the_allocator_gave_out_and_held_stands_beside_what_was_asked_for():
+    text = answered(recorded([training()]))
+    assert "the allocator gave out × 1.10 and held × 2.00, and × 3.00 were in use on the GPU" in text
+    assert [cell.strip() for cell in line_of(text, "small", "512", "training step", "600 MiB").split("|")][4:8] == [
+        "600 MiB",
+        "660 MiB",
+        "1.17 GiB",
+        "1.76 GiB",
+    ]
+
+
+def test_on_a_processor_the_document_says_what_cannot_be_told_and_shows_no_empty_columns():
+    text = answered(recorded([training()], counters=None))
+    assert "What this recording cannot tell:" in text and "- no snapshot" in text
+    assert "reserved |" not in text and "times what was asked" not in text.lower()
+
+
+def test_a_grid_whose_histories_are_all_broken_says_so():
+    tables = merged([training()])
+    text = answered(tables | {"runs": tables["runs"].assign(memory_status="incomplete")})
+    assert "Not answered: no run whose allocations were to be recorded has a whole history." in text
+
+
+def test_the_largest_that_fits_is_found_by_bisection_like_by_trying_all():
+    for limit in range(40):
+        assert largest(lambda value, limit=limit: value <= limit) == limit
+
+
+def test_the_predicted_context_fits_and_one_token_more_does_not():
+    row = SMALL | PLAIN | {"mode": "train_step", "batch_size": 4, "context_length": 512}
+    row |= {"device_total_bytes": 24 * GIB, "estimated_peak_bytes": 1}
+    found = predicted(row, "context_length")
+
+    def needed(length: int) -> int:
+        return (
+            estimated_peak_bytes(ModelShape(**SMALL, batch_size=4, context_length=length), "train_step")
+            + BESIDE_TENSORS
+        )
+
+    assert needed(found) <= 24 * GIB < needed(found + 1)
+    assert predicted(row | {"device_total_bytes": None}, "context_length") is None
+    assert predicted(row | {"estimated_peak_bytes": None}, "batch_size") is None
+    assert predicted(row | {"device_total_bytes": GIB}, "batch_size") == 0

@@ -1,0 +1,58 @@
+"""The figures of (i), drawn from a history that a person can follow."""
+
+from itertools import pairwise
+
+import pytest
+
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.figures.paper import on_paper
+from profile_grid.questions.i_memory.figure import FIGURES
+from profile_grid.questions.i_memory.test_answer import recorded, training
+from profile_grid.study.stages import MEMORY
+from tests.profile_grid.made_up import Made, merged
+
+CATEGORIES, TIMELINE = FIGURES
+
+
+def tables(*runs: Made):
+    made = recorded(list(runs))
+    return made | summary_tables(made)
+
+
+def rows_of(drawing):
+    return [row for rows in drawing.chart["datasets"].values() for row in rows]
+
+
+def test_the_parts_of_a_bar_follow_on_each_other_and_end_at_the_peak():
+    rows = [row for row in rows_of(CATEGORIES.draw(tables(training()))) if "size" in row]
+    assert [row["category"] for row in rows][:2] == ["parameters", "optimizer state"]
+    for before, after in pairwise(rows):
+        assert after["start"] == pytest.approx(before["end"])
+    assert rows[-1]["end"] == pytest.approx(518)
+
+
+def test_a_run_out_of_memory_is_named_below_the_figure():
+    made = tables(training(), training(model="large"))
+    lost = made["runs"]["model"] == "large"
+    made["runs"].loc[lost, MEMORY.status_column] = "out_of_memory"
+    notes = CATEGORIES.draw(made).notes
+    assert any("large_ctx512_train_step" in note for note in notes)
+
+
+def test_the_timeline_is_that_of_the_run_that_needs_most_and_names_the_phases():
+    made = tables(training(), Made(mode="forward_backward", precision="bf16"))
+    rows = rows_of(TIMELINE.draw(made))
+    assert {row["phase"] for row in rows if "start" in row and "category" not in row} == {
+        "forward", "loss", "backward", "optimizer",
+    }  # fmt: skip
+    assert max(row["end"] for row in rows if "end" in row) == pytest.approx(518)
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_a_figure_can_be_drawn_on_paper_and_says_why_where_there_is_nothing(figure):
+    made = tables(training())
+    assert on_paper(figure, {name: made[name] for name in figure.tables})
+    assert "518 MiB" in figure.caption(made)
+    nothing = merged([training()])
+    nothing |= summary_tables(nothing)
+    assert figure.draw(nothing).chart is None and "whole history" in figure.caption(nothing)

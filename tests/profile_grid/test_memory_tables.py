@@ -1,0 +1,175 @@
+"""Categories, fullest moments and what is kept, from a history that a person can follow."""
+
+import gzip
+import json
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from cs336_model.program.variants.values import PLAIN
+from profile_grid.measuring.capture_identity import identity
+from profile_grid.merging.memory.categories import CATEGORIES, categories_of, live_bytes
+from profile_grid.merging.memory.history import Range
+from profile_grid.merging.memory.of_run import empty_tables, tables_of_history, tables_of_memory
+from profile_grid.merging.memory.tables import LARGEST, MOMENTS, fullest, largest_table, timeline_table
+from tests.profile_grid.made_up_history import made_up_history, made_up_record
+
+OTHERS_MODEL = {"constructor": "theirs:Model", "dimensions": {"mode": "train_step", **PLAIN}}
+
+
+def tables(peak: int = 600) -> tuple[dict, dict[str, pd.DataFrame]]:
+    history = made_up_history()
+    return tables_of_history(replace(history, counters=history.counters | {"requested_peak": peak}), OTHERS_MODEL)
+
+
+def of_phase(found: pd.DataFrame, phase: str) -> dict[str, int]:
+    rows = found[(found["phase"] == phase) & (found["bytes"] > 0)]
+    return dict(zip(rows["category"], rows["bytes"], strict=True))
+
+
+def test_every_allocation_has_the_category_that_its_holder_or_its_life_tells():
+    history = made_up_history()
+    found = [CATEGORIES[number] for number in categories_of(history)]
+    assert found == [
+        "parameters", "temporary", "optimizer state", "data", "activations", "temporary", "activations", "data",
+        "temporary", "workspace", "gradients", "temporary",
+    ]  # fmt: skip
+
+
+def test_every_phase_shows_its_fullest_moment_by_category():
+    status, made = tables()
+    assert status["status"] == "complete"
+    found = made["memory_phases"]
+    always = {"parameters": 100, "optimizer state": 200, "data": 8}
+    assert of_phase(found, "forward") == always | {"activations": 50}  # later than the 40 with the sum
+    backward = {"data": 12, "activations": 50, "temporary": 40, "workspace": 16, "gradients": 100}
+    assert of_phase(found, "backward") == of_phase(found, "step") == always | backward
+    assert of_phase(found, "process") == {"parameters": 100, "temporary": 500}  # before there is any step
+
+
+TWO_STEPS = """
+( measure
+( step
+( forward
++kept 7
+)
+( backward
++gradient 9
+-kept
+)
+)
+-gradient
+( step
+( forward
++kept 7
+)
+( backward
++gradient 9
+-kept
+)
+)
+)
+"""
+
+
+def test_the_gradients_of_a_step_that_is_not_the_last_are_told_by_their_life():
+    history = made_up_history(TWO_STEPS)
+    assert history.held == [None, None, None, "gradients"]
+    found = [str(CATEGORIES[number]) for number in categories_of(history)]
+    assert found == ["activations", "gradients", "activations", "gradients"]
+
+
+def test_a_replay_that_does_not_reach_what_the_allocator_counted_gives_no_figures():
+    status, made = tables(peak=700)
+    assert status["status"] == "incomplete"
+    assert status["reason"].startswith("the replay of its allocations reaches 600 bytes, the allocator counted 700")
+    assert all(table.empty for table in made.values())
+
+
+def test_what_is_kept_stands_by_part_and_block():
+    kept = tables()[1]["memory_activations"]
+    assert kept.values.tolist() == [["computing softmax", 0, 30, 1], ["head", -1, 20, 1]]
+
+
+def test_the_largest_allocations_at_the_peak_are_told_with_range_and_operator_and_the_rest_by_category():
+    history = made_up_history()
+    backward = next(one for one in history.ranges if one.name == "backward")
+    category = categories_of(history)
+    table = largest_table(history, category, fullest(live_bytes(history, category), backward))
+    first = table.iloc[0].tolist()
+    assert first == ["optimizer state", "(outside)", "", "", 200, 1, 200]
+    scores = table[table["operator"] == "aten::exp"].iloc[0]
+    assert (scores["phase"], scores["range"]) == ("forward", "block > computing softmax")
+    assert table["bytes"].sum() == 518
+
+
+def test_more_groups_than_are_shown_are_summed_by_category_and_no_byte_is_lost():
+    lines = "".join(f"+one{size} {size}\n" for size in range(1, LARGEST + 11))
+    history = made_up_history(f"( measure\n( step\n( forward\n{lines})\n)\n)\n")
+    table = largest_table(history, categories_of(history), history.events - 1)
+    assert len(table) == LARGEST + 1 and table["range"].iloc[-1] == "(smaller ones)"
+    assert table["allocations"].iloc[-1] == 10 and table["bytes"].sum() == sum(range(1, LARGEST + 11))
+
+
+def test_a_timeline_keeps_the_fullest_moment_however_many_there_are():
+    lines = "".join(f"+a{n} {n}\n-a{n}\n" for n in range(1, 1500))
+    history = made_up_history(f"( measure\n( step\n( forward\n{lines})\n)\n)\n")
+    live = live_bytes(history, categories_of(history))
+    table = timeline_table(history, live)
+    assert len(table) == MOMENTS and table["live_bytes"].max() == 1499
+    assert (
+        table[[name for name in table if name.endswith("_bytes") and name != "live_bytes"]].sum(axis=1)
+        == table["live_bytes"]
+    ).all()
+    assert table["moment"].is_monotonic_increasing and table["phase"].iloc[-1] == "forward"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_live_bytes_and_fullest_moments_are_those_of_a_walk_over_the_events(seed):
+    chance, lines, live, walked = random.Random(seed), ["( measure", "( step", "( forward"], {}, []
+    for number in range(120):
+        if live and chance.random() < 0.45:
+            name = chance.choice(list(live))
+            live.pop(name)
+            lines.append(f"-{name}")
+        else:
+            live[f"t{number}"] = chance.randrange(1, 1000)
+            lines.append(f"+t{number} {live[f't{number}']}")
+        walked.append(sum(live.values()))
+    history = made_up_history("\n".join([*lines, ")", ")", ")"]))
+    found = live_bytes(history, categories_of(history))
+    assert found.sum(axis=1).tolist() == walked
+    begin, end = sorted(chance.sample(range(1, 120), 2))
+    state = fullest(found, Range("some", None, begin, end))
+    assert walked[state] == max(walked[begin - 1 : end])
+
+
+def result_of(folder, content: bytes, status: str = "complete") -> SimpleNamespace:
+    (folder / "memory_history.json.gz").write_bytes(content)
+    name = "memory_history.json.gz"
+    files = {name: SimpleNamespace(**identity(folder / name))}
+    program = SimpleNamespace(spec=OTHERS_MODEL)
+    return SimpleNamespace(status=status, reason="no memory", files=files, program=program, specification={})
+
+
+def test_the_tables_of_a_run_come_from_its_own_file_and_from_no_other(tmp_path):
+    result = result_of(tmp_path, gzip.compress(json.dumps(made_up_record()).encode()))
+    status, made = tables_of_memory(result, tmp_path)
+    assert status["status"] == "complete" and len(made["memory_totals"]) == 1
+    (tmp_path / "memory_history.json.gz").write_bytes(gzip.compress(b"null"))
+    status, made = tables_of_memory(result, tmp_path)
+    assert status["status"] == "incomplete" and "it is not the history of this run" in status["reason"]
+    assert made["memory_phases"].empty
+
+
+def test_a_run_without_memory_has_empty_tables_with_the_columns_of_the_others(tmp_path):
+    result = result_of(tmp_path, gzip.compress(b"null"), status="out_of_memory")
+    status, made = tables_of_memory(result, tmp_path)
+    assert (status["status"], status["reason"]) == ("out_of_memory", "no memory")
+    whole = tables()[1]
+    for name, table in empty_tables().items():
+        assert made[name].dtypes.equals(table.dtypes)
+        assert whole[name].dtypes.equals(table.dtypes), name
