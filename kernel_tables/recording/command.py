@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
@@ -45,8 +46,9 @@ def record(options: argparse.Namespace) -> int:
             program, handover, under_nsys=settings.profiler == NSYS, time_limit_s=options.time_limit
         )  # fmt: skip
         outcome = Outcome(settings, read_notes(handover), ended)
-        _tell_end(ended, options.time_limit)
-        _keep_and_tell(outcome, handover, output)
+        with suppress(BrokenPipeError):  # nobody reads what is said; the exit status is the program's all the same
+            _tell_end(ended, options.time_limit)
+            _keep_and_tell(outcome, handover, output)
     return ended.exit_status
 
 

@@ -45,6 +45,9 @@ def attach(handover):
 
 
 sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != FOLDER]
-if os.environ.get("KERNEL_TABLES_RECORDING"):
-    attach(os.environ["KERNEL_TABLES_RECORDING"])
-run_the_environments_own()
+try:
+    HANDOVER = os.environ.get("KERNEL_TABLES_RECORDING", "")
+    if os.path.isdir(HANDOVER):  # else the command has ended, and a service that the program left starts Pythons
+        attach(HANDOVER)
+finally:
+    run_the_environments_own()

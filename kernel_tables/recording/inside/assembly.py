@@ -53,7 +53,5 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     ranges = ProgramRanges(window, to_nvtx=to_nvtx)
     ranges.watch_torch()
     when_imported("nvtx", ranges.watch_nvtx)
-    if settings.modules != NEVER:
-        modules.attach()
     window.attach()
     recorder.end_with_process()

@@ -26,7 +26,6 @@ class BlockWindow:
         wait_for_device()
         self._profiler.start()
         if self._modules:
-            self._modules.attach()
             self._modules.begin()
 
     def close(self) -> None:
@@ -34,7 +33,6 @@ class BlockWindow:
         wait_for_device()
         if self._modules:
             self._modules.end()
-            self._modules.detach()
         self._profiler.stop()
 
     def save(self, folder: Path) -> None:

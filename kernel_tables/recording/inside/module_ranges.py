@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from kernel_tables.marking.backward import follow_backward
 from kernel_tables.marking.marker import Marker
@@ -20,30 +21,17 @@ BACKWARD = "backward"
 
 
 class ModuleRanges:
-    """Opens and closes the ranges from hooks that PyTorch calls around every module.
+    """Opens and closes the ranges from hooks that PyTorch calls around every module, in the window alone.
 
-    They are registered at once and do nothing until the window opens: a compiler that finds new hooks in the window
-    would compile the model again. Within what it compiled no module is called, so there are none of these ranges.
+    No model is compiled again for them. Within what was compiled no module is called, so it has none of these ranges.
     """
 
     def __init__(self, marker: Marker, depth: int | None) -> None:
         self._marker, self._depth = marker, depth
-        self._active = False
+        self._hooks: list[RemovableHandle] = []
         self._names: dict[int, str | None] = {}
         self._named: list[nn.Module] = []  # kept alive, so that no other module gets their ids
         self._thread = _Called()
-
-    def attach(self) -> None:
-        # PyTorch warns of hooks that a compiled model would not call; these need not be called there.
-        warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
-        self._hooks = [
-            register_module_forward_pre_hook(self._before),
-            register_module_forward_hook(self._after, always_call=True),
-        ]
-
-    def detach(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
 
     def begin(self) -> None:
         """Names what is there, and opens ranges from now on."""
@@ -51,11 +39,17 @@ class ModuleRanges:
             self._name(model)
         follow_backward(self._marker)
         torch.autograd.backward = self._in_range(BACKWARD, torch.autograd.backward)
-        self._active = True
+        # PyTorch warns of hooks that a compiled model would not call; these need not be called there.
+        warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
+        self._hooks = [
+            register_module_forward_pre_hook(self._before),
+            register_module_forward_hook(self._after, always_call=True),
+        ]
 
     def end(self) -> None:
-        """Opens no more; those that are open close where their modules return."""
-        self._active = False
+        """Opens no more."""
+        for hook in self._hooks:
+            hook.remove()
         follow_backward(None)
         self._names.clear()
         self._named.clear()
@@ -83,7 +77,7 @@ class ModuleRanges:
             self._named.append(module)
 
     def _before(self, module: nn.Module, _: Any) -> None:
-        if torch.compiler.is_compiling() or not self._active:
+        if torch.compiler.is_compiling():
             return
         if id(module) not in self._names:  # made since the window opened
             self._name_later(module)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.recording import program as program_module
+from kernel_tables.recording.inside.notes import read_notes
 
 
 def test_arguments_output_and_exit_status_are_the_programs_own(record):
@@ -52,6 +53,25 @@ def test_the_program_finds_its_own_packages_and_of_ours_kernel_tables_alone(reco
     done = record(source)
     assert done.out.startswith(f"True None ['{tmp_path}', '{tmp_path / 'mine'}', ")
     assert "injected" not in done.out
+
+
+def test_a_python_that_a_service_starts_after_the_recording_is_left_alone(tmp_path):
+    left = {"PYTHONPATH": str(program_module.INJECTED), program_module.HANDOVER: str(tmp_path / "gone")}
+    source = "import sys; print('kernel_tables' in sys.modules)"
+    command = [sys.executable, "-c", source]
+    done = subprocess.run(command, env=os.environ | left, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_a_python_that_is_too_old_runs_as_always_and_says_so(tmp_path):
+    source = (
+        "import os, runpy, sys; sys.version_info = (3, 9, 2)\n"
+        f"os.environ['{program_module.HANDOVER}'] = {str(tmp_path)!r}\n"
+        f"runpy.run_path({str(program_module.INJECTED / 'sitecustomize.py')!r})\n"
+        "print('kernel_tables' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", source], capture_output=True, check=True).stdout == b"False\n"
+    assert [note["event"] for note in read_notes(tmp_path)] == ["old_python"]
 
 
 def test_a_program_in_a_program_is_reached_too(record):
