@@ -9,6 +9,7 @@ from profile_grid.quantities import interval, percent
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import capital, leaders, listed, of_all, places
 
+MOST_NAMED = 3
 NOT_DIAGNOSED = "Not answered: no capture of these runs was diagnosed."
 
 
@@ -35,14 +36,17 @@ def _largest(said: pd.DataFrame, runs: int) -> list[str]:
 def _abstaining(found: pd.DataFrame) -> list[str]:
     """The rules that cannot tell in any run, with the reason."""
     silent = found[found["abstained"].astype(bool)]
-    counts = silent.groupby("code", sort=False, observed=True)["run"].nunique()
-    always = [name for name in counts.index if counts[name] == found["run"].nunique()]
-    reasons = silent[silent["code"].isin(always)].drop_duplicates("message")
+    runs = silent.groupby("code", sort=False, observed=True)["run"].nunique()
+    always = silent[silent["code"].isin(runs.index[runs == found["run"].nunique()])].drop_duplicates("code")
     told = [
-        f"{escaped(str(message))} ({listed([code(name) for name in rows['code'].unique() if name in always])})"
-        for message, rows in reasons.groupby("message", sort=False, observed=True)
+        f"{escaped(str(message))} ({_named(list(rows['code']))})"
+        for message, rows in always.groupby("message", sort=False, observed=True)
     ]
     return [f"What cannot be told: {'; '.join(told)}."] if told else []
+
+
+def _named(codes: list[str]) -> str:
+    return listed([code(name) for name in codes]) if len(codes) <= MOST_NAMED else f"{len(codes)} rules"
 
 
 def _held(predictions: pd.DataFrame) -> list[str]:

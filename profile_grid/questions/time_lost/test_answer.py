@@ -77,6 +77,10 @@ def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
     assert text.startswith("`no_tensor_cores` could gain most: at most 60.0 % of a step.")
     assert "Nothing is found in 1 of 2 runs." in text
     assert "What cannot be told: no counters (`wave_tail`)." in text
+    others = [("low_occupancy", *SILENT[1:]), *((code, *SILENT[1:5], "a CPU", "-", "{}", "{}") for code in "abcd")]
+    assert "no counters (`wave_tail` and `low_occupancy`); a CPU (4 rules)." in sentences(
+        replace(PLAIN, findings=(SILENT, *others))
+    )
     assert sentences(replace(PLAIN, findings=())) == "Not answered: no capture of these runs was diagnosed."
     assert sentences(replace(PLAIN, findings=(SILENT,))).startswith("No rule of the diagnosis finds anything")
 
