@@ -17,7 +17,7 @@ WORTH_A_COLOR = 0.005  # of the step: less is told as "other"
 NO_RANGE, OTHERS, OUTSIDE, OTHER = "(no inner range)", "others", "outside the phases", "other"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Leaf:
     """What one kernel takes of one step within a range path, the phase first: () for none."""
 
@@ -130,9 +130,9 @@ def _parts(leaves: Iterable[Leaf], whole: float) -> tuple[Segment, ...]:
                 found[name] = child
         if own > 0:
             found[largest] = _Node(found[largest].ms + own if largest in found else own)
-    told = {name: node.ms for name, node in found.items() if node.ms >= WORTH_SHOWING * whole}
-    parts = sorted(told.items(), key=lambda part: -part[1])
-    rest = whole - direct - sum(told.values())
+    told = ((name, node.ms) for name, node in found.items() if node.ms >= WORTH_SHOWING * whole)
+    parts = sorted(told, key=lambda part: -part[1])[:MOST_PARTS]
+    rest = whole - direct - sum(ms for _, ms in parts)
     parts += [(name, ms) for name, ms in ((NO_RANGE, direct), (OTHERS, rest)) if parts and ms > WORTH_TELLING * whole]
     return tuple(Segment(name, ms, _share(ms, whole)) for name, ms in parts)
 

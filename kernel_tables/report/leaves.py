@@ -12,9 +12,8 @@ MOST_LEAVES = 3000
 SMALLER = "(smaller ones)"
 
 
-def step_leaves(scope: Scope) -> tuple[list[Leaf], str]:
-    """The leaves of a step, the mean of all on every device; of the whole capture where it has no steps. And a sentence
-    on those that stand together for want of room."""
+def step_leaves(scope: Scope) -> list[Leaf]:
+    """The leaves of a step, the mean of all on every device; of the whole capture where it has no steps."""
     found, trace = scope.activities, scope.trace
     rows = np.flatnonzero(scope.step != NO_STEP) if len(scope.steps) else np.arange(len(found))
     key = trace.activity_path[rows].astype(np.int64) * max(len(found.names), 1) + found.name[rows]
@@ -22,14 +21,13 @@ def step_leaves(scope: Scope) -> tuple[list[Leaf], str]:
     ns, launches = np.zeros(len(group), np.int64), np.bincount(of_group, minlength=len(group))
     np.add.at(ns, of_group, found.duration_ns[rows])
     paths, classes = trace.range_paths.tuples, trace.activity_classes
-    leaves = [
+    return [
         Leaf(
             inside_step(paths[code // len(found.names)], scope), found.names[code % len(found.names)],
             classes[code % len(found.names)], time / 1e6 / scope.count, count / scope.count,
         )
         for code, time, count in zip(group.tolist(), ns.tolist(), launches.tolist(), strict=True)
     ]  # fmt: skip
-    return _within_room(leaves)
 
 
 def inside_step(path: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
@@ -38,7 +36,8 @@ def inside_step(path: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
     return path[path.index(scope.step_name) + 1 :] if has_step else path
 
 
-def _within_room(leaves: list[Leaf]) -> tuple[list[Leaf], str]:
+def within_room(leaves: list[Leaf]) -> tuple[list[Leaf], str]:
+    """The leaves that a flame view has room for, the smallest of each phase as one; and a sentence on these."""
     if len(leaves) <= MOST_LEAVES:
         return leaves, ""
     leaves = sorted(leaves, key=lambda leaf: -leaf.ms)

@@ -12,7 +12,7 @@ from kernel_tables.page.markup import html_environment, script, style
 from kernel_tables.page.names import Names
 from kernel_tables.page.step import flame, picture
 from kernel_tables.report import summary, tables
-from kernel_tables.report.leaves import step_leaves
+from kernel_tables.report.leaves import step_leaves, within_room
 from kernel_tables.report.timeline import timeline
 from kernel_tables.trace import Trace
 
@@ -25,9 +25,10 @@ TOLD = {"EXPORT_PRODUCT_NAME": "exported by", "EXPORT_PRODUCT_VERSION": "version
 def report(trace: Trace, step_name: str = "step", title: str | None = None) -> str:
     """The page as HTML. Raises ImpossibleCapture, a TraceError, for a capture that cannot be believed."""
     scope, names = Scope(trace, step_name), Names()
-    leaves, leaves_left = step_leaves(scope)
+    leaves = step_leaves(scope)
+    in_flame, leaves_left = within_room(leaves)
     drawn = picture(leaves)
-    flames = {"step": flame(leaves, names, "step" if len(scope.steps) else "capture")}
+    flames = {"step": flame(in_flame, names, "step" if len(scope.steps) else "capture")}
     under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None
     all_ns = int(trace.classes(under)["total_ns"].sum())
     shown = [
@@ -35,6 +36,7 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         tables.kernels(trace, under, all_ns, names),
         tables.memory(scope, all_ns, names), tables.threads(scope), tables.streams(scope),
     ]  # fmt: skip
+    names.kernel(summary.kernel_with_most_time(leaves)) if leaves else None
     bars, bars_left = timeline(scope, names)
     found = diagnose(trace, step_name)
     for one in found:

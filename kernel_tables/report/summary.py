@@ -18,7 +18,20 @@ def sentences(scope: Scope, picture: Picture, leaves: Sequence[Leaf], short: Map
     """How long a step takes, where its time goes, the kernel and the classes with the most, what moves memory."""
     if not leaves:
         return ["No kernel and no memory operation was recorded in what is looked at."]
-    return [_steps(scope), *_busy(scope), _phases(picture), _kernel(leaves, short), _classes(leaves), _memory(scope)]
+    return [
+        *_on_cpu(scope),
+        _steps(scope),
+        *_busy(scope),
+        _phases(picture),
+        _kernel(leaves, short),
+        _classes(leaves),
+        _memory(scope),
+    ]
+
+
+def _on_cpu(scope: Scope) -> list[str]:
+    told = "No GPU was used: a kernel is an outermost operator of PyTorch here, and its time that of the processor."
+    return [told] if scope.is_cpu else []
 
 
 def of_what(scope: Scope) -> str:
@@ -43,9 +56,13 @@ def _steps(scope: Scope) -> str:
     if not len(scope.steps):
         return f"No range named {scope.step_name!r} holds work: this page is about the whole capture, {mean} long."
     if len(spans) == 1:
-        return f"One step was captured; on the device it takes {mean}."
+        return f"One step was captured; {_where(scope)} it takes {mean}."
     spread = f"{duration(int(spans.min()))} to {duration(int(spans.max()))}"
-    return f"{len(spans)} steps were captured; on the device one takes {mean} on the mean ({spread})."
+    return f"{len(spans)} steps were captured; {_where(scope)} one takes {mean} on the mean ({spread})."
+
+
+def _where(scope: Scope) -> str:
+    return "on the processor" if scope.is_cpu else "on the device"
 
 
 def _busy(scope: Scope) -> list[str]:
@@ -64,14 +81,19 @@ def _phases(picture: Picture) -> str:
     return f"Its kernels and memory operations take {duration(1e6 * picture.ms)} together: {told}{more}."
 
 
-def _kernel(leaves: Sequence[Leaf], short: Mapping[str, str]) -> str:
-    times: dict[str, tuple[float, float]] = {}
+def kernel_with_most_time(leaves: Sequence[Leaf]) -> str | None:
+    """The full name of the kernel that takes most of a step; None where nothing ran."""
+    times: dict[str, float] = {}
     for leaf in leaves:
-        ms, launches = times.get(leaf.kernel, (0.0, 0.0))
-        times[leaf.kernel] = ms + leaf.ms, launches + leaf.launches
-    first = max(times, key=lambda name: times[name])
-    ms, launches = times[first]
-    share = ms / max(sum(one for one, _ in times.values()), 1e-12)
+        times[leaf.kernel] = times.get(leaf.kernel, 0.0) + leaf.ms
+    return max(times, key=times.__getitem__, default=None)
+
+
+def _kernel(leaves: Sequence[Leaf], short: Mapping[str, str]) -> str:
+    first = kernel_with_most_time(leaves)
+    ms = sum(leaf.ms for leaf in leaves if leaf.kernel == first)
+    launches = sum(leaf.launches for leaf in leaves if leaf.kernel == first)
+    share = ms / max(sum(leaf.ms for leaf in leaves), 1e-12)
     return (
         f"The kernel with the most time is {short[first]}: {duration(1e6 * ms)} ({percent(share)}),"
         f" {launches:,.1f} launches.".replace(".0 launches", " launches")

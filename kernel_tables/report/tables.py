@@ -11,7 +11,7 @@ import numpy as np
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.paths import PATH_SEPARATOR
-from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.diagnosis.scope import CPU, Scope
 from kernel_tables.intervals import union
 from kernel_tables.page.names import Names
 from kernel_tables.terminal.units import duration, percent
@@ -131,13 +131,18 @@ def streams(scope: Scope) -> Table:
         busy = union(found.start_ns[mine], found.end_ns[mine]).total_ns
         rows.append(
             (
-                Cell(f"device {code >> 32}", code >> 32), Cell(f"stream {code & 0xFFFFFFFF}", code & 0xFFFFFFFF),
+                Cell(device_name(code >> 32), code >> 32), Cell(f"stream {code & 0xFFFFFFFF}", code & 0xFFFFFFFF),
                 _count(int((mine & scope.is_kernel).sum())), _count(int((mine & scope.is_memory).sum())),
                 *_time(busy, whole),
             )
         )  # fmt: skip
     headings = ("device", "stream", "kernels", "copies, sets", "busy", SHARE)
     return Table("streams", "Streams", headings, tuple(rows[:MOST_ROWS]), _rest(len(rows), "streams"))
+
+
+def device_name(number: int) -> str:
+    """A GPU by its number; operators of PyTorch have none."""
+    return "processor" if number == CPU else f"device {number}"
 
 
 def threads(scope: Scope) -> Table:

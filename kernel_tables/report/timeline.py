@@ -12,7 +12,8 @@ from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.page.colors import GREY, family_color, phase_color
 from kernel_tables.page.names import Names
 from kernel_tables.report.leaves import inside_step
-from kernel_tables.report.tables import thread_order
+from kernel_tables.report.tables import device_name, thread_order
+from kernel_tables.terminal.units import duration
 
 MOST_BARS = 12_000
 MOST_LEVELS = 8  # of ranges, by thread
@@ -31,7 +32,30 @@ class _Bars:
 
 def timeline(scope: Scope, names: Names) -> tuple[dict, str]:
     """The lanes and bars of the middle step, of the whole capture where it has none, in ns from its begin; and a
-    sentence on the bars that have no room: the shortest."""
+    sentence where there is room for its first part only."""
+    rows, inside, first, last = _looked_at(scope)
+    limit = _limit(scope, rows, inside, last)
+    rows, inside = _before(scope, rows, inside, limit)
+    lanes: dict[tuple, str] = {}
+    bars = [*_ranges(scope, inside, names), *_launches(scope, rows, names), *_device(scope, rows, names, limit)]
+    for key, title, *_ in sorted(bars, key=lambda bar: bar[0]):
+        lanes.setdefault(key, title)
+    number = {key: place for place, key in enumerate(lanes)}
+    columns = _Bars([], [], [], [], [])
+    for key, _, start, end, name, color in bars:
+        columns.lane.append(number[key])
+        columns.start.append(start - first)
+        columns.length.append(max(min(end, limit) - start, 0))
+        columns.name.append(name)
+        columns.color.append(color)
+    shown, whole = duration(limit - first), duration(last - first)
+    cut = f"There is room for its first {shown} of {whole}; kernel-tables trace has all."
+    return {"lanes": list(lanes.values()), **vars(columns)}, cut if limit < last else ""
+
+
+def _looked_at(scope: Scope) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """The activities and the ranges of the middle step, or of the capture, its begin and its end with all that it
+    launched."""
     found, held = scope.activities, scope.trace.range_arrays
     if len(scope.steps):
         step = int(scope.steps[len(scope.steps) // 2])
@@ -40,36 +64,24 @@ def timeline(scope: Scope, names: Names) -> tuple[dict, str]:
         inside = np.flatnonzero((held.start_ns >= first) & (held.end_ns <= last))
     else:
         rows, inside = np.arange(len(found)), np.arange(len(held))
-        starts = [int(times.min()) for times in (found.start_ns, held.start_ns) if len(times)]
-        first = min(starts, default=0)
-    rows, inside, left = _within_room(scope, rows, inside)
-    lanes: dict[tuple, str] = {}
-    bars = [*_ranges(scope, inside, names), *_launches(scope, rows, names), *_device(scope, rows, names)]
-    for key, title, *_ in sorted(bars, key=lambda bar: bar[0]):
-        lanes.setdefault(key, title)
-    number = {key: place for place, key in enumerate(lanes)}
-    columns = _Bars([], [], [], [], [])
-    for key, _, start, end, name, color in bars:
-        columns.lane.append(number[key])
-        columns.start.append(start - first)
-        columns.length.append(end - start)
-        columns.name.append(name)
-        columns.color.append(color)
-    return {"lanes": list(lanes.values()), **vars(columns)}, left
+        starts = (found.start_ns, held.start_ns, found.launch_ns[found.launched])
+        first = min((int(times.min()) for times in starts if len(times)), default=0)
+        last = max((int(times.max()) for times in (found.end_ns, held.end_ns) if len(times)), default=0)
+    return rows, inside, first, max(last, int(found.end_ns[rows].max(initial=0)))
 
 
-def _within_room(scope: Scope, rows: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
-    """The rows and ranges that there is room for, the longest."""
-    held = scope.trace.range_arrays
-    count = len(inside) + 2 * len(rows)
-    if count <= MOST_BARS:
-        return rows, inside, ""
-    longest = np.argsort(-(held.end_ns - held.start_ns)[inside], kind="stable")[: MOST_BARS // 3]
-    inside = np.sort(inside[longest])
-    longest = np.argsort(-scope.activities.duration_ns[rows], kind="stable")[: MOST_BARS // 3]
-    rows = np.sort(rows[longest])
-    left = count - len(inside) - 2 * len(rows)
-    return rows, inside, f"{left:,} bars, the shortest, have no room here; kernel-tables trace has all."
+def _limit(scope: Scope, rows: np.ndarray, inside: np.ndarray, last: int) -> int:
+    """The time until which there is room for all bars that start before."""
+    found, held = scope.activities, scope.trace.range_arrays
+    starts = np.concatenate([held.start_ns[inside], found.launch_ns[rows], found.start_ns[rows]])
+    return int(np.partition(starts, MOST_BARS)[MOST_BARS]) if len(starts) > MOST_BARS else last
+
+
+def _before(scope: Scope, rows: np.ndarray, inside: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """The activities that were launched, or ran, and the ranges that were opened, before a time."""
+    found, held = scope.activities, scope.trace.range_arrays
+    is_before = (found.start_ns[rows] < limit) | (found.launched[rows] & (found.launch_ns[rows] < limit))
+    return rows[is_before], inside[held.start_ns[inside] < limit]
 
 
 def _ranges(scope: Scope, inside: np.ndarray, names: Names) -> list[tuple]:
@@ -92,7 +104,7 @@ def _ranges(scope: Scope, inside: np.ndarray, names: Names) -> list[tuple]:
 
 def _launches(scope: Scope, rows: np.ndarray, names: Names) -> list[tuple]:
     found = scope.activities
-    rows = rows[found.launch_row[rows] != NO_LAUNCH]
+    rows = rows[found.launch_row[rows] != NO_LAUNCH] if not scope.is_cpu else rows[:0]  # there they are the operators
     ends_ns, calls = scope.trace.capture.call_ends_and_names()
     threads = _numbers(scope, found.thread[rows])
     return [
@@ -104,23 +116,14 @@ def _launches(scope: Scope, rows: np.ndarray, names: Names) -> list[tuple]:
     ]  # fmt: skip
 
 
-def _device(scope: Scope, rows: np.ndarray, names: Names) -> list[tuple]:
+def _device(scope: Scope, rows: np.ndarray, names: Names, limit: int) -> list[tuple]:
     found, places, classes = scope.activities, scope.trace.places, scope.trace.activity_classes
     bars = []
-    for row in rows.tolist():
+    for row in rows[found.start_ns[rows] < limit].tolist():
         device, stream, name = int(places["device"][row]), int(places["stream"][row]), int(found.name[row])
-        color = family_color(family(classes[name]))
-        number = names.kernel(found.names[name])
-        bars.append(
-            (
-                (2, device, stream),
-                f"device {device}, stream {stream}",
-                int(found.start_ns[row]),
-                int(found.end_ns[row]),
-                number,
-                color,
-            )
-        )
+        key, title = (2, device, stream), f"{device_name(device)}, stream {stream}"
+        number, color = names.kernel(found.names[name]), family_color(family(classes[name]))
+        bars.append((key, title, int(found.start_ns[row]), int(found.end_ns[row]), number, color))
     return bars
 
 

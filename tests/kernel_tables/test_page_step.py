@@ -40,6 +40,13 @@ def test_a_part_that_takes_much_is_shown_by_its_own_parts_and_small_ones_togethe
     assert (forward.length, picture(STEP).bars[1].length) == (1, 0.5)
 
 
+def test_of_many_parts_the_largest_are_shown_and_the_others_together():
+    (bar,) = picture([leaf(f"forward > part {number}", 10 + number) for number in range(20)]).bars
+    assert [part.name for part in bar.parts[:2]] == ["part 19", "part 18"]
+    assert len(bar.parts) == 8 and bar.parts[-1].name == "others"
+    assert sum(part.ms for part in bar.parts) == pytest.approx(bar.ms)
+
+
 def test_a_phase_without_ranges_inside_is_one_piece_and_classes_that_take_little_are_told_together():
     drawn = picture(STEP)
     assert drawn.bars[1].parts == ()

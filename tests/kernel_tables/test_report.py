@@ -75,8 +75,9 @@ def test_what_has_no_room_is_counted(capture, monkeypatch):
     with Trace(capture) as trace:
         html = page_of(trace)
     assert "3 more ranges have no room here" in html
+    assert "The kernel with the most time is sgemm 64×32 nn: 4.00 µs (100.0 %), 1 launches." in html
     assert "1 kernels in ranges, those with the least time, stand together as “(smaller ones)”." in html
-    assert "2 bars, the shortest, have no room here" in html
+    assert "There is room for its first 30 ns of 30.0 µs; kernel-tables trace has all." in html
     assert max(map(len, held(html, "names")["full"])) <= 6
     assert held(html, "flames")["step"]["ms"][0] == pytest.approx(0.004)
 
@@ -91,6 +92,15 @@ def test_a_capture_without_steps_is_shown_whole_and_one_without_kernels_says_wha
         html = page_of(trace)
     assert "Do not trust these figures:" in html
     assert "No kernel and no memory operation was recorded" in html
+
+
+def test_a_capture_made_on_a_cpu_is_said_to_be_one(tmp_path):
+    made = Synthetic().range("step", 0, 100).kernel("aten::mm", at=10, duration=50, device=-1)
+    with Trace(made.write(tmp_path / "capture.sqlite")) as trace:
+        html = page_of(trace)
+    assert "No GPU was used: a kernel is an outermost operator of PyTorch here" in html
+    assert "on the processor it takes 50 ns" in html
+    assert held(html, "timeline-bars")["lanes"] == ["ranges, thread 1", "processor, stream 7"]
 
 
 def test_names_and_the_file_s_name_are_text_and_nothing_asks_for_the_network(capture):
