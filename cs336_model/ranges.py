@@ -94,9 +94,10 @@ def emit_ranges(emitter: str | Span) -> None:
     if emitter not in EMITTERS:
         raise ValueError(f"range emitter {emitter!r} is not known; one of {', '.join(EMITTERS)} is")
     if emitter != "none":
+        from kernel_tables.embedded.kineto_names import encoded
         from kernel_tables.marking import backward, emitters, marker
 
-        made = emitters.nvtx_emitter() if emitter == "nvtx" else emitters.record_function_emitter()
+        made = emitters.nvtx_emitter() if emitter == "nvtx" else emitters.record_function_emitter(encoded)
         marked = marker.Marker(made, RECOMPUTATION)
         backward.follow_backward(marked)
         _open_span = lambda name: marked.range(name) if name in AROUND_PARTS else marked.part(name)  # noqa: E731

@@ -27,14 +27,14 @@ def nvtx_emitter() -> Emitter:
     return Emitter(nvtx.push_range, nvtx.pop_range)
 
 
-def record_function_emitter() -> Emitter:
-    """Ranges of PyTorch's own profiler ("user_annotation" in its trace)."""
+def record_function_emitter(written: Callable[[str], str] = str) -> Emitter:
+    """Ranges of PyTorch's own profiler ("user_annotation" in its trace), by what `written` makes of their names."""
     from torch.autograd.profiler import record_function
 
     thread = _Opened()
 
     def push(name: str) -> None:
-        opened = record_function(name)
+        opened = record_function(written(name))
         opened.__enter__()
         thread.opened.append(opened)
 

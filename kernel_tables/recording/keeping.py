@@ -22,9 +22,14 @@ def free_output(wanted: Path | None) -> Path:
     output = _numbered(DEFAULT) if wanted is None else wanted
     if output.exists() or output.is_symlink():
         raise TraceError(f"{output}: there is such a file, and nothing is written over it; name another with -o FILE")
-    with written_whole(output) as partial:  # OSError where the folder is missing or read-only
-        partial.touch()
-    output.unlink()
+    try:
+        with written_whole(output) as partial:
+            partial.touch()
+        output.unlink()
+    except OSError as error:  # the folder is missing, or closed
+        raise TraceError(
+            f"{output}: {error.strerror}; no capture can be written there; name another with -o"
+        ) from error
     return output
 
 

@@ -5,11 +5,14 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from torch.autograd.profiler import profile
 
 from cs336_model import ranges
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
+from kernel_tables.embedded.kineto_capture import export_capture
+from kernel_tables.trace import Trace
 
 INSIDE_FORWARD = """
 embedding
@@ -97,3 +100,15 @@ def test_without_the_nvtx_package_the_emitter_says_so_when_it_is_chosen(monkeypa
 def test_an_unknown_emitter_is_named():
     with pytest.raises(ValueError, match="range emitter 'itt' is not known; one of none, nvtx, record_function is"):
         ranges.emit_ranges("itt")
+
+
+def test_a_name_that_pytorchs_profiler_would_lose_is_kept_in_the_capture(tmp_path):
+    ranges.emit_ranges("record_function")
+    try:
+        with profile(use_kineto=True) as recording, ranges.span('\u6ce8\u610f "attention" \\'):
+            torch.ones(2)
+    finally:
+        ranges.emit_ranges("none")
+    export_capture(recording, tmp_path / "capture.sqlite", on_gpu=False, torch_version=torch.__version__)
+    with Trace(tmp_path / "capture.sqlite") as trace:
+        assert trace.ranges()["range"].tolist() == ['\u6ce8\u610f "attention" \\']

@@ -8,7 +8,7 @@ import torch
 from torch.autograd.profiler import record_function
 
 from kernel_tables.embedded.kineto_names import encoded
-from kernel_tables.marking.emitters import Emitter, record_function_emitter
+from kernel_tables.marking.emitters import record_function_emitter
 from kernel_tables.marking.marker import Marker
 from kernel_tables.recording.inside.module_ranges import ModuleRanges
 from kernel_tables.recording.inside.profilers import TorchProfiler
@@ -22,7 +22,7 @@ class BlockWindow:
 
     def __init__(self, *, with_modules: bool, depth: int | None) -> None:
         self._profiler = TorchProfiler()
-        self._modules = ModuleRanges(Marker(_emitter()), depth) if with_modules else None
+        self._modules = ModuleRanges(Marker(record_function_emitter(encoded)), depth) if with_modules else None
         wait_for_device()
         self._profiler.start()
         if self._modules:
@@ -43,9 +43,3 @@ class BlockWindow:
 def named_range(name: str, *, by_the_command: bool) -> record_function:
     """A range, to be entered; under the command every record_function gets a name that the profiler keeps."""
     return record_function(name if by_the_command else encoded(name))
-
-
-def _emitter() -> Emitter:
-    """Ranges whose names PyTorch's profiler keeps, whatever they hold."""
-    plain = record_function_emitter()
-    return Emitter(lambda name: plain.push(encoded(name)), plain.pop)
