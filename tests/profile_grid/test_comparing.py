@@ -9,6 +9,7 @@ import pytest
 from profile_grid.comparing.cells import cells
 from profile_grid.comparing.changes import changes, facts_that_differ
 from profile_grid.comparing.document import document
+from profile_grid.comparing.page import page
 from profile_grid.comparing.results import read_results
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json, write_table
@@ -91,6 +92,15 @@ def test_facts_that_differ_come_first_and_changes_name_the_kernel(tmp_path):
     text = document(facts_that_differ(before, after), cells(before, after), table)
     assert text.index("PyTorch") < text.index("## Cells") < text.index("`new_kernel`")
     assert GEMM not in text
+
+
+def test_the_page_holds_the_tables_of_the_document_and_no_html_of_a_name(tmp_path):
+    before = written(tmp_path / "before", three())
+    hostile = Kernel("forward", "block > norm", "<script>alert(1)</script>|x", "elementwise", 3, 500.0)
+    after = written(tmp_path / "after", [Made(model="small", kernels=(*forward_kernels(), hostile)), *three()[1:]])
+    html = page(document(facts_that_differ(before, after), cells(before, after), changes(before, after)))
+    assert html.count("<table>") == 2
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;|x" in html and "<script" not in html
 
 
 def test_the_status_is_1_where_a_cell_is_what_the_caller_fails_on_and_all_is_written(tmp_path, capsys):

@@ -12,6 +12,7 @@ from pathlib import Path
 from profile_grid.comparing.cells import FASTER, SLOWER, cells
 from profile_grid.comparing.changes import changes, facts_that_differ
 from profile_grid.comparing.document import document, summary
+from profile_grid.comparing.page import page
 from profile_grid.comparing.results import read_results
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_table, write_text
@@ -39,7 +40,9 @@ def main(arguments: list[str] | None = None) -> None:
     }  # fmt: skip
     for name, table in tables.items():
         write_table(options.output / f"{name}.csv", table)
-    write_text(options.output / "comparison.md", document(tables["facts"], tables["cells"], tables["changes"]))
+    text = document(tables["facts"], tables["cells"], tables["changes"])
+    write_text(options.output / "comparison.md", text)
+    write_text(options.output / "comparison.html", page(text))
     print(f"{summary(tables['cells'])} See {options.output / 'comparison.md'}")
     found = tables["cells"][tables["cells"]["verdict"].isin(FAIL_ON[options.fail_on])]
     if len(found):
