@@ -1,9 +1,13 @@
 """The versions of the installed packages that the measured model imports: another one may be another program."""
 
+import ast
 import sys
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
 from types import FunctionType, ModuleType
+
+from cs336_model.program.loaded_files import is_installed
 
 _TOLD_ELSEWHERE = {"cs336_model", "torch"}  # by the digest of our own sources, and among the facts of the machine
 
@@ -44,7 +48,8 @@ def _referred_to(tops: set[str]) -> set[str]:
 
 
 def _names_in(module: ModuleType) -> Iterator[str]:
-    """The top-level package of each module, class and function that a module holds, and of the class of all else."""
+    """The top-level package of each module, class and function that a module holds, and of the class of all else; and
+    those that its source imports, where it is Python and not installed: an installed one may have a million lines."""
     for value in list(getattr(module, "__dict__", {}).values()):
         if isinstance(value, ModuleType):
             name = value.__name__
@@ -52,3 +57,15 @@ def _names_in(module: ModuleType) -> Iterator[str]:
             name = (value if isinstance(value, type | FunctionType) else type(value)).__module__
         if isinstance(name, str):  # a class may say anything
             yield name.partition(".")[0]
+    path = Path(getattr(module, "__file__", None) or "")
+    if path.suffix == ".py" and path.is_file() and not is_installed(path):
+        yield from _imported_in(ast.parse(path.read_bytes()))
+
+
+def _imported_in(source: ast.Module) -> Iterator[str]:
+    """The top-level packages that a source names in its import statements, wherever they stand."""
+    for node in ast.walk(source):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module.partition(".")[0]

@@ -46,7 +46,12 @@ def _imported_as(name: str, module: ModuleType) -> str:
 def _counts(top: str, named: set[str]) -> bool:
     if top in sys.stdlib_module_names or top in _OF_THE_HOST:
         return False
-    return top in named or not _INSTALLED.intersection(_folder_of(top).parts)
+    return top in named or not is_installed(_folder_of(top))
+
+
+def is_installed(path: PurePath) -> bool:
+    """Whether a file or folder lies where pip installs."""
+    return not _INSTALLED.isdisjoint(path.parts)
 
 
 def _folder_of(top: str) -> PurePath:

@@ -81,12 +81,22 @@ def test_the_versions_of_what_the_model_imports_from_installed_packages_are_told
     install(tmp_path, "deeper", "0.3", "class Part: pass\n")
     install(tmp_path, "layers", "2.1", "import deeper\n")
     install(tmp_path, "unrelated", "9.9", "")
-    write(tmp_path, model="import helper, json\n", helper="from layers import deeper\n")
+    write(
+        tmp_path, model="import helper, json\n", helper="import importlib\ndeeper = importlib.import_module('deeper')\n"
+    )
     _, versions = loaded_files_and_distributions(tmp_path, "model:Model", "model", "unrelated", "layers")
     assert versions == {"deeper": "0.3"}
     write(tmp_path, helper="import layers\n")
     _, versions = loaded_files_and_distributions(tmp_path, "model:Model", "model", "unrelated")
     assert versions == {"deeper": "0.3", "layers": "2.1"}
+
+
+def test_a_package_counts_of_which_the_model_takes_a_number_or_that_it_imports_late(tmp_path):
+    install(tmp_path, "sizes", "1.0", "WIDTH = 3\n")
+    install(tmp_path, "late", "2.0", "")
+    write(tmp_path, model="from sizes import WIDTH\ndef forward():\n    import late.part\n")
+    _, versions = loaded_files_and_distributions(tmp_path, "model:Model", "model", "late")
+    assert versions == {"late": "2.0", "sizes": "1.0"}
 
 
 def test_an_installed_model_has_a_version_of_its_own(tmp_path):
