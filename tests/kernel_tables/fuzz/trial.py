@@ -7,7 +7,9 @@ import io
 import json
 import resource
 import shutil
+import signal
 import sys
+import time
 import traceback
 import unicodedata
 from contextlib import redirect_stderr, redirect_stdout
@@ -25,6 +27,7 @@ from tests.kernel_tables.fuzz.oracle import objection
 csv.field_size_limit(1 << 30)  # a name may be long
 COMMANDS = ("ranges", "kernels", "classes", "check", "trace")
 MEMORY_ALLOWED_BYTES = 2 << 30
+TIME_LIMIT_S = 20  # of the processor: a busy machine makes no trial hang
 DAMAGE = ("SQLite", "quick_check")  # how the reference begins to speak of a damaged file
 REFUSED, FIGURES = "refused", "figures"
 
@@ -41,6 +44,8 @@ class Trial:
     objection_to_figures: str | None = None
     outcome: str = ""
     check_status: int | None = None
+    seconds: float = 0.0  # of the processor
+    more_memory_mib: int = 0  # than any trial before it in its process
     faults: list[str] = field(default_factory=list)
 
     def as_json(self) -> str:
@@ -63,7 +68,7 @@ def try_one(number: int, seed: int, captures: list[Path], folder: Path) -> Trial
     trial.objection_to_figures = objection(path, check_pages=False) if trial.taken_for_large else trial.objection
     soundness.LARGE_BYTES = 0 if trial.taken_for_large else 1 << 60
     soundness.usable_cores = lambda: 2
-    before, memory_before = path.read_bytes(), _peak_bytes()
+    before, memory_before, began_s = path.read_bytes(), _peak_bytes(), time.process_time()
     for command in COMMANDS:
         table_format = random.choice(("csv", "csv", "md", "json", "parquet")) if command != "trace" else "json"
         done = run(command, path, folder, table_format)
@@ -77,8 +82,10 @@ def try_one(number: int, seed: int, captures: list[Path], folder: Path) -> Trial
     trial.faults += _faults_of_copy(path, folder / "published.sqlite", trial)
     if path.read_bytes() != before:
         trial.faults.append("the capture was changed")
-    if _peak_bytes() - memory_before > MEMORY_ALLOWED_BYTES + len(before):
-        trial.faults.append(f"{(_peak_bytes() - memory_before) >> 20} MiB of memory")
+    trial.seconds = time.process_time() - began_s
+    trial.more_memory_mib = (_peak_bytes() - memory_before) >> 20
+    if trial.more_memory_mib << 20 > MEMORY_ALLOWED_BYTES + len(before):
+        trial.faults.append(f"{trial.more_memory_mib} MiB of memory")
     return trial
 
 
@@ -189,6 +196,7 @@ def serve() -> None:
     captures = [Path(line) for line in sys.argv[2:]]
     for line in sys.stdin:
         seed, number = map(int, line.split())
+        signal.setitimer(signal.ITIMER_PROF, TIME_LIMIT_S)  # whose signal ends this process
         print(try_one(number, seed, captures, folder).as_json(), file=answers, flush=True)
 
 
