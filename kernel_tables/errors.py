@@ -28,6 +28,13 @@ class TraceError(Exception):
     """A capture cannot be read; the message is one line: the fact, the likely cause, the next step."""
 
 
+class NotConserved(TraceError):
+    """Time or launches were lost or invented on the way from a capture to a table, or two tables of one run disagree.
+
+    It is a defect, or tables of different captures; never a result.
+    """
+
+
 class ImpossibleCapture(TraceError):
     """The file is damaged or holds what cannot be, so no figure is made from it; `findings` say what."""
 

@@ -1,13 +1,16 @@
 """What one run measures: the JSON that the grid writes, checked before anything slow starts. Imports no torch."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from cs336_model.program.variants.values import ATTENTIONS, COMPILES, KNOWN_DIMENSIONS, PRECISIONS, impossible
+from cs336_model.program.variants.values import ATTENTIONS, COMPILES, PRECISIONS, impossible
 from cs336_model.ranges import PHASES_OF_MODE
 
 DEVICES = ("auto", "cuda", "cpu")
+CHOICES = {"mode": tuple(PHASES_OF_MODE), "precision": PRECISIONS, "compile": COMPILES, "attention": ATTENTIONS}
+LEAST = {"batch_size": 1, "context_length": 1, "checkpoint": 0}
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,12 @@ def read_spec(text: str) -> RunSpec:
     spec = RunSpec(**values)
     if not isinstance(spec.dimensions, dict):
         raise ValueError(f"run specification: dimensions is {spec.dimensions!r}, not an object")
-    check_keys("dimensions of the run specification", spec.dimensions, KNOWN_DIMENSIONS)
-    check_choice("mode", spec.dimensions["mode"], tuple(PHASES_OF_MODE))
-    for name, choices in (("precision", PRECISIONS), ("compile", COMPILES), ("attention", ATTENTIONS)):
+    check_missing("dimensions of the run specification", spec.dimensions, [*CHOICES, *LEAST])
+    for name, choices in CHOICES.items():
         check_choice(name, spec.dimensions[name], choices)
     check_choice("device", spec.device, DEVICES)
-    for name in ("batch_size", "context_length"):
-        check_count(name, spec.dimensions[name], least=1)
-    check_count("checkpoint", spec.dimensions["checkpoint"], least=0)
+    for name, least in LEAST.items():
+        check_count(name, spec.dimensions[name], least)
     check_count("measured_steps", spec.measured_steps, least=1)
     check_count("warmup_steps", spec.warmup_steps, least=0)
     if reason := impossible(spec.dimensions, spec.constructor):
@@ -56,11 +57,21 @@ def read_spec(text: str) -> RunSpec:
     return spec
 
 
-def check_keys(what: str, values: dict, known: list[str] | tuple[str, ...]) -> None:
+def check_keys(what: str, values: dict, known: Iterable[str]) -> None:
     """Raises ValueError unless these are the keys."""
+    check_unknown(what, values, known)
+    check_missing(what, values, known)
+
+
+def check_unknown(what: str, values: dict, known: Iterable[str]) -> None:
+    """Raises ValueError with the keys that are none of the known ones."""
     if unknown := sorted(values.keys() - set(known)):
         raise ValueError(f"{what}: unknown keys {unknown}; known are {sorted(known)}")
-    if missing := sorted(set(known) - values.keys()):
+
+
+def check_missing(what: str, values: dict, needed: Iterable[str]) -> None:
+    """Raises ValueError with the needed keys that are not there."""
+    if missing := sorted(set(needed) - values.keys()):
         raise ValueError(f"{what}: missing keys {missing}")
 
 

@@ -7,13 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
+from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import Intervals, difference, gaps, union
 
 PARTS = ("compute", "exposed communication", "exposed memory operations", "idle")
-
-
-class NotConserved(Exception):
-    """Parts of a whole do not add up to it; a fault of this program."""
 
 
 @dataclass(frozen=True)

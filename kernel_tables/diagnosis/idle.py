@@ -25,8 +25,9 @@ from kernel_tables.diagnosis.blocking import (
     SYNC_IN_STEP,
     Blocking,
 )
-from kernel_tables.diagnosis.devices import Device, NotConserved
+from kernel_tables.diagnosis.devices import Device
 from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import Intervals, covered_ns, gaps
 
 # From the call to the start of a kernel that finds the GPU idle, H200: 5.4 us at least, 7.3 us the median of 15,772.

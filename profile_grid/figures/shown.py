@@ -6,7 +6,7 @@ import pandas as pd
 
 from profile_grid.figures.drawing import Tables
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
-from profile_grid.study.dimensions import FULLEST_FIRST, LEADING, keys_without
+from profile_grid.study.dimensions import FULLEST_FIRST, LEADING, MODE, keys_without
 from profile_grid.study.stages import NOT_ASKED, Stage
 from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import ON_CPU, ON_GPU, Words
@@ -17,7 +17,7 @@ STATUS_WORDS = {
     INCOMPLETE: "capture incomplete",
     "missing": "not measured",
 }
-CONFIGURATION = keys_without("mode")
+CONFIGURATION = keys_without(MODE.key)
 
 
 def of_one_machine(tables: Tables) -> tuple[Tables, str, list[str]]:

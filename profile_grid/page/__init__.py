@@ -26,7 +26,7 @@ from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, show
 from profile_grid.page.timeline import NAMED, timeline_chart
 from profile_grid.study.catalogue import SUMMARIES, TABLES, questions_asked
 from profile_grid.tables.machines import by_machine
-from profile_grid.tables.measured import names_of_top_kernels
+from profile_grid.tables.measured import names_of_told_kernels
 
 HERE = Path(__file__).parent
 
@@ -53,7 +53,7 @@ def page(
     summaries = {name: tables[name] for name in SUMMARIES}
     sections = [section(machine, runs, tables["runs"], summaries) for machine, runs in by_machine(tables["runs"])]
     of_machine, machine, left_out = of_one_machine(tables)
-    names = Names(names_of_top_kernels(of_machine["top_kernels"]))
+    names = Names(names_of_told_kernels(of_machine))
     asked = questions_asked(tables["runs"].to_dict("records"))
     found = page_tables(tables, names, asked)
     flame_views, flames_left_out = flames(of_machine, names)

@@ -18,7 +18,7 @@ from profile_grid.page.room import shared
 from profile_grid.quantities import known
 from profile_grid.study.catalogue import QUESTIONS, Question
 from profile_grid.study.described import Shown
-from profile_grid.study.dimensions import BY_KEY, DIMENSIONS, LEADING
+from profile_grid.study.dimensions import BY_KEY, DIMENSIONS, LEADING, WITHOUT_DEFAULT
 from profile_grid.study.stages import STAGES
 from profile_grid.tables.apart import shown_dimensions
 
@@ -32,7 +32,7 @@ RUN_COLUMNS = (
 HEADINGS = {one.key: one.heading for one in DIMENSIONS} | {"flop_per_s": "FLOP/s", "flops_formula": "FLOP, formula"}
 STATIC_ROWS = 8
 MOST_ROWS, MOST_BYTES = 3500, 3_200_000  # of one table, and of all together; the files have everything
-ALWAYS_SHOWN = ("model", "context_length", "mode")  # another dimension has a column where a run is not at its default
+ALWAYS_SHOWN = WITHOUT_DEFAULT  # another dimension has a column where a run is not at its default
 
 
 @dataclass(frozen=True)

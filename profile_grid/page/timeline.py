@@ -15,8 +15,8 @@ from profile_grid.figures.theme import family_style, fill, in_drawing_order
 from profile_grid.merging.timeline import KERNEL, LAUNCH, RANGE
 from profile_grid.page.charts import compact
 from profile_grid.tables.classes import family
+from profile_grid.tables.range_paths import names_in
 
-SEPARATOR = " > "
 LANE_PX = 30
 NAMED = ("name", "path")  # the columns of its data that hold numbers of names
 TRACKS = {RANGE: "ranges", LAUNCH: "API calls", KERNEL: "device"}
@@ -95,7 +95,7 @@ def _kind(track: str, kernel_class: str, path: str) -> str:
         return TRACKS[LAUNCH]
     if track == KERNEL:
         return family(kernel_class)
-    inside = [phase for phase in PHASES if phase in path.split(SEPARATOR)]
+    inside = [phase for phase in PHASES if phase in names_in(path)]
     return f"ranges: {inside[0]}" if inside else "ranges"
 
 

@@ -129,6 +129,7 @@ CHECKPOINT = Dimension(
 DIMENSIONS = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, BATCH_SIZE, COMPILE, ATTENTION, CHECKPOINT)
 KEYS = tuple(dimension.key for dimension in DIMENSIONS)
 LEADING = ["run", *KEYS]  # the columns with which every table of the study begins
+WITHOUT_DEFAULT = tuple(one.key for one in DIMENSIONS if one.default is None)  # every grid lists them
 BY_KEY = {dimension.key: dimension for dimension in DIMENSIONS}
 
 

@@ -9,14 +9,15 @@ import pandas as pd
 from profile_grid.markdown import Table, escaped
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.quantities import ABSENT
-from profile_grid.study.dimensions import BY_KEY
+from profile_grid.study.dimensions import BY_KEY, CONTEXT_LENGTH, MODE, MODEL
+from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE
 from profile_grid.tables.measured import Measured
 
 STATUS_WORDS = {OUT_OF_MEMORY: "OOM", UNSUPPORTED: "unsupported", INCOMPLETE: "incomplete", "missing": "missing"}
 NOT_IN_GRID = "not run"
-LED_BY = ("model", "context_length")
+LED_BY = (MODEL.key, CONTEXT_LENGTH.key)
 
 
 def run_table(
@@ -29,10 +30,10 @@ def run_table(
     """One line per run of a mode (inference if none is named): its dimensions, and its cells, or its status and nothing
     else. `text`: the cells are words, which stand to the left."""
     runs = measured.runs[measured.runs["mode"] == (mode or measured.inference_mode)]
-    shown = shown_dimensions(runs, LED_BY, hidden=("mode",))
+    shown = shown_dimensions(runs, LED_BY, hidden=(MODE.key,))
     lines = []
     for row in runs.to_dict("records"):
-        blank = (status_word(row["capture_status"]), *[ABSENT] * (len(headings) - 1))[: len(headings)]
+        blank = (status_word(row[CAPTURE.status_column]), *[ABSENT] * (len(headings) - 1))[: len(headings)]
         lines.append((*leading_cells(row, shown), *cells.get(row["run"], blank)))
     return Table(
         (*headings_of(shown), *headings), tuple(lines), first_right=len(shown) + len(headings) if text else len(shown)

@@ -1,19 +1,12 @@
-"""What has to be conserved on the way from a capture to a table, as code: the one home of that error."""
+"""What has to be conserved on the way from a capture to a table, as code."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.errors import OutsideError
+from kernel_tables.errors import NotConserved
 from profile_grid.tables.classes import MEMORY_OPERATIONS
 from profile_grid.tables.names import WHOLE_STEP
-
-
-class NotConserved(OutsideError):
-    """Time or launches were lost or invented between a capture and its tables, or two tables of one run disagree.
-
-    The message is one line. It is a defect, or tables of different captures; never a result.
-    """
 
 
 def require_same(what: str, found: int, expected: int) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
 from kernel_tables.names.short import short_names
 from profile_grid.markdown import escaped
+from profile_grid.study.catalogue import SUMMARIES
 from profile_grid.study.dimensions import FULLEST_FIRST, MODES
 from profile_grid.tables.machines import Machine
 from profile_grid.tables.names import FORWARD
 
+TOLD = ["kernel", "gpu_time_ms"]
 PLAIN = re.compile(r"[\w:.]+", re.ASCII)  # names that Markdown takes for nothing else
 
 
@@ -58,7 +61,7 @@ class Measured:
 
     @property
     def has_kernels(self) -> bool:
-        return not self.tables["class_shares"].empty
+        return bool(self.short_names)
 
     def inference(self, name: str) -> pd.DataFrame:
         """The rows of a summary table that belong to the runs of the inference mode."""
@@ -79,13 +82,15 @@ class Measured:
 def measured_on(machine: Machine, names: list[str], runs: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Measured:
     """The part of all tables that these runs of one machine have."""
     own = {name: table[table["run"].isin(names)] for name, table in tables.items()}
-    return Measured(machine, runs[runs["run"].isin(names)], own, names_of_top_kernels(own["top_kernels"]))
+    return Measured(machine, runs[runs["run"].isin(names)], own, names_of_told_kernels(own))
 
 
-def names_of_top_kernels(top: pd.DataFrame) -> dict[str, str]:
-    """A short name per kernel of a machine that its documents mention, those with the most time in all runs first.
+def names_of_told_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    """A short name per kernel that the summary tables of a machine name, and so its documents: those with the most time
+    in all runs first.
 
     Figures and page give their other kernels names that are none of these."""
-    times = top.groupby("kernel", sort=False, observed=True)["gpu_time_ms"].sum().reset_index()
+    told = [table for name, table in tables.items() if name in SUMMARIES and {*TOLD} <= {*table.columns}]
+    times = pd.concat([table[TOLD] for table in told]).groupby("kernel", sort=False, observed=True).sum().reset_index()
     times = times.sort_values(["gpu_time_ms", "kernel"], ascending=[False, True])
     return short_names(times["kernel"])

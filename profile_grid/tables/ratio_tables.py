@@ -6,12 +6,12 @@ import pandas as pd
 
 from profile_grid.markdown import Table, escaped
 from profile_grid.quantities import ABSENT, known, ratio, significant, with_spread
-from profile_grid.study.dimensions import CONTEXT_LENGTH, MODEL, Dimension, keys_without
+from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, Dimension, keys_without
 from profile_grid.tables.apart import pivoted, shown_dimensions, sorted_values, split
 from profile_grid.tables.cells import headings_of, leading_cells
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
 
-ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, "mode")
+ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 
 
 def steps_table(times: pd.DataFrame, dimension: Dimension) -> Table | None:
@@ -56,7 +56,7 @@ def phases_table(times: pd.DataFrame, dimension: Dimension) -> Table | None:
 def parts_tables(parts: pd.DataFrame) -> list[tuple[str, Table]]:
     """Speed-up of the GPU time of each part, one column per model, one table for each combination of the other
     dimensions that vary, with its title. `parts` are rows of `parts_beside_base` of one phase."""
-    return [(title, _parts_table(own)) for title, own in split(parts, (MODEL.key, "mode"))] if len(parts) else []
+    return [(title, _parts_table(own)) for title, own in split(parts, (MODEL.key, MODE.key))] if len(parts) else []
 
 
 def _parts_table(rows: pd.DataFrame) -> Table:

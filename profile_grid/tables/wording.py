@@ -114,9 +114,10 @@ def top_of(table: pd.DataFrame, scope: str) -> pd.DataFrame:
     return table[(table["scope"] == scope) & (table["rank"] == 1)]
 
 
-def fused_sentence(measured: Measured) -> list[str]:
-    """That fused attention kernels hold matrix multiplies which no share of those counts, where there are any."""
-    shares = family_shares(measured.inference("forward_classes")).query("family == 'attention' and share > 0")
+def fused_sentence(measured: Measured, classes: pd.DataFrame) -> list[str]:
+    """That fused attention kernels hold matrix multiplies which no share of those counts, where there are any in the
+    forward pass; `classes` has its shares by class."""
+    shares = family_shares(classes).query("family == 'attention' and share > 0")
     if shares.empty:
         return []
     share = interval(shares["share"], percent)

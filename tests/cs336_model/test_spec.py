@@ -5,6 +5,7 @@ import json
 import pytest
 
 from cs336_model.program.spec import read_spec
+from cs336_model.program.variants.effects import process_settings
 from tests.cs336_model.specs import changed
 
 
@@ -57,8 +58,9 @@ def test_a_spec_that_is_no_object_is_refused():
 
 def test_a_dimension_that_the_program_does_not_know_is_refused(spec_values):
     spec_values["dimensions"]["dropout"] = 0.1
-    with pytest.raises(ValueError, match=r"dimensions of the run specification: unknown keys \['dropout'\]"):
-        read_spec(json.dumps(spec_values))
+    refused = pytest.raises(ValueError, match=r"dimensions of the run specification: unknown keys \['dropout'\]")
+    with refused, process_settings(read_spec(json.dumps(spec_values))):
+        pass
 
 
 def test_a_dimension_without_a_value_is_named(spec_values):

@@ -1,6 +1,6 @@
 """The declared dimensions: names of runs, words, and that the measured program knows them all."""
 
-from cs336_model.program.variants.values import KNOWN_DIMENSIONS
+from cs336_model.program.variants.effects import KNOWN_DIMENSIONS
 from cs336_model.ranges import PHASES_OF_MODE
 from profile_grid.study.dimensions import (
     BY_KEY,

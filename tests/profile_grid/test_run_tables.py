@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_tables.errors import TraceError
+from kernel_tables.errors import NotConserved, TraceError
 from kernel_tables.trace import Trace
 from profile_grid.measuring.capture_identity import write_specification
 from profile_grid.measuring.results import FileIdentity, StageResult
@@ -24,7 +24,6 @@ from profile_grid.merging.run_tables import (
     tables_of_capture,
     tables_of_file,
 )
-from profile_grid.tables.conservation import NotConserved
 from tests.profile_grid.made_up_results import CAPTURE, changed
 
 CAPTURES = Path(__file__).parents[1] / "captures"

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from kernel_tables.errors import NotConserved
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.tables.conservation import NotConserved
 from tests.profile_grid.made_up import (
     GEMM,
     H200,

@@ -41,8 +41,7 @@ def table(folder: Path, name: str) -> pd.DataFrame:
 
 def test_a_dimension_is_its_declaration_its_effect_and_its_values():
     assert files_of("dimension") == [
-        "config.yaml", "cs336_model/program/variants/effects.py", "cs336_model/program/variants/values.py",
-        "profile_grid/study/dimensions.py",
+        "config.yaml", "cs336_model/program/variants/effects.py", "profile_grid/study/dimensions.py",
     ]  # fmt: skip
 
 

@@ -6,16 +6,24 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from cs336_model.program.spec import RunSpec
+from cs336_model.program.spec import RunSpec, check_unknown
 from cs336_model.program.variants.attention import forced_backend, with_attention
 from cs336_model.program.variants.checkpointing import with_checkpoints
 from cs336_model.program.variants.compilation import compiler_settings, with_compilation
 from cs336_model.program.variants.precision import choose_matmul_precision, weights_in_precision
 
+# model and context_length choose the arguments of the constructor, mode the phases of a step
+KNOWN_DIMENSIONS = (
+    "model", "context_length", "mode", "precision", "batch_size", "compile", "attention", "checkpoint",
+)  # fmt: skip
+
 
 @contextmanager
 def process_settings(spec: RunSpec) -> Iterator[None]:
-    """Settings of the whole process, made before the model and in force while it runs."""
+    """Settings of the whole process, made before the model and in force while it runs.
+
+    Raises ValueError for a dimension that has no effect here: nothing is measured under a wrong name."""
+    check_unknown("dimensions of the run specification", spec.dimensions, KNOWN_DIMENSIONS)
     choose_matmul_precision(spec)
     with compiler_settings(spec), forced_backend(spec):
         yield

@@ -1,17 +1,10 @@
-"""The dimensions that the measured program knows, their values, and which of them exclude each other. Imports no torch.
-
-A run specification that names a dimension which is not here is refused: nothing is measured under a wrong name.
-"""
+"""The values that dimensions have in the measured program, and which of them exclude each other. Imports no torch."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from cs336_model.arithmetic.own_model import OWN_CONSTRUCTOR
 
-# model and context_length choose the arguments of the constructor, mode the phases of a step
-KNOWN_DIMENSIONS = (
-    "model", "context_length", "mode", "precision", "batch_size", "compile", "attention", "checkpoint",
-)  # fmt: skip
 FP32, TF32, BF16, BF16_WEIGHTS = PRECISIONS = ("fp32", "tf32", "bf16", "bf16-weights")
 NOT_COMPILED, WHOLE_MODEL, ATTENTION_ALONE = COMPILES = ("off", "on", "attention")
 EAGER, *FUSED = ATTENTIONS = ("eager", "math", "flash", "efficient", "cudnn")

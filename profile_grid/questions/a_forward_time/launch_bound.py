@@ -14,12 +14,12 @@ from profile_grid.figures.shown import models_in_order, with_dimensions, without
 from profile_grid.figures.splitting import Group, split, stacked
 from profile_grid.figures.theme import GROUND, SMALL
 from profile_grid.quantities import interval, percent
-from profile_grid.study.dimensions import MODES
+from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, MODES
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.measured import Words
 from profile_grid.tables.names import WHOLE_STEP
 
-SHOWN = ("model", "context_length", "mode")
+SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 LAUNCH_BOUND_SHARE = 0.5
 DIAGONALS = (1.0, 0.5, 0.25)
 MODE_FILLS = {"forward": GROUND, "forward_backward": PALE, "train_step": GREY}

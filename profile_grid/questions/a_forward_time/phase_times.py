@@ -13,11 +13,11 @@ from profile_grid.figures.shown import fullest_runs, models_in_order, with_dimen
 from profile_grid.figures.splitting import Group, split, stacked
 from profile_grid.figures.theme import GROUND, WIDTH
 from profile_grid.quantities import interval, significant
-from profile_grid.study.dimensions import FULLEST_FIRST, MODES
+from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, MODES
 from profile_grid.study.stages import CAPTURE, TIMING
 
 DRAWN_PHASES = ("forward", "backward", "optimizer")
-SHOWN = ("model", "context_length", "mode")
+SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 PROFILED_SHIFT = 1.07
 PANEL_PX, AXIS_PX = 200, 52
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from profile_grid.markdown import Table
 from profile_grid.quantities import count, percent, with_spread
-from profile_grid.study.dimensions import MODES, keys_without
+from profile_grid.study.dimensions import MODE, MODES, keys_without
+from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.cells import LED_BY, NOT_IN_GRID, headings_of, leading_cells, status_word
 from profile_grid.tables.measured import Measured
@@ -21,7 +22,7 @@ def top_kernel_table(measured: Measured) -> Table:
         for mode in modes
         for row in top[(top["mode"] == mode) & (top["scope"] == _scope(mode))].itertuples()
     }
-    shown, others = shown_dimensions(measured.runs, LED_BY, hidden=("mode",)), keys_without("mode")
+    shown, others = shown_dimensions(measured.runs, LED_BY, hidden=(MODE.key,)), keys_without(MODE.key)
     lines = []
     for _, runs in measured.runs.groupby(others, sort=False):
         by_mode = {row["mode"]: row for row in runs.to_dict("records")}
@@ -33,11 +34,11 @@ def top_kernel_table(measured: Measured) -> Table:
 def _cell(cells: dict[str, str], run: dict | None) -> str:
     if run is None:
         return NOT_IN_GRID
-    return cells.get(run["run"], status_word(run["capture_status"]))
+    return cells.get(run["run"], status_word(run[CAPTURE.status_column]))
 
 
 def _scope(mode: str) -> str:
-    return FORWARD if mode == "forward" else ALL_PHASES
+    return FORWARD if mode == FORWARD else ALL_PHASES
 
 
 def _top_cell(row, measured: Measured) -> str:

@@ -14,14 +14,24 @@ from profile_grid.figures.splitting import Group, fitting, stacked
 from profile_grid.figures.theme import SMALLEST, WIDTH
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import count, percent, significant
-from profile_grid.study.dimensions import FULLEST_FIRST, KEYS, LEADING, MODES, keys_without, title_of
+from profile_grid.study.dimensions import (
+    CONTEXT_LENGTH,
+    FULLEST_FIRST,
+    KEYS,
+    LEADING,
+    MODE,
+    MODEL,
+    MODES,
+    keys_without,
+    title_of,
+)
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.classes import family
-from profile_grid.tables.measured import Words, names_of_top_kernels
+from profile_grid.tables.measured import Words, names_of_told_kernels
 from profile_grid.tables.names import FORWARD
 
-SHOWN = ("model", "context_length", "mode")
+SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 COLUMNS = [*LEADING, "scope", "rank", "kernel", "class", "family", "launches", "time_ms", "share"]
 WHOLE = "all phases"
 KERNELS_DRAWN = 10
@@ -34,7 +44,7 @@ def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
     """The run that shows most, of those captured whole: of the fullest mode, the largest model, the longest context.
 
     One for each combination of what the figure does not show."""
-    complete = runs[runs["capture_status"] == COMPLETE]
+    complete = runs[runs[CAPTURE.status_column] == COMPLETE]
     order = {model: position for position, model in enumerate(models_in_order(runs))}
     mode = {mode: -position for position, mode in enumerate(FULLEST_FIRST)}
     ranked = complete.assign(_mode=complete["mode"].map(mode), _model=complete["model"].map(order))
@@ -79,7 +89,7 @@ def draw_top_kernels(tables: Tables) -> Drawing:
     if top.empty:
         missing = marks.missing_notes(without_figures(runs, CAPTURE))
         return Drawing(reason=f"No capture holds {named.kernels}.", notes=tuple(missing))
-    short = short_names(top["kernel"], names_of_top_kernels(tables["top_kernels"]))
+    short = short_names(top["kernel"], names_of_told_kernels(tables))
     top = top.assign(bar=top["kernel"].map(short), text=_texts(top))
     room = CHARACTER_PX * int(top["bar"].str.len().max())
     fills = marks.family_fills(top["family"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.study.described import PER_PASS, SAME, Described, Shown, SummaryTable, columns
-from profile_grid.study.dimensions import LEADING, keys_without
+from profile_grid.study.dimensions import LEADING, MODE, keys_without
 from profile_grid.tables.classes import is_matmul
 from profile_grid.tables.names import ALL_PHASES, FORWARD, FORWARD_OTHERS
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run
@@ -35,7 +35,7 @@ def top_kernels(merged: Merged) -> pd.DataFrame:
 
 def _with_same_as_forward(table: pd.DataFrame) -> pd.DataFrame:
     top = table[(table["rank"] == 1) & (table["scope"] == FORWARD)]
-    others = keys_without("mode")
+    others = keys_without(MODE.key)
     inference = top.loc[top["mode"] == FORWARD, [*others, "kernel"]].rename(columns={"kernel": "reference"})
     reference = table[others].merge(inference, on=others, how="left", validate="many_to_one")["reference"]
     reference = reference.fillna(table["run"].map(top.set_index("run")["kernel"]))

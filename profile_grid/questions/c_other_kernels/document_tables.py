@@ -6,7 +6,7 @@ import pandas as pd
 
 from profile_grid.markdown import Table, escaped
 from profile_grid.quantities import ABSENT, known, percent
-from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODEL
+from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODE, MODEL
 from profile_grid.tables.apart import pivoted, split
 from profile_grid.tables.cells import by_size, run_table, small_ones_together
 from profile_grid.tables.classes import NON_TRIVIAL_SHARE, family_shares
@@ -51,7 +51,7 @@ def parts_tables(measured: Measured) -> tuple[int, list[tuple[str, Table]]] | No
     models_at = parts.groupby(CONTEXT_LENGTH.key)[MODEL.key].nunique()
     context = max(models_at[models_at == models_at.max()].index)
     rows = parts[parts[CONTEXT_LENGTH.key] == context]
-    shown = (MODEL.key, CONTEXT_LENGTH.key, "mode")
+    shown = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
     return int(context), [(title, _parts_table(some)) for title, some in split(rows, shown)]
 
 

@@ -31,9 +31,11 @@ def sentences(measured: Measured) -> list[str]:
         return [NO_FORWARD_PASS]
     spends = extremes(others, "share", lambda row: percent(row["share"]))
     found = [f"Outside matrix multiplies the forward pass spends {spends} of its {measured.words.time}."]
-    families = family_shares(measured.inference("forward_classes"))
+    classes = measured.inference("forward_classes")
+    families = family_shares(classes)
     families = families[families["family"] != MATMUL]
-    found += [*stand_in(measured), *_family_sentences(families), *fused_sentence(measured), *_part_sentences(measured)]
+    fused = fused_sentence(measured, classes)
+    found += [*stand_in(measured), *_family_sentences(families), *fused, *_part_sentences(measured)]
     top = top_of(measured.inference("top_kernels"), FORWARD_OTHERS)
     first, words = leaders([measured.label(kernel) for kernel in top["kernel"]]), measured.words
     return [*found, f"Of these {words.kernels} the one with the most {words.time} is {first}."] if first else found

@@ -7,7 +7,7 @@ import pandas as pd
 from profile_grid.markdown import Table, escaped
 from profile_grid.quantities import ABSENT, percent, points, significant
 from profile_grid.questions.d_training_vs_inference.shares import phase_shares, training_change
-from profile_grid.study.dimensions import keys_without
+from profile_grid.study.dimensions import MODE, keys_without
 from profile_grid.tables.apart import pivoted
 from profile_grid.tables.cells import by_size, run_table, small_ones_together
 from profile_grid.tables.classes import MATMUL
@@ -21,7 +21,7 @@ VISIBLE_SHARE = 0.0005  # a phase that reads 0.0 % in every row has no column
 def change_table(measured: Measured) -> Table | None:
     """(d) Every class's share in inference and in training; the first columns are the matrix multiplies. None where
     no configuration has both."""
-    place = keys_without("mode")
+    place = keys_without(MODE.key)
     change = small_ones_together(training_change(measured), ["inference", "training"], place)
     if change.empty:
         return None

@@ -13,12 +13,12 @@ from profile_grid.figures.shown import fullest_runs, models_in_order, with_dimen
 from profile_grid.figures.splitting import Group, split, stacked
 from profile_grid.figures.theme import CROSS, GROUND, INK, SMALL, SMALLEST, SOFT, family_style, in_drawing_order
 from profile_grid.quantities import interval, percent
-from profile_grid.study.dimensions import MODES
+from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, MODES
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.classes import MATMUL, family
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 
-SHOWN = ("model", "context_length", "mode")
+SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 INFERENCE, TRAINING = SIDES = ("inference", "training")
 SMALLEST_LABEL = 0.06
 MOST_BARS = 60  # below each other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.study.dimensions import LEADING, keys_without
+from profile_grid.study.dimensions import LEADING, MODE, keys_without
 from profile_grid.tables.apart import pivoted
 from profile_grid.tables.classes import MATMUL, family, family_shares
 from profile_grid.tables.measured import Measured
@@ -14,7 +14,7 @@ from profile_grid.tables.names import ALL_PHASES, FORWARD, MAIN_PHASES
 def training_change(measured: Measured) -> pd.DataFrame:
     """Per configuration (all dimensions but the mode) and family: its share in inference, in training, and the change
     (of one, not percent)."""
-    place = keys_without("mode")
+    place = keys_without(MODE.key)
     columns = [*place, "family", "inference", "training", "change"]
     shares = measured.tables["class_shares"]
     whole = family_shares(shares[shares["phase"] == ALL_PHASES])

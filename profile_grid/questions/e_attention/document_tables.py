@@ -5,7 +5,7 @@ from __future__ import annotations
 from profile_grid.markdown import Table, escaped
 from profile_grid.quantities import count, rate, significant
 from profile_grid.questions.e_attention.table import MATMULS, PARTS, SOFTMAX
-from profile_grid.study.dimensions import keys_without
+from profile_grid.study.dimensions import MODE, keys_without
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.cells import LED_BY, headings_of, leading_cells, run_table
 from profile_grid.tables.measured import Measured
@@ -51,8 +51,8 @@ def flops_table(measured: Measured) -> Table:
     rows = measured.inference("attention")
     rows = rows[rows["part"].isin(PARTS)]
     formulas = rows.drop_duplicates("part").set_index("part")["flops_formula"]
-    shown, lines = shown_dimensions(rows, LED_BY, hidden=("mode",)), []
-    for _, own in rows.groupby(keys_without("mode"), sort=False):
+    shown, lines = shown_dimensions(rows, LED_BY, hidden=(MODE.key,)), []
+    for _, own in rows.groupby(keys_without(MODE.key), sort=False):
         flops = own.set_index("part")["flops_per_layer"]
         cells = (count(flops.get(part)) for part in formulas.index)
         lines.append((*leading_cells(own.iloc[0].to_dict(), shown), *cells))

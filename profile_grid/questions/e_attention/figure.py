@@ -14,10 +14,10 @@ from profile_grid.figures.splitting import Group, split, stacked
 from profile_grid.figures.theme import WIDTH
 from profile_grid.quantities import interval, significant
 from profile_grid.questions.e_attention.table import PARTS, SOFTMAX
-from profile_grid.study.dimensions import keys_without
+from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, keys_without
 from profile_grid.study.stages import CAPTURE
 
-SHOWN = ("model", "context_length", "mode")
+SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 PANEL_PX, GAP_PX, AXIS_PX = 140, 10, 62
 MOST_COLUMNS = 5
 
@@ -33,7 +33,7 @@ def attention_parts(runs: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame
 
 def absent_cells(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
     """The runs without figures of the configurations that `drawn` has no row of, each once: of the fewest phases."""
-    keys = keys_without("mode")
+    keys = keys_without(MODE.key)
     present = set(drawn[keys].itertuples(index=False, name=None))
     missing = leanest_runs(without_figures(runs, CAPTURE))
     absent = [cell not in present for cell in missing[keys].itertuples(index=False, name=None)]

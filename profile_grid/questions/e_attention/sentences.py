@@ -24,7 +24,7 @@ def sentences(measured: Measured) -> list[str]:
     """(e) Softmax against the matrix multiplies of attention: runtime beside FLOPs."""
     if not measured.has_kernels:
         return [no_kernels_sentence(measured)]
-    rows, fused = measured.inference("attention"), fused_sentence(measured)
+    rows, fused = measured.inference("attention"), fused_sentence(measured, measured.inference("forward_classes"))
     if measured.inference("forward_classes").empty:
         return [NO_FORWARD_PASS]
     missing = [part for part in (SCORES, SOFTMAX, VALUES) if part not in set(rows["part"])]

@@ -18,12 +18,13 @@ from profile_grid.figures.theme import INK, SMALL
 from profile_grid.gpu_peaks import Peaks, peaks_in_words, peaks_of
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import interval, known, significant
+from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.range_paths import innermost
 
-SHOWN = ("model", "context_length", "mode")
+SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 COLUMNS = ("run", "device_name", "part", "flops", "bytes", "gpu_s")
 LEFT_PX, RIGHT_PX, HEIGHT_PX = 300, 200, 290
 SMALLEST_MARKER, LARGER_MARKER = 12, 18
@@ -35,7 +36,7 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     parts. FLOPs are absent where the shapes give none."""
     gpu_s = _gpu_seconds_by_part(ranges)
     rows = []
-    for run in leanest_runs(runs[runs["capture_status"] == COMPLETE]).to_dict("records"):
+    for run in leanest_runs(runs[runs[CAPTURE.status_column] == COMPLETE]).to_dict("records"):
         shape, own_s = shape_of_run(run), gpu_s.get(run["run"], {})
         if shape is None or not own_s:
             continue

@@ -15,12 +15,12 @@ from profile_grid.figures.shown import models_in_order, with_dimensions, without
 from profile_grid.figures.splitting import Group, split, stacked
 from profile_grid.figures.theme import SMALLEST
 from profile_grid.quantities import interval
-from profile_grid.study.dimensions import MODES, keys_without
+from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, MODES, keys_without
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.scaling import PowerLaw, fitted_power_law
 
-SHOWN = ("model", "context_length", "mode")
+SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 WIDTH_PX, HEIGHT_PX, LAW_PX = 290, 160, 12
 MOST_LAWS = 8  # whose exponents are written into one panel
 Law = tuple[pd.DataFrame, PowerLaw | None]

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from kernel_tables.diagnosis.blocking import Blocking
-from kernel_tables.diagnosis.devices import Device, NotConserved
+from kernel_tables.diagnosis.devices import Device
 from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.idle import HOST, LAUNCHING, claims, idle_of
 from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.errors import NotConserved
 from kernel_tables.trace import Trace
 from tests.kernel_tables.diagnosis.program import GEMM, NCCL, Program
 from tests.kernel_tables.synthetic import Synthetic
