@@ -59,7 +59,7 @@ def told():
     return rendered(runs)
 
 
-@pytest.mark.parametrize("name", [one.name for one in QUESTIONS if one.letter and one.varies is None])
+@pytest.mark.parametrize("name", [one.name for one in QUESTIONS if one.letter in set("abcde")])
 def test_a_document_has_as_many_lines_for_bf16_as_for_fp32(told, name):
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in told[name].splitlines() if line[:1] == "|"]
     fp32, bf16 = ([row for row in cells if row[2] == precision] for precision in ("fp32", "bf16"))
