@@ -43,7 +43,8 @@ def record(options: argparse.Namespace) -> int:
         handover = Path(folder)
         settings.write(handover)
         ended = run_recorded(
-            program, handover, under_nsys=settings.profiler == NSYS, time_limit_s=options.time_limit
+            program, handover, under_nsys=settings.profiler == NSYS, time_limit_s=options.time_limit,
+            end_when=lambda: options.end and any(note["event"] == "saved" for note in read_notes(handover)),
         )  # fmt: skip
         outcome = Outcome(settings, read_notes(handover), ended)
         with suppress(BrokenPipeError):  # nobody reads what is said; the exit status is the program's all the same
@@ -55,6 +56,8 @@ def record(options: argparse.Namespace) -> int:
 def _tell_end(ended: Ended, time_limit_s: float | None) -> None:
     if ended.timed_out:
         _say(f"the program was ended at the time limit of {time_limit_s:g} s")
+    elif ended.recorded:
+        _say("the program was ended, since its window is recorded")
     elif ended.returncode:
         _say(f"the program {ended.how}")
 

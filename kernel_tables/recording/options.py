@@ -47,6 +47,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--profiler", choices=("nsys", "torch"), help="default: nsys where it is on PATH and there is a GPU, else torch"
     )
+    command.add_argument("--end", action="store_true", help="end the program, with status 0, once it is recorded")
     command.add_argument("--time-limit", type=float, metavar="S", help="end the program after so long")
     command.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="the capture (recording.sqlite, or the next free number)"

@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,18 +22,23 @@ HANDOVER = "KERNEL_TABLES_RECORDING"
 REPORT, NSYS_LOG = "capture.nsys-rep", "nsys.log"
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 PATIENCE_S = 10.0  # for what a program does at its end
+POLL_S = 0.2
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How the program ended: its exit status (negative: the signal), and whether the time limit ended it."""
+    """How the program ended: its exit status (negative: the signal), and whether this command ended it, at its time
+    limit or since its window was recorded."""
 
     returncode: int
     timed_out: bool = False
+    recorded: bool = False
 
     @property
     def exit_status(self) -> int:
-        """As a shell tells it."""
+        """As a shell tells it; 0 where the program was to end behind its window."""
+        if self.recorded:
+            return 0
         return self.returncode if self.returncode >= 0 else 128 - self.returncode
 
     @property
@@ -52,16 +58,22 @@ def require_program(program: Sequence[str]) -> None:
         raise TraceError(f"{program[0]}: there is no such program, or it cannot be run; check the path")
 
 
-def run_recorded(program: Sequence[str], handover: Path, *, under_nsys: bool, time_limit_s: float | None) -> Ended:
-    """Runs the program to its end. What its processes note, and what nsys writes, lies in `handover` afterwards.
+def run_recorded(
+    program: Sequence[str],
+    handover: Path,
+    *,
+    under_nsys: bool,
+    time_limit_s: float | None,
+    end_when: Callable[[], bool],
+) -> Ended:
+    """Runs the program to its end, its time limit, or until `end_when` says so, which is asked now and then.
+
+    What its processes note, and what nsys writes, lies in `handover` afterwards.
 
     Ctrl-C reaches it from the terminal, as always; other signals that this process gets are passed on."""
     environment = _environment(handover)
     with _started(program, environment, handover, under_nsys=under_nsys) as process, _signals_for(process):
-        try:
-            return Ended(process.wait(time_limit_s))
-        except subprocess.TimeoutExpired:
-            return Ended(_end(process), timed_out=True)
+        return _waited_for(process, time_limit_s or float("inf"), end_when)
 
 
 def _environment(handover: Path) -> dict[str, str]:
@@ -110,8 +122,20 @@ def _signals_for(process: subprocess.Popen) -> Iterator[None]:
             signal.signal(number, before[number])
 
 
+def _waited_for(process: subprocess.Popen, time_limit_s: float, end_when: Callable[[], bool]) -> Ended:
+    deadline = time.monotonic() + time_limit_s
+    while True:
+        try:
+            return Ended(process.wait(min(POLL_S, max(0.0, deadline - time.monotonic()))))
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= deadline:
+                return Ended(_end(process), timed_out=True)
+            if end_when():
+                return Ended(_end(process), recorded=True)
+
+
 def _end(process: subprocess.Popen) -> int:
-    """Ends a program at its time limit, with time to write what it recorded."""
+    """Ends a program, with time to write what it recorded."""
     for number in (signal.SIGINT, signal.SIGTERM):
         process.send_signal(number)
         try:

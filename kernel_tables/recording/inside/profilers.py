@@ -40,10 +40,10 @@ class NsysProfiler:
     """Tells the nsys around this program where its capture range begins and ends."""
 
     def start(self) -> None:
-        torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStart())
+        torch.cuda.profiler.start()
 
     def stop(self) -> None:
-        torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStop())
+        torch.cuda.profiler.stop()
 
     def save(self, folder: Path) -> None:
         """Nothing: nsys writes its report when the program has ended."""

@@ -149,6 +149,20 @@ def test_a_program_that_hangs_is_ended_at_the_time_limit(record, monkeypatch):
     assert "the program was ended at the time limit of 0.5 s" in done.err
 
 
+def test_a_program_that_trains_for_hours_can_be_ended_once_it_is_recorded(record):
+    source = (
+        "import os, time\nfrom pathlib import Path\nfrom kernel_tables.recording.inside.notes import Notes\n"
+        "notes = Notes(Path(os.environ['KERNEL_TABLES_RECORDING']))\n"
+        "notes.add('open', first=6, start_s=0, torch='2', modules=False)\n"
+        "notes.add('closed', done=3, stop_s=0)\n"
+        "notes.add('saved', save_s=0)\n"
+        "try: time.sleep(60)\nexcept KeyboardInterrupt: print('clears up')"
+    )
+    done = record(source, "--end")
+    assert (done.status, done.out) == (0, "clears up\n")
+    assert "the program was ended, since its window is recorded" in done.err
+
+
 @pytest.mark.parametrize(
     ("source", "python", "said"),
     [

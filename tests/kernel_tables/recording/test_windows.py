@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
+from kernel_tables.recording.inside.notes import Notes, read_notes
 from kernel_tables.recording.inside.optimizer_window import OptimizerWindow
+from kernel_tables.recording.inside.parts import Parts
+from kernel_tables.recording.inside.profilers import NsysProfiler
+from kernel_tables.recording.inside.recorder import Recorder
 from kernel_tables.recording.inside.seconds_window import SecondsWindow, on_main_thread
 from kernel_tables.recording.inside.settings import PROGRAM, RANGE, SECONDS, Settings
 from kernel_tables.recording.inside.windows import ProgramWindow, RangeWindow
@@ -129,7 +133,9 @@ def test_a_call_is_made_on_the_main_thread_from_any_other():
     assert called == [threading.main_thread()]
 
 
-def test_the_programs_own_calls_open_and_close_the_window(monkeypatch):
+@pytest.fixture
+def cudart(monkeypatch):
+    """What is called of a CUDA that this machine may lack, until the test ends."""
     calls = []
 
     class Cudart:
@@ -143,13 +149,27 @@ def test_the_programs_own_calls_open_and_close_the_window(monkeypatch):
     monkeypatch.setattr(torch.cuda, "cudart", torch.cuda.cudart)
     monkeypatch.setattr(torch.cuda.profiler, "cudart", torch.cuda.profiler.cudart)
     monkeypatch.setattr(torch.cuda.profiler, "check_error", lambda _: None)
+    return calls
+
+
+def test_the_programs_own_calls_open_and_close_the_window(cudart):
     window = ProgramWindow(Noting(), Settings(window=PROGRAM))
     window.attach()
     with torch.cuda.profiler.profile():
         assert window.recorder.is_open
     assert window.recorder.seen == [("open", None), ("close", 0)]
     torch.cuda.cudart().cudaProfilerStart()
-    assert calls == ["start", "stop", "start"]
+    assert cudart == ["start", "stop", "start"]
+
+
+def test_nsys_is_told_once_more_what_the_program_told_it(cudart, tmp_path):
+    recorder = Recorder(Notes(tmp_path), NsysProfiler(), Parts(lambda: False, None, to_nvtx=True))
+    ProgramWindow(recorder, Settings(window=PROGRAM)).attach()
+    with torch.cuda.profiler.profile():
+        assert recorder.is_open
+    assert not recorder.is_open
+    assert cudart == ["start", "start", "stop", "stop"]
+    assert [note["event"] for note in read_notes(tmp_path)] == ["open", "closed", "saved"]
 
 
 @pytest.mark.parametrize("skip", [1, 5])
