@@ -90,23 +90,25 @@ def _taking(case: Case, mask: np.ndarray, what: str) -> Found | None:
 
 
 def unfused_attention(case: Case) -> Found | None:
-    """Judged by the forward pass; autograd's kernels are in no range of attention, so their part is bounded by it."""
+    """Where no range of attention is told of the backward pass, its part is bounded by the forward pass."""
     scope, written_out = case.scope, case.written_out_attention
-    written_out_ns, forward_ns = scope.busy_ns(written_out), scope.busy_ns(case.attention)
     backward = scope.within(lambda name: name.lower().startswith("backward")) & scope.inside & scope.is_kernel
-    backward_ns = min(scope.busy_ns(backward), round(BACKWARD_OF_ATTENTION * forward_ns))
+    forward_ns, told_ns = scope.busy_ns(case.attention & ~backward), scope.busy_ns(case.attention & backward)
+    backward_ns = told_ns or min(scope.busy_ns(backward), round(BACKWARD_OF_ATTENTION * forward_ns))
+    whole_ns, written_out_ns = forward_ns + backward_ns, scope.busy_ns(written_out)
+    seen = (forward_ns + told_ns) / max(whole_ns, 1)  # the share of attention that ranges tell of
     softmax = bool((written_out & scope.of_class("softmax", "reduction")).any())
-    if not softmax or scope.share(written_out_ns) < KERNEL_SHARE * forward_ns / max(forward_ns + backward_ns, 1):
+    if not softmax or scope.share(written_out_ns) < KERNEL_SHARE * seen:
         return None
     evidence = {
         "kernels_per_step": round(int(written_out.sum()) / scope.count, 1),
         "forward_ms": scope.per_step_ms(forward_ns),
-        "forward_without_matmuls_ms": scope.per_step_ms(written_out_ns),
-        "backward_at_most_ms": scope.per_step_ms(backward_ns),
+        "backward_ms": scope.per_step_ms(backward_ns),
+        "backward_is_a_bound": not told_ns,
+        "without_matmuls_ms": scope.per_step_ms(written_out_ns),
     }
     said = f"attention is written out: what it runs besides matrix multiplies takes {scope.in_words(written_out_ns)}"
-    weight = np.where(case.attention, case.time_by_activity, 0)
-    return Found(forward_ns + backward_ns, said, evidence, weight)
+    return Found(whole_ns, said, evidence, np.where(case.attention, case.time_by_activity, 0))
 
 
 def unfused_optimizer(case: Case) -> Found | None:

@@ -11,7 +11,7 @@ from kernel_tables.diagnosis.own_rules import own_rules, rules_of_file
 from kernel_tables.diagnosis.rules import CODES, as_markdown
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
-from tests.kernel_tables.diagnosis.program import GEMM, MUL, Program
+from tests.kernel_tables.diagnosis.program import GEMM, MUL, SOFTMAX, Program
 from tests.kernel_tables.synthetic import Synthetic
 
 CAPTURES = Path(__file__).parents[2] / "captures"
@@ -69,6 +69,26 @@ def test_on_a_processor_what_asks_for_a_gpu_abstains_and_the_optimizer_is_judged
         said = {one.code: one for one in diagnose(trace)}
     assert said["launch_bound"].message.startswith("the capture is of a program on the processor")
     assert not said["unfused_optimizer"].abstained
+
+
+@pytest.mark.parametrize(("told", "backward_ms"), [(True, 0.05), (False, 2.5 * 0.3)])
+def test_attention_in_the_backward_pass_is_counted_where_ranges_tell_of_it_else_bounded(told, backward_ms, tmp_path):
+    program = Program()
+    with program.range("step"):
+        with program.range("forward"):
+            program.pause(1)
+            with program.range("attention"):
+                for name in (GEMM, SOFTMAX, GEMM):
+                    program.launch(name, 100)
+        with program.range("backward"):
+            program.pause(1)
+            with program.range("attention" if told else "linear"):
+                program.launch(SOFTMAX, 50)
+            program.launch(GEMM, 900)
+    with Trace(program.capture.write(tmp_path / "capture.sqlite")) as trace:
+        (said,) = [one for one in diagnose(trace) if one.code == "unfused_attention"]
+    assert said.evidence["backward_ms"] == pytest.approx(backward_ms)
+    assert said.gain_ms == pytest.approx(0.3 + backward_ms)
 
 
 def products() -> Program:
