@@ -16,5 +16,5 @@ rule compare:
     message:
         "comparing {params.before} with {params.after}"
     shell:
-        "python -m workflow.scripts.compare --before {params.before:q} --after {params.after:q}"
+        "python -m workflow.scripts.compare --before={params.before:q} --after={params.after:q}"
         " --output results/comparison --fail-on {params.fail_on:q} 2>&1 | tee {log:q}"
