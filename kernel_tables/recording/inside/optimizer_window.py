@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -25,9 +24,9 @@ class OptimizerWindow(Window):
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         super().__init__(recorder, settings)
-        self._counts: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-        self._ended: Any = None  # the optimizer whose step is over but for its range
-        self._counted: Any = None
+        self._counts: dict[int, int] = {}  # by id, since an optimizer need not be hashable
+        self._ended: int | None = None  # the optimizer whose step is over but for its range
+        self._counted: int | None = None
         self._clock = StepClock()
 
     def attach(self) -> None:
@@ -35,7 +34,7 @@ class OptimizerWindow(Window):
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if not torch.compiler.is_compiling():
-            self._ended = optimizer
+            self._ended = id(optimizer)
 
     def left(self, name: str) -> None:
         if self._ended is not None:
@@ -43,9 +42,9 @@ class OptimizerWindow(Window):
             self._counts[optimizer] = self._counts.get(optimizer, 0) + 1
             self._boundary(optimizer)
 
-    def _boundary(self, optimizer: Any) -> None:
+    def _boundary(self, optimizer: int) -> None:
         recorder, count = self.recorder, self._counts[optimizer]
-        if recorder.is_open and optimizer is self._counted:
+        if recorder.is_open and optimizer == self._counted:
             self._clock.tick()
             recorder.done += 1
             recorder.step_ends()

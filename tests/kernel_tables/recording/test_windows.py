@@ -43,7 +43,9 @@ class Noting:
 
 
 class Optimizer:
-    """Something that a step is counted of."""
+    """Something that a step is counted of; it cannot be hashed, as one that compares by value."""
+
+    __hash__ = None
 
 
 def steps_of(window, *optimizers):
