@@ -79,6 +79,10 @@ QUESTIONS = (
         "j_checkpoint", "What does checkpointing trade?", varies="checkpoint",
         tables=("checkpoint_times", "checkpoint_memory"), figures=("checkpoint",),
     ),
+    Question(
+        "k_warmup", "How many warm-up steps are enough?", needs=lambda run: run["steps_warmed"] > 0,
+        tables=("warmup_reports", "warmup_enough"), figures=("warmup",),
+    ),
     Question("time_lost", "Where is time lost, and what would help?", tables=("time_lost", "predictions")),
     Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),
     Question("roofline", "How near to the peaks is the forward pass?", figures=("roofline",), has_document=False),

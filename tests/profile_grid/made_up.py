@@ -144,8 +144,9 @@ def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
 
 
 def without_requests() -> dict[str, pd.DataFrame]:
-    """The merged tables of runs that were asked for no stage besides those of every run, and kept no warm-up times."""
-    tables = {"warmup_steps": pd.DataFrame({"phase": [], "step": [], "ms": []})} | memory_tables()
+    """The merged tables of runs that were asked for no further stage, and kept no times of single steps."""
+    steps = pd.DataFrame({"phase": [], "step": [], "ms": []})
+    tables = {"steps": steps, "warmup_steps": steps} | memory_tables()
     leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
     return {name: pd.concat([leading, table], axis=1) for name, table in tables.items()}
 

@@ -1,0 +1,1 @@
+"""(k) How many warm-up steps are enough."""

@@ -1,0 +1,70 @@
+"""The sentences of (k): how slow the first step is, how many warm-up steps are enough, and what fewer would report."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.markdown import escaped
+from profile_grid.quantities import interval, percent, ratio
+from profile_grid.questions.k_warmup.table import of_whole_steps
+from profile_grid.tables.measured import Measured
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.wording import extremes, leaders, listed, places
+
+NOT_KEPT = "Not answered: no timed run kept the times of its warm-up steps."
+SHOWN_COUNTS = (0, 1, 2, 5)
+
+
+def sentences(measured: Measured) -> list[str]:
+    """(k) The answer, then the first step, and the error of fewer warm-up steps."""
+    enough, reports = (of_whole_steps(measured.tables[name]) for name in ("warmup_enough", "warmup_reports"))
+    if enough.empty:
+        return [NOT_KEPT]
+    return [_enough(enough), _first(enough), *_phase(measured.tables["warmup_enough"]), *_fewer(enough, reports)]
+
+
+def _enough(enough: pd.DataFrame) -> str:
+    """The largest number that any run needs, and whether it is all that were taken."""
+    most, open_end = int(enough["enough"].max()), enough[enough["enough"] == enough["taken"]]
+    needing = enough[enough["enough"] == most]
+    text = f"{_steps(most)} {'is' if most == 1 else 'are'} enough in every run"
+    if most and len(needing) < len(enough):
+        text += f" (needed by {places(needing)})"
+    text += f"; {_steps(int(enough['taken'].max()))} were taken."
+    if most and len(open_end):
+        text += f" Whether fewer than all would do is not known for {places(open_end)}: take more there."
+    return _capital(text)
+
+
+def _first(enough: pd.DataFrame) -> str:
+    """How slow the first step is."""
+    slower = extremes(enough, "first_ratio", lambda row: ratio(row["first_ratio"]))
+    return f"Beside the mean of the measured steps, the first takes {slower}."
+
+
+def _phase(enough: pd.DataFrame) -> list[str]:
+    """The phase whose first time is furthest from its later ones."""
+    phases = enough[enough["phase"] != WHOLE_STEP]
+    if phases["phase"].nunique() < 2:
+        return []
+    extra = phases.assign(extra=phases["first_ms"] - phases["measured_mean_ms"])
+    most = extra.loc[extra.groupby("run")["extra"].idxmax()]
+    return [f"Most of what it takes longer is in {leaders([f'**{escaped(phase)}**' for phase in most['phase']])}."]
+
+
+def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[str]:
+    """How far off the mean would be after fewer warm-up steps."""
+    counts = [count for count in SHOWN_COUNTS if count < int(enough["taken"].max())]
+    taken, told = reports["run"].map(enough.set_index("run")["taken"]), []
+    for count in counts:
+        own = reports[(reports["warmup_steps"] == count) & (taken > count)]
+        told.append(f"{interval((own['ratio'] - 1).abs(), percent)} after {count}")
+    return [f"The mean would have been off by {listed(told)}."] if told else []
+
+
+def _steps(count: int) -> str:
+    return f"{count} warm-up step{'' if count == 1 else 's'}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

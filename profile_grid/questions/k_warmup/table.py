@@ -1,0 +1,94 @@
+"""The tables of (k): what would have been reported after fewer warm-up steps, and how many are enough."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.per_pass import Merged
+from profile_grid.tables.texts import as_texts
+
+TOLERANCE = 0.01  # of the mean; where the steps scatter more, two standard errors of it
+ERRORS = 2
+KEYS = ["run", "phase"]
+
+
+def warmup_reports(merged: Merged) -> pd.DataFrame:
+    """(k) One row per run, phase and number of warm-up steps up to that which was taken: mean and standard deviation of
+    the steps that follow them, as many as were measured."""
+    warm, measured = (as_texts(merged[name]) for name in ("warmup_steps", "steps"))
+    rows = []
+    for (run, phase), first in warm.groupby(KEYS, sort=False):
+        later = measured[(measured["run"] == run) & (measured["phase"] == phase)]["ms"].tolist()
+        if not later:
+            continue  # memory ran out behind the warm-up
+        every, leading = first["ms"].tolist() + later, first.iloc[0][LEADING].tolist()
+        for count in range(len(first) + 1):
+            reported = pd.Series(every[count : count + len(later)], dtype="float64")
+            rows.append((*leading, phase, count, len(reported), reported.mean(), reported.std()))
+    table = pd.DataFrame(rows, columns=[*LEADING, "phase", "warmup_steps", "n", "mean_ms", "std_ms"])
+    taken = table.drop_duplicates(KEYS, keep="last").set_index(KEYS)["mean_ms"]
+    reference = taken.reindex(pd.MultiIndex.from_frame(table[KEYS])).to_numpy(dtype="float64")
+    return table.assign(ratio=table["mean_ms"].astype("float64") / reference)
+
+
+def warmup_enough(merged: Merged) -> pd.DataFrame:
+    """(k) One row per run and phase: its first step beside the measured ones, and from how many warm-up steps on every
+    report is within the tolerance."""
+    reports, warm = warmup_reports(merged), as_texts(merged["warmup_steps"])
+    first = warm[warm["step"] == 0].set_index(KEYS)["ms"]
+    rows = []
+    for key, own in reports.groupby(KEYS, sort=False):
+        last = own.iloc[-1]
+        error = last["std_ms"] / last["n"] ** 0.5 if last["n"] > 1 else float("nan")
+        tolerance = max(TOLERANCE, ERRORS * error / last["mean_ms"])
+        outside = own[(own["ratio"] - 1).abs() > tolerance]["warmup_steps"]
+        enough = int(outside.max()) + 1 if len(outside) else 0
+        figures = (first[key], last["mean_ms"], first[key] / last["mean_ms"], tolerance)
+        rows.append((*own.iloc[0][[*LEADING, "phase"]], *figures, int(last["warmup_steps"]), enough))
+    names = ["first_ms", "measured_mean_ms", "first_ratio", "tolerance", "taken", "enough"]
+    return pd.DataFrame(rows, columns=[*LEADING, "phase", *names])
+
+
+def of_whole_steps(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows on whole steps."""
+    return table[table["phase"] == WHOLE_STEP]
+
+
+TABLES = {
+    "warmup_reports": SummaryTable(
+        warmup_reports,
+        Described(
+            "(k) One row per run, phase and number of warm-up steps: what would have been reported after so many",
+            columns("""
+    phase | | step, or one phase of it
+    warmup_steps | | steps that are left out at the beginning
+    n | | steps that follow and are reported: as many as were measured
+    mean_ms | ms | their mean
+    std_ms | ms | their standard deviation (n − 1)
+    ratio | | mean ÷ the mean after all warm-up steps that were taken
+"""),
+        ),
+    ),
+    "warmup_enough": SummaryTable(
+        warmup_enough,
+        Described(
+            "(k) One row per run and phase: its first step, and how many warm-up steps are enough",
+            columns("""
+    phase | | step, or one phase of it
+    first_ms | ms | the very first step; a compiled model has been compiled in a step before
+    measured_mean_ms | ms | mean of the measured steps
+    first_ratio | | first step ÷ that mean
+    tolerance | of 1 | 1 %, or two standard errors of that mean where these are more
+    taken | | warm-up steps that were taken
+    enough | | the fewest warm-up steps from which on every report is within the tolerance
+"""),
+        ),
+    ),
+}
+SHOWN = {
+    "warmup_reports": Shown("What would have been reported after fewer warm-up steps", "warmup_reports"),
+    "warmup_enough": Shown("How many warm-up steps are enough", "warmup_enough"),
+}

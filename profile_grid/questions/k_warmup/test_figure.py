@@ -1,0 +1,34 @@
+"""The figure of (k), drawn from times of steps that a person can check."""
+
+import pytest
+
+from profile_grid.figures.paper import on_paper
+from profile_grid.questions.k_warmup.figure import FIGURES, every_step
+from profile_grid.questions.k_warmup.test_answer import SLOW, STEADY, both, timed
+from tests.profile_grid.made_up import Made, merged
+
+(FIGURE,) = FIGURES
+
+
+def test_the_steps_of_a_run_are_numbered_from_the_first_warm_up_step_on():
+    rows = every_step(timed(Made(), SLOW, STEADY))
+    assert rows["number"].tolist() == list(range(7))
+    assert rows["ratio"].tolist() == pytest.approx([10.0, 2.0, 1.0, 0.9, 1.1, 1.0, 1.0])
+    assert rows["begins"].unique().tolist() == [2.5]
+
+
+def test_every_step_is_a_point_of_its_run_and_mode():
+    made = both(timed(Made(), SLOW, STEADY), timed(Made(mode="train_step"), SLOW, STEADY))
+    drawing = FIGURE.draw(made)
+    points = [row for rows in drawing.chart["datasets"].values() for row in rows if "ratio" in row]
+    assert {(row["run"], row["number"]) for row in points} == {
+        (run, number) for run in made["runs"]["run"] for number in range(7)
+    }
+    assert FIGURE.caption(made) == "The first step takes × 10.0 the time of a measured one, the second × 2.00."
+    assert on_paper(FIGURE, {name: made[name] for name in FIGURE.tables})
+
+
+def test_without_warm_up_times_the_figure_says_so():
+    nothing = merged([Made()])
+    assert FIGURE.draw(nothing).reason == FIGURE.caption(nothing)
+    assert FIGURE.draw(nothing).reason.startswith("Not answered: no timed run kept")
