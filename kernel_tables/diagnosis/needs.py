@@ -25,7 +25,9 @@ def steps(case: Case) -> str | None:
 
 
 def several_steps(case: Case) -> str | None:
-    found = len(case.scope.steps)
+    found, processes = len(case.scope.steps), case.scope.processes_with_steps
+    if processes > 1:
+        return f"steps of {processes} processes lie side by side: capture one of them"
     return None if found >= FEWEST_STEPS else f"{found} steps were captured, and {FEWEST_STEPS} are needed to tell"
 
 

@@ -110,7 +110,20 @@ class Scope:
 
     def per_step_ms(self, ns: int) -> float:
         """Milliseconds of one step (of the capture, where there are no steps) on one device, the mean of all."""
-        return ns / 1e6 / self.count / max(len(self.devices), 1)
+        return ns / 1e6 / max(self._steps_on_devices, 1)
+
+    @cached_property
+    def _steps_on_devices(self) -> int:
+        """How many steps the devices ran, one of each for every device of a process."""
+        if not len(self.steps):
+            return len(self.devices)
+        process = self.trace.range_arrays.process[self.steps]
+        return sum(int((process == device.process).sum()) for device in self.devices)
+
+    @cached_property
+    def processes_with_steps(self) -> int:
+        """How many processes the measured steps are of."""
+        return len(np.unique(self.trace.range_arrays.process[self.steps]))
 
     def in_words(self, ns: int) -> str:
         """ "1.23 ms of a step (4.5 %)"."""

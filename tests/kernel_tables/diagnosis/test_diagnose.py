@@ -11,7 +11,7 @@ from kernel_tables.diagnosis.own_rules import own_rules, rules_of_file
 from kernel_tables.diagnosis.rules import CODES, as_markdown
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
-from tests.kernel_tables.diagnosis.program import GEMM, MUL, SOFTMAX, Program
+from tests.kernel_tables.diagnosis.program import GEMM, MUL, SGEMM, SOFTMAX, Program
 from tests.kernel_tables.synthetic import Synthetic
 
 CAPTURES = Path(__file__).parents[2] / "captures"
@@ -89,6 +89,22 @@ def test_attention_in_the_backward_pass_is_counted_where_ranges_tell_of_it_else_
         (said,) = [one for one in diagnose(trace) if one.code == "unfused_attention"]
     assert said.evidence["backward_ms"] == pytest.approx(backward_ms)
     assert said.gain_ms == pytest.approx(0.3 + backward_ms)
+
+
+def test_of_two_processes_side_by_side_a_step_is_that_of_one_on_its_gpu(tmp_path):
+    capture = Synthetic()
+    for process in (1, 2):
+        for number in range(8):
+            at = number * 100_000
+            capture.range("step", at, at + 100_000, process=process)
+            for offset in (10, 50_000):
+                where = {"start": at + offset + 10, "duration": 49_000, "process": process, "device": process}
+                capture.kernel(SGEMM, at=at + offset, **where)
+    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
+        said = {one.code: one for one in diagnose(trace)}
+    assert said["no_tensor_cores"].gain_ms == pytest.approx(2 * 0.049)
+    assert said["no_tensor_cores"].evidence["kernels_per_step"] == 2
+    assert said["unsteady_steps"].message == "steps of 2 processes lie side by side: capture one of them"
 
 
 def products() -> Program:
