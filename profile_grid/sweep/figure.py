@@ -32,7 +32,9 @@ def draw_sweep(tables: Tables) -> Drawing:
         "Forward and backward pass, the device waited for after each, ± the standard deviation between passes. eager:"
         " written out; compiled: the same by torch.compile."
     )
-    return Drawing(column(*lines, spacing=22), (note,))
+    missing = cells[cells["status"] != COMPLETE]
+    named = missing.assign(run=missing["run"] + " at " + missing["context_length"].astype("str"))
+    return Drawing(column(*lines, spacing=22), (note, *marks.missing_notes(named)))
 
 
 def _title(own: pd.DataFrame, cells: pd.DataFrame) -> str:

@@ -156,6 +156,7 @@ def test_the_figure_has_a_point_for_every_cell_with_times_and_a_cross_for_every_
     data = [one for rows in chart["datasets"].values() for one in rows]
     assert len([one for one in data if "both_low" in one and one["status"] == "complete"]) == 5
     assert {one["label"] for one in data if "label" in one} == {"eager: out of memory"}
+    assert SWEEP.draw({"runs": machines, "attention_sweep": table}).notes[-1] == "Out of memory: eager at 1024."
     assert SWEEP.caption({"runs": machines, "attention_sweep": table}).startswith("Times as fast as written out: flash")
 
 
