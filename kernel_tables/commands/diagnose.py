@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
+from shutil import get_terminal_size
 
 from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, write
+from kernel_tables.commands.shown import print_safely
 
 SUMMARY = "where time is lost, with evidence, the most that mending it gains, and what to do; which rules cannot tell"
 
@@ -22,12 +25,15 @@ def run(options: argparse.Namespace) -> int:
     from kernel_tables.diagnosis.diagnose import as_json, as_table, diagnose
     from kernel_tables.diagnosis.own_rules import rules_of_file
     from kernel_tables.output import format_of, write_text
+    from kernel_tables.terminal.findings import finding_lines
     from kernel_tables.trace import Trace
 
     own = rules_of_file(options.rules) if options.rules else ()
     with Trace(options.capture) as trace:
         found = diagnose(trace, options.step_name, own)
-    if (options.format or format_of(options.output)) == "json":
+    if options.output is None and options.format is None and sys.stdout.isatty():
+        print_safely(finding_lines(found, get_terminal_size().columns))
+    elif (options.format or format_of(options.output)) == "json":
         write_text(as_json(found), options.output)
     else:
         write(as_table(found), options)

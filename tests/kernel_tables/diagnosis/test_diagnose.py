@@ -10,6 +10,7 @@ from kernel_tables.diagnosis.diagnose import as_table, diagnose
 from kernel_tables.diagnosis.own_rules import own_rules, rules_of_file
 from kernel_tables.diagnosis.rules import CODES, as_markdown
 from kernel_tables.errors import TraceError
+from kernel_tables.terminal.findings import finding_lines
 from kernel_tables.trace import Trace
 from tests.kernel_tables.diagnosis.program import GEMM, MUL, SGEMM, SOFTMAX, Program
 from tests.kernel_tables.synthetic import Synthetic
@@ -156,6 +157,18 @@ def test_the_command_gives_json_objects_and_tables(tmp_path, capfdbinary):
     rules.write_text("nonsense")
     assert main(["diagnose", str(path), "--rules", str(rules)]) == 2
     assert b"no TOML" in capfdbinary.readouterr().err
+
+
+def test_a_person_at_a_terminal_reads_what_where_how_much_and_what_to_do():
+    with Trace(CAPTURES / "tiny_2025.3.1.sqlite.gz") as trace:
+        text = finding_lines(diagnose(trace), 80)
+    lines = text.splitlines()
+    assert lines[0] == "launch_bound: at most 13.1 ms (64.2 %), likely"
+    assert "    in measure > step > optimizer 5.67 ms" in lines
+    assert "    → compile the model (torch.compile), replay CUDA graphs, or give each launch" in lines
+    assert "cannot tell: low_occupancy, wave_tail (an nsys capture holds no counters of" in lines
+    assert max(map(len, lines)) <= 80
+    assert finding_lines([], 80) == "No rule finds anything.\n"
 
 
 def test_a_diagnosis_of_nothing_has_its_columns():

@@ -1,0 +1,46 @@
+"""The findings of a diagnosis for a person: what, where and how much, what to do; then what cannot tell."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from kernel_tables.clean_text import visible
+from kernel_tables.names.short import short_names
+
+if TYPE_CHECKING:
+    from kernel_tables.diagnosis.diagnose import Diagnosis
+
+INDENT = "    "
+
+
+def finding_lines(found: list[Diagnosis], width: int) -> str:
+    """The findings, largest gain first, then the rules that cannot tell, by their reason."""
+    said, silent = [one for one in found if not one.abstained], [one for one in found if one.abstained]
+    lines = [line for one in said for line in _finding(one, width)] or ["No rule finds anything."]
+    reasons: dict[str, list[str]] = {}
+    for one in silent:
+        reasons.setdefault(one.message, []).append(one.code)
+    for reason, codes in reasons.items():
+        lines += _wrapped(f"cannot tell: {', '.join(codes)} ({reason})", width, "", INDENT)
+    return "\n".join(lines) + "\n"
+
+
+def _finding(one: Diagnosis, width: int) -> Iterator[str]:
+    yield f"{one.code}: at most {one.gain_ms:.3g} ms ({one.gain_percent:.1f} %), {one.sure}"
+    yield from _wrapped(one.message, width)
+    ranges, kernels = one.where["ranges"], one.where["kernels"]
+    names = short_names(kernels)
+    yield from _wrapped(f"in {_listed(ranges)}", width)
+    yield from _wrapped(f"kernels: {_listed({names[name]: ms for name, ms in kernels.items()})}", width)
+    yield from _wrapped(f"→ {one.advice}", width)
+    yield ""
+
+
+def _listed(ms_by_name: Mapping[str, float]) -> str:
+    return "; ".join(f"{name} {ms:.3g} ms" for name, ms in ms_by_name.items())
+
+
+def _wrapped(text: str, width: int, first: str = INDENT, others: str = INDENT + "  ") -> list[str]:
+    return textwrap.wrap(visible(text), max(width, 40), initial_indent=first, subsequent_indent=others)
