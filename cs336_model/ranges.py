@@ -30,7 +30,6 @@ Nesting, with a block's ranges once per layer (no layer numbers: a block's range
 This module imports neither torch nor nvtx until an emitter that needs them is chosen.
 """
 
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -75,6 +74,7 @@ EMITTERS = ("none", "nvtx", "record_function")
 Span = Callable[[str], AbstractContextManager]
 _NO_SPAN = nullcontext()
 _open_span: Span = lambda name: _NO_SPAN  # noqa: E731
+_marker = None  # what opens ranges for a profiler, where one was chosen
 
 
 def span(name: str) -> AbstractContextManager:
@@ -87,7 +87,7 @@ def emit_ranges(emitter: str | Span) -> None:
     (push and pop in the default domain, on the calling thread), "record_function" (torch's own profiler), or what a
     function makes of a name. With the second and third the backward pass opens the parts of the forward pass again,
     each around what differentiates it."""
-    global _open_span
+    global _open_span, _marker
     if callable(emitter):
         _open_span = emitter
         return
@@ -98,13 +98,26 @@ def emit_ranges(emitter: str | Span) -> None:
         from kernel_tables.marking import backward, emitters, marker
 
         made = emitters.nvtx_emitter() if emitter == "nvtx" else emitters.record_function_emitter(encoded)
-        marked = marker.Marker(made, RECOMPUTATION)
+        _marker = marked = marker.Marker(made, RECOMPUTATION)
         backward.follow_backward(marked)
         _open_span = lambda name: marked.range(name) if name in AROUND_PARTS else marked.part(name)  # noqa: E731
         return
     _open_span = lambda name: _NO_SPAN  # noqa: E731
-    if followed := sys.modules.get("kernel_tables.marking.backward"):
-        followed.follow_backward(None)
+    if _marker is not None:
+        from kernel_tables.marking import backward, compiled
+
+        backward.follow_backward(None)
+        compiled.leave_compiled()
+        _marker = None
+
+
+def mark_compiled_graphs() -> None:
+    """From now on what is compiled opens a range around each kernel, named after the parts that it serves, where spans
+    are ranges for a profiler: inside what is compiled there are none."""
+    if _marker is not None:
+        from kernel_tables.marking import compiled, sources
+
+        compiled.follow_compiled(_marker, sources.WrittenParts(span).innermost)
 
 
 def open_with(opened: Span) -> None:

@@ -2,7 +2,7 @@
 
 This room runs inside the process that is captured, so it imports nothing else of kernel_tables, and the rest of
 kernel_tables does not import it. `emitters` says what a range is, `marker` opens parts, `backward` opens them again
-where autograd differentiates them:
+where autograd differentiates them, `compiled` and `sources` open them around the kernels of compiled graphs:
 
     marker = Marker(nvtx_emitter())
     follow_backward(marker)
@@ -11,3 +11,5 @@ where autograd differentiates them:
     with marker.range("backward"):
         scores.sum().backward()  # its kernels stand in `backward > attention`
 """
+
+JOINT = " + "  # in the name of a range, between the parts that one kernel of a compiled graph serves

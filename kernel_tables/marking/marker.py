@@ -72,7 +72,7 @@ class Marker:
     """
 
     def __init__(self, emitter: Emitter, recomputation: str = RECOMPUTATION) -> None:
-        self._emitter = emitter
+        self.push, self.pop = emitter.push, emitter.pop
         self._recomputation = recomputation
         self.thread = Thread()
 
@@ -82,7 +82,7 @@ class Marker:
 
     def range(self, name: str) -> Opened:
         """A context manager: a range around parts, such as a step or a phase, which no backward kernel gets again."""
-        return Opened(self._emitter.push, self._emitter.pop, name)
+        return Opened(self.push, self.pop, name)
 
     def open_part(self, name: str) -> None:
         """Opens a part. Each is closed on its thread, the last one first, whatever is raised inside: a checkpoint ends
@@ -92,18 +92,18 @@ class Marker:
             # In a graph that is made now its parts stand inside that of the node which asked for it.
             thread.suspended = thread.forward = thread.backward
             self.reopen(())
-            self._emitter.push(self._recomputation)
+            self.push(self._recomputation)
         thread.forward = Part(name, thread.forward).chain
-        self._emitter.push(name)
+        self.push(name)
         thread.record()
 
     def close_part(self) -> None:
         """Closes the part that this thread opened last."""
         thread = self.thread
         thread.forward = thread.forward[:-1]
-        self._emitter.pop()
+        self.pop()
         if thread.forward == thread.suspended:
-            self._emitter.pop()
+            self.pop()
             self.reopen(thread.suspended)
             thread.suspended, thread.forward = None, ()
         thread.record()
@@ -111,17 +111,16 @@ class Marker:
     def reopen(self, chain: Chain) -> None:
         """Makes `chain` the parts that are open again on this thread: closes those that are not of it, opens the rest.
         One instance of a part in the forward pass is one in the backward pass, as long as its nodes run in a row."""
-        thread, push, pop = self.thread, self._emitter.push, self._emitter.pop
-        opened = thread.backward
+        thread, opened = self.thread, self.thread.backward
         common = 0
         for one, other in zip(opened, chain, strict=False):
             if one is not other:
                 break
             common += 1
         for _ in opened[common:]:
-            pop()
+            self.pop()
         for part in chain[common:]:
-            push(part.name)
+            self.push(part.name)
         thread.backward = chain
 
 

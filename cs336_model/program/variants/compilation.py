@@ -24,7 +24,8 @@ def is_compiled(spec: RunSpec) -> bool:
 @contextmanager
 def compiler_settings(spec: RunSpec) -> Iterator[None]:
     """What the compiler needs of the process: an empty cache, gone at the end, and ranges that are silent inside what
-    is compiled. A range there would break the graph, and another program than the wanted one would be measured."""
+    is compiled. A range there would break the graph, and another program than the wanted one would be measured; in a
+    capture the compiled program opens ranges of its own."""
     if not is_compiled(spec):
         yield
         return
@@ -36,6 +37,7 @@ def compiler_settings(spec: RunSpec) -> Iterator[None]:
         from torch._inductor import config
 
         config.cpp.enable_kernel_profile = True  # else no profile of a CPU program holds its fused kernels
+        ranges.mark_compiled_graphs()
         yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from kernel_tables.marking import JOINT
 from profile_grid.tables.conservation import check_shares, require_same
 from profile_grid.tables.names import BACKWARD, FORWARD, LOSS, NO_RANGE, RECOMPUTATION
 from profile_grid.tables.per_pass import Merged, in_run_order, per_pass, with_share
@@ -34,7 +35,8 @@ def _with_parts(places: pd.DataFrame) -> pd.DataFrame:
     """The distinct places of kernels, with the pass and the part of the model that each belongs to."""
     of_forward: dict[str, set[str]] = {}  # by run the names of ranges in its forward pass
     for run, phase, path in places.itertuples(index=False, name=None):
-        of_forward.setdefault(run, {LOSS}).update(names_in(path) if phase != BACKWARD else ())
+        forward = names_in(path) if phase != BACKWARD else []
+        of_forward.setdefault(run, {LOSS}).update(part for name in forward for part in name.split(JOINT))
     told = [
         _pass_and_part(phase, names_in(path), of_forward[run])
         for run, phase, path in places.itertuples(index=False, name=None)
@@ -44,8 +46,8 @@ def _with_parts(places: pd.DataFrame) -> pd.DataFrame:
 
 def _pass_and_part(phase: str, names: list[str], parts: set[str]) -> tuple[str, str]:
     """The part is the innermost range; in the backward pass the innermost that the forward pass has too, since
-    libraries open ranges of their own inside."""
+    libraries open ranges of their own inside. Of a compiled kernel it is a set of parts."""
     if phase != BACKWARD:
         return FORWARD, names[-1] if names else LOSS if phase == LOSS else NO_RANGE
-    part = next((name for name in reversed(names) if name in parts), NO_RANGE)
+    part = next((name for name in reversed(names) if parts.issuperset(name.split(JOINT))), NO_RANGE)
     return RECOMPUTATION if RECOMPUTATION in names else BACKWARD, part

@@ -77,3 +77,21 @@ def test_a_capture_without_ranges_in_the_backward_pass_has_no_times_of_its_parts
     ]
     assert summaries(*runs)["training_parts"].empty
     assert "backward pass is" not in said(runs)["d"]
+
+
+def test_a_compiled_kernel_is_of_a_set_of_parts_that_the_forward_pass_has_one_by_one():
+    trained = Made(
+        mode="train_step",
+        compile="on",
+        kernels=(
+            Kernel("forward", "norm", NORM, "reduction", 4, 100.0),
+            Kernel("forward", "activation + feed-forward", NORM, "reduction", 4, 50.0),
+            Kernel("backward", "feed-forward + norm", NORM, "reduction", 4, 300.0),
+            Kernel("backward", "", NORM, "reduction", 4, 100.0),
+        ),
+    )
+    table = summaries(trained)["training_parts"]
+    assert rows(table[table["pass"] == "backward"], "part", "share") == [
+        ("feed-forward + norm", 0.75),
+        ("(no inner range)", 0.25),
+    ]
