@@ -14,6 +14,7 @@ from cs336_model.program.variants.attention import forced_backend, fused_attenti
 from profile_grid.measuring.results import Ran
 from profile_grid.measuring.sweep import MeasuredRow
 from profile_grid.measuring.typed_json import built
+from profile_grid.tables.ideal import causal_attention_flops
 
 CPU = torch.device("cpu")
 VALUES = {
@@ -92,11 +93,25 @@ def test_what_no_machine_can_measure_is_refused_in_one_line(text, message):
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_the_flops_of_fused_attention_are_those_of_pytorchs_own_counter():
-    """Scores and values of one layer, every score counted, as `matmul_flops` has them for the written-out attention."""
+ATEN = torch.ops.aten
+KERNELS = {  # what each backend launches on a GPU, called on tensors without data
+    "flash": lambda heads: ATEN._scaled_dot_product_flash_attention(heads, heads, heads, 0.0, True),
+    "efficient": lambda heads: ATEN._scaled_dot_product_efficient_attention(
+        heads, heads, heads, None, False, 0.0, True
+    ),
+    "cudnn": lambda heads: ATEN._scaled_dot_product_cudnn_attention(heads, heads, heads, None, False, 0.0, True),
+    "math": lambda heads: fused_attention(heads, heads, heads, None),
+}
+
+
+@pytest.mark.parametrize("backend", KERNELS)
+def test_the_flops_of_fused_attention_are_those_of_pytorchs_own_counter(backend):
+    """Scores and values of one layer, every score counted, as `matmul_flops` has them for the written-out attention;
+    the ideal leaves out what the mask leaves out."""
     shape = ModelShape(2, 16, 10, 24, 1, 3, 8)
-    heads = torch.empty(2, 3, 16, 8, device="meta")
     with FlopCounterMode(display=False) as counter:
-        fused_attention(heads, heads, heads, None)
+        KERNELS[backend](torch.empty(2, 3, 16, 8, device="meta", dtype=torch.bfloat16))
     own = matmul_flops(shape)
-    assert counter.get_total_flops() == own["computing attention scores"] + own["final matmul"] > 0
+    every = own["computing attention scores"] + own["final matmul"]
+    assert counter.get_total_flops() == every
+    assert causal_attention_flops(2, 16, 24) * 2 * 16 == every * (16 + 1)
