@@ -21,11 +21,14 @@ function startFlame(place, run) {
       const from = around ? 0 : (left[i] - left[root]) / ms[root];
       Object.assign(bar.style, { left: `${100 * from}%`, width: `${100 * width}%`, top: `${1.5 * (above[i].length - 1)}rem`, background: color[i] });
       bar.classList.toggle("on-dark", ["#0072B2", "#D55E00", "#009E73"].includes(color[i]));
+      bar.node = i;
       bar.addEventListener("click", () => show(i));
       return [bar];
     });
     place.style.height = `${1.5 * Math.max(...above.map(({ length }) => length))}rem`;
+    const hadFocus = place.contains(document.activeElement);
     place.replaceChildren(...bars);
+    if (hadFocus) bars.find((bar) => bar.node === root).focus();
     document.getElementById("flame-told").textContent = told(root);
   };
   show(0);

@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from kernel_tables.page.colors import family_color
+from kernel_tables.page.colors import family_color, phase_color
 from kernel_tables.terminal.units import duration, percent
 
 HERE = Path(__file__).parent
@@ -31,6 +31,7 @@ def html_environment(*folders: Path) -> jinja2.Environment:
         "for_script": for_script,
         "percent": percent,
         "family_color": family_color,
+        "phase_color": phase_color,
         "ms": lambda ms: duration(1e6 * ms),
     }
     return environment

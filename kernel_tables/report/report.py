@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
-from kernel_tables.diagnosis.diagnose import diagnose
+from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose
 from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.page.colors import PHASES
 from kernel_tables.page.markup import html_environment, script, style
 from kernel_tables.page.names import Names
-from kernel_tables.page.step import flame, picture
+from kernel_tables.page.step import Leaf, flame, picture
 from kernel_tables.report import summary, tables
 from kernel_tables.report.leaves import step_leaves, within_room
 from kernel_tables.report.timeline import timeline
@@ -30,27 +32,18 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
     drawn = picture(leaves)
     flames = {"step": flame(in_flame, names, "step" if len(scope.steps) else "capture")}
     under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None
-    all_ns = int(trace.classes(under)["total_ns"].sum())
-    shown = [
-        tables.ranges(trace, under, all_ns), tables.classes(trace, under, all_ns, names),
-        tables.kernels(trace, under, all_ns, names),
-        tables.memory(scope, all_ns, names), tables.threads(scope), tables.streams(scope),
-    ]  # fmt: skip
-    names.kernel(summary.kernel_with_most_time(leaves)) if leaves else None
+    shown = _tables(scope, trace, under, names)
     bars, bars_left = timeline(scope, names)
     found = diagnose(trace, step_name)
-    for one in found:
-        for name in one.where.get("kernels", {}):
-            names.kernel(name)
-    lists = names.as_lists()
+    lists = _lists(names, leaves, found)
     short = dict(zip(lists["full"], lists["short"], strict=True))
-    environment = html_environment(HERE)
-    return environment.get_template("report.html.j2").render(
+    return html_environment(HERE).get_template("report.html.j2").render(
         title=title or trace.capture.path.name,
         of_what=summary.of_what(scope),
         steps=len(scope.steps),
         sentences=summary.sentences(scope, drawn, leaves, short),
         picture=drawn,
+        phases=[bar.name for bar in drawn.bars if bar.name in PHASES],
         findings=[one for one in found if not one.abstained],
         abstained=[one for one in found if one.abstained],
         checked=trace.check(step_name=step_name),
@@ -67,3 +60,21 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         style=style(HERE / "report.css"),
         script=script(HERE / "timeline.js", HERE / "report.js"),
     )  # fmt: skip
+
+
+def _tables(scope: Scope, trace: Trace, under: str | None, names: Names) -> list[tables.Table]:
+    all_ns = int(trace.classes(under)["total_ns"].sum())
+    return [
+        tables.ranges(trace, under, all_ns), tables.classes(trace, under, all_ns, names),
+        tables.kernels(trace, under, all_ns, names), tables.memory(scope, names), tables.threads(scope),
+        tables.streams(scope),
+    ]  # fmt: skip
+
+
+def _lists(names: Names, leaves: Sequence[Leaf], found: Sequence[Diagnosis]) -> dict[str, list[str]]:
+    """The names of all that the page shows, its sentences and findings included."""
+    for name in (name for one in found for name in one.where.get("kernels", {})):
+        names.kernel(name)
+    if leaves:
+        names.kernel(summary.kernel_with_most_time(leaves))
+    return names.as_lists()

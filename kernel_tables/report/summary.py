@@ -81,12 +81,12 @@ def _phases(picture: Picture) -> str:
     return f"Its kernels and memory operations take {duration(1e6 * picture.ms)} together: {told}{more}."
 
 
-def kernel_with_most_time(leaves: Sequence[Leaf]) -> str | None:
-    """The full name of the kernel that takes most of a step; None where nothing ran."""
+def kernel_with_most_time(leaves: Sequence[Leaf]) -> str:
+    """The full name of the kernel that takes most of a step, of those that have leaves."""
     times: dict[str, float] = {}
     for leaf in leaves:
         times[leaf.kernel] = times.get(leaf.kernel, 0.0) + leaf.ms
-    return max(times, key=times.__getitem__, default=None)
+    return max(times, key=times.__getitem__)
 
 
 def _kernel(leaves: Sequence[Leaf], short: Mapping[str, str]) -> str:

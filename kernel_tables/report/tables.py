@@ -96,9 +96,10 @@ def kernels(trace: Trace, under: str | None, all_ns: int, names: Names) -> Table
     return Table("kernels", "Kernels by range", headings, rows, _rest(len(table), "kernels in ranges"))
 
 
-def memory(scope: Scope, all_ns: int, names: Names) -> Table:
+def memory(scope: Scope, names: Names) -> Table:
     """Copies by their way, with what they moved where the capture knows it, and sets."""
     found, is_copy = scope.activities, scope.activities.kind == KINDS.index("memcpy")
+    all_ns = int(found.duration_ns.sum())
     moved = np.full(len(found), np.nan)
     sizes = scope.trace.capture.copies()["bytes"] if is_copy.any() else np.empty(0)
     if len(sizes) == is_copy.sum():

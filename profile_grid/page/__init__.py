@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+import jinja2
 import pandas as pd
 from markupsafe import Markup
 
@@ -57,9 +58,7 @@ def page(
     asked = questions_asked(tables["runs"].to_dict("records"))
     found = page_tables(tables, names, asked)
     flame_views, flames_left_out = flames(of_machine, names)
-    environment = html_environment(HERE)
-    environment.filters |= {"markdown": markdown, "base64": _base64}
-    return environment.get_template("template.html.j2").render(
+    return _template().render(
         sections=sections,
         shown_with=shown_with,
         machine=machine,
@@ -102,6 +101,12 @@ def _first_flame(flames: dict[str, dict], timeline: pd.DataFrame) -> str | None:
     """The run whose step the timeline shows, so that both views show the same; else the first."""
     same = timeline["run"].iloc[0] if len(timeline) else None
     return same if same in flames else next(iter(flames), None)
+
+
+def _template() -> jinja2.Template:
+    environment = html_environment(HERE)
+    environment.filters |= {"markdown": markdown, "base64": _base64}
+    return environment.get_template("template.html.j2")
 
 
 def _base64(data: bytes) -> str:
