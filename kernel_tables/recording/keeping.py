@@ -57,7 +57,7 @@ def _write_trace(path: Path, target: Path, torch_version: str) -> None:
     try:
         trace = read_trace(path)
         if not trace.events:
-            raise TraceError("nothing of PyTorch ran in the window")
+            raise TraceError("nothing of PyTorch ran in the window; take a later or longer one")
         tables = capture_tables(trace, _is_of_a_gpu(trace), torch_version)
     except (CaptureError, ValueError) as error:
         raise TraceError(f"PyTorch's profiler left no usable trace: {error}") from error
