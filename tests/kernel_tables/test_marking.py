@@ -1,7 +1,11 @@
 """Parts of a model around what differentiates them: which ranges open, on which thread; and nothing else changes."""
 
+import json
+import subprocess
+import sys
 import threading
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +16,8 @@ from torch.utils.checkpoint import checkpoint
 from kernel_tables.marking.backward import HOOKS, follow_backward
 from kernel_tables.marking.emitters import Emitter
 from kernel_tables.marking.marker import Marker
+
+ROOT = Path(__file__).parents[2]
 
 
 class Recorded:
@@ -190,6 +196,17 @@ def test_every_thread_that_calls_backward_has_its_own_parts(marker, recorded):
     for thread in threads:
         thread.join()
     assert paths == {number: [f"a{number}", f"b{number}", f"b{number}", f"a{number}"] * 20 for number in range(4)}
+
+
+def test_parts_open_and_close_on_the_thread_of_a_device_before_the_backward_pass_is_over():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.kernel_tables.other_device"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    here, there = True, False
+    forward = [[here, "first"], [here, "/"], [here, "second"], [here, "/"]]
+    backward = [[there, "second"], [there, "/"], [there, "first"], [there, "/"]]
+    assert json.loads(done.stdout) == [*forward, [here, "backward"], *backward, [here, "/"]] * 2
 
 
 def test_an_error_in_a_backward_pass_leaves_no_range_open(marker, recorded, x):

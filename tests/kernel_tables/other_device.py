@@ -1,0 +1,64 @@
+"""A backward pass on a device whose nodes autograd runs on a thread of its own, as it does for CUDA; no GPU needed.
+
+    python -m tests.kernel_tables.other_device
+
+PyTorch lets Python stand for a device, of which two operations are enough here. It is one for the whole process, hence
+this program. Prints as JSON what was opened: [on the calling thread?, path or "/" where it was closed] in order.
+"""
+
+import json
+import threading
+
+import torch
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+from kernel_tables.marking.backward import follow_backward
+from kernel_tables.marking.emitters import Emitter
+from kernel_tables.marking.marker import Marker
+
+_setup_privateuseone_for_python_backend("made_up")
+
+
+class OnDevice(torch.Tensor):
+    """A tensor of the made-up device, with its values in memory."""
+
+    @staticmethod
+    def __new__(cls, values):
+        made = torch._C._acc.create_empty_tensor(values.shape, values.dtype)
+        made.__class__ = OnDevice
+        return made
+
+    def __init__(self, values):
+        self.values = values
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+
+torch.library.impl("aten::neg", "privateuseone")(lambda x: OnDevice(-x.values))
+torch.library.impl("aten::detach", "privateuseone")(lambda x: OnDevice(x.values))
+torch.library.impl("aten::view", "privateuseone")(lambda x, size: OnDevice(x.values.view(size)))
+torch.library.impl("aten::empty.memory_format", "privateuseone")(lambda size, **options: OnDevice(torch.empty(size)))
+
+
+def main() -> None:
+    opened, caller = [], threading.get_ident()
+    marker = Marker(
+        Emitter(
+            lambda name: opened.append((threading.get_ident() == caller, name)),
+            lambda: opened.append((threading.get_ident() == caller, "/")),
+        )
+    )
+    follow_backward(marker)
+    for _ in range(2):
+        x = OnDevice(torch.ones(3)).requires_grad_(True)
+        with marker.part("first"):
+            y = torch.neg(x)
+        with marker.part("second"):
+            y = torch.neg(y)
+        with marker.range("backward"):
+            y.backward(OnDevice(torch.ones(3)))
+    print(json.dumps(opened))
+
+
+if __name__ == "__main__":
+    main()
