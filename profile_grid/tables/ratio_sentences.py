@@ -12,7 +12,6 @@ from profile_grid.tables.ideal import BOUNDS
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
 from profile_grid.tables.wording import PASSES, capital, extremes, listed, places
 
-NOT_KNOWN = "not known"
 SLOWER = 0.98  # a speed-up below is told as a loss
 
 

@@ -8,7 +8,7 @@ from profile_grid.quantities import count, interval, percent, significant
 from profile_grid.study.dimensions import COMPILE
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.ratio_sentences import NOT_KNOWN, gain_sentences, ideal_sentence, without
+from profile_grid.tables.ratio_sentences import gain_sentences, ideal_sentence, without
 from profile_grid.tables.wording import capital, extremes, listed, places
 
 BASE = COMPILE.name_of(COMPILE.default)
@@ -63,7 +63,7 @@ def _before_and_after(rows: pd.DataFrame) -> str:
 def _cost(cost: pd.DataFrame) -> list[str]:
     """The seconds of compilation, and after how many steps they have paid."""
     if cost["compile_s"].dropna().empty:
-        return [f"What compiling cost is {NOT_KNOWN}."]
+        return ["What compiling cost is not known."]
     seconds = extremes(cost, "compile_s", lambda row: f"{significant(row['compile_s'])} s")
     paid, never = cost[cost["steps_to_pay"].notna()], cost[cost["gained_ms"] <= 0]
     told = [f"Compiling, with an empty cache, takes {seconds}"]
