@@ -14,6 +14,7 @@ from cs336_model.arithmetic.flops import ModelShape, parameter_count
 from cs336_model.ranges import PHASES_OF_MODE
 
 FP32_BYTES = 4
+BESIDE_TENSORS = 2**30  # CUDA context, cuBLAS's workspace, and what the allocator rounds: about so much on an H200
 
 
 @dataclass(frozen=True)

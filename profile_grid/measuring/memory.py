@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from pathlib import Path
 
 from profile_grid.files import replacing
 from profile_grid.measuring.job import Job
@@ -31,3 +32,10 @@ def recorded(job: Job) -> dict:
             beside.write_bytes(gzip.compress(json.dumps(None).encode(), mtime=0))
     ended = {"status": written["status"], "reason": written["unsupported"], "reason_code": None, "facts": {}}
     return ended | {"program": written, "seconds": {"program": outcome.seconds}}
+
+
+def counted_peak_bytes(folder: Path) -> int:
+    """The most bytes that the process whose history lies in this folder held: reserved by the allocator of a GPU,
+    requested on a processor."""
+    counters = json.loads(gzip.decompress((folder / HISTORY).read_bytes()))["counters"]
+    return counters["reserved_peak"] or counters["requested_peak"]

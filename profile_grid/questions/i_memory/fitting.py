@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from cs336_model.arithmetic.flops import ModelShape
-from cs336_model.arithmetic.memory import estimated_peak_bytes
+from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
+from profile_grid.bisection import largest_fitting
 from profile_grid.quantities import known
 
 LONGEST_CONTEXT, LARGEST_BATCH = "predicted_longest_context", "predicted_largest_batch"
-BESIDE_TENSORS = 2**30  # CUDA context, cuBLAS's workspace, and what the allocator rounds: about so much on an H200
 SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
 
 
@@ -26,15 +26,4 @@ def predicted(row: Mapping[str, Any], key: str) -> int | None:
         needed = estimated_peak_bytes(ModelShape(**sizes), dimensions["mode"], dimensions)
         return needed + BESIDE_TENSORS <= row["device_total_bytes"]
 
-    return largest(fits)
-
-
-def largest(fits: Callable[[int], bool]) -> int:
-    """The largest whole number that fits, where all below one that fits do too; 0 where 1 does not."""
-    low, high = 0, 1
-    while fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return largest_fitting(fits, int(row[key]))

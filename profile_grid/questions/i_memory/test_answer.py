@@ -6,12 +6,12 @@ import pandas as pd
 import pytest
 
 from cs336_model.arithmetic.flops import ModelShape
-from cs336_model.arithmetic.memory import estimated_peak_bytes
+from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
 from cs336_model.program.variants.values import PLAIN
 from profile_grid.documents.documents import asked_of, documents
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.merging.memory.of_run import tables_of_history
-from profile_grid.questions.i_memory.fitting import BESIDE_TENSORS, largest, predicted
+from profile_grid.questions.i_memory.fitting import predicted
 from tests.profile_grid.made_up import Made, merged
 from tests.profile_grid.made_up_history import made_up_history
 from tests.profile_grid.test_answers import PROVENANCE, line_of
@@ -94,11 +94,6 @@ def test_a_grid_whose_histories_are_all_broken_says_so():
     tables = merged([training()])
     text = answered(tables | {"runs": tables["runs"].assign(memory_status="incomplete")})
     assert "Not answered: no run whose allocations were to be recorded has a whole history." in text
-
-
-def test_the_largest_that_fits_is_found_by_bisection_like_by_trying_all():
-    for limit in range(40):
-        assert largest(lambda value, limit=limit: value <= limit) == limit
 
 
 def test_the_predicted_context_fits_and_one_token_more_does_not():

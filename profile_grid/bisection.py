@@ -1,0 +1,24 @@
+"""The largest number that fits, found with few questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def largest_fitting(fits: Callable[[int], bool], start: int) -> int:
+    """The largest whole number that fits, where all below one that fits do too; 0 where 1 does not. `start` is tried
+    first, then steps that double, so that few are tried where it is near."""
+    step, low, high = 1, 0, start
+    if fits(start):
+        low, high = start, start + 1
+        while fits(high):
+            step *= 2
+            low, high = high, high + step
+    else:
+        while high - step > 0 and not fits(high - step):
+            high, step = high - step, 2 * step
+        low = max(high - step, 0)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

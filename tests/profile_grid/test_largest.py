@@ -1,0 +1,83 @@
+"""The bisection for the largest value that fits, and what a try is told and tells."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from profile_grid.bisection import largest_fitting
+from profile_grid.errors import OutsideError
+from profile_grid.measuring import largest
+from profile_grid.measuring.job import Job
+from profile_grid.measuring.largest import Try, tried, with_value
+
+PROGRAM = {
+    "run": "tiny", "dimensions": {"context_length": 64, "batch_size": 4}, "constructor_args": {"context_length": 64},
+    "warmup_steps": 5, "measured_steps": 10,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("start", [1, 2, 7, 30, 100])
+def test_the_bisection_finds_what_trying_all_finds_wherever_it_starts(start):
+    for limit in range(60):
+        asked = []
+
+        def fits(number, limit=limit, asked=asked):
+            asked.append(number)
+            return number <= limit
+
+        assert largest_fitting(fits, start) == limit
+        assert min(asked) >= 1 and len(asked) == len(set(asked)) <= 16
+
+
+def test_few_values_are_tried_where_the_start_is_near():
+    asked = []
+    assert largest_fitting(lambda number: asked.append(number) or number <= 101, 100) == 101
+    assert len(asked) <= 4
+
+
+def test_another_length_changes_the_model_and_another_batch_does_not():
+    longer = with_value({"program": PROGRAM}, "context_length", 128)["program"]
+    assert longer["dimensions"]["context_length"] == longer["constructor_args"]["context_length"] == 128
+    fuller = with_value({"program": PROGRAM}, "batch_size", 9)["program"]
+    assert fuller["dimensions"]["batch_size"] == 9 and fuller["constructor_args"] == PROGRAM["constructor_args"]
+    assert (fuller["warmup_steps"], fuller["measured_steps"]) == (1, 1)
+    assert PROGRAM["dimensions"] == {"context_length": 64, "batch_size": 4}
+
+
+def result(status: str, device: str, reserved: int | None = None, total: int | None = None) -> dict:
+    held = {"peak_reserved_bytes": reserved, "device_total_bytes": total}
+    return {"status": status, "reason": "why", "program": {"memory": held, "machine": {"device": device}}}
+
+
+@pytest.fixture
+def try_of(monkeypatch, tmp_path):
+    """A function that tries a program which ends with this result, with a history of so many bytes."""
+
+    def run(ended: dict, limit: int | None = None, requested: int = 0, reserved: int | None = None) -> Try:
+        counters = {"requested_peak": requested, "reserved_peak": reserved}
+        history = gzip.compress(json.dumps({"counters": counters}).encode())
+        (tmp_path / "memory_history.json.gz").write_bytes(history)
+        monkeypatch.setattr(largest, "timed" if limit is None else "recorded", lambda job: ended)
+        return tried(Job({"program": PROGRAM}, tmp_path, tmp_path, Path("log"), 1, None), limit)
+
+    return run
+
+
+def test_on_a_gpu_what_ends_fits_and_what_runs_out_of_memory_does_not(try_of):
+    assert try_of(result("complete", "cuda", 70, 100)) == Try(True, 70, 100)
+    assert try_of(result("out_of_memory", "cuda", None, 100)) == Try(False, None, 100)
+
+
+def test_with_a_limit_what_was_counted_decides(try_of):
+    assert try_of(result("complete", "cpu"), limit=100, requested=100) == Try(True, 100, None)
+    assert try_of(result("complete", "cpu"), limit=100, requested=101) == Try(False, 101, None)
+    assert try_of(result("complete", "cuda", 1, 500), limit=100, requested=60, reserved=120) == Try(False, 120, 500)
+
+
+def test_a_processor_without_a_limit_and_a_variant_that_is_refused_are_told_in_one_line(try_of):
+    with pytest.raises(OutsideError, match="say how much there is, --memory-gib"):
+        try_of(result("complete", "cpu"))
+    with pytest.raises(OutsideError, match="tiny cannot be measured: why"):
+        try_of(result("unsupported", "cuda"))

@@ -1,0 +1,101 @@
+"""The longest context or the largest batch with which a run fits: `python -m workflow.scripts.largest --run NAME`.
+
+Bisects with a process for each try, one after another, and says beside it what the shapes let expect. On a GPU what
+does not fit runs out of memory; a processor has no memory of its own to fill, so there --memory-gib says how much is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
+from cs336_model.arithmetic.own_model import shape_of
+from profile_grid.bisection import largest_fitting
+from profile_grid.errors import OutsideError
+from profile_grid.files import write_json
+from profile_grid.measuring.job import Job
+from profile_grid.measuring.largest import Try, tried, with_value
+from profile_grid.measuring.lease_server import leases_for
+from profile_grid.measuring.progress import say
+from profile_grid.quantities import GIBIBYTE, memory
+from profile_grid.study.stages import TIMING
+from workflow.command import run_command
+
+MULTIPLES = {"context_length": 64, "batch_size": 1}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", required=True, help="a run of the grid; all but one dimension stays as in it")
+    parser.add_argument("--dimension", choices=list(MULTIPLES), default="context_length")
+    parser.add_argument("--multiple-of", type=int, help="try multiples of this alone: 64 tokens, 1 sequence")
+    parser.add_argument("--memory-gib", type=float, help="how much there is; by default all that the GPU has")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of grid.json")
+    parser.add_argument("--time-limit-s", type=float, default=900)
+    arguments = parser.parse_args()
+    entry = entry_of(arguments.results / "grid.json", arguments.run)
+    found = bisected(entry, arguments)
+    write_json(arguments.results / "largest" / f"{arguments.run}_{arguments.dimension}.json", found)
+    predicted = "not known" if found["predicted"] is None else found["predicted"]
+    say(f"{arguments.run}: largest {arguments.dimension} that fits is {found['largest']}; by the shapes {predicted}")
+
+
+def entry_of(plan: Path, run: str) -> dict:
+    """The run's entry in the plan of the grid; raises OutsideError where there is none."""
+    if not plan.exists():
+        raise OutsideError(f"{plan} is missing; make it: snakemake --cores 1 {plan}")
+    entries = {entry["run"]: entry for entry in json.loads(plan.read_text())["runs"]}
+    if run not in entries:
+        raise OutsideError(f"--run: {run!r} is no run of the grid; runs: {', '.join(list(entries)[:5])}, ...")
+    return entries[run]
+
+
+def bisected(entry: dict, arguments: argparse.Namespace) -> dict:
+    """What was found: the largest value, what the shapes let expect, and every try."""
+    dimension, unit = arguments.dimension, arguments.multiple_of or MULTIPLES[arguments.dimension]
+    limit = arguments.memory_gib and int(arguments.memory_gib * GIBIBYTE)
+    specification, tries = entry["specifications"][TIMING.name], {}
+
+    def fits(number: int) -> bool:
+        value = number * unit
+        tries[value] = one = one_try(with_value(specification, dimension, value), limit, arguments)
+        told = f", {memory(one.peak_bytes)}" if one.peak_bytes else ""
+        say(f"{dimension} {value} {'fits' if one.fits else 'does not fit'}{told}")
+        return one.fits
+
+    found = largest_fitting(fits, max(entry[dimension] // unit, 1)) * unit
+    total = next(iter(tries.values())).device_total_bytes
+    available = (limit or total) - (BESIDE_TENSORS if total else 0)
+    return {
+        "run": entry["run"], "dimension": dimension, "multiple_of": unit, "limit_bytes": limit or total,
+        "largest": found, "predicted": predicted(specification["program"], dimension, available),
+        "tries": [{"value": value, **vars(one)} for value, one in sorted(tries.items())],
+    }  # fmt: skip
+
+
+def one_try(specification: dict, limit: int | None, arguments: argparse.Namespace) -> Try:
+    """One process with this specification, which holds its lease alone."""
+    program, log = specification["program"], Path("logs/largest") / f"{arguments.run}.log"
+    with leases_for(program["device"], program["run"], say=say) as leases, tempfile.TemporaryDirectory() as scratch:
+        job = Job(specification, Path(scratch), Path(scratch), log, arguments.time_limit_s, leases)
+        return tried(job, limit)
+
+
+def predicted(program: dict, dimension: str, available: int) -> int | None:
+    """The largest value whose estimated peak is no more than the bytes available; None for another's model."""
+    if shape_of(program) is None:
+        return None
+
+    def fits(value: int) -> bool:
+        dimensions = program["dimensions"] | {dimension: value}
+        shape = shape_of(program | {"dimensions": dimensions})
+        return estimated_peak_bytes(shape, dimensions["mode"], dimensions) <= available
+
+    return largest_fitting(fits, program["dimensions"][dimension])
+
+
+if __name__ == "__main__":
+    run_command(main)
