@@ -79,7 +79,7 @@ def _keep_and_tell(outcome: Outcome, handover: Path, output: Path) -> None:
     for sentence in (*outcome.remarks(), outcome.cost()):
         if sentence:
             _say(sentence)
-    _say(f"{kept}: {outcome.window()}")
+    _say(f"{kept}: {outcome.window()}; kernel-tables report {kept} makes a page of it")
     _tell_contents(kept, outcome.expected_steps)
 
 

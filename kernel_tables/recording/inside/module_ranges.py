@@ -29,6 +29,7 @@ class ModuleRanges:
     def __init__(self, marker: Marker, depth: int | None) -> None:
         self._marker, self._depth = marker, depth
         self._hooks: list[RemovableHandle] = []
+        self._before_us: tuple[Callable, Callable] = (torch.autograd.backward, torch.autograd.grad)
         self._names: dict[int, str | None] = {}
         self._named: list[nn.Module] = []  # kept alive, so that no other module gets their ids
         self._thread = _Called()
@@ -37,6 +38,7 @@ class ModuleRanges:
         """Names what is there, and opens ranges from now on."""
         for model in models_of_this_process():
             self._name(model)
+        self._before_us = torch.autograd.backward, torch.autograd.grad
         follow_backward(self._marker)
         torch.autograd.backward = self._in_range(BACKWARD, torch.autograd.backward)
         # PyTorch warns of hooks that a compiled model would not call; these need not be called there.
@@ -51,6 +53,7 @@ class ModuleRanges:
         for hook in self._hooks:
             hook.remove()
         follow_backward(None)
+        torch.autograd.backward, torch.autograd.grad = self._before_us  # which may be another's than PyTorch's own
         self._names.clear()
         self._named.clear()
 

@@ -1,5 +1,6 @@
 """Recording from within a script: `kernel_tables.recorded` as a context manager and as a decorator."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,8 @@ def test_a_decorated_function_is_recorded_after_so_many_calls_and_then_no_more()
     assert instances(recording) == {"step": 2}
 
 
-def test_modules_have_ranges_where_that_is_asked_for_and_no_hook_is_left():
+def test_modules_have_ranges_where_that_is_asked_for_and_no_hook_is_left(monkeypatch):
+    monkeypatch.setattr(torch.autograd, "backward", partial(torch.autograd.backward))  # by somebody else
     model, x = Model(), torch.randn(2, 4)
     hooks = nn.modules.module._global_forward_hooks, nn.modules.module._global_forward_pre_hooks
     before, backward = [len(found) for found in hooks], torch.autograd.backward
