@@ -47,11 +47,6 @@ def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
     return Intervals(start_ns[first], reached[np.append(first[1:], len(reached)) - 1])
 
 
-def united(*parts: Intervals) -> Intervals:
-    """The time covered by at least one of PARTS."""
-    return union(np.concatenate([p.start_ns for p in parts]), np.concatenate([p.end_ns for p in parts]))
-
-
 def intersection(*parts: Intervals) -> Intervals:
     """The time covered by every one of PARTS."""
     return reduce(_common, parts)
