@@ -23,8 +23,8 @@ from kernel_tables.commands.options import (
 )
 from kernel_tables.commands.shown import TABLES, add_shown_options, write_shown
 from kernel_tables.errors import ImpossibleCapture, TraceError
-from kernel_tables.files import written_whole
 from kernel_tables.output import FORMATS
+from kernel_tables.whole_files import written_whole
 
 INCOMPLETE, BAD_INPUT, INTERRUPTED = 1, 2, 130
 MODULES = (names, diagnose, diff, host, report, record)

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and that are never written over a capture."""
+"""What stands where a file is to be written: never a capture is written over, and a full disk is told as such."""
 
 from __future__ import annotations
 
@@ -12,24 +12,6 @@ from kernel_tables.errors import TraceError
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 SQLITE_MAGIC = b"SQLite format 3\x00"
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A path beside PATH to write to; it becomes PATH when the block ends well, and is removed when it does not.
-
-    Where PATH is a link, what it leads to is written, and the link stays.
-    """
-    if path.exists() and not path.is_file():  # a terminal, a pipe: there is nothing to rename onto
-        yield path
-        return
-    path = Path(os.path.realpath(path))
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 @contextmanager

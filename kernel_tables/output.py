@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_tables.clean_text import in_json, visible, with_clean_cells
-from kernel_tables.files import written_whole
+from kernel_tables.whole_files import written_whole
 
 if TYPE_CHECKING:
     import pandas as pd

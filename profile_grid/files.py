@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernel_tables.files import written_whole
+from kernel_tables.whole_files import written_whole
 
 
 @contextmanager

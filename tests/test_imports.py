@@ -13,6 +13,7 @@ PACKAGES = ("cs336_model", "kernel_tables", "profile_grid", "workflow")
 
 # A room may import itself, and the rooms above it here.
 ROOMS = (
+    "kernel_tables.whole_files",
     "kernel_tables.embedded",
     "kernel_tables.marking",  # runs inside a measured process, as cs336_model does
     "cs336_model",

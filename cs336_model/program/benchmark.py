@@ -12,7 +12,6 @@ no result.
 
 import argparse
 import json
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -46,6 +45,7 @@ from cs336_model.program.variants.effects import process_settings
 from cs336_model.program.variants.unsupported import Unsupported
 from cs336_model.program.windows import EMITTER_OF_PROFILER, MEMORY, WRITING, profiled_window, save_capture
 from cs336_model.program.work import count_parameters, counted_flops, planned_flops, planned_parameters
+from kernel_tables.whole_files import written_whole
 
 SCHEMA = 1
 
@@ -196,9 +196,8 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
 
 def write_result(result: Result, path: Path) -> None:
     """Writes the JSON beside its place and renames it, so that a result is whole or absent."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
-    os.replace(partial, path)
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
 
 
 def _say(spec: RunSpec, what: str) -> None:

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from kernel_tables.commands.options import add_capture, add_classes, add_step_name, own_classes
-from kernel_tables.files import reports_beside, require_no_capture, written_whole
+from kernel_tables.files import reports_beside, require_no_capture
+from kernel_tables.whole_files import written_whole
 
 SUMMARY = "one page of a capture, a file that opens without a network: summary, findings, tables, flame view, timeline"
 

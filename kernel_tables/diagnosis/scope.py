@@ -127,8 +127,8 @@ class Scope:
 
     def in_words(self, ns: int) -> str:
         """ "1.23 ms of a step (4.5 %)"."""
-        of = "a step" if len(self.steps) else "the capture"
-        return f"{self.per_step_ms(ns):.3g} ms of {of} ({100 * self.share(ns):.1f} %)"
+        whole = "a step" if len(self.steps) else "the capture"
+        return f"{self.per_step_ms(ns):.3g} ms of {whole} ({100 * self.share(ns):.1f} %)"
 
     @cached_property
     def is_kernel(self) -> np.ndarray:

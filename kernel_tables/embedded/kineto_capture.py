@@ -6,7 +6,6 @@ inside it are part of its time, so every nanosecond is counted once.
 Times are integer nanoseconds since the first event: the trace has three decimals of a microsecond, so none is rounded.
 """
 
-import os
 import re
 import sqlite3
 import tempfile
@@ -16,6 +15,7 @@ from typing import Any
 
 from kernel_tables.embedded.capture_schema import SCHEMA, SCHEMA_VERSION
 from kernel_tables.embedded.kineto_trace import Event, Trace, global_thread, read_trace
+from kernel_tables.whole_files import written_whole
 
 PUSH_POP_RANGE = 59  # ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange
 CPU_DEVICE = -1
@@ -38,10 +38,9 @@ def export_capture(profiler: Any, path_to_capture: Path, on_gpu: bool, torch_ver
         path_to_trace = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path_to_trace))
         trace = read_trace(path_to_trace)
-    partial = path_to_capture.with_name(path_to_capture.name + ".partial")
-    partial.unlink(missing_ok=True)
-    write_capture(capture_tables(trace, on_gpu, torch_version), partial)
-    os.replace(partial, path_to_capture)
+    tables = capture_tables(trace, on_gpu, torch_version)
+    with written_whole(path_to_capture) as partial:
+        write_capture(tables, partial)
 
 
 def capture_tables(trace: Trace, on_gpu: bool, torch_version: str) -> dict[str, list[Row]]:

@@ -8,10 +8,11 @@ from pathlib import Path
 from kernel_tables.embedded.kineto_capture import CaptureError, capture_tables, write_capture
 from kernel_tables.embedded.kineto_trace import Trace, read_trace
 from kernel_tables.errors import TraceError
-from kernel_tables.files import full_disk_as_os_error, written_whole
+from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.reading.nsys import export_report
 from kernel_tables.reading.publishable import write_publishable
 from kernel_tables.recording.program import NSYS_LOG, REPORT
+from kernel_tables.whole_files import written_whole
 
 DEFAULT = Path("recording.sqlite")
 ON_A_GPU = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver")

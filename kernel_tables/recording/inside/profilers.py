@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import torch
 from torch.autograd.profiler import profile
+
+from kernel_tables.whole_files import written_whole
 
 TRACE = "trace.json"
 
@@ -31,9 +32,8 @@ class TorchProfiler:
 
     def save(self, folder: Path) -> None:
         """Writes the trace into the folder, whole or not at all."""
-        partial = folder / f"{TRACE}.partial"
-        self._recording.export_chrome_trace(str(partial))
-        os.replace(partial, folder / TRACE)
+        with written_whole(folder / TRACE) as partial:
+            self._recording.export_chrome_trace(str(partial))
 
 
 class NsysProfiler:

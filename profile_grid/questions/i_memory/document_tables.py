@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from kernel_tables.attribution.paths import PATH_SEPARATOR
 from profile_grid.markdown import Table, code, escaped
 from profile_grid.quantities import ABSENT, GIBIBYTE, MEBIBYTE, count, known, percent, significant
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
@@ -83,7 +84,7 @@ def largest_table(measured: Measured) -> tuple[str, Table] | None:
     lines = [
         (
             escaped(row["category"]),
-            escaped(" > ".join(filter(None, (row["phase"], row["range"])))),
+            escaped(PATH_SEPARATOR.join(filter(None, (row["phase"], row["range"])))),
             code(row["operator"], in_table=True) if row["operator"] else ABSENT,
             count(row["allocations"]), size(row["each_bytes"]), size(row["bytes"]),
         )
