@@ -14,6 +14,19 @@ report: "workflow/report/workflow.rst"
 configfile: f"{workflow.basedir}/config.yaml"
 
 
+localrules:  # on a cluster: what takes seconds runs on the host that plans
+    plan,
+    merge,
+    summaries,
+    answer,
+    figure,
+    timeline,
+    page,
+    dictionary,
+    table_documents,
+    complete,
+
+
 include: "workflow/rules/common.smk"
 
 

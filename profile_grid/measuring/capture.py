@@ -22,8 +22,6 @@ from profile_grid.measuring.nsys_capture import nsys_attempt
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE
 from profile_grid.study.stages import CAPTURE
 
-ATTEMPTS = 2
-
 
 def chosen_backend(wanted: str, device: str) -> str:
     """`nsys` or `torch`: what `auto` means on this machine, or what was asked for."""
@@ -40,7 +38,7 @@ def captured(job: Job) -> dict:
     """
     backend = chosen_backend(job.specification["backend"], job.program["device"])
     attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
-    for number in range(1, ATTEMPTS + 1):
+    for number in range(1, CAPTURE.attempts + 1):
         trial = job.scratch / f"attempt-{number}"
         trial.mkdir()
         attempt = attempt_once(job, trial)

@@ -53,12 +53,13 @@ class TablesOfARun:
 class Stage:
     """One thing that is measured of every run.
 
-    `runs` is the "module:function" of (job) -> result; `files` is what a job leaves besides NAME.json, `may_leave` what
-    it leaves only sometimes. `sources` are the files whose change makes its results stale, besides the measured program
-    and the module of `runs`. `needs` is what a job takes of the machine: a GPU to itself, or nothing. `tables` is the
-    "module:function" of (runs) -> {name: table} for `table_names`, which joins its results to the tables of the study.
-    `disk_bytes` is about what a job leaves, with `disk_bytes_per_layer_and_step` more for every layer and step. A stage
-    that is not `of_every_run` is measured where a product of the grid names it under `stages`.
+        `runs` is the "module:function" of (job) -> result; `files` is what a job leaves besides NAME.json, `may_leave` what
+        it leaves only sometimes. `sources` are the files whose change makes its results stale, besides the measured program
+        and the module of `runs`. `needs` is what a job takes of the machine: a GPU to itself, or nothing. `tables` is the
+        "module:function" of (runs) -> {name: table} for `table_names`, which joins its results to the tables of the study.
+        `attempts` is how often a job tries at most; `disk_bytes` is about what it leaves, and for every layer and step
+    `disk_bytes_per_layer_and_step` more. A stage that is not `of_every_run` is measured where a product of the grid
+    names it under `stages`.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Stage:
     may_leave: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     needs: str = GPU
+    attempts: int = 1
     disk_bytes: int = 0
     disk_bytes_per_layer_and_step: int = 0
     settings: Mapping[str, Setting] = field(default_factory=dict)
@@ -123,6 +125,7 @@ CAPTURE = Stage(
     runs="profile_grid.measuring.capture:captured",
     files=("capture.sqlite",),
     may_leave=("capture.nsys-rep",),
+    attempts=2,
     # nsys, H200: 3 training steps of 2.7B (32 layers) leave 3.8 MB of SQLite, and about as much of report
     disk_bytes=500_000,
     disk_bytes_per_layer_and_step=80_000,

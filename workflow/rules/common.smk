@@ -27,6 +27,7 @@ from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import GPU, STAGES, SWEEP, TIMING
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows
 from profile_grid.study.unusable import unusable_sources
+from profile_grid.measuring.allocation import host_megabytes, minutes_at_most
 from profile_grid.measuring.freshness import digest_of_rules
 from workflow.import_statements import UnreadableSource, remember_imports
 from workflow.imported_files import digest_of_files, files_of_module, imported_files
@@ -159,6 +160,11 @@ def timed_again(wildcards):
 def told(stage):
     """What a job of this stage is told, by wildcards."""
     return lambda wildcards: SPECIFICATIONS[stage.name][wildcards.run]
+
+
+def host_memory_mb(stage):
+    """The host's memory that a job of this stage may take, by wildcards: where a scheduler asks for it."""
+    return lambda wildcards: host_megabytes(json.loads(told(stage)(wildcards))["program"])
 
 
 OWN_CLASSES = config.get("kernel_classes", [])

@@ -24,10 +24,14 @@ for stage in STAGES:
             files=[f"results/runs/{{run}}/{name}" for name in stage.files],
         log:
             f"logs/{{run}}/{stage.name}.log",
+        group:
+            "run_{run}"
         conda:
             "../../envs/measure.yaml"
         resources:
-            gpu=int(stage.needs == GPU),
+            gpu=int(stage.needs == GPU and config["device"] != "cpu"),
+            mem_mb=host_memory_mb(stage),
+            runtime=minutes_at_most(stage, config["time_limit_s"]),
             time_limit_s=config["time_limit_s"],
         params:
             stage=stage.name,

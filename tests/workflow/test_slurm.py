@@ -1,0 +1,94 @@
+"""The tiny grid through a real Slurm of one node, which cancels one job and ends another at its time limit."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.workflow.conftest import ROOT, TINY_GRID, copy_sources
+from tests.workflow.one_node_slurm import one_node_slurm, why_not
+
+EXECUTOR = (
+    ROOT / ".venv" / "slurm"
+)  # from envs/requirements-slurm.txt (.ci/run); in .venv itself it would slow every start
+pytestmark = [
+    pytest.mark.skipif(why_not() is not None, reason=f"no Slurm can be started here: {why_not()}"),
+    pytest.mark.skipif(not EXECUTOR.exists(), reason=f"{EXECUTOR.relative_to(ROOT)} is not there"),
+]
+PATIENCE_S = 240
+
+
+def jobs() -> dict[str, str]:
+    """The state of every job by its number."""
+    said = subprocess.run(["squeue", "-h", "-t", "all", "-o", "%i %T"], capture_output=True, text=True, check=True)
+    return dict(line.split() for line in said.stdout.splitlines())
+
+
+def wait_for(job: str, state: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while jobs().get(job) != state:
+        assert time.monotonic() < deadline, f"job {job} did not become {state}: {jobs()}"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def run_by_slurm(tmp_path_factory):
+    """The project's folder, what Snakemake printed, and the states of Slurm's jobs by their numbers. Its first job is
+    cancelled as soon as it runs, its second stopped, so that it reaches its time limit."""
+    folder = copy_sources(ROOT, tmp_path_factory.mktemp("slurm-project") / "project")
+    (folder / "config.yaml").write_text(TINY_GRID)
+    command = [
+        sys.executable, "-m", "snakemake", "--workflow-profile", "profiles/slurm", "--slurm-status-command", "squeue",
+        "--slurm-init-seconds-before-status-checks", "2", "results/tables/provenance.json",
+    ]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": str(EXECUTOR)}
+    with (
+        one_node_slurm(tmp_path_factory.mktemp("slurm")),
+        (folder / "output").open("w+") as output,
+        subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output) as snakemake,
+    ):
+        try:
+            wait_for("1", "RUNNING")
+            subprocess.run(["scancel", "1"], check=True)
+            wait_for("2", "RUNNING")
+            subprocess.run(["scancel", "--signal=STOP", "--full", "2"], check=True)
+            subprocess.run(["scontrol", "update", "jobid=2", "endtime=now+1"], check=True)
+            wait_for("2", "TIMEOUT")
+            snakemake.wait(timeout=PATIENCE_S)
+        finally:
+            snakemake.kill()
+        states = jobs()
+        output.seek(0)
+        assert snakemake.returncode == 0, output.read()
+    return folder, states
+
+
+def test_a_cancelled_job_and_one_that_took_too_long_are_told_apart_and_tried_again(run_by_slurm):
+    _, states = run_by_slurm
+    assert (states.pop("1"), states.pop("2")) == ("CANCELLED", "TIMEOUT")
+    assert sorted(states.values()) == ["COMPLETED"] * 2
+
+
+def test_the_grid_comes_out_as_without_slurm(run_by_slurm, finished_project):
+    folder, _ = run_by_slurm
+    assert (folder / "results" / "tables" / "runs.csv").exists()
+    for path in finished_project.glob("results/runs/*/*.json"):
+        ours = json.loads((folder / path.relative_to(finished_project)).read_text())
+        assert ours["status"] == json.loads(path.read_text())["status"] == "complete"
+
+
+def test_timing_and_capture_of_a_run_are_one_job_and_the_rest_runs_where_it_was_planned(run_by_slurm):
+    folder, _ = run_by_slurm
+    rules = {path.name for path in (folder / ".snakemake" / "slurm_logs").iterdir()}
+    groups = {f"group_run_{model}_ctx8_forward_capture_tables_of_capture_timing" for model in ("alpha", "beta")}
+    assert rules == groups
+
+
+def test_the_lines_of_progress_count_the_measurements_of_all_jobs(run_by_slurm):
+    folder, _ = run_by_slurm
+    logs = "".join(path.read_text() for path in Path(folder, ".snakemake", "slurm_logs").rglob("*.log"))
+    assert all(f"[{number}/4]" in logs for number in (1, 2, 3, 4))
