@@ -16,11 +16,13 @@ TIMED_AGAIN = "timing_again"  # the rule of a run's further processes
 
 
 def prepare_job_environment(root: Path) -> None:
-    """Sets for the jobs: this project's packages, this interpreter, and whose jobs they are, since when."""
+    """Sets for the jobs: this project's packages, this interpreter, and whose jobs they are, since when: a Snakemake that
+    another one started on a node of a cluster counts that one's measurements."""
     _lead("PATH", os.path.dirname(sys.executable))
     _lead("PYTHONPATH", str(root))
     os.environ[WORKFLOW_VARIABLE] = str(os.getpid())
-    os.environ[STARTED_VARIABLE] = str(time.time())
+    if TOTAL_VARIABLE not in os.environ:
+        os.environ[STARTED_VARIABLE] = str(time.time())
 
 
 def planned_rules(workflow) -> list[str]:

@@ -53,11 +53,11 @@ class TablesOfARun:
 class Stage:
     """One thing that is measured of every run.
 
-        `runs` is the "module:function" of (job) -> result; `files` is what a job leaves besides NAME.json, `may_leave` what
-        it leaves only sometimes. `sources` are the files whose change makes its results stale, besides the measured program
-        and the module of `runs`. `needs` is what a job takes of the machine: a GPU to itself, or nothing. `tables` is the
-        "module:function" of (runs) -> {name: table} for `table_names`, which joins its results to the tables of the study.
-        `attempts` is how often a job tries at most; `disk_bytes` is about what it leaves, and for every layer and step
+    `runs` is the "module:function" of (job) -> result; `files` is what a job leaves besides NAME.json, `may_leave` what
+    it leaves only sometimes. `sources` are the files whose change makes its results stale, besides the measured program
+    and the module of `runs`. `needs` is what a job takes of the machine: a GPU to itself, or nothing. `tables` is the
+    "module:function" of (runs) -> {name: table} for `table_names`, which joins its results to the tables of the study.
+    `attempts` is how often a job tries at most; `disk_bytes` is about what it leaves, and for every layer and step
     `disk_bytes_per_layer_and_step` more. A stage that is not `of_every_run` is measured where a product of the grid
     names it under `stages`.
     """

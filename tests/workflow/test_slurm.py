@@ -43,7 +43,8 @@ def run_by_slurm(tmp_path_factory):
     (folder / "config.yaml").write_text(TINY_GRID)
     command = [
         sys.executable, "-m", "snakemake", "--workflow-profile", "profiles/slurm", "--slurm-status-command", "squeue",
-        "--slurm-init-seconds-before-status-checks", "2", "results/tables/provenance.json",
+        "--slurm-init-seconds-before-status-checks", "2", "--slurm-keep-successful-logs",
+        "results/tables/provenance.json",
     ]  # fmt: skip
     environment = os.environ | {"PYTHONPATH": str(EXECUTOR)}
     with (

@@ -33,7 +33,7 @@ rule machine:
     conda:
         "../../envs/measure.yaml"
     resources:
-        gpu=1,
+        gpu=int(config["device"] != "cpu"),
         time_limit_s=config["time_limit_s"],
     params:
         program=config["program"]["constructor"],

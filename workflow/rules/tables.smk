@@ -17,7 +17,7 @@ for stage in STAGES:
             files=[f"results/runs/{{run}}/{name}" for name in stage.files],
             again=tables_again(stage),
             # of no use to the tables: it makes all stages of a run one group, so one job on one node of a cluster
-            beside=ancient([f"results/runs/{{run}}/{one.result}" for one in STAGES if one is not stage]),
+            beside=ancient([f"results/runs/{{run}}/{one.result}" for one in STAGES if one.of_every_run]),
         output:
             [f"results/runs/{{run}}/{name}" for name in stage.tables_of_a_run.files],
             status=f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}",
