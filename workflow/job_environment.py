@@ -16,8 +16,8 @@ TIMED_AGAIN = "timing_again"  # the rule of a run's further processes
 
 
 def prepare_job_environment(root: Path) -> None:
-    """Sets for the jobs: this project's packages, this interpreter, and whose jobs they are, since when: a Snakemake that
-    another one started on a node of a cluster counts that one's measurements."""
+    """Sets for the jobs: this project's packages, this interpreter, and whose jobs they are, since when. A Snakemake on
+    a node of a cluster, started by another, counts that one's measurements."""
     _lead("PATH", os.path.dirname(sys.executable))
     _lead("PYTHONPATH", str(root))
     os.environ[WORKFLOW_VARIABLE] = str(os.getpid())
