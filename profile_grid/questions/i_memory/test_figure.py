@@ -56,3 +56,24 @@ def test_a_figure_can_be_drawn_on_paper_and_says_why_where_there_is_nothing(figu
     nothing = merged([training()])
     nothing |= summary_tables(nothing)
     assert figure.draw(nothing).chart is None and "whole history" in figure.caption(nothing)
+
+
+def parts_of(chart: dict):
+    """The parts of a chart that have an encoding, each with the name of its data."""
+    for inner in (*chart.get("layer", ()), *chart.get("hconcat", ()), *chart.get("vconcat", ())):
+        yield from parts_of({"data": chart.get("data")} | inner)
+    if "encoding" in chart:
+        yield chart
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_every_field_that_a_mark_names_is_a_column_of_its_data(figure):
+    chart = figure.draw(tables(training())).chart
+    parts = list(parts_of(chart))
+    assert len(parts) >= 2
+    for part in parts:
+        columns = set(chart["datasets"][part["data"]["name"]][0])
+        channels = part["encoding"].values()
+        every = [one for value in channels for one in (value if isinstance(value, list) else [value])]
+        fields = {one["field"] for one in every if "field" in one}
+        assert fields and fields <= columns, fields - columns

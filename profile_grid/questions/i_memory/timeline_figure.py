@@ -46,11 +46,8 @@ def _areas(rows: pd.DataFrame, unit_name: str) -> alt.Chart:
         rows, ("category", "category"), ("size", "live"), ("phase", "phase"), ("ms", "after (ms)", marks.DIGITS)
     )
     y = alt.Y("start:Q", axis=alt.Axis(title=f"live ({unit_name})"))
-    return (
-        alt.Chart(rows)
-        .mark_bar()
-        .encode(x=x, x2="next", y=y, y2="end", fill=category_fill(rows["category"]), tooltip=seen)
-    )
+    areas = alt.Chart(rows).mark_area(interpolate="step-after", opacity=1)
+    return areas.encode(x=x, y=y, y2="end", fill=category_fill(rows["category"], lined=False), tooltip=seen)
 
 
 def _phase_marks(own: pd.DataFrame, top: float) -> tuple[alt.Chart, alt.Chart]:

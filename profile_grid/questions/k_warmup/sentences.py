@@ -9,7 +9,7 @@ from profile_grid.quantities import interval, percent, ratio
 from profile_grid.questions.k_warmup.table import of_whole_steps
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.wording import extremes, leaders, listed, places
+from profile_grid.tables.wording import leaders, listed, places
 
 NOT_KEPT = "Not answered: no timed run kept the times of its warm-up steps."
 SHOWN_COUNTS = (0, 1, 2, 5)
@@ -27,7 +27,8 @@ def _enough(enough: pd.DataFrame) -> str:
     """The largest number that any run needs, and whether it is all that were taken."""
     most, open_end = int(enough["enough"].max()), enough[enough["enough"] == enough["taken"]]
     needing = enough[enough["enough"] == most]
-    text = f"{_steps(most)} {'is' if most == 1 else 'are'} enough in every run"
+    within = interval(enough["tolerance"], percent)
+    text = f"{_steps(most)} {'is' if most == 1 else 'are'} enough in every run, to within {within}"
     if most and len(needing) < len(enough):
         text += f" (needed by {places(needing)})"
     text += f"; {_steps(int(enough['taken'].max()))} were taken."
@@ -38,8 +39,7 @@ def _enough(enough: pd.DataFrame) -> str:
 
 def _first(enough: pd.DataFrame) -> str:
     """How slow the first step is."""
-    slower = extremes(enough, "first_ratio", lambda row: ratio(row["first_ratio"]))
-    return f"Beside the mean of the measured steps, the first takes {slower}."
+    return f"Beside the mean of the measured steps, the first takes {interval(enough['first_ratio'], ratio)}."
 
 
 def _phase(enough: pd.DataFrame) -> list[str]:

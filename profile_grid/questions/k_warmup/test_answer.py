@@ -74,7 +74,7 @@ def test_one_report_that_is_right_by_chance_is_not_enough():
 
 def test_where_the_first_step_is_like_the_others_none_is_needed():
     made = timed(Made(), {"step": [10.0, 10.0]}, {"step": [10.0, 10.0, 10.0]})
-    assert "0 warm-up steps are enough in every run; 2 warm-up steps were taken." in answered(made)
+    assert "0 warm-up steps are enough in every run, to within 1.0 %; 2 warm-up steps were taken." in answered(made)
 
 
 def test_one_measured_step_has_a_tolerance_of_one_percent():
@@ -98,8 +98,8 @@ def test_a_run_that_ran_out_of_memory_after_its_warm_up_has_no_reports():
 
 def test_the_document_says_what_fewer_would_have_reported_and_where_the_first_step_loses_time():
     text = answered(timed(Made(), SLOW, STEADY))
-    assert "2 warm-up steps are enough in every run; 3 warm-up steps were taken." in text
-    assert "the first takes × 10.0 (small at context 512)" in text
+    assert "2 warm-up steps are enough in every run, to within 8.2 %; 3 warm-up steps were taken." in text
+    assert "Beside the mean of the measured steps, the first takes × 10.0." in text
     assert "Most of what it takes longer is in **forward**." in text
     assert "The mean would have been off by 247.5 % after 0, 25.0 % after 1 and 0.0 % after 2." in text
     cells = [cell.strip() for cell in line_of(text, "small", "512", "forward pass", "35 ± 44").split("|")]
