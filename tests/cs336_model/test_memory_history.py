@@ -5,10 +5,11 @@ import json
 import random
 
 import pytest
+import torch
 
 from cs336_model.arithmetic.memory import saved_activation_bytes
 from cs336_model.arithmetic.own_model import shape_of
-from cs336_model.program.memory.allocator import MarkedRange, events_of_trace
+from cs336_model.program.memory.allocator import AllocatorMemory, MarkedRange, events_of_trace
 from cs336_model.program.memory.history import Event, History, Range, innermost, paired
 from cs336_model.program.memory.snapshot import publishable, published_path
 
@@ -90,6 +91,59 @@ def test_of_an_allocators_trace_the_allocations_and_completed_releases_count_at_
     assert [(event.allocates, event.size) for event in events] == [(True, 1000), (True, 500), (False, 500), (True, 700)]
     allocations, _ = paired(events)
     assert allocations == [(0, None), (1, 2), (3, None)]
+
+
+class FakeAllocator:
+    """PyTorch's caching allocator as far as the recorder asks it: counters, and a trace of what happened."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.allocations = self.releases = 7  # before the recording
+        self.trace, self.recording = [], []
+        counted = lambda device: {  # noqa: E731
+            "allocation": {"all": {"allocated": self.allocations}}, "active": {"all": {"freed": self.releases}},
+        }  # fmt: skip
+        peaks = {"requested_bytes.all.peak": 90, "allocated_bytes.all.peak": 1024, "reserved_bytes.all.peak": 2048}
+        for name, function in {
+            "init": lambda: None, "memory_stats_as_nested_dict": counted, "memory_stats": lambda device: peaks,
+            "mem_get_info": lambda device: (1000, 5000),
+        }.items():  # fmt: skip
+            assert hasattr(torch.cuda, name)
+            monkeypatch.setattr(torch.cuda, name, function)
+        snapshot = lambda device: {"segments": [], "device_traces": [self.trace]}  # noqa: E731
+        monkeypatch.setattr(torch.cuda.memory, "_snapshot", snapshot)
+        monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda *args, **_: self.recording.append(args))
+
+    def alloc(self, address: int, size: int) -> None:
+        self.allocations += 1
+        self.trace.append({"action": "alloc", "addr": address, "size": size, "time_us": len(self.trace), "frames": []})
+
+    def free(self, address: int, size: int) -> None:
+        self.releases += 1
+        for action in ("free_requested", "free_completed"):
+            entry = {"action": action, "addr": address, "size": size, "time_us": len(self.trace), "frames": []}
+            self.trace.append(entry)
+
+
+def test_on_a_gpu_the_allocators_counters_tell_the_range_of_every_allocation(monkeypatch):
+    allocator = FakeAllocator(monkeypatch)
+    recorder = AllocatorMemory(torch.device("cuda", 0))
+    allocator.alloc(16, 50)
+    with recorder.emitter("step"):
+        with recorder.emitter("forward"):
+            allocator.alloc(32, 40)
+        with recorder.emitter("backward"):
+            allocator.free(32, 40)
+            allocator.alloc(32, 30)
+    record = recorder.ended({"parameters": [16]}).as_record()
+    assert allocator.recording == [(), (None,)]  # begun, then ended
+    names = [record["ranges"]["name"][one] if one is not None else None for one in record["allocations"]["range"]]
+    assert names == [None, "forward", "backward"]
+    assert record["allocations"]["held"] == ["parameters", None, None]
+    assert record["allocations"]["freed"] == [None, 2, None]
+    assert record["counters"] == {
+        "requested_peak": 90, "allocated_peak": 1024, "reserved_peak": 2048, "driver_used": 4000,
+    }  # fmt: skip
+    assert [entry["action"] for entry in recorder.snapshot()["device_traces"][0]][:2] == ["alloc", "alloc"]
 
 
 def test_a_marked_range_holds_the_events_that_the_allocator_counted_while_it_was_open():
