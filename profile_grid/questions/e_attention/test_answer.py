@@ -11,6 +11,7 @@ from tests.profile_grid.made_up import (
     forward_kernels,
 )
 from tests.profile_grid.made_up_answers import forward, said, summaries
+from tests.profile_grid.test_answers import rendered
 
 
 def test_attention_has_time_per_layer_and_exact_flops():
@@ -91,3 +92,13 @@ def test_a_capture_that_does_not_tell_the_parts_of_the_backward_pass_is_told():
     text = said(trained(Kernel("backward", "", GEMM, "gemm", 120, 9000.0)))["e"]
     assert "What they take in the backward pass cannot be said: no kernel there has a part." in text
     assert "the backward pass" not in said(forward())["e"]
+
+
+def test_the_document_has_a_table_of_the_backward_pass_where_the_captures_tell_its_parts():
+    def lines(*backward: Kernel) -> list[str]:
+        return rendered(trained(*backward))["e_attention"].splitlines()
+
+    told = lines(*BACKWARD_OF_ATTENTION)
+    (head,) = [place for place, line in enumerate(told) if line.startswith("In one layer of the backward pass")]
+    assert told[head - 1] == told[head + 1] == ""  # else Markdown takes the text for a row of the table before
+    assert not [line for line in lines() if line.startswith("In one layer of the backward pass")]
