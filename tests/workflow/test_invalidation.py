@@ -126,7 +126,7 @@ CHANGED_CONFIG = {
     ),
     "warm-up steps of the timings": (
         config("timing:\n  warmup_steps: 0", "timing:\n  warmup_steps: 1"),
-        ["plan", *timings(ONE, TWO), *MERGE],
+        ["plan", *timings(ONE, TWO), *MERGE, "answer k_warmup", "figure warmup"],  # which have an answer then
     ),
     "measured steps of the captures": (
         config("  warmup_steps: 0\n  measured_steps: 1", "  warmup_steps: 0\n  measured_steps: 2"),
