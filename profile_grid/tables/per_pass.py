@@ -73,8 +73,9 @@ def with_share(table: pd.DataFrame, whole: list[str], name: str) -> pd.DataFrame
 
 
 def total_by_run(rows: pd.DataFrame) -> pd.Series:
-    """The sum of total_ns by run."""
-    return rows.groupby("run", observed=True)["total_ns"].sum()
+    """The sum of total_ns by run. Runs are texts in its index: categories of few and of many rows do not align."""
+    sums = rows.groupby("run", observed=True)["total_ns"].sum()
+    return sums.set_axis(sums.index.astype("str"))
 
 
 def in_run_order(table: pd.DataFrame, kernels: pd.DataFrame, by: list[str]) -> pd.DataFrame:
