@@ -19,9 +19,9 @@ def warmup_reports(merged: Merged) -> pd.DataFrame:
     """(k) One row per run, phase and number of warm-up steps up to that which was taken: mean and standard deviation of
     the steps that follow them, as many as were measured."""
     warm, measured = (as_texts(merged[name]) for name in ("warmup_steps", "steps"))
-    rows = []
+    rows, steps = [], {key: own.tolist() for key, own in measured.groupby(KEYS, sort=False)["ms"]}
     for (run, phase), first in warm.groupby(KEYS, sort=False):
-        later = measured[(measured["run"] == run) & (measured["phase"] == phase)]["ms"].tolist()
+        later = steps.get((run, phase))
         if not later:
             continue  # memory ran out behind the warm-up
         every, leading = first["ms"].tolist() + later, first.iloc[0][LEADING].tolist()
