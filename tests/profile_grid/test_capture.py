@@ -10,6 +10,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from profile_grid.measuring.lease_server import Leases
 from profile_grid.measuring.nsys_capture import nsys_attempt
 from profile_grid.measuring.processes import ProgramFailed
 from profile_grid.measuring.supervisor import descendants
+from profile_grid.study.stages import CAPTURE
 from tests.kernel_tables.synthetic import Synthetic
 
 FAKES = Path(__file__).parents[1] / "fakes"
@@ -202,7 +204,7 @@ def test_an_nsys_that_hangs_after_the_program_is_ended_at_the_limit(fake):
 
 
 def test_a_hanging_program_is_ended_with_nsys_and_its_agent(fake, without_namespaces, monkeypatch):
-    monkeypatch.setattr(capture, "ATTEMPTS", 1)
+    monkeypatch.setattr(capture, "CAPTURE", replace(CAPTURE, attempts=1))
     started = time.monotonic()
     result = fake("leaves an agent", "hangs", time_limit_s=1.5)
     assert result["status"] == "incomplete"

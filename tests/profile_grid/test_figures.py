@@ -37,7 +37,8 @@ FOUR_WAYS = {
     "models": ("small", "xl"), "contexts": (128, 512), "modes": ("forward", "train_step"),
     "precisions": ("fp32", "bf16"), "batch_sizes": (4, 8),
 }  # fmt: skip
-FIGURES = all_figures(one for one in QUESTIONS if one.varies is None)  # the others are tested beside their question
+ASKED_OF_ANY_GRID = [one for one in QUESTIONS if one.varies is None and one.needs is None]
+FIGURES = all_figures(ASKED_OF_ANY_GRID)  # the others are tested beside their question
 OF_KERNELS = {"launch_bound", "top_kernels", "class_shares", "attention", "roofline"}
 MANY_OOM = {f"{model}_ctx{context}_train_step": OOM for model in list(MODELS)[1:] for context in (128, 1024)}
 GRIDS = {

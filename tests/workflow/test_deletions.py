@@ -9,9 +9,10 @@ ELSEWHERE = (
     "results/runs/",
     "results/tables/markdown/",  # a folder that one job makes; Snakemake keeps a time stamp of its own there
 )
-FILES_OF_A_RUN = {name: stage.name for stage in STAGES for name in (stage.result, *stage.files)} | {
+OF_EVERY_RUN = [stage for stage in STAGES if stage.of_every_run]
+FILES_OF_A_RUN = {name: stage.name for stage in OF_EVERY_RUN for name in (stage.result, *stage.files)} | {
     name: f"tables_of_{stage.name}"
-    for stage in STAGES
+    for stage in OF_EVERY_RUN
     if (of_run := stage.tables_of_a_run)
     for name in (of_run.status_file, *of_run.files)
 }
