@@ -9,6 +9,7 @@ import pandas as pd
 
 from kernel_tables.diagnosis.diagnose import as_table, diagnose
 from profile_grid.study.described import Described, columns
+from profile_grid.tables.findings import OF_A_FINDING
 from profile_grid.tables.names import STEP
 
 if TYPE_CHECKING:
@@ -32,15 +33,12 @@ def findings_table(found: Iterable[Diagnosis]) -> pd.DataFrame:
 
 DESCRIBED = Described(
     "One row per run and finding of the diagnosis, and per rule that cannot tell; one that found nothing has none",
-    columns("""
-    code | | the rule; kernel_tables/README.md says what each looks for, and from where on it speaks
-    abstained | | whether the rule cannot tell from this capture; then `message` says why
-    gain_ms | ms | at most gained in a step as it was captured
-    gain_percent | % | the same, of the time from the first to the last activity of the GPU
-    sure | | certain (counted), likely (profiling adds to it), possible (the program has to tell)
-    message | | what was found, in a sentence
-    advice | | what to do
+    (
+        *columns("code | | the rule; kernel_tables/README.md says what each looks for, and from where on it speaks"),
+        *OF_A_FINDING,
+        *columns("""
     evidence | | the numbers behind it, as JSON
     located | | ranges and kernels with the most of it, in ms of a step, and steps, as JSON
 """),
+    ),
 )

@@ -51,7 +51,7 @@ class TablesOfARun:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One thing that is measured of every run.
+    """One thing that is measured of a run.
 
     `runs` is the "module:function" of (job) -> result; `files` is what a job leaves besides NAME.json, `may_leave` what
     it leaves only sometimes. `sources` are the files whose change makes its results stale, besides the measured program

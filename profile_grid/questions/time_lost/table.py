@@ -7,6 +7,7 @@ import pandas as pd
 from profile_grid.questions.time_lost.predictions import predictions
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.findings import OF_A_FINDING
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.texts import as_texts
 
@@ -23,15 +24,7 @@ TABLES = {
         time_lost,
         Described(
             "One row per run and rule of the diagnosis that speaks, or cannot tell",
-            columns("""
-    code | | the rule
-    abstained | | whether the rule cannot tell from this capture; then `message` says why
-    gain_ms | ms | at most gained in a step as it was captured
-    gain_percent | % | the same, of the time from the first to the last activity of the GPU
-    sure | | certain (counted), likely (profiling adds to it), possible (the program has to tell)
-    message | | what was found, in a sentence
-    advice | | what to do
-"""),
+            (*columns("code | | the rule"), *OF_A_FINDING),
         ),
     ),
     "predictions": SummaryTable(

@@ -133,29 +133,28 @@ def programs(device: str = "cuda", megabytes: int = 64) -> dict[str, Loop]:
         while time.perf_counter() < until:
             pass
 
-    return {
-        name: loop
-        for name, loop in {
-            CLEAN: Loop(),
-            "launch_bound": Loop(tokens=512, width=1024, layers=96),
-            "idle_host": Loop(between=lambda: time.sleep(0.005)),
-            "idle_sync": Loop(layers=8, between=waited_and_logged),
-            "idle_copy": Loop(between=lambda: pinned.to(device, non_blocking=True)),
-            "idle_allocation": Loop(between=torch.cuda.empty_cache),
-            "small_kernels": Loop(between=replayed(tiny, 10_000, device)),
-            "sync_in_step": Loop(tokens=1024, after_layer=read_now),
-            "copy_in_step": Loop(in_step=copied(pinned, non_blocking=True)),
-            "pageable_copy": Loop(in_step=copied(host)),
-            "allocation_in_step": Loop(in_step=emptied),
-            "unfused_elementwise": Loop(in_step=one_after_the_other),
-            "casts": Loop(dtype=torch.float32, autocast=True),
-            "no_tensor_cores": Loop(dtype=torch.float32),
-            "unfused_attention": Loop(written_out_attention=True, layers=4),
-            "unfused_optimizer": Loop(optimizer={"foreach": False, "fused": False}),
-            "unsteady_steps": Loop(in_step=more_in_one),
-        }.items()
-        if not setattr(loop, "device", device)
+    loops = {
+        CLEAN: Loop(),
+        "launch_bound": Loop(tokens=512, width=1024, layers=96),
+        "idle_host": Loop(between=lambda: time.sleep(0.005)),
+        "idle_sync": Loop(layers=8, between=waited_and_logged),
+        "idle_copy": Loop(between=lambda: pinned.to(device, non_blocking=True)),
+        "idle_allocation": Loop(between=torch.cuda.empty_cache),
+        "small_kernels": Loop(between=replayed(tiny, 10_000, device)),
+        "sync_in_step": Loop(tokens=1024, after_layer=read_now),
+        "copy_in_step": Loop(in_step=copied(pinned, non_blocking=True)),
+        "pageable_copy": Loop(in_step=copied(host)),
+        "allocation_in_step": Loop(in_step=emptied),
+        "unfused_elementwise": Loop(in_step=one_after_the_other),
+        "casts": Loop(dtype=torch.float32, autocast=True),
+        "no_tensor_cores": Loop(dtype=torch.float32),
+        "unfused_attention": Loop(written_out_attention=True, layers=4),
+        "unfused_optimizer": Loop(optimizer={"foreach": False, "fused": False}),
+        "unsteady_steps": Loop(in_step=more_in_one),
     }
+    for loop in loops.values():
+        loop.device = device
+    return loops
 
 
 def replayed(tiny: torch.Tensor, kernels: int, device: str) -> Callable:
