@@ -166,7 +166,7 @@ def test_a_person_at_a_terminal_reads_what_where_how_much_and_what_to_do():
     assert lines[0] == "launch_bound: at most 13.1 ms (64.2 %), likely"
     assert "    in measure > step > optimizer 5.67 ms" in lines
     assert "    → compile the model (torch.compile), replay CUDA graphs, or give each launch" in lines
-    assert "cannot tell: low_occupancy, wave_tail (an nsys capture holds no counters of" in lines
+    assert "cannot tell: low_occupancy, wave_tail (this capture holds no counters of Nsight" in lines
     assert max(map(len, lines)) <= 80
     assert finding_lines([], 80) == "No rule finds anything.\n"
 
