@@ -64,7 +64,7 @@ QUESTIONS = (
     ),
     Question(
         "g_compile", "What does compilation gain, what does it fuse, and what does it cost?", varies="compile",
-        tables=("compile_times", "compile_kernels", "compile_cost"), figures=("compile",),
+        tables=("compile_times", "compile_kernels", "compile_parts", "compile_cost"), figures=("compile",),
     ),
     Question(
         "h_attention", "Which attention is fastest at which length, and where does memory end?", varies="attention",

@@ -45,6 +45,22 @@ def pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
     return both[["run", "base_run"]]
 
 
+def both_sides(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """What `times` has of each run that is not at the dimension's default and of its partner there, a row per run and
+    `by` of either, in the order of the runs: figures of the run, and as base_... those of its partner, 0 for none."""
+    figures = [name for name in times.columns if name not in ("run", *by)]
+    captured = merged["runs"][merged["runs"]["run"].isin(times["run"])]
+    both = pairs(captured, dimension)
+    own = both.merge(times, on="run")
+    base = both.merge(times.rename(columns={name: f"base_{name}" for name in ("run", *figures)}), on="base_run")
+    table = own.merge(base, on=["run", "base_run", *by], how="outer", sort=False)
+    numeric = [*figures, *(f"base_{name}" for name in figures)]
+    table = table.fillna(dict.fromkeys(numeric, 0.0)).astype(dict.fromkeys(numeric, "float64"))
+    order = {run: position for position, run in enumerate(captured["run"])}
+    table = table.iloc[table["run"].map(order).argsort(kind="stable")]
+    return captured[LEADING].merge(table, on="run", how="right").reset_index(drop=True)
+
+
 def compared(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
     """The rows of runs, those at the default included, that another differs from in this dimension alone."""
     values = rows.groupby(keys_without(dimension.key), sort=False)[dimension.key].transform("nunique")

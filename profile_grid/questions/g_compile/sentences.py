@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.quantities import count, interval, percent, significant
+from profile_grid.questions.g_compile.parts_sentences import fused_sentences, matmuls_sentence
 from profile_grid.study.dimensions import COMPILE
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.measured import Measured
@@ -22,9 +23,11 @@ def sentences(measured: Measured) -> list[str]:
         return [NO_PAIR]
     found = []
     for value in sorted_values(times, COMPILE.key):
-        own, cost, kernels = (_of(measured, name, value) for name in ("times", "cost", "kernels"))
-        found += [*gain_sentences(own, COMPILE, BASE), *_kernels(kernels, measured), *_cost(without(cost, COMPILE))]
-    return [*found, *_graphs(measured.tables["compile_cost"]), *ideal_sentence(times, BASE)]
+        own, cost, kernels, parts = (_of(measured, name, value) for name in ("times", "cost", "kernels", "parts"))
+        found += [*gain_sentences(own, COMPILE, BASE), *_kernels(kernels, measured), *fused_sentences(parts, measured)]
+        found += _cost(without(cost, COMPILE))
+    found += [*_graphs(measured.tables["compile_cost"]), *ideal_sentence(times, BASE)]
+    return [*found, *matmuls_sentence(measured.tables["compile_parts"])]
 
 
 def _of(measured: Measured, name: str, value: str) -> pd.DataFrame:

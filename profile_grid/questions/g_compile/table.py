@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from profile_grid.questions.g_compile import parts
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import COMPILE, LEADING
 from profile_grid.study.stages import TIMING
@@ -11,7 +12,7 @@ from profile_grid.tables.classes import family
 from profile_grid.tables.ideal import IDEAL, with_ideal
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, per_pass
-from profile_grid.tables.ratios import TIMES_BESIDE_BASE, pairs, times_beside_base
+from profile_grid.tables.ratios import TIMES_BESIDE_BASE, both_sides, times_beside_base
 
 FIGURES = ("gpu_time_ms", "invocations")
 
@@ -27,16 +28,7 @@ def compile_kernels(merged: Merged) -> pd.DataFrame:
     kernels = merged.kernels
     kernels = kernels.assign(**{"class": kernels["class"].astype("object").map(family)})
     times = per_pass(kernels, ["phase", "class"], merged.captured_steps)[["run", "phase", "class", *FIGURES]]
-    captured = merged["runs"][merged["runs"]["run"].isin(times["run"])]
-    both = pairs(captured, COMPILE)
-    own = both.merge(times, on="run")
-    base = both.merge(times.rename(columns={name: f"base_{name}" for name in ("run", *FIGURES)}), on="base_run")
-    table = own.merge(base, on=["run", "base_run", "phase", "class"], how="outer", sort=False)
-    figures = [*FIGURES, *(f"base_{name}" for name in FIGURES)]
-    table = table.fillna(dict.fromkeys(figures, 0.0)).astype(dict.fromkeys(figures, "float64"))
-    order = {run: position for position, run in enumerate(captured["run"])}
-    table = table.iloc[table["run"].map(order).argsort(kind="stable")]
-    return captured[LEADING].merge(table, on="run", how="right").reset_index(drop=True)
+    return both_sides(merged, COMPILE, times, ["phase", "class"])
 
 
 def compile_cost(merged: Merged) -> pd.DataFrame:
@@ -78,6 +70,7 @@ TABLES = {
 """),
         ),
     ),
+    "compile_parts": parts.TABLE,
     "compile_cost": SummaryTable(
         compile_cost,
         Described(
@@ -95,5 +88,6 @@ TABLES = {
 SHOWN = {
     "compile_times": Shown("Time beside that of the run not compiled", "compile_times"),
     "compile_kernels": Shown("Kernels beside those of the run not compiled", "compile_kernels"),
+    "compile_parts": Shown("Sets of parts beside the parts of the run not compiled", "compile_parts"),
     "compile_cost": Shown("What compiling costs", "compile_cost"),
 }

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from profile_grid.documents.documents import asked_of
-from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, grid, merged
+from tests.profile_grid.made_up import GEMM, MUL, Kernel, Made, forward_kernels, grid, merged
 from tests.profile_grid.made_up_answers import answered, summaries_of, told
 from tests.profile_grid.test_answers import line_of
 
@@ -58,6 +58,49 @@ def test_the_sentences_say_what_is_left_of_the_kernels_and_what_took_their_place
     assert "softmax lose most of it (0.900 ms before, 0 ms after)" in text
     assert "triton-fused take more (0 ms before, 1.00 ms after)" in text
     assert "Dynamo traced 1 graph(s) per run, without a break." in text
+
+
+SCORES, NORM = "computing attention scores", "norm"
+MULTIPLIED = [Kernel("forward", f"attention > {part}", GEMM, "gemm", 2, 1000.0) for part in (SCORES, "final matmul")]
+EAGER = Made(kernels=(Kernel("forward", NORM, MUL, "elementwise", 4, 300.0), *MULTIPLIED))
+FUSED = compiled(replace(EAGER, kernels=()))
+PARTS = (
+    Kernel("forward", SCORES, GEMM, "gemm", 2, 900.0),
+    Kernel("forward", "final matmul", GEMM, "gemm", 2, 800.0),
+    Kernel("forward", f"{SCORES} + {NORM}", TRITON, "triton-fused", 1, 250.0),
+    Kernel("forward", "", TRITON, "triton-fused", 1, 50.0),
+)
+
+
+def test_sets_of_parts_stand_beside_the_parts_not_compiled_and_add_up_on_either_side():
+    table = summaries_of("g_compile", EAGER, replace(FUSED, kernels=PARTS))["compile_parts"].set_index("parts")
+    sides = ["gpu_time_ms", "base_gpu_time_ms", "base_others_ms"]
+    assert table.loc[f"{SCORES} + {NORM}", sides].tolist() == pytest.approx([0.25, 0.0, 0.3])
+    assert table.loc[SCORES, [*sides, "matmuls", "base_matmuls"]].tolist() == pytest.approx([0.9, 1.0, 0.0, 2, 2])
+    assert table.loc[NORM, sides].tolist() == pytest.approx([0.0, 0.3, 0.3])
+    assert table[["gpu_time_ms", "base_gpu_time_ms"]].sum().tolist() == pytest.approx([2.0, 2.3])
+    assert "(no inner range)" in table.index and table["share"].sum() == pytest.approx(1.0)
+
+
+def test_what_is_fused_and_that_no_matrix_multiply_is_lost_is_told():
+    text = told("g_compile", [EAGER, replace(FUSED, kernels=PARTS)])
+    assert f"several parts of the model at once take 12.5 % of forward (most of it for **{SCORES} + {NORM}**)." in text
+    assert "Every part of the model has as many matrix multiplies compiled as not compiled." in text
+    lost = told("g_compile", [EAGER, replace(FUSED, kernels=PARTS[1:])])
+    assert f"Not as many matrix multiplies compiled as not compiled: **{SCORES}** in small" in lost
+    assert "forward (2 before, 0 after)" in lost
+
+
+def test_a_second_pass_of_a_matrix_multiply_is_none_of_its_own():
+    split = Kernel("forward", SCORES, "cublasLt::splitKreduce_kernel<32, 16>", "gemm", 2, 10.0)
+    text = told("g_compile", [EAGER, replace(FUSED, kernels=(*PARTS, split))])
+    assert "Every part of the model has as many matrix multiplies" in text
+
+
+def test_the_document_shows_sets_of_parts_with_what_their_parts_take_when_not_compiled():
+    text = answered("g_compile", [EAGER, replace(FUSED, kernels=PARTS)])
+    assert "| computing attention scores + norm | (0.300) → 0.250 |" in text
+    assert "(no inner range)                  |      0 → 0.0500 |" in text
 
 
 def test_a_broken_graph_is_named():

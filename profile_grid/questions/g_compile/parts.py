@@ -1,0 +1,83 @@
+"""The table of (g) by part of the model: which sets of parts the compiled kernels serve, beside the parts as written.
+
+A compiled kernel stands in a range that names all parts that it serves, `norm + qkv projection`; one of a run that is
+not compiled serves one part. So times add up to those of the step on either side, and no kernel is divided.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+
+from profile_grid.study.described import Described, SummaryTable, columns
+from profile_grid.study.dimensions import COMPILE
+from profile_grid.tables.classes import is_matmul
+from profile_grid.tables.conservation import require_same
+from profile_grid.tables.model_parts import PLACE, parts_in, places_with_parts
+from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
+from profile_grid.tables.ratios import both_sides, pairs
+
+BY = ["phase", "parts"]
+SECOND_PASS = re.compile(r"splitk_?reduce|reduce_1Block|epilogue::impl", re.IGNORECASE)  # of a matrix multiply
+
+
+def compile_parts(merged: Merged) -> pd.DataFrame:
+    """(g) One row per compiled run, phase and set of parts that its kernels or those of the run not compiled serve: GPU
+    time, launches and matrix multiplies of both, 0 where one has none. Raises NotConserved where a kernel is lost."""
+    rows, steps = _kernels_by_parts(merged), merged.captured_steps
+    multiplies = is_matmul(rows["class"]).astype("bool")
+    counted = multiplies & ~rows["kernel"].map(lambda name: bool(SECOND_PASS.search(name))).astype("bool")
+    times, matmuls, others = (
+        per_pass(part, BY, steps).set_index(["run", *BY]) for part in (rows, rows[counted], rows[~multiplies])
+    )
+    times = times[["gpu_time_ms", "invocations", "total_ns"]].assign(matmuls=matmuls["invocations"])
+    table = both_sides(merged, COMPILE, times.reset_index(), BY)
+    _check_conserved(table, rows)
+    share = table["gpu_time_ms"] / table.groupby(["run", "phase"])["gpu_time_ms"].transform("sum")
+    table = table.assign(share=share, base_others_ms=_of_all_parts(table, others["gpu_time_ms"].to_dict()))
+    return table.drop(columns=["total_ns", "base_total_ns"])
+
+
+def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
+    """The kernels of compiled runs and of their partners, each with the set of parts that it serves."""
+    both = pairs(merged["runs"], COMPILE)
+    kernels = merged.kernels[merged.kernels["run"].isin({*both["run"], *both["base_run"]})]
+    places = places_with_parts(kernels).rename(columns={"part": "parts"})
+    return kernels.merge(places, on=PLACE, how="left", validate="many_to_one")
+
+
+def _of_all_parts(table: pd.DataFrame, times: dict[tuple, float]) -> pd.Series:
+    """By row of the table the sum of these times of the parts in its set."""
+    rows = table[["base_run", *BY]].itertuples(index=False, name=None)
+    sums = [sum(times.get((run, phase, part), 0.0) for part in parts_in(parts)) for run, phase, parts in rows]
+    return pd.Series(sums, index=table.index, dtype="float64")
+
+
+def _check_conserved(table: pd.DataFrame, rows: pd.DataFrame) -> None:
+    """Raises NotConserved unless the rows of either side add up to the kernels of its runs, to the nanosecond."""
+    whole = numbers(total_by_run(rows))
+    for side, column in (("run", "total_ns"), ("base_run", "base_total_ns")):
+        expected = whole.reindex(table.drop_duplicates("run")[side]).sum()
+        require_same("GPU time by set of parts", table[column].sum(), expected)
+
+
+TABLE = SummaryTable(
+    compile_parts,
+    Described(
+        "(g) One row per compiled run, phase and set of parts of the model, from the captures; times of a phase add up",
+        columns("""
+    base_run | | the run at the default that differs in nothing else
+    phase | | range directly inside step
+    parts | | parts that a kernel serves at once, joined by " + "; (no inner range): it is not told which
+    gpu_time_ms | ms | GPU time of such kernels in a single step of the compiled run
+    invocations | | their launches in a single step
+    matmuls | | matrix multiplies among them
+    share | of 1 | of the GPU time of the compiled run's phase; empty where that has none
+    base_gpu_time_ms | ms | GPU time of the part in a single step of the run not compiled; 0 for a set of several
+    base_invocations | | its launches in a single step
+    base_matmuls | | matrix multiplies among them
+    base_others_ms | ms | all parts of the set in the run not compiled, without matrix multiplies; sets overlap
+"""),
+    ),
+)

@@ -1,0 +1,40 @@
+"""Which part of the model, and which pass through it, every place of a kernel belongs to."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from kernel_tables.marking import JOINT
+from profile_grid.tables.names import BACKWARD, FORWARD, LOSS, NO_RANGE, RECOMPUTATION
+from profile_grid.tables.range_paths import names_in
+
+PLACE = ["run", "phase", "range"]
+
+
+def places_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
+    """The distinct places of these kernels, by PLACE, each with its `pass`: forward (loss and all else included),
+    backward, or recomputation inside it; and the `part` of the model that it serves, of a compiled kernel a set."""
+    places = kernels[PLACE].drop_duplicates()
+    of_forward: dict[str, set[str]] = {}  # by run the names of ranges outside its backward pass
+    for run, phase, path in places.itertuples(index=False, name=None):
+        forward = names_in(path) if phase != BACKWARD else []
+        of_forward.setdefault(run, {LOSS}).update(part for name in forward for part in parts_in(name))
+    told = [
+        _pass_and_part(phase, names_in(path), of_forward[run])
+        for run, phase, path in places.itertuples(index=False, name=None)
+    ]
+    return places.assign(**{"pass": [one for one, _ in told], "part": [part for _, part in told]})
+
+
+def parts_in(name: str) -> list[str]:
+    """The parts of a set of parts."""
+    return name.split(JOINT)
+
+
+def _pass_and_part(phase: str, names: list[str], parts: set[str]) -> tuple[str, str]:
+    """The part is the innermost range; in the backward pass the innermost that the forward pass has too, since
+    libraries open ranges of their own inside. Of a compiled kernel it is a set of parts."""
+    if phase != BACKWARD:
+        return FORWARD, names[-1] if names else LOSS if phase == LOSS else NO_RANGE
+    part = next((name for name in reversed(names) if parts.issuperset(parts_in(name))), NO_RANGE)
+    return RECOMPUTATION if RECOMPUTATION in names else BACKWARD, part
