@@ -14,24 +14,31 @@ from profile_grid.tables.cells import headings_of, leading_cells, status_word
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
 
-HEADINGS = ("step, ms", "times as long", "by FLOPs", "most memory", "kept, by shapes", "computed again")
+MEMORY = {
+    "peak_allocated_bytes": "most memory",
+    "recorded_peak_bytes": "most recorded",
+    "recorded_kept_bytes": "kept, recorded",
+    "kept_bytes": "kept, by shapes",
+}
 
 
 def trade_table(measured: Measured) -> Table | None:
     """(j) One line per training run, that without checkpoints among them: its step, how many times as long that is,
-    its memory, and the part of GPU time that computes again; or why there is none."""
+    its memory as far as any run tells it, and the part of GPU time that computes again; or why there is none."""
     taken, times = measured.tables["checkpoint_memory"], measured.tables["checkpoint_times"]
     if taken.empty:
         return None
     steps = times[times["phase"] == WHOLE_STEP].set_index("run")
     shown = shown_dimensions(taken, (*ratio_tables.ALWAYS, CHECKPOINT.key))
+    sizes = [name for name in MEMORY if taken[name].notna().any()]
     lines = []
     for row in taken.to_dict("records"):
         complete = row["status"] == COMPLETE
         time = with_spread(row["mean_ms"], row["std_ms"]) if complete else status_word(row["status"])
         longer = _longer(steps.loc[row["run"]]) if row["run"] in steps.index else (ABSENT, ABSENT)
-        lines.append((*leading_cells(row, shown), time, *longer, *_memory(row)))
-    return Table((*headings_of(shown), *HEADINGS), tuple(lines), first_right=len(shown))
+        lines.append((*leading_cells(row, shown), time, *longer, *_memory(row, sizes)))
+    headings = ("step, ms", "times as long", "by FLOPs", *(MEMORY[name] for name in sizes), "computed again")
+    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
 
 
 def _longer(row: pd.Series) -> tuple[str, str]:
@@ -39,6 +46,6 @@ def _longer(row: pd.Series) -> tuple[str, str]:
     return ratio(1 / row["speed_up"], row["speed_up_std"] / row["speed_up"] ** 2), ideal
 
 
-def _memory(row: dict) -> tuple[str, str, str]:
-    sizes = (memory(row[name]) if known(row[name]) else ABSENT for name in ("peak_allocated_bytes", "kept_bytes"))
-    return *sizes, percent(row["recomputed_share"])
+def _memory(row: dict, sizes: list[str]) -> tuple[str, ...]:
+    told = (memory(row[name]) if known(row[name]) else ABSENT for name in sizes)
+    return *told, percent(row["recomputed_share"])

@@ -21,14 +21,17 @@ from profile_grid.tables.ratios import compared
 
 COLUMNS, HEIGHT_PX, AXIS_PX, VALUE = 3, 170, 62, "blocks"
 NO_TIMES = "No two timed training runs differ in checkpoints alone."
-MEASURED, BY_SHAPES = "peak_allocated_bytes", "kept_bytes"
-TITLES = {MEASURED: "most memory (GiB)", BY_SHAPES: "activations kept, by shapes (GiB)"}
+TITLES = {  # the first that any run tells
+    "peak_allocated_bytes": "most memory (GiB)",
+    "recorded_peak_bytes": "most memory, recorded (GiB)",
+    "kept_bytes": "activations kept, by shapes (GiB)",
+}
 
 
 def time_and_memory(taken: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """One row per timed run with its memory in GiB, and the column that this is from: the most that tensors took, or
-    where no device told that, what is kept by the shapes."""
-    source = MEASURED if taken[MEASURED].notna().any() else BY_SHAPES
+    """One row per timed run with its memory in GiB, and the column that this is from: the most that tensors took
+    while timed, or where no device told that, as recorded, or else what is kept by the shapes."""
+    source = next((name for name in TITLES if taken[name].notna().any()), list(TITLES)[-1])
     rows = taken.assign(gib=taken[source] / GIBIBYTE, **{VALUE: taken[CHECKPOINT.key].map(CHECKPOINT.name_of)})
     return rows[rows["mean_ms"].notna() & rows["gib"].notna()], source
 

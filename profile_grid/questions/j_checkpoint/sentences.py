@@ -45,20 +45,27 @@ def _longer(steps: pd.DataFrame) -> list[str]:
 
 
 def _memory(own: pd.DataFrame) -> list[str]:
-    """What is spared: of the most memory that tensors took where that is known, and of what is kept by the shapes."""
-    told = []
-    alone = without(own, CHECKPOINT).assign(left=own["peak_allocated_bytes"] / own["base_peak_allocated_bytes"])
-    if alone["left"].notna().any():
-        told.append(f"of the most memory that tensors took there is left {extremes(alone, 'left', _left)}")
+    """What is left: of the most memory that tensors took, as timed or else as recorded, and of what is kept for the
+    backward pass, as recorded and by the shapes."""
+    peaks = (_left(own, "peak_allocated_bytes"), _left(own, "recorded_peak_bytes"))
+    told = [f"of the most memory that tensors took there is left {left}" for left in peaks if left][:1]
+    if left := _left(own, "recorded_kept_bytes"):
+        told.append(f"of the activations that were found kept for the backward pass {left}")
     shares = (own["kept_bytes"] / own["base_kept_bytes"]).dropna()
     if len(shares):
         told.append(f"by the shapes {interval(shares, percent)} of the activations are kept")
     return [f"{capital(listed(told))}."] if told else []
 
 
-def _left(row) -> str:
-    sizes = (memory(row[name]) for name in ("peak_allocated_bytes", "base_peak_allocated_bytes"))
-    return f"{percent(row['left'])}, {' of '.join(sizes)}"
+def _left(own: pd.DataFrame, column: str) -> str:
+    """What is left of this memory in words, from the least to the most of it; "" where no two runs tell it."""
+    share = own[column] / own[f"base_{column}"]
+    rows = without(own, CHECKPOINT).assign(left=share)[share.notna()]
+    return extremes(rows, "left", lambda row: _left_of(row, column)) if len(rows) else ""
+
+
+def _left_of(row, column: str) -> str:
+    return f"{percent(row['left'])}, {memory(row[column])} of {memory(row[f'base_{column}'])}"
 
 
 def _again(own: pd.DataFrame, measured: Measured) -> list[str]:

@@ -18,8 +18,9 @@ from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers, total_by_run
 from profile_grid.tables.range_paths import names_in
 from profile_grid.tables.ratios import TIMES_BESIDE_BASE, compared, times_beside_base
+from profile_grid.tables.texts import as_texts
 
-BYTES = ["peak_allocated_bytes", "kept_bytes"]
+BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
 
 
 def checkpoint_times(merged: Merged) -> pd.DataFrame:
@@ -44,6 +45,8 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
         status=runs[TIMING.status_column],
         **{name: numbers(runs["run"].map(steps[name])) for name in ("mean_ms", "std_ms")},
         peak_allocated_bytes=numbers(runs["peak_allocated_bytes"]).where(complete),
+        recorded_peak_bytes=numbers(runs["run"].map(_recorded_peak(merged))),
+        recorded_kept_bytes=numbers(runs["run"].map(_recorded_kept(merged))),
         kept_bytes=pd.Series(kept, index=runs.index, dtype="float64"),
         recomputed_share=numbers(runs["run"].map(_recomputed_share(merged))),
     )
@@ -51,6 +54,16 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
     base = table.loc[table[CHECKPOINT.key] == CHECKPOINT.default, [*place, *BYTES]]
     base = base.rename(columns={name: f"base_{name}" for name in BYTES})
     return table.merge(base, on=place, how="left", validate="many_to_one").reset_index(drop=True)
+
+
+def _recorded_peak(merged: Merged) -> pd.Series:
+    """By run of the stage memory the most that was requested at once in its process."""
+    return as_texts(merged["memory_totals"]).set_index("run")["requested_peak_bytes"]
+
+
+def _recorded_kept(merged: Merged) -> pd.Series:
+    """By run of the stage memory the activations that were found kept for the backward pass."""
+    return as_texts(merged["memory_activations"]).groupby("run")["bytes"].sum()
 
 
 def _recomputed_share(merged: Merged) -> pd.Series:
@@ -104,9 +117,13 @@ TABLES = {
     mean_ms | ms | mean time of a step without a profiler
     std_ms | ms | its standard deviation (n − 1)
     peak_allocated_bytes | B | most memory that tensors took; empty on a CPU, and where the run is not complete
+    recorded_peak_bytes | B | most that was requested at once, by the stage memory; empty where that was not asked for
+    recorded_kept_bytes | B | activations that it found kept for the backward pass
     kept_bytes | B | what the forward pass keeps for the backward pass, from the shapes; empty if unknown
     recomputed_share | of 1 | part of the GPU time of a step that is inside the range of recomputation
     base_peak_allocated_bytes | B | most memory of the run without checkpoints that differs in nothing else
+    base_recorded_peak_bytes | B | recorded_peak_bytes of that run
+    base_recorded_kept_bytes | B | recorded_kept_bytes of that run
     base_kept_bytes | B | what the forward pass of that run keeps
 """),
         ),

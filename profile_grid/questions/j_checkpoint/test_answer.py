@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
-from profile_grid.documents.documents import asked_of
+from profile_grid.documents.documents import asked_of, documents
 from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, grid, merged, training_kernels
-from tests.profile_grid.made_up_answers import answered, summaries_of, told
-from tests.profile_grid.test_answers import OOM, line_of
+from tests.profile_grid.made_up_answers import answered, own_tables, summaries_of, told
+from tests.profile_grid.test_answers import OOM, PROVENANCE, line_of
 
 SMALL = forward_flops(ModelShape(4, 512, 10000, 768, 12, 12, 3072))
 OWN = {"d_ff": 3072, "forward_flops": SMALL["forward"]}
@@ -65,6 +66,35 @@ def test_the_sentences_tell_time_memory_and_what_computes_again():
     )
     assert "Of the most memory that tensors took there is left 25.0 %, 10.0 GiB of 40.0 GiB (small" in text
     assert "Computing again takes 20.0 % of the GPU time of a step." in text
+
+
+def recorded(*runs: tuple[Made, int, int]) -> dict:
+    """The merged tables of runs with the peak and the activations that the stage memory recorded of each, in GiB."""
+    tables = merged([run for run, _, _ in runs])
+    peaks = [run.leading | {"requested_peak_bytes": peak * GIB} for run, peak, _ in runs]
+    kept = [run.leading | {"part": "block", "block": n, "bytes": kept * GIB // 2, "allocations": 1}
+            for run, _, kept in runs for n in range(2)]  # fmt: skip
+    return tables | {"memory_totals": pd.DataFrame(peaks), "memory_activations": pd.DataFrame(kept)}
+
+
+def test_what_the_stage_memory_recorded_stands_beside_the_peak_of_the_timing():
+    tables = recorded((BOTH[0], 36, 30), (BOTH[1], 9, 6))
+    own = own_tables("j_checkpoint", tables)
+    row = own["checkpoint_memory"].set_index("checkpoint").loc[1]
+    names = ["peak_allocated_bytes", "recorded_peak_bytes", "recorded_kept_bytes", "base_recorded_kept_bytes"]
+    assert (row[names] / GIB).tolist() == [10, 9, 6, 30]
+    text = documents(own, tables["runs"], PROVENANCE, ["j_checkpoint"])["j_checkpoint"]
+    assert "of the activations that were found kept for the backward pass 20.0 %, 6.0 GiB of 30.0 GiB (small" in text
+    line = line_of(text, "small", "512", "training step", "every block")
+    assert [cell.strip() for cell in line.split("|")][8:11] == ["10.0 GiB", "9.0 GiB", "6.0 GiB"]
+
+
+def test_on_a_processor_the_recorded_peak_stands_in_for_that_of_the_timing():
+    plain, checkpointed = (replace(run, peak_allocated_bytes=None) for run in BOTH)
+    tables = recorded((plain, 36, 30), (checkpointed, 9, 6))
+    text = documents(own_tables("j_checkpoint", tables), tables["runs"], PROVENANCE, ["j_checkpoint"])["j_checkpoint"]
+    assert "Of the most memory that tensors took there is left 25.0 %, 9.0 GiB of 36.0 GiB (small" in text
+    assert "| most memory |" not in text
 
 
 def test_what_fits_by_checkpoints_alone_is_told_with_the_fewest_of_them_and_no_ratio_is_made_up():
