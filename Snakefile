@@ -11,22 +11,7 @@ min_version("9.0")
 report: "workflow/report/workflow.rst"
 
 
-configfile: f"{workflow.basedir}/config.yaml"
-
-
-localrules:  # on a cluster: what takes seconds runs on the host that plans
-    plan,
-    merge,
-    summaries,
-    answer,
-    figure,
-    timeline,
-    page,
-    dictionary,
-    table_documents,
-    complete,
-
-
+include: "workflow/rules/root.smk"
 include: "workflow/rules/common.smk"
 
 

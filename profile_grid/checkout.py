@@ -9,12 +9,15 @@ ROOT = Path(__file__).parent.parent
 
 
 def git_state() -> dict:
-    """The commit of this checkout and whether it was clean; None for both outside a git repository."""
+    """The commit of this checkout and whether it was clean; None for both where this project is no repository of its
+    own: a copy of it may lie in somebody else's."""
     try:
-        commit = _git("rev-parse", "HEAD")
-        return {"git_commit": commit, "git_clean": _git("status", "--porcelain", "--untracked-files=no") == ""}
+        top, commit = _git("rev-parse", "--show-toplevel", "HEAD").splitlines()
+        if ROOT.samefile(top):
+            return {"git_commit": commit, "git_clean": _git("status", "--porcelain", "--untracked-files=no") == ""}
     except (FileNotFoundError, subprocess.CalledProcessError):
-        return {"git_commit": None, "git_clean": None}
+        pass
+    return {"git_commit": None, "git_clean": None}
 
 
 def _git(*arguments: str) -> str:

@@ -20,6 +20,7 @@ def prepare_job_environment(root: Path) -> None:
     a node of a cluster, started by another, counts that one's measurements."""
     _lead("PATH", os.path.dirname(sys.executable))
     _lead("PYTHONPATH", str(root))
+    os.environ["PYTHONSAFEPATH"] = "1"  # whoever uses this as a module may have a folder named workflow, too
     os.environ[WORKFLOW_VARIABLE] = str(os.getpid())
     if TOTAL_VARIABLE not in os.environ:
         os.environ[STARTED_VARIABLE] = str(time.time())

@@ -34,10 +34,6 @@ from workflow.imported_files import digest_of_files, files_of_module, imported_f
 from workflow.job_environment import count_measurements, planned_rules, prepare_job_environment
 from workflow.staleness import Staleness, content_reason, missing_reason, result_reason, tables_reason
 
-ROOT = Path(workflow.basedir)
-if set("{}").intersection(str(ROOT)):
-    raise WorkflowError(f"the project's path holds a brace, which Snakemake takes for a wildcard; move it: {ROOT}")
-
 try:
     ROWS = sweep_rows(config) if is_sweep(checked_config(config)) else {}
     RUNS = {} if ROWS else grid_runs(config)
@@ -52,7 +48,8 @@ SPECIFICATIONS = {
     for stage in STAGES
 }
 prepare_job_environment(ROOT)
-gc.disable()  # planning makes millions of objects and drops none: looking for dropped ones takes a sixth of its time
+if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
+    gc.disable()  # planning makes millions of objects and drops none: looking for dropped ones takes a sixth of its time
 STALENESS = Staleness(workflow)
 
 
@@ -98,16 +95,21 @@ def digest(paths):
 
 
 def measured_program(program):
-    """What changes a measurement: the benchmark, the model and functions that config.yaml names, and its own list."""
+    """What of this project changes a measurement: the benchmark, the model and functions that config.yaml names."""
     named = [program["constructor"], *program.get("annotate", {}).values()]
     modules = [path for name in named for path in files_of_module(ROOT, name.partition(":")[0])]
-    own = program.get("sources", [])
-    for message in unusable_sources(ROOT, own):
+    return program_sources("cs336_model/program/benchmark.py", *modules)
+
+
+def own_sources(paths):
+    """What changes with the files of the working folder that config.yaml lists; nothing where it lists none."""
+    for message in unusable_sources(Path.cwd(), paths):
         raise WorkflowError(f"config.yaml: {message}")
-    return program_sources("cs336_model/program/benchmark.py", *modules) + sources(*own)
+    return digest_of_files(Path.cwd(), paths) if paths else ""
 
 
 MEASURED_PROGRAM = measured_program(config["program"])
+OWN_SOURCES = own_sources(config["program"].get("sources", []))
 
 
 def of_every_run(name_of):
@@ -131,7 +133,7 @@ def stage_sources(stage):
     return MEASURED_PROGRAM + sources(file_of(stage.runs), *stage.sources, "workflow/scripts/measure.py")
 
 
-SOURCES = {stage.name: digest(stage_sources(stage)) for stage in STAGES}
+SOURCES = {stage.name: digest(stage_sources(stage)) + OWN_SOURCES for stage in STAGES}
 
 
 def measured_again(stage):

@@ -38,6 +38,7 @@ rule summaries:
         expand("results/tables/{table}.parquet", table=SUMMARIES),
     log:
         "logs/summaries.log",
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     message:
@@ -73,6 +74,7 @@ rule answer:
         "logs/answers/{document}.log",
     wildcard_constraints:
         document="|".join(["answers", *QUESTION_DOCUMENTS]),
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:
@@ -103,6 +105,7 @@ rule figure:
         "logs/figures/{figure}.log",
     wildcard_constraints:
         figure="|".join(FIGURES),
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     message:
@@ -122,6 +125,7 @@ rule timeline:
         trace="results/page/trace.json.gz",
     log:
         "logs/timeline.log",
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:
@@ -151,6 +155,7 @@ rule page:
         ),
     log:
         "logs/page.log",
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     message:
@@ -168,6 +173,7 @@ rule dictionary:
         "results/tables/README.md",
     log:
         "logs/dictionary.log",
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     message:
@@ -186,6 +192,7 @@ rule table_documents:
         [directory(f"results/tables/{name}") for name in FORMATS],
     log:
         "logs/table_documents.log",
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:
@@ -226,6 +233,7 @@ rule complete:
         "results/complete.json",
     log:
         "logs/complete.log",
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     message:

@@ -46,6 +46,7 @@ rule plan:
         "results/grid.json",
     log:
         "logs/plan.log",
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:
@@ -74,6 +75,7 @@ rule merge:
         provenance="results/tables/provenance.json",
     log:
         "logs/merge.log",
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:

@@ -1,0 +1,66 @@
+"""Where this project lies, and its packages on Python's path: included first, before anything of it is imported.
+
+ROOT    the project's folder. Of a module named by github(...), gitlab(...) or gitfile(...) Snakemake fetches the rules alone:
+        then it is a checkout of the same commit in .snakemake, since the rules need their programs too
+config  config.yaml of the project, and over it what Snakemake, or who uses this as a module, was told
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from snakemake.common.configfile import load_configfile
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import update_config
+
+
+def repository_of(source):
+    """The clone from which Snakemake reads a file; None where it reads it from a folder."""
+    if hasattr(source, "hosted_repo"):
+        return source.hosted_repo.repo
+    if hasattr(source, "repo_path"):
+        from git import Repo  # it takes a tenth of a second
+
+        return Repo(source.repo_path)
+    return None
+
+
+def checkout(repository, ref):
+    """A folder with all files of a commit; it is made once."""
+    commit = repository.commit(ref).hexsha
+    folder = Path(".snakemake", "profile_grid", commit).absolute()
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = tempfile.mkdtemp(dir=folder.parent)
+        repository.clone(beside, no_checkout=True).git.checkout(commit, quiet=True)
+        try:
+            os.rename(beside, folder)
+        except OSError:  # another Snakemake was first
+            shutil.rmtree(beside)
+    return folder
+
+
+def root_of(source):
+    """The folder two above that of this file."""
+    repository = repository_of(source)
+    around = checkout(repository, source.ref) if repository else Path()
+    return Path(os.path.abspath(around / source.path)).parents[1]
+
+
+ROOT = root_of(workflow.current_basedir)
+if set("{}").intersection(str(ROOT)):
+    raise WorkflowError(f"the project's path holds a brace, which Snakemake takes for a wildcard; move it: {ROOT}")
+if workflow.modifier.modify_path("results") != "results":
+    raise WorkflowError("the results stand in results/ of the working folder: leave prefix away, and use --directory")
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+
+configfile: f"{ROOT}/config.yaml"
+
+
+if workflow.modifier.skip_configfile:  # a module that is given its settings
+    given, config = config, load_configfile(ROOT / "config.yaml")
+    update_config(config, given)
