@@ -1,11 +1,17 @@
-"""Which commit of this project is running."""
+"""Which version and which commit of this project is running."""
 
 from __future__ import annotations
 
 import subprocess
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+
+
+def version() -> str:
+    """The project's version, as pyproject.toml has it."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 def git_state() -> dict:

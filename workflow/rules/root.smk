@@ -1,7 +1,7 @@
 """Where this project lies, and its packages on Python's path: included first, before anything of it is imported.
 
-ROOT    the project's folder. Of a module named by github(...), gitlab(...) or gitfile(...) Snakemake fetches the rules alone:
-        then it is a checkout of the same commit in .snakemake, since the rules need their programs too
+ROOT    the project's folder. Of a module named by github(...) or gitlab(...) Snakemake fetches the rules alone: then it is a
+        checkout of the same commit in .snakemake, since the rules need their programs too
 config  config.yaml of the project, and over it what Snakemake, or who uses this as a module, was told
 """
 
@@ -14,17 +14,6 @@ from pathlib import Path
 from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import update_config
-
-
-def repository_of(source):
-    """The clone from which Snakemake reads a file; None where it reads it from a folder."""
-    if hasattr(source, "hosted_repo"):
-        return source.hosted_repo.repo
-    if hasattr(source, "repo_path"):
-        from git import Repo  # it takes a tenth of a second
-
-        return Repo(source.repo_path)
-    return None
 
 
 def checkout(repository, ref):
@@ -44,8 +33,8 @@ def checkout(repository, ref):
 
 def root_of(source):
     """The folder two above that of this file."""
-    repository = repository_of(source)
-    around = checkout(repository, source.ref) if repository else Path()
+    hosted = hasattr(source, "hosted_repo")
+    around = checkout(source.hosted_repo.repo, source.ref) if hosted else Path()
     return Path(os.path.abspath(around / source.path)).parents[1]
 
 
