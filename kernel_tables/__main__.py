@@ -11,28 +11,25 @@ import sys
 from pathlib import Path
 
 from kernel_tables.clean_text import visible
-from kernel_tables.commands import diagnose, diff, host, names, record, report
+from kernel_tables.commands import check, diagnose, diff, host, names, record, report
 from kernel_tables.commands.options import (
-    add_capture,
+    add_captures,
     add_classes,
     add_output,
-    add_step_name,
-    own_classes,
+    opened_traces,
     require_output,
-    write,
 )
 from kernel_tables.commands.shown import TABLES, add_shown_options, write_shown
-from kernel_tables.errors import ImpossibleCapture, TraceError
+from kernel_tables.errors import TraceError
 from kernel_tables.output import FORMATS
 from kernel_tables.whole_files import written_whole
 
-INCOMPLETE, BAD_INPUT, INTERRUPTED = 1, 2, 130
-MODULES = (names, diagnose, diff, host, report, record)
+BAD_INPUT, INTERRUPTED = 2, 130
+MODULES = (check, names, diagnose, diff, host, report, record)
 COMMANDS = {
     "ranges": "one row per range name: instances, kernels, their GPU time, memory operations, their time; inclusive",
     "kernels": "one row per range path and kernel: class, launches, total, mean, min, max and std of its time",
     "classes": "one row per class of kernels: launches, GPU time and its share; the names that no rule knows",
-    "check": "is this capture complete? one row per finding; exit status 1 when one makes the figures wrong",
     "trace": "a Chrome/Perfetto trace of the ranges, launches and kernels, each kernel with its range path",
 }
 
@@ -68,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
-        add_capture(command)
+        add_captures(command)
         _add_options(command, name)
     for module in MODULES:
         command = commands.add_parser(_name(module), help=module.SUMMARY, description=module.SUMMARY)
@@ -83,10 +80,6 @@ def _name(module) -> str:
 
 def _add_options(command: argparse.ArgumentParser, name: str) -> None:
     add_output(command, ("json",) if name == "trace" else FORMATS, required=name == "trace")
-    if name == "check":
-        command.add_argument("--steps", type=int, metavar="N", help="how many measured steps there should be")
-        add_step_name(command)
-        return
     default = "measure, where there is such a range" if name == "trace" else "everything"
     command.add_argument("--under", metavar="NAME", help=f"only inside ranges of this name (default: {default})")
     if name in TABLES:
@@ -98,48 +91,31 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
 def _run(options: argparse.Namespace) -> int:
     if "run" in options:
         return options.run(options)
-    require_output(options, options.capture)
-    if options.command == "check":
-        return _write_findings(options)
-    from kernel_tables.trace import Trace
-
-    with Trace(options.capture, own_classes(options) if "rules" in options else []) as trace:
+    require_output(options, *options.captures)
+    with opened_traces(options) as traces:
         if options.command == "trace":
-            return _write_timeline(trace, options)
-        _import_while_reading(trace)
-        write_shown(trace, options)
+            return _write_timeline(traces, options)
+        _import_while_reading(traces)
+        write_shown(traces, options)
     return 0
 
 
-def _import_while_reading(trace) -> None:
+def _import_while_reading(traces) -> None:
     """Reads the columns and imports pandas meanwhile: reading leaves the interpreter to others."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:
-        columns = pool.submit(lambda: trace.columns)
+        columns = pool.submit(lambda: [trace.columns for trace in traces])
         import kernel_tables.views.tables  # noqa: F401
 
         columns.result()
 
 
-def _write_findings(options: argparse.Namespace) -> int:
-    from kernel_tables.trace import Trace
-    from kernel_tables.views.completeness import as_table
-
-    try:
-        with Trace(options.capture) as trace:
-            findings = trace.check(options.steps, options.step_name)
-    except ImpossibleCapture as error:  # so damaged that it cannot be opened
-        findings = list(error.findings)
-    write(as_table(findings), options)
-    return INCOMPLETE if any(finding.severity == "error" for finding in findings) else 0
-
-
-def _write_timeline(trace, options: argparse.Namespace) -> int:
+def _write_timeline(traces, options: argparse.Namespace) -> int:
     from kernel_tables.views.perfetto import write_timeline
 
     with written_whole(options.output) as partial:
-        write_timeline(trace, partial, options.under, compressed=options.output.suffix == ".gz")
+        write_timeline(traces, partial, options.under, compressed=options.output.suffix == ".gz")
     return 0
 
 

@@ -20,6 +20,7 @@ INCOMPLETE = {  # errors: figures are wrong or lacking
     "no_ranges": "no range was recorded",
     "no_api_calls": "no CUDA API call was recorded",
     "step_count": "there are more or fewer steps than asked for",
+    "ranks_differ": "ranks of one run hold different numbers of steps",
     "short_steps": "steps hold fewer kernels than their twins",
     "launches_without_kernels": "launches have no kernel",
     "lost_launches": "kernels were launched within the capture by calls that were not recorded",

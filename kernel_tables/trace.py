@@ -45,30 +45,31 @@ class Trace(CaptureArrays):
         """
         return self._proven(_tables().range_instances(self))
 
-    def ranges(self, under: str | None = None) -> pd.DataFrame:
+    def ranges(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range name: range, instances, kernels, gpu_time_ns, memops, memop_time_ns.
 
-        Inclusive: what nested ranges launched counts, once. Only ranges inside an instance of UNDER when given.
+        Inclusive: what nested ranges launched counts, once. Only ranges inside an instance of UNDER when given, and
+        only those of a PROCESS (global id) when given; as in the tables below.
         """
-        return self._proven(_tables().ranges(self, under))
+        return self._proven(_tables().ranges(self, under, process))
 
-    def range_tree(self, under: str | None = None) -> pd.DataFrame:
+    def range_tree(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range path, inner below outer ones: range (the path), depth, then the columns of `ranges`."""
         from kernel_tables.views.tree import range_tree
 
-        return self._proven(range_tree(self, under))
+        return self._proven(range_tree(self, under, process))
 
-    def kernels(self, under: str | None = None) -> pd.DataFrame:
+    def kernels(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range path x activity name.
 
         Columns: range (the path, joined with " > "), kernel, class, launches, total_ns, mean_ns, min_ns, max_ns, std_ns
         (the sample standard deviation, NaN for one launch).
         """
-        return self._proven(_tables().kernels(self, under))
+        return self._proven(_tables().kernels(self, under, process))
 
-    def classes(self, under: str | None = None) -> pd.DataFrame:
+    def classes(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per class: class, kernels, launches, total_ns, share_of_gpu_time, largest_kernel, unknown_names."""
-        return self._proven(_tables().classes(self, under))
+        return self._proven(_tables().classes(self, under, process))
 
     def check(self, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
         """What speaks against believing this capture's figures; see views/completeness.py."""

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernel_tables.clean_text import visible
 from kernel_tables.errors import TraceError
 from kernel_tables.files import is_same_file, reports_beside, require_no_capture
 from kernel_tables.output import FORMATS, format_of
 
+if TYPE_CHECKING:
+    from kernel_tables.trace import Trace
+
 CAPTURE_HELP = "an nsys SQLite export, a .nsys-rep (exported on the way by the nsys on PATH), or either gzipped"
+
+
+RANKS_HELP = "several are the ranks of one run, 0 first"
 
 
 def add_capture(parser: argparse.ArgumentParser, name: str = "capture") -> None:
     parser.add_argument(name, type=Path, metavar=name.upper(), help=CAPTURE_HELP)
+
+
+def add_captures(parser: argparse.ArgumentParser) -> None:
+    """One capture, or the captures of the ranks of one run, in their order."""
+    parser.add_argument("captures", type=Path, metavar="CAPTURE", nargs="+", help=f"{CAPTURE_HELP}; {RANKS_HELP}")
 
 
 def add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORMATS, required: bool = False) -> None:
@@ -36,6 +50,16 @@ def add_classes(parser: argparse.ArgumentParser) -> None:
         metavar="CLASS=REGEX",
         help="a class of your own for kernels whose full name matches; tried before the built-in rules",
     )
+
+
+@contextmanager
+def opened_traces(options: argparse.Namespace) -> Iterator[list[Trace]]:
+    """The traces of the captures that `add_captures` asked for, with one's own classes where these are an option."""
+    from kernel_tables.trace import Trace
+
+    rules = own_classes(options) if "rules" in options else []
+    with ExitStack() as stack:
+        yield [stack.enter_context(Trace(path, rules)) for path in options.captures]
 
 
 def own_classes(options: argparse.Namespace) -> list[dict[str, str]]:

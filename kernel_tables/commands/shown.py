@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_tables.commands.options import write
 from kernel_tables.errors import TraceError
@@ -19,7 +20,19 @@ ROWS_IN_A_TERMINAL = 40
 TABLES = ("ranges", "kernels", "classes")
 
 
+class Shown(NamedTuple):
+    """A table of a capture, or of one process of it, and of that the rows that are shown."""
+
+    trace: Trace
+    process: int | None
+    whole: pd.DataFrame
+    rows: pd.DataFrame
+
+
 def add_shown_options(command: argparse.ArgumentParser, table: str) -> None:
+    command.add_argument(
+        "--ranks", action="store_true", help="by process that worked on a device, as several captures are told anyhow"
+    )
     default = f"default: all, in a terminal {ROWS_IN_A_TERMINAL}"
     command.add_argument("--top", type=int, metavar="N", help=f"the first N rows, 0 for all ({default})")
     command.add_argument("--sort", metavar="COLUMN", help="by this column: numbers falling, names rising")
@@ -31,17 +44,46 @@ def add_shown_options(command: argparse.ArgumentParser, table: str) -> None:
         command.add_argument("--full", action="store_true", help="full names of kernels in a terminal too")
 
 
-def write_shown(trace: Trace, options: argparse.Namespace) -> None:
-    """The table as the options ask for it: aligned for a person at a terminal, else in a format."""
-    is_tree = getattr(options, "tree", False)
-    whole = _sorted(getattr(trace, "range_tree" if is_tree else options.command)(options.under), options, is_tree)
+def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
+    """The table as the options ask for it: aligned for a person at a terminal, else in a format.
+
+    Of several captures, and with --ranks, it is a table by rank: with a column more, in a terminal one below the other.
+    """
     for_a_person = options.output is None and options.format is None and sys.stdout.isatty()
     top = options.top if options.top is not None else ROWS_IN_A_TERMINAL if for_a_person else 0
-    rows = whole.head(top) if top > 0 else whole
+    shown = [_shown(trace, process, options, top) for trace, process in _parts(traces, options.ranks)]
     if for_a_person:
-        print_safely(_lines(trace, whole, rows, options, get_terminal_size().columns))
+        heads = [f"rank {number}\n" for number in range(len(shown))] if len(shown) > 1 else [""]
+        parts = [_lines(part, options, get_terminal_size().columns) for part in shown]
+        print_safely("\n".join(head + lines for head, lines in zip(heads, parts, strict=True)))
+    elif options.ranks or len(traces) > 1:
+        write(by_rank([part.rows for part in shown]), options)
     else:
-        write(rows, options)
+        write(shown[0].rows, options)
+
+
+def by_rank(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The tables of the ranks, in their order, below one another, led by the number of the rank."""
+    import pandas as pd
+
+    numbered = [table.assign(rank=number)[["rank", *table.columns]] for number, table in enumerate(tables)]
+    return pd.concat(numbered, ignore_index=True)
+
+
+def _parts(traces: Sequence[Trace], wants_ranks: bool) -> list[tuple[Trace, int | None]]:
+    """(trace, process) of every rank; the whole of a single capture where no ranks are asked for."""
+    if len(traces) == 1 and not wants_ranks:
+        return [(traces[0], None)]
+    from kernel_tables.ranks.ranks import ranks_of
+
+    return [(rank.trace, rank.process) for rank in ranks_of(traces)]
+
+
+def _shown(trace: Trace, process: int | None, options: argparse.Namespace, top: int) -> Shown:
+    is_tree = getattr(options, "tree", False)
+    made = getattr(trace, "range_tree" if is_tree else options.command)(options.under, process)
+    whole = _sorted(made, options, is_tree)
+    return Shown(trace, process, whole, whole.head(top) if top > 0 else whole)
 
 
 def print_safely(text: str) -> None:
@@ -61,11 +103,12 @@ def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> 
     return table.sort_values(options.sort, ascending=not is_number, kind="stable", ignore_index=True)
 
 
-def _lines(trace: Trace, whole: pd.DataFrame, rows: pd.DataFrame, options: argparse.Namespace, width: int) -> str:
+def _lines(shown: Shown, options: argparse.Namespace, width: int) -> str:
     """The rows in the terminal's width, and a line on those left out."""
     from kernel_tables.terminal.tables import class_lines, kernel_lines, names_of, range_lines, rest_line
 
-    all_ns = int(trace.classes(options.under)["total_ns"].sum())
+    whole, rows = shown.whole, shown.rows
+    all_ns = int(shown.trace.classes(options.under, shown.process)["total_ns"].sum())
     left = whole.iloc[len(rows) :]
     if options.command == "ranges":
         return range_lines(rows, all_ns, width) + rest_line(len(left), "ranges", None, width)

@@ -9,8 +9,7 @@ import numpy as np
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.keys import compact
-from kernel_tables.attribution.paths import WINDOW
-from kernel_tables.attribution.ranges import NONE
+from kernel_tables.attribution.steps import measured_steps
 from kernel_tables.classes.categories import family
 from kernel_tables.diagnosis.calls import Calls, read_calls
 from kernel_tables.diagnosis.devices import PARTS, Device, device_of
@@ -44,13 +43,10 @@ class Scope:
     @cached_property
     def steps(self) -> np.ndarray:
         """The numbers of the ranges that are measured steps, in order of time."""
-        ranges, paths = self.trace.range_arrays, self.trace.range_paths
-        is_step = ranges.name == paths.code(self.step_name)
-        if paths.code(WINDOW) != NONE:
-            is_step &= paths.inside(WINDOW)[paths.of_node[: len(ranges)]]
-        has_work = np.zeros(len(ranges) + 1, bool)  # the last entry serves activities of no step
+        steps = measured_steps(self.trace, self.step_name)
+        has_work = np.zeros(len(self.trace.range_arrays) + 1, bool)  # the last entry serves activities of no step
         has_work[self.trace.enclosing(self.step_name)] = True
-        return np.flatnonzero(is_step & has_work[:-1])
+        return steps[has_work[steps]]
 
     @property
     def count(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables.errors import impossible
-from kernel_tables.reading.schema import BOUNDS, DIAGNOSTICS, GPUS, METADATA, MISSING, RUNTIME, STRINGS, WANTED
+from kernel_tables.reading.schema import BOUNDS, DIAGNOSTICS, GPUS, METADATA, MISSING, RUNTIME, SESSION, STRINGS, WANTED
 from kernel_tables.reading.small_queries import as_text, opened
 from kernel_tables.reading.times import Bounds
 
@@ -86,6 +86,14 @@ class SmallTables:
         if not self.has(GPUS, "name"):
             return []
         return sorted(as_text(name) or "unnamed" for (name,) in self._rows(f"SELECT name FROM {GPUS}"))
+
+    def began_utc_ns(self) -> int | None:
+        """The time of day, in nanoseconds since 1970, at which the capture's own clock was zero; None where it does
+        not say."""
+        if not self.has(SESSION, "utcEpochNs"):
+            return None
+        told = [time for (time,) in self._rows(f"SELECT utcEpochNs FROM {SESSION}") if isinstance(time, int)]
+        return min(told, default=None)
 
     def last_time_ns(self) -> int:
         """The end of the capture: the latest end of any event that is read here."""

@@ -9,12 +9,12 @@ import numpy as np
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL
 from kernel_tables.attribution.lost_launches import kernels_without_calls, launches_without_kernels
-from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
+from kernel_tables.attribution.steps import measured_steps
 from kernel_tables.clean_text import visible
 from kernel_tables.errors import ERROR, WARNING, Finding, ImpossibleCapture
 from kernel_tables.files import reports_beside
-from kernel_tables.reading.global_ids import process_of
+from kernel_tables.reading.global_ids import process_number, process_of
 from kernel_tables.reading.schema import MISSING, NVTX, RUNTIME
 from kernel_tables.views.nsys_messages import findings_of_nsys
 
@@ -88,12 +88,19 @@ def _no_ranges(trace: CaptureArrays) -> Iterator[Finding]:
 
 
 def _steps(trace: CaptureArrays, expected: int | None, step_name: str) -> Iterator[Finding]:
-    kernels = _kernels_by_step(trace, step_name)
+    """Of every process that has steps: each of them has its own."""
+    by_process = _kernels_by_step(trace, step_name)
+    for process, kernels in by_process.items():
+        of_process = f" of process {process_number(process)}" if len(by_process) > 1 else ""
+        yield from _steps_of_process(trace, kernels, expected, f"{step_name!r}{of_process}")
+
+
+def _steps_of_process(trace: CaptureArrays, kernels: list[int], expected: int | None, named: str) -> Iterator[Finding]:
     if expected is not None and len(kernels) != expected:
         yield Finding(
             ERROR,
             "step_count",
-            f"{len(kernels)} ranges {step_name!r} where {expected} were to be measured: means over steps are of other"
+            f"{len(kernels)} ranges {named} where {expected} were to be measured: means over steps are of other"
             " steps than meant; capture again, to the end of the program",
         )
     if not _is_kernel(trace).any():
@@ -104,7 +111,7 @@ def _steps(trace: CaptureArrays, expected: int | None, step_name: str) -> Iterat
         yield Finding(
             ERROR,
             "short_steps",
-            f"{len(short)} of {len(kernels)} ranges {step_name!r} hold fewer kernels than the usual {usual} (number of"
+            f"{len(short)} of {len(kernels)} ranges {named} hold fewer kernels than the usual {usual} (number of"
             f" the step: kernels = {listed}): the CUDA trace stopped early or lost kernels, so times are too small;"
             " capture fewer steps, or flush the trace at cudaProfilerStop",
         )
@@ -112,7 +119,7 @@ def _steps(trace: CaptureArrays, expected: int | None, step_name: str) -> Iterat
         yield Finding(
             WARNING,
             "steps_vary",
-            f"ranges {step_name!r} hold between {min(kernels)} and {max(kernels)} kernels: a mean over them mixes"
+            f"ranges {named} hold between {min(kernels)} and {max(kernels)} kernels: a mean over them mixes"
             " different work; look at the steps one by one",
         )
 
@@ -130,14 +137,14 @@ def _short_steps(kernels: list[int]) -> tuple[list[int], int, bool]:
     return [s for s, n in enumerate(kernels) if n < SHORT_OF_VARYING_TWINS * usual or n == 0], usual, True
 
 
-def _kernels_by_step(trace: CaptureArrays, step_name: str) -> list[int]:
-    """The number of kernels in each measured step; those inside `measure` where there is such a range."""
-    ranges, paths = trace.range_arrays, trace.range_paths
-    is_step = ranges.name == paths.code(step_name)
-    if paths.code(WINDOW) != NONE:
-        is_step &= paths.inside(WINDOW)[paths.of_node[: len(ranges)]]
+def _kernels_by_step(trace: CaptureArrays, step_name: str) -> dict[int, list[int]]:
+    """By process that has measured steps: the number of kernels in each of them; without steps, one process of none."""
+    steps, ranges = measured_steps(trace, step_name), trace.range_arrays
     step = trace.enclosing(step_name)[_is_kernel(trace)]
-    return np.bincount(step[step != NONE], minlength=len(ranges))[np.flatnonzero(is_step)].tolist()
+    kernels = np.bincount(step[step != NONE], minlength=len(ranges))[steps]
+    process = ranges.process[steps]
+    by_process = {number: kernels[process == number].tolist() for number in np.unique(process).tolist()}
+    return by_process or {MISSING: []}
 
 
 def _launches(trace: CaptureArrays) -> Iterator[Finding]:

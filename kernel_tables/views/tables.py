@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
+from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS, Activities
 from kernel_tables.attribution.blocks import blocks, made_by_block
 from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE
 from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.attribution.ranges import Ranges
 from kernel_tables.classes.categories import UNKNOWN
 
 if TYPE_CHECKING:
@@ -56,16 +57,17 @@ def range_instances(trace: CaptureArrays) -> pd.DataFrame:
     )
 
 
-def ranges(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
+def ranges(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
     if under is not None:
         trace.require_range(under)
     found, paths = trace.gpu_activities, trace.range_paths
-    used, path = compact(trace.activity_path)
-    is_memop = ~COUNTS_AS_KERNEL
-    group = made_by_block(lambda block: 2 * path[block] + is_memop[found.kind[block]], len(path), np.int32)
-    counts, times_ns = _counts_and_sums(group, found.duration_ns, 2 * len(used))
+    kept = of_process(found, process)
+    used, path = compact(trace.activity_path[kept])
+    is_memop, kind = ~COUNTS_AS_KERNEL, found.kind[kept]
+    group = made_by_block(lambda block: 2 * path[block] + is_memop[kind[block]], len(path), np.int32)
+    counts, times_ns = _counts_and_sums(group, found.duration_ns[kept], 2 * len(used))
     place, code = paths.names_in(used, under)
-    table = pd.DataFrame({"range": paths.names, "instances": _instances(trace, under)})
+    table = pd.DataFrame({"range": paths.names, "instances": _instances(trace, under, process)})
     for first, count_column, time_column in ((0, "kernels", "gpu_time_ns"), (1, "memops", "memop_time_ns")):
         table[count_column] = _sums(code, counts[first::2][place], len(paths.names))
         table[time_column] = _sums(code, times_ns[first::2][place], len(paths.names))
@@ -73,9 +75,9 @@ def ranges(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
     return _sorted(table, "gpu_time_ns", "range")
 
 
-def kernels(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
+def kernels(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
     found, paths = trace.gpu_activities, trace.range_paths
-    kept = _kept(trace, under)
+    kept = _kept(trace, under, process)
     path, name_of = trace.activity_path[kept], found.name[kept]
     names = max(len(found.names), 1)
     dtype = np.int32 if len(paths) * names < 1 << 31 else np.int64  # memory that is not touched takes no time
@@ -95,9 +97,9 @@ def kernels(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
     return _sorted(pd.DataFrame(head | stats), "total_ns", "range", "kernel")
 
 
-def classes(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
+def classes(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
     found = trace.gpu_activities
-    kept = _kept(trace, under)
+    kept = _kept(trace, under, process)
     launches, total_ns = _counts_and_sums(found.name[kept], found.duration_ns[kept], len(found.names))
     by_name = pd.DataFrame(
         {"class": trace.activity_classes, "kernel": found.names, "launches": launches, "total_ns": total_ns}
@@ -116,19 +118,29 @@ def _class_row(name: str, of_class: pd.DataFrame, all_ns: int) -> tuple:
     return name, len(names), launches, total_ns, share, names[0], "; ".join(names) if name == UNKNOWN else ""
 
 
-def _kept(trace: CaptureArrays, under: str | None) -> np.ndarray | slice:
-    """Which activities lie in an instance of UNDER; all of them without it."""
+def of_process(found: Activities | Ranges, process: int | None) -> np.ndarray | slice:
+    """Which of the activities, or of the ranges, are of this process; all of them without one."""
+    return slice(None) if process is None else found.process == process
+
+
+def _kept(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray | slice:
+    """Which activities of a process lie in an instance of UNDER; all of them without both."""
+    of_its = of_process(trace.gpu_activities, process)
     if under is None:
-        return slice(None)
+        return of_its
     trace.require_range(under)
-    return trace.range_paths.inside(under)[trace.activity_path]
+    inside = trace.range_paths.inside(under)[trace.activity_path]
+    return inside if process is None else inside & of_its
 
 
-def _instances(trace: CaptureArrays, under: str | None) -> np.ndarray:
-    """The number of instances by code of name; only those inside an instance of UNDER when given."""
+def _instances(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray:
+    """The number of instances by code of name; of those inside an instance of UNDER, and of one process, when given."""
     found, paths = trace.range_arrays, trace.range_paths
-    name = found.name if under is None else found.name[paths.inside(under)[paths.of_node[: len(found)]]]
-    return np.bincount(name, minlength=len(paths.names))
+    kept = of_process(found, process)
+    if under is not None:
+        inside = paths.inside(under)[paths.of_node[: len(found)]]
+        kept = inside if process is None else inside & kept
+    return np.bincount(found.name[kept], minlength=len(paths.names))
 
 
 def _statistics(group: np.ndarray, duration_ns: np.ndarray, groups: int) -> dict[str, np.ndarray]:

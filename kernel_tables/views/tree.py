@@ -10,6 +10,7 @@ import pandas as pd
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE, require_text
 from kernel_tables.attribution.paths import NO_RANGE, PATH_SEPARATOR, Paths
+from kernel_tables.views.tables import of_process
 
 if TYPE_CHECKING:
     from kernel_tables.attribution.capture_arrays import CaptureArrays
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 SUMS = ("instances", "kernels", "gpu_time_ns", "memops", "memop_time_ns")
 
 
-def range_tree(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
+def range_tree(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
     """Columns range (the path), depth (0 for the outermost), then those of `ranges`, inclusive; children stand below
     their parents, those with the most GPU time first. Under a name: the paths in which it stands."""
     if under is not None:
         trace.require_range(under)
-    paths, sums = trace.range_paths, _sums_by_path(trace)
+    paths, sums = trace.range_paths, _sums_by_path(trace, process)
     depth = _depths(paths)
     for level in range(int(depth.max(initial=0)), 1, -1):
         here = np.flatnonzero(depth == level)
@@ -38,16 +39,21 @@ def range_tree(trace: CaptureArrays, under: str | None) -> pd.DataFrame:
     return pd.DataFrame(head | {name: sums[name][shown] for name in SUMS})
 
 
-def _sums_by_path(trace: CaptureArrays) -> dict[str, np.ndarray]:
-    """Instances of every path, and what was launched directly in it."""
+def _sums_by_path(trace: CaptureArrays, process: int | None) -> dict[str, np.ndarray]:
+    """Instances of every path, and what was launched directly in it; of one process, when given."""
     found, paths = trace.gpu_activities, trace.range_paths
     sums = {name: np.zeros(len(paths), np.int64) for name in SUMS}
     of_instances = paths.of_node[: len(trace.range_arrays)]
-    np.add.at(sums["instances"], of_instances, 1)
-    is_kernel = COUNTS_AS_KERNEL[found.kind]
+    np.add.at(sums["instances"], of_instances[of_process(trace.range_arrays, process)], 1)
+    kept = of_process(found, process)
+    path, duration_ns, is_kernel = (
+        trace.activity_path[kept],
+        found.duration_ns[kept],
+        COUNTS_AS_KERNEL[found.kind[kept]],
+    )
     for mask, count, time in ((is_kernel, "kernels", "gpu_time_ns"), (~is_kernel, "memops", "memop_time_ns")):
-        np.add.at(sums[count], trace.activity_path[mask], 1)
-        np.add.at(sums[time], trace.activity_path[mask], found.duration_ns[mask])
+        np.add.at(sums[count], path[mask], 1)
+        np.add.at(sums[time], path[mask], duration_ns[mask])
     return sums
 
 

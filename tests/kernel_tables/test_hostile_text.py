@@ -40,7 +40,7 @@ def everything(path: Path) -> str:
     with Trace(path) as trace:
         tables = [as_table(trace.check()), trace.ranges(), trace.kernels(), trace.classes()]
         tables += [trace.activities(), trace.range_instances()]
-        write_timeline(trace, path.with_suffix(".json"), None, compressed=False)
+        write_timeline([trace], path.with_suffix(".json"), None, compressed=False)
         metadata = str(trace.metadata)
     texts = [rendered(table, name).decode() for table in tables for name in ("csv", "md", "json")]
     return "".join([*texts, metadata, json.dumps(json.loads(path.with_suffix(".json").read_text()))])

@@ -43,7 +43,7 @@ def refusals(path: Path) -> set[str]:
     ways = {
         "activities": Trace.activities, "range_instances": Trace.range_instances, "ranges": Trace.ranges,
         "kernels": Trace.kernels, "classes": Trace.classes,
-        "timeline": lambda trace: write_timeline(trace, path.with_suffix(".json"), None),
+        "timeline": lambda trace: write_timeline([trace], path.with_suffix(".json"), None),
     }  # fmt: skip
     refused = set()
     for way in ways.values():
@@ -133,7 +133,7 @@ def test_calls_that_end_before_they_start_are_an_error_and_no_timeline(path):
     changed(path, f'UPDATE {RUNTIME} SET "end" = start - 1 WHERE rowid = 1')
     assert codes(path) == ["ends_before_start"]
     with Trace(path) as trace, pytest.raises(ImpossibleCapture):
-        write_timeline(trace, path.with_suffix(".json"), None)
+        write_timeline([trace], path.with_suffix(".json"), None)
 
 
 def test_a_call_that_ends_after_the_capture_does_not_lengthen_ranges_left_open(path):

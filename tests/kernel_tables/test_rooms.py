@@ -22,6 +22,7 @@ ROOMS = (
     "attribution",
     "diagnosis",
     "views",
+    "ranks",
     "comparison",
     "host",
     "output",

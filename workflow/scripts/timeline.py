@@ -31,7 +31,7 @@ def main() -> None:
     with Trace(arguments.folder / "capture.sqlite", arguments.kernel_classes) as trace:
         write_table(arguments.output, timeline(trace, arguments.run))
         with replacing(arguments.trace) as beside:
-            write_timeline(trace, beside, under=None)
+            write_timeline([trace], beside)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,58 @@
+"""The command that says whether captures can be believed: kernel-tables check CAPTURE ..."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernel_tables.codes import IMPOSSIBLE
+from kernel_tables.commands.options import add_captures, add_output, add_step_name, require_output, write
+from kernel_tables.errors import ERROR, Finding, ImpossibleCapture
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUMMARY = "is this capture complete? one row per finding; exit status 1 when one makes the figures wrong"
+COMPLETE, INCOMPLETE = 0, 1
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_captures(parser)
+    add_output(parser)
+    parser.add_argument("--steps", type=int, metavar="N", help="how many measured steps each process should have")
+    add_step_name(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    require_output(options, *options.captures)
+    table = check_table(options.captures, options.steps, options.step_name)
+    write(table, options)
+    return INCOMPLETE if (table["severity"] == ERROR).any() else COMPLETE
+
+
+def check_table(paths: Sequence[Path], expected_steps: int | None, step_name: str) -> pd.DataFrame:
+    """One row per finding: severity, code, message. Of several captures the first column is the name of its file, empty
+    for what is wrong of them together."""
+    from kernel_tables.ranks.completeness import findings_of_ranks
+    from kernel_tables.ranks.ranks import ranks_of
+    from kernel_tables.trace import Trace
+    from kernel_tables.views.completeness import as_table
+
+    found: list[tuple[str, Finding]] = []
+    with ExitStack() as stack:
+        traces = []
+        for path in paths:
+            try:
+                traces.append(stack.enter_context(Trace(path)))
+                found += [(path.name, one) for one in traces[-1].check(expected_steps, step_name)]
+            except ImpossibleCapture as error:  # so damaged that it cannot be opened
+                found += [(path.name, one) for one in error.findings]
+        if not any(one.code in IMPOSSIBLE for _, one in found):
+            found += [("", one) for one in findings_of_ranks(ranks_of(traces), step_name)]
+    table = as_table([one for _, one in found])
+    if len(paths) > 1:
+        table.insert(0, "capture", [name for name, _ in found])
+    return table

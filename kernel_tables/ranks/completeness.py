@@ -1,0 +1,30 @@
+"""What speaks against believing figures of several ranks together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kernel_tables.errors import ERROR, Finding
+from kernel_tables.ranks.ranks import Rank
+
+
+def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Finding]:
+    """The findings about the ranks side by side; none of a single one."""
+    return [*_steps_differ(ranks, step_name)]
+
+
+def _steps_differ(ranks: Sequence[Rank], step_name: str) -> Iterator[Finding]:
+    """Of one capture that holds several processes, those without any step are no ranks that lack them."""
+    captured_alone = Counter(rank.trace for rank in ranks)
+    steps = {rank.number: len(rank.steps(step_name)) for rank in ranks}
+    steps = {rank.number: steps[rank.number] for rank in ranks if steps[rank.number] or captured_alone[rank.trace] == 1}
+    usual = max(steps.values(), default=0)
+    others = [f"rank {number}: {count}" for number, count in steps.items() if count != usual]
+    if others:
+        yield Finding(
+            ERROR,
+            "ranks_differ",
+            f"ranks hold up to {usual} ranges {step_name!r}, others fewer ({', '.join(others)}): steps of ranks are"
+            " matched by number, so they would be compared with other steps; capture the same steps of all ranks",
+        )

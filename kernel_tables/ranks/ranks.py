@@ -1,0 +1,63 @@
+"""The ranks of a run: the processes that worked on a device, of one capture or of several.
+
+A run on several GPUs has a process for each. nsys captures each in a file of its own, or all of them in one file, where
+their correlation ids collide; both are read alike. Clocks are each capture's own: no duration spans two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kernel_tables.attribution.capture_arrays import CaptureArrays
+from kernel_tables.attribution.steps import measured_steps
+from kernel_tables.reading.schema import MISSING
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One process of a run. A mask is over the activities of its trace, which may hold other processes too."""
+
+    number: int
+    trace: CaptureArrays
+    process: int  # global id; MISSING where its capture holds no work of any process
+
+    @cached_property
+    def is_own(self) -> np.ndarray:
+        """By activity: whether this process launched it."""
+        return self.trace.gpu_activities.process == self.process
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """The numbers of the devices that it worked on, as its capture numbers them; -1 for the processor."""
+        return np.unique(self.trace.places["device"][self.is_own]).tolist()
+
+    def steps(self, step_name: str) -> np.ndarray:
+        """The numbers of the ranges that are its measured steps, in order of time; those without work are among them,
+        so that steps of several ranks can be matched by number."""
+        steps = measured_steps(self.trace, step_name)
+        return steps[self.trace.range_arrays.process[steps] == self.process]
+
+
+def ranks_of(traces: Sequence[CaptureArrays]) -> list[Rank]:
+    """The ranks, numbered in the order of the captures, and within one by device, then by process.
+
+    A capture in which nothing ran on a device counts as one rank, so that those behind it keep their numbers.
+    """
+    found = [(trace, process) for trace in traces for process in processes_with_work(trace) or [_only_process(trace)]]
+    return [Rank(number, trace, process) for number, (trace, process) in enumerate(found)]
+
+
+def processes_with_work(trace: CaptureArrays) -> list[int]:
+    """The global ids of the processes that ran something on a device, by their first device, then by number."""
+    process, device = trace.gpu_activities.process, trace.places["device"]
+    first = {number: int(device[process == number].min()) for number in np.unique(process).tolist()}
+    return sorted(first, key=lambda number: (first[number], number))
+
+
+def _only_process(trace: CaptureArrays) -> int:
+    """The process of the first range of a capture without work."""
+    return int(trace.range_arrays.process[0]) if len(trace.range_arrays) else MISSING
