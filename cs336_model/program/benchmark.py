@@ -11,10 +11,12 @@ no result.
 """
 
 import argparse
+import gc
 import json
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ import torch
 from cs336_model import ranges
 from cs336_model.program.accuracy import accuracy
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
-from cs336_model.program.lease import take_lease
+from cs336_model.program.lease import give_back_lease, take_lease
 from cs336_model.program.loaded_distributions import loaded_distributions
 from cs336_model.program.loaded_files import loaded_files
 from cs336_model.program.memory.recording import Recorder, recorder_on, save_memory
@@ -43,7 +45,7 @@ from cs336_model.program.steps import (
 from cs336_model.program.variants.compilation import compiling, graph_counts, is_compiled
 from cs336_model.program.variants.effects import process_settings
 from cs336_model.program.variants.unsupported import Unsupported
-from cs336_model.program.windows import EMITTER_OF_PROFILER, MEMORY, WRITING, profiled_window, save_capture
+from cs336_model.program.windows import EMITTER_OF_PROFILER, MEMORY, NSYS, WRITING, profiled_window, save_capture
 from cs336_model.program.work import count_parameters, counted_flops, planned_flops, planned_parameters
 from kernel_tables.whole_files import written_whole
 
@@ -82,6 +84,7 @@ def run(spec: RunSpec, profiler: str, path_to_capture: Path | None, progress: Pr
     result = empty_result(spec, profiler)
     with process_settings(spec):
         result |= measured_or_why_not(spec, device, Watch(profiler, path_to_capture, recorder), progress)
+        leave_device(device)
     age, now = process_age_seconds(), time.time()
     result |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
     named = (spec.constructor, *spec.annotate.values())
@@ -115,22 +118,46 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
         warmup_seconds = run_steps(subject, spec.warmup_steps, warmup_clock)
     _say(spec, f"{spec.warmup_steps} warm-up steps in {progress.seconds['warmup']:.1f} s")
     clock = PhaseClock(device, ranges.MEASURE, progress)
-    with progress.stage("profiler"), profiled_window(watch.profiler, device) as recording, progress.stage("measured"):
+    own_passes = partial(passes_of_their_own, subject, progress)
+    flops = own_passes() if watch.profiler == NSYS else None  # what runs behind the window would be recorded too
+    found: Result = {}
+
+    def at_end() -> None:
+        found.update(facts_of(subject, device), compilation=graph_counts(spec, graphs))
+        if watch.recorder:
+            save_memory(watch.recorder, subject, watch.path)
+        found.update(flops=flops or own_passes(), losses=losses_or_where_not(subject))
+        if watch.profiler == NSYS:
+            subject.give_up()
+            leave_device(device)
+
+    window = profiled_window(watch.profiler, device, at_end)
+    with progress.stage("profiler"), window as recording, progress.stage("measured"):
         step_seconds = run_steps(subject, spec.measured_steps, clock)
-    # Read before anything else runs: the clocks are still those of the load, the memory is that of the steps alone.
-    facts = {"machine": machine_facts(device), "memory": memory_facts(device)}
     _say(spec, f"{spec.measured_steps} measured steps in {progress.seconds['measured']:.1f} s")
-    if watch.recorder:
-        save_memory(watch.recorder, subject, watch.path)
     times = {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
     times |= {"warmup_seconds": warmup_seconds, "warmup_phase_seconds": warmup_clock.seconds()}
-    checks = {"compilation": graph_counts(spec, graphs)} | integrity(subject, progress)
     with progress.stage("profiler"):
         save_capture(recording, watch.path, device)
     if watch.profiler == "none":
         with progress.stage("accuracy"):
-            checks["accuracy"] = accuracy(subject)
-    return {"status": "complete"} | facts | times | checks
+            found["accuracy"] = accuracy(subject)
+    return {"status": "complete"} | found | times
+
+
+def facts_of(subject: Subject, device: torch.device) -> Result:
+    """The machine, the memory and the parameters of a subject. Read before anything else runs: the clocks are still
+    those of the load, the memory is that of the steps alone."""
+    facts = {"machine": machine_facts(device), "memory": memory_facts(device)}
+    return facts | {"parameters": count_parameters(subject.model)}
+
+
+def leave_device(device: torch.device) -> None:
+    """Frees what nothing refers to any more, and gives back the lease of the GPU."""
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
+        give_back_lease()
 
 
 def compile_in_first_step(subject: Subject, progress: Progress) -> None:
@@ -142,17 +169,14 @@ def compile_in_first_step(subject: Subject, progress: Progress) -> None:
     _say(subject.spec, f"compiled in {progress.seconds['compile']:.1f} s")
 
 
-def integrity(subject: Subject, progress: Progress) -> Result:
-    """What shows that two runs did the same work: losses, parameters and FLOPs. Raises when a loss is not finite."""
-    progress.during = "after the window"
-    if not subject.losses:
+def passes_of_their_own(subject: Subject, progress: Progress) -> Result:
+    """What no step gives: the FLOPs of other people's models, and, as one of the subject's losses, that of a forward
+    pass. Losses and FLOPs show that two runs did the same work."""
+    progress.during = "outside the window"
+    if ranges.LOSS not in subject.spec.phases:
         subject.losses.append(loss_of_forward(subject))
     flops = planned_flops(subject.spec)
-    return {
-        "losses": losses_or_where_not(subject),
-        "parameters": count_parameters(subject.model),
-        "flops": counted_flops(subject.model, subject.inputs) if flops["forward"] is None else flops,
-    }
+    return counted_flops(subject.model, subject.inputs) if flops["forward"] is None else flops
 
 
 def losses_or_where_not(subject: Subject) -> list[float]:
@@ -161,8 +185,7 @@ def losses_or_where_not(subject: Subject) -> list[float]:
         return finite_losses(subject)
     except NotFinite as error:
         spec, device = subject.spec, subject.device
-        subject.model = subject.optimizer = None
-        subject.parameters.clear()
+        subject.give_up()
         raise FloatingPointError(f"{error}; {where_not_finite(spec, device, error.step + 1)}") from None
 
 

@@ -1,4 +1,5 @@
-"""A program's lease of its GPUs: asked for when everything is imported, held until the process has ended.
+"""A program's lease of its GPUs: asked for when everything is imported, held until it is given back, or the process has
+ended.
 
 Whoever starts the program listens on a UNIX socket and answers, when the GPUs are free, with their names and the files
 whose locks lease them (SCM_RIGHTS, unix(7)). This process keeps the files open, so that the GPUs stay leased while it
@@ -8,12 +9,26 @@ lives, even where the one that gave the lease is killed. Imports no torch.
 import json
 import os
 import socket
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 MESSAGE_BYTES, MOST_FILES = 65536, 64
 GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
-_locks: list[int] = []
+GIVEN_BACK = b"given back"  # what a program says to who gave it the lease
+
+
+@dataclass
+class _Held:
+    """What this process has of a lease: the locks of the GPUs, those that say that it is there, and who is told."""
+
+    locks: list[int] = field(default_factory=list)
+    staying: list[int] = field(default_factory=list)
+    giver: socket.socket | None = None
+
+
+_HELD = _Held()
 
 
 def take_lease(address: Path | None) -> tuple[str, ...]:
@@ -24,14 +39,28 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
     """
     if address is None:
         return ()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.connect(str(address))
-        message, files, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, MOST_FILES)
+    giver = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    giver.connect(str(address))
+    message, files, _, _ = socket.recv_fds(giver, MESSAGE_BYTES, MOST_FILES)
     if not message:
         raise ConnectionError("no lease of a GPU was given; the process that started this one says why")
     for file in files:
         os.set_inheritable(file, False)
-    _locks.extend(files)
-    gpus = tuple(json.loads(message))
-    os.environ[GPUS_VARIABLE] = ",".join(gpus)
-    return gpus
+    told = json.loads(message)
+    locks = len(files) - told["staying"]
+    _HELD.locks, _HELD.staying, _HELD.giver = files[:locks], files[locks:], giver
+    os.environ[GPUS_VARIABLE] = ",".join(told["gpus"])
+    return tuple(told["gpus"])
+
+
+def give_back_lease() -> None:
+    """Lets others have the GPUs from now on; nothing without a lease. This process does nothing there any more, and has
+    freed its memory. What it still has, a context, stays until it is gone: who needs all memory waits for that."""
+    if _HELD.giver is None:
+        return
+    while _HELD.locks:
+        os.close(_HELD.locks.pop())
+    with suppress(ConnectionError):  # whoever gave the lease is gone
+        _HELD.giver.send(GIVEN_BACK)
+    _HELD.giver.close()
+    _HELD.giver = None

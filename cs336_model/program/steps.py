@@ -36,6 +36,11 @@ class Subject:
     def __post_init__(self) -> None:
         self.parameters = list(self.model.parameters())  # walking the modules in every step would take host time
 
+    def give_up(self) -> None:
+        """Frees model, gradients and optimizer: no step can follow."""
+        self.model = self.optimizer = None
+        self.parameters.clear()
+
     def autocast(self) -> AbstractContextManager:
         """What the forward pass and the loss run under, as the run's precision wants it."""
         return autocast(self.spec, self.device)

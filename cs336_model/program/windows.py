@@ -1,7 +1,7 @@
 """The profiler around the measured window: none, nsys's capture range, or PyTorch's own."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -9,33 +9,39 @@ from torch.autograd.profiler import profile
 
 from kernel_tables.embedded.kineto_capture import export_capture
 
+NSYS = "nsys"
 MEMORY = "memory"  # a recorder of its own, which begins before the model is made (cs336_model.program.memory)
-EMITTER_OF_PROFILER = {"none": "none", "nsys": "nvtx", "torch": "record_function", MEMORY: "none"}
+EMITTER_OF_PROFILER = {"none": "none", NSYS: "nvtx", "torch": "record_function", MEMORY: "none"}
 WRITING = ("torch", MEMORY)
 
 
-def profiled_window(profiler: str, device: torch.device) -> AbstractContextManager[profile | None]:
+@contextmanager
+def profiled_window(profiler: str, device: torch.device, at_end: Callable[[], None]) -> Iterator[profile | None]:
     """What the profiler sees happens inside; the device must be idle at both ends. Gives the recording that
-    `save_capture` writes, or None where the profiler is another program."""
-    if profiler == "torch":
-        # The class below torch.profiler.profile: that one imports the compiler at its start (three seconds, to ask
-        # whether CUDA graphs are on), and adds schedules and views that nobody needs here.
-        return profile(use_device="cuda" if device.type == "cuda" else None, use_kineto=True)
-    if profiler == "nsys" and device.type == "cuda":
-        return _nsys_window()
-    # nsys without a GPU has no call to begin at: it records the whole program, whose range `measure` is the window.
-    return nullcontext()
+    `save_capture` writes, or None where the profiler is another program.
+
+    `at_end` is called when nothing more is to be recorded: before nsys is told to stop, which takes it three seconds
+    (H200) in which the device waits. nsys without a GPU has no call to begin at: it records the whole program, whose
+    range `measure` is the window.
+    """
+    if profiler == NSYS and device.type == "cuda":
+        torch.cuda.profiler.start()  # nsys profile --capture-range=cudaProfilerApi records between this and stop()
+        yield None
+        at_end()
+        torch.cuda.profiler.stop()
+        return
+    with _recording_of_torch(device) if profiler == "torch" else nullcontext() as recording:
+        yield recording
+    at_end()
+
+
+def _recording_of_torch(device: torch.device) -> profile:
+    """The class below torch.profiler.profile: that one imports the compiler at its start (three seconds, to ask whether
+    CUDA graphs are on), and adds schedules and views that nobody needs here."""
+    return profile(use_device="cuda" if device.type == "cuda" else None, use_kineto=True)
 
 
 def save_capture(recording: profile | None, path: Path | None, device: torch.device) -> None:
     """Writes what PyTorch's profiler recorded as SQLite; nothing for the other profilers."""
     if recording is not None:
         export_capture(recording, path, device.type == "cuda", torch.__version__)
-
-
-@contextmanager
-def _nsys_window() -> Iterator[None]:
-    """nsys profile --capture-range=cudaProfilerApi records between these two calls."""
-    torch.cuda.profiler.start()
-    yield
-    torch.cuda.profiler.stop()

@@ -24,6 +24,7 @@ from kernel_tables.reading.schema import (
     COPY_DETAILS,
     DOMAIN,
     DOMAIN_CREATE,
+    DOMAIN_NAME,
     HOST_COLUMNS,
     MEMCPY,
     MISSING,
@@ -104,7 +105,8 @@ class Capture(SmallTables):
 
     def domains(self) -> dict[tuple[int, int], str]:
         """The names of NVTX domains by (process, domain id); the default domain has no name."""
-        events = self._events((DOMAIN_CREATE,), WANTED[NVTX] | DOMAIN, of_text=_unchanged)
+        # not their times: a domain may have been made before the capture began, at a time below zero
+        events = self._events((DOMAIN_CREATE,), DOMAIN_NAME, of_text=_unchanged)
         names = self.strings(events["text_id"])
         inline = events["text"].to_pylist()
         process = process_of(events["thread"])

@@ -50,6 +50,7 @@ WANTED = {
 }
 PLACE = {"device": ("deviceId",), "stream": ("streamId",)}
 DOMAIN = {"domain": ("domainId",)}
+DOMAIN_NAME = DOMAIN | {name: WANTED[NVTX][name] for name in ("thread", "text_id")}
 CALLS = WANTED[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
 HOST_COLUMNS = {
     OSRT: {"start": ("start",), "end": ("end",), "thread": ("globalTid",), "name_id": ("nameId",)},

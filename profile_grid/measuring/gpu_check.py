@@ -12,6 +12,7 @@ from cs336_model.arithmetic.own_model import shape_of
 
 FIELDS = ("memory.used", "memory.free", "clocks_throttle_reasons.active")
 IDLE_BYTES = 2**30  # a driver without users holds some hundred MiB
+ENDING_BYTES = 3 * IDLE_BYTES  # and processes that gave their lease back a context each, 680 MB on an H200
 HEATED = ("hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "hardware power brake")
 
 
@@ -25,17 +26,17 @@ class GpuBefore:
     processes: int
 
 
-def notes_before(program: dict, gpus: Sequence[str]) -> list[str]:
+def notes_before(program: dict, gpus: Sequence[str], alone: bool = True) -> list[str]:
     """What makes the times of a run on these GPUs hard to compare, or lets it run out of memory; [] where nvidia-smi
-    says nothing of them."""
+    says nothing of them. Not `alone`: a measurement that is over may still be there, and is no other's."""
     found = [gpu_before(gpu) for gpu in gpus]
-    return [note for gpu in found if gpu is not None for note in notes(gpu, needed_bytes(program))]
+    return [note for gpu in found if gpu is not None for note in notes(gpu, needed_bytes(program), alone)]
 
 
-def notes(gpu: GpuBefore, needed_bytes: int | None) -> list[str]:
+def notes(gpu: GpuBefore, needed_bytes: int | None, alone: bool = True) -> list[str]:
     """One sentence for each thing that is not as it should be."""
     found = []
-    if gpu.processes or gpu.used_bytes > IDLE_BYTES:
+    if gpu.used_bytes > (IDLE_BYTES if alone else ENDING_BYTES) or (gpu.processes and alone):
         users = f"{gpu.processes} other process(es)" if gpu.processes else "somebody"
         found.append(f"the GPU was in use by {users} before the run ({_gib(gpu.used_bytes)} of its memory taken)")
     if heated := [reason for reason in gpu.throttle_reasons if reason in HEATED]:

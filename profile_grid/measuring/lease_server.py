@@ -1,5 +1,5 @@
-"""Leases for the programs of one job: each asks for its GPUs when it has imported everything, and has them until its
-process is gone (cs336_model/program/lease.py).
+"""Leases for the programs of one job: each asks for its GPUs when it has imported everything, and has them until it
+gives them back, at the end of its window, or its process is gone (cs336_model/program/lease.py).
 
 Interpreters start, profilers finish, exports and tables are made while other measurements run; opening a context,
 warming up and measuring happen alone. On the processor importing would disturb, so there the lease spans all of a job.
@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cs336_model.program.lease import GIVEN_BACK
 from kernel_tables.recording.gpu import gpu_is_visible
 from profile_grid.measuring.gpu_check import visible_gpus
 from profile_grid.measuring.host_locks import held_gpus
@@ -39,6 +40,7 @@ class Leases:
     given: list[Lease] = field(default_factory=list)
     held_s: float = 0.0
     neighbours: int = 0
+    alone: bool = False  # whether nobody who gave an earlier lease back may still be on the GPUs
     _waited_s: float = 0.0
     _waits_since: float | None = None
 
@@ -61,6 +63,10 @@ class Leases:
                     self.held_s += time.monotonic() - started
         finally:
             self._waits_since = None
+
+    def were_alone(self) -> bool:
+        """Whether nobody who gave an earlier lease back was on the GPUs when this job got them last."""
+        return not self.given or self.given[-1].alone
 
     def look_round(self, lease: Lease) -> None:
         """Counts who else measures on this host at this moment."""
@@ -143,21 +149,40 @@ class LeaseServer:
         except ProcessLookupError:
             return
         try:
-            asked = {**self._options, "wanted": lambda: not self._is_over(process, 0)}
+            asked = {**self._options, "alone": self.leases.alone, "wanted": lambda: not self._is_over(0, process)}
             with self.leases.counted(self._pool, 1, self._what, **asked) as lease:
                 self._began(lease)
                 with suppress(ConnectionError):  # it was ended meanwhile
-                    socket.send_fds(program, [json.dumps(lease.gpus).encode()], lease.files)
+                    told = {"gpus": lease.gpus, "staying": len(lease.staying)}
+                    socket.send_fds(program, [json.dumps(told).encode()], lease.files + lease.staying)
                 self.leases.look_round(lease)
-                while not self._is_over(process, LOOK_MS):
+                while not self._is_over(LOOK_MS, process, program):
                     self.leases.look_round(lease)
         except NotWanted:
             return
         finally:
             os.close(process)
 
-    def _is_over(self, process: int, patience_ms: int) -> bool:
-        """Whether this process has ended, or this server is closed."""
+    def _is_over(self, patience_ms: int, process: int, program: socket.socket | None = None) -> bool:
+        """Whether this process has ended or, where its end of the connection is told, given its lease back; or this
+        server is closed. A connection that closes says nothing: the driver may still be freeing what it had there."""
         poll = select.poll()
         poll.register(process, select.POLLIN)
-        return bool(poll.poll(patience_ms)) or self._closed.is_set()
+        if program is not None:
+            poll.register(program, select.POLLIN)
+        ready = {file for file, _ in poll.poll(patience_ms)}
+        if self._closed.is_set() or process in ready:
+            return True
+        return bool(ready) and self._gave_back(program, process)
+
+    def _gave_back(self, program: socket.socket, process: int) -> bool:
+        """What a connection says that can be read: that the lease is given back, or that it is closed, which the end of
+        the process follows."""
+        try:
+            if program.recv(len(GIVEN_BACK)) == GIVEN_BACK:
+                return True
+        except ConnectionError:
+            pass
+        while not self._is_over(LOOK_MS, process):
+            pass
+        return True

@@ -3,6 +3,9 @@
 A lease is a lock on a file per GPU and on one for the host, in a folder that all users share (host_locks.py). A
 measurement on GPUs shares the host with those on other GPUs; one that needs the host to itself, as every one on the
 processor does, shares it with none.
+
+A process that gives its lease back when its window is over stays on the GPU until it is gone, with a context that does
+nothing (680 MB on an H200): its profiler writes meanwhile. That it stays is a lock of its own, shared.
 """
 
 from __future__ import annotations
@@ -10,21 +13,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from profile_grid.measuring.host_locks import HostLock, LeaseError
 
 HOST = "host"
+STAYING = "staying-{}"  # the name of the lock of those who are on a GPU, with a lease or without one any more
 PAUSE_S = 0.2
 
 
 @dataclass(frozen=True)
 class Lease:
-    """GPUs, as their pool names them; since when they are leased (Unix time); the descriptors whose locks these are."""
+    """GPUs, as their pool names them; since when they are leased (Unix time); the descriptors whose locks these are,
+    and those of the locks that say who stays. `alone`: nobody who gave an earlier lease back was there any more."""
 
     gpus: tuple[str, ...]
     since_unix_s: float
     files: tuple[int, ...]
+    staying: tuple[int, ...] = ()
+    alone: bool = True
 
 
 class NotWanted(Exception):
@@ -38,25 +45,24 @@ def leased(
     what: str,
     *,
     whole_host: bool = False,
+    alone: bool = False,
     say: Callable[[str], None] = print,
     wanted: Callable[[], bool] = lambda: True,
 ) -> Iterator[Lease]:
     """So many GPUs of the pool, all or none, for the time of a with block. Raises LeaseError where there are fewer, and
     NotWanted where `wanted` says so first.
 
-    `what` is told to those who wait for this lease; `say` gets one line where this one has to wait, with for whom.
+    `what` is told to those who wait for this lease; `say` gets one line where this one has to wait, with for whom. With
+    `alone` it waits for those too who gave their lease back and are still there.
     """
     if count > len(pool):
         raise LeaseError(f"{what} needs {count} GPUs and can see {len(pool)} ({', '.join(pool) or 'none'})")
     said = False
     while wanted():
         with ExitStack() as locks:
-            taken, busy = _tried(locks, pool, count, whole_host)
+            taken, busy = _tried(locks, pool, count, whole_host, alone)
             if not busy:
-                for lock in taken:
-                    lock.sign(what)
-                files = tuple(lock.file for lock in taken)
-                yield Lease(tuple(lock.name for lock in taken[1:]), time.time(), files)
+                yield _signed(taken, what)
                 return
         if not said:
             say(f"{what} waits for {busy}")
@@ -65,18 +71,40 @@ def leased(
     raise NotWanted
 
 
-def _tried(locks: ExitStack, pool: Sequence[str], count: int, whole_host: bool) -> tuple[list[HostLock], str]:
+@dataclass(frozen=True)
+class _Taken:
+    """The locks of a lease: the host's, and of each GPU its own and the one of who stays there."""
+
+    host: HostLock
+    gpus: list[HostLock] = field(default_factory=list)
+    staying: list[HostLock] = field(default_factory=list)
+    alone: list[bool] = field(default_factory=list)
+
+
+def _signed(taken: _Taken, what: str) -> Lease:
+    for lock in (taken.host, *taken.gpus):
+        lock.sign(what)
+    files = tuple(lock.file for lock in (taken.host, *taken.gpus))
+    staying = tuple(lock.file for lock in taken.staying)
+    return Lease(tuple(lock.name for lock in taken.gpus), time.time(), files, staying, all(taken.alone))
+
+
+def _tried(locks: ExitStack, pool: Sequence[str], count: int, whole_host: bool, alone: bool) -> tuple[_Taken, str]:
     """The host's lock and those of the GPUs that were free, and ""; or who has what is missing."""
-    host = locks.enter_context(HostLock(HOST))
-    if not host.taken(shared=not whole_host):
-        return [], f"this host: {host.holder()}"
-    taken, busy = [host], []
+    taken, busy = _Taken(locks.enter_context(HostLock(HOST))), []
+    if not taken.host.taken(shared=not whole_host):
+        return taken, f"this host: {taken.host.holder()}"
     for gpu in pool:
-        if len(taken) > count:
+        if len(taken.gpus) == count:
             break
-        lock = locks.enter_context(HostLock(gpu))
-        if lock.taken():
-            taken.append(lock)
-        else:
+        lock, staying = locks.enter_context(HostLock(gpu)), locks.enter_context(HostLock(STAYING.format(gpu)))
+        if not lock.taken():
             busy.append(f"GPU {gpu}: {lock.holder()}")
-    return taken, "" if len(taken) > count else "; ".join(busy)
+        elif not (nobody := staying.taken()) and alone:
+            busy.append(f"GPU {gpu}: a measurement that is over, whose process ends")
+        else:
+            staying.taken(shared=True)
+            taken.gpus.append(lock)
+            taken.staying.append(staying)
+            taken.alone.append(nobody)
+    return taken, "" if len(taken.gpus) == count else "; ".join(busy)

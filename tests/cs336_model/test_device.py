@@ -62,12 +62,12 @@ def test_a_cpu_has_a_name_and_no_clocks():
     assert facts["float32_matmul_precision"] == "highest", "no TF32"
 
 
-@pytest.mark.parametrize(("device", "expected"), [(GPU, ["start", "inside", "stop"]), (CPU, ["inside"])])
+@pytest.mark.parametrize(("device", "expected"), [(GPU, ["start", "inside", "end", "stop"]), (CPU, ["inside", "end"])])
 def test_nsys_is_told_the_window_on_a_gpu_alone(monkeypatch, tmp_path, device, expected):
     calls = []
     monkeypatch.setattr(torch.cuda.profiler, "start", lambda: calls.append("start"))
     monkeypatch.setattr(torch.cuda.profiler, "stop", lambda: calls.append("stop"))
-    with profiled_window("nsys", device) as recording:
+    with profiled_window("nsys", device, at_end=lambda: calls.append("end")) as recording:
         calls.append("inside")
     save_capture(recording, tmp_path / "capture.sqlite", device)
     assert calls == expected

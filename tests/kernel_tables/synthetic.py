@@ -74,9 +74,9 @@ class Synthetic:
         )
         return self
 
-    def domain(self, number: int, name: str, process: int = 1) -> Synthetic:
+    def domain(self, number: int, name: str, process: int = 1, at: int = 0) -> Synthetic:
         self.rows["NVTX_EVENTS"].append(
-            {"start": 0, "eventType": 75, "text": name, "globalTid": thread_id(1, process), "domainId": number}
+            {"start": at, "eventType": 75, "text": name, "globalTid": thread_id(1, process), "domainId": number}
         )
         return self
 

@@ -47,6 +47,14 @@ def test_registered_strings_and_inline_text_name_the_same_range(paths):
     assert paths(capture) == ["forward", "forward"]
 
 
+def test_a_domain_may_have_been_made_before_the_capture_began(tmp_path):
+    capture = (
+        Synthetic().domain(1, "CCCL", at=-930_792_131).range("step", 0, 50).range("cub::DeviceScan", 5, 9, domain=1)
+    )
+    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
+        assert trace.range_instances()["domain"].tolist() == ["", "CCCL"]
+
+
 def test_domains_of_one_thread_may_interleave(paths):
     capture = Synthetic().domain(1, "NCCL").range("step", 0, 50).range("ncclAllReduce", 40, 70, domain=1)
     capture.kernel("k", at=45).kernel("k", at=60)

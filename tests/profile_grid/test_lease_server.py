@@ -15,17 +15,20 @@ from profile_grid.measuring import lease_server
 from profile_grid.measuring.host_locks import FOLDER_VARIABLE, HostLock, LeaseError
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.lease_server import leases_for
+from profile_grid.measuring.leases import leased
 from profile_grid.measuring.timing import timed
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from cs336_model.program.lease import take_lease
+from cs336_model.program.lease import give_back_lease, take_lease
 print("asks", flush=True)
 gpus = take_lease(Path(sys.argv[1]))
 print("has", *gpus, os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
-sys.stdin.read()
+for line in sys.stdin:
+    give_back_lease()
+    print("gave back", flush=True)
 """
 JOB = """
 import subprocess, sys
@@ -61,6 +64,12 @@ def program(leases):
         process.kill()
 
 
+def gives_back(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
 def is_leased(gpu):
     with HostLock(gpu) as lock:
         return not lock.taken()
@@ -84,6 +93,48 @@ def test_a_program_has_the_gpu_that_it_asked_for_until_it_is_gone_and_sees_no_ot
             assert [lease.gpus for lease in began] == [("GPU-a",)]
         until(lambda: not is_leased("GPU-a"))
     assert leases.held_s > 0
+
+
+def test_a_program_that_gave_its_lease_back_goes_on_while_another_has_the_gpu():
+    with (
+        leases_for("auto", "this", say=print) as these,
+        leases_for("auto", "that", say=print) as those,
+        program(these) as first,
+        program(those) as second,
+    ):
+        assert {first.stdout.readline(), gives_back(first)} == {"has GPU-a GPU-a\n", "gave back\n"}
+        assert second.stdout.readline() == "has GPU-a GPU-a\n"
+        assert is_leased("GPU-a")
+        assert (these.were_alone(), those.were_alone()) == (True, False)
+
+
+def test_who_needs_all_memory_waits_for_the_process_that_gave_its_lease_back():
+    said = []
+    with (
+        leases_for("auto", "this", say=print) as these,
+        leases_for("auto", "that", say=said.append) as those,
+        program(these) as first,
+    ):
+        assert first.stdout.readline() == "has GPU-a GPU-a\n"
+        gives_back(first)
+        those.alone = True
+        with program(those) as second:
+            until(lambda: said)
+            assert those.given == []
+            first.kill()
+            assert second.stdout.readline() == "has GPU-a GPU-a\n"
+            assert those.were_alone()
+    assert "that waits for GPU GPU-a: a measurement that is over, whose process ends" in said[0]
+
+
+def test_a_killed_program_that_gave_its_lease_back_leaves_nothing_behind():
+    with leases_for("auto", "this", say=print) as leases, program(leases) as first:
+        assert first.stdout.readline() == "has GPU-a GPU-a\n"
+        gives_back(first)
+        first.kill()
+        first.wait()
+        with leased(["GPU-a"], 1, "the next", alone=True) as lease:
+            assert lease.alone
 
 
 def test_a_second_program_of_a_job_asks_again(gpus):

@@ -11,6 +11,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from profile_grid.measuring.job import Job, utc
 from profile_grid.measuring.lease_server import Leases, leases_for
 from profile_grid.measuring.leases import Lease
 from profile_grid.measuring.progress import Announced, say, say_notes
-from profile_grid.measuring.results import FORMAT
+from profile_grid.measuring.results import FORMAT, OUT_OF_MEMORY
 from profile_grid.study.stages import BY_NAME, Stage
 from workflow.command import run_command
 
@@ -62,13 +63,18 @@ def measured(stage: Stage, job_with: Callable[[Leases], Job], arguments: argpars
 
     def began(lease: Lease) -> None:
         announced.begins()
-        found = [note for note in notes_before(program, lease.gpus) if note not in notes]
+        found = [note for note in notes_before(program, lease.gpus, lease.alone) if note not in notes]
         notes.extend(found)
         say_notes(found)
 
     what, quiet = f"{stage.name} of {program['run']}", arguments.specification.get("quiet_host", False)
     with leases_for(program["device"], what, quiet_host=quiet, say=say, began=began) as leases:
-        result = run(job_with(leases))
+        result = told_alone(run(job := job_with(leases)), leases)
+        if result["status"] == OUT_OF_MEMORY and not leases.were_alone():
+            say(f"{what} ran out of memory beside a measurement that was ending: once more, alone")
+            leases.alone, scratch = True, job.scratch / "alone"
+            scratch.mkdir()
+            result = run(replace(job, scratch=scratch))
     if result["reason"]:
         say_notes([f"{result['status']}: {result['reason']}; see {arguments.log}"])
     seconds = time.monotonic() - started - leases.waited_s()
@@ -83,6 +89,13 @@ def measured(stage: Stage, job_with: Callable[[Leases], Job], arguments: argpars
         "neighbours": leases.neighbours,
         "started_utc": utc(leases.given[0].since_unix_s if leases.given else time.time()),
     }
+
+
+def told_alone(result: dict, leases: Leases) -> dict:
+    """The result, where the GPU's other processes are not told where a measurement that was over was one of them."""
+    if result["program"] and result["program"]["machine"] and not leases.were_alone():
+        result["program"]["machine"]["other_processes"] = None
+    return result
 
 
 if __name__ == "__main__":

@@ -1,0 +1,63 @@
+"""A run that is out of memory beside a process that was ending is measured once more, when that is gone."""
+
+from argparse import Namespace
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cs336_model.program.variants.values import PLAIN
+from profile_grid.measuring.job import Job
+from profile_grid.measuring.lease_server import Leases
+from profile_grid.measuring.leases import Lease
+from profile_grid.study.stages import TIMING
+from workflow.scripts import measure
+
+PROGRAM = {"run": "a_run", "device": "cuda", "dimensions": {"context_length": 1, "mode": "forward", **PLAIN}}
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """What the stage was asked for, run by run: its leases, and its scratch folder, which nothing else has used."""
+    seen = []
+
+    def run(job):
+        job.leases.given.append(Lease(("GPU-a",), 0.0, (), alone=job.leases.alone))
+        (job.scratch / "attempt-1").mkdir()
+        seen.append((job.leases.alone, job.scratch))
+        machine = {"other_processes": 1}
+        status = "complete" if job.leases.alone else "out_of_memory"
+        return {"status": status, "reason": None, "program": {"machine": machine}, "seconds": {}}
+
+    @contextmanager
+    def leases_for(*_, **__):
+        yield Leases(Path("socket"))
+
+    monkeypatch.setattr(measure, "import_module", lambda _: SimpleNamespace(timed=run))
+    monkeypatch.setattr(measure, "leases_for", leases_for)
+    return seen
+
+
+def measured(tmp_path):
+    arguments = Namespace(specification={"program": PROGRAM}, output=tmp_path / "timing.json", log=tmp_path / "log")
+    return measure.measured(
+        TIMING, lambda leases: Job(arguments.specification, tmp_path, tmp_path, None, 9, leases), arguments
+    )
+
+
+def test_it_is_measured_once_more_alone(runs, tmp_path):
+    result = measured(tmp_path)
+    assert [alone for alone, _ in runs] == [False, True]
+    assert (result["status"], result["program"]["machine"]["other_processes"]) == ("complete", 1)
+
+
+def test_out_of_memory_alone_is_the_result(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(Leases, "were_alone", lambda self: True)
+    assert measured(tmp_path)["status"] == "out_of_memory"
+    assert len(runs) == 1
+
+
+def test_who_was_on_the_gpu_is_not_told_where_one_of_ours_was_ending(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "OUT_OF_MEMORY", "never")
+    assert measured(tmp_path)["program"]["machine"]["other_processes"] is None
