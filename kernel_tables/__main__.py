@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from kernel_tables.clean_text import visible
-from kernel_tables.commands import check, diagnose, diff, host, names, record, report
+from kernel_tables.commands import check, communication, diagnose, diff, host, names, record, report
 from kernel_tables.commands.options import (
     add_captures,
     add_classes,
@@ -25,7 +25,7 @@ from kernel_tables.output import FORMATS
 from kernel_tables.whole_files import written_whole
 
 BAD_INPUT, INTERRUPTED = 2, 130
-MODULES = (check, names, diagnose, diff, host, report, record)
+MODULES = (check, communication, names, diagnose, diff, host, report, record)
 COMMANDS = {
     "ranges": "one row per range name: instances, kernels, their GPU time, memory operations, their time; inclusive",
     "kernels": "one row per range path and kernel: class, launches, total, mean, min, max and std of its time",

@@ -30,6 +30,7 @@ INCOMPLETE = {  # errors: figures are wrong or lacking
 ODD = {  # warnings: nothing is known to be lost
     "steps_vary": "steps hold different numbers of kernels",
     "launched_before": "activities were launched before the capture began",
+    "collectives_differ": "ranks of one run ran different collectives in a step",
     "calls_without_names": "API calls have no names or ends, so lost launches cannot be counted",
     "ranges_left_open": "ranges were never closed",
     "several_threads": "launches inherit ranges of several other threads",

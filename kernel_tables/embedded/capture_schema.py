@@ -13,6 +13,7 @@ SCHEMA = {
     "ANALYSIS_DETAILS": (
         "globalVid INTEGER NOT NULL, duration INTEGER NOT NULL, startTime INTEGER NOT NULL, stopTime INTEGER NOT NULL"
     ),
+    "TARGET_INFO_SESSION_START_TIME": "utcEpochNs INTEGER",
     "TARGET_INFO_GPU": (
         "vmId INTEGER NOT NULL, id INTEGER NOT NULL, name TEXT, busLocation TEXT, isDiscrete INTEGER, "
         "l2CacheSize INTEGER, totalMemory INTEGER, memoryBandwidth INTEGER, clockRate INTEGER, smCount INTEGER, "

@@ -2,7 +2,7 @@
 
 On a GPU: the ranges, the CUDA calls, and the kernels, copies and fills, joined by correlation id. On a CPU: each
 outermost ATen operator of a thread is one row of the kernel table, with a launch row of the same interval; operators
-inside it are part of its time, so every nanosecond is counted once.
+inside it are part of its time, so every nanosecond is counted once. So is each collective of Gloo (collectives.py).
 Times are integer nanoseconds since the first event: the trace has three decimals of a microsecond, so none is rounded.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_tables.embedded.capture_schema import SCHEMA, SCHEMA_VERSION
+from kernel_tables.embedded.collectives import is_collective, launched_collectives
 from kernel_tables.embedded.kineto_trace import Event, Trace, global_thread, read_trace
 from kernel_tables.whole_files import written_whole
 
@@ -52,7 +53,10 @@ def capture_tables(trace: Trace, on_gpu: bool, torch_version: str) -> dict[str, 
             f"the profiler recorded {len(trace.events)} events and no {'kernel' if on_gpu else 'ATen operator'}: "
             "on a GPU, CUPTI may be refused to this user or taken by another profiler (nsys around this program?)"
         )
-    tables["NVTX_EVENTS"] = [_range_row(event) for event in trace.of("user_annotation")]
+    tables["NVTX_EVENTS"] = [
+        _range_row(event) for event in trace.of("user_annotation") if on_gpu or not is_collective(event)
+    ]
+    tables["TARGET_INFO_SESSION_START_TIME"] = [{"utcEpochNs": trace.began_utc_ns}]
     tables["TARGET_INFO_GPU"] = [_gpu_row(device) for device in trace.devices]
     tables["ANALYSIS_DETAILS"] = [_bounds_row(trace)]
     tables["META_DATA_EXPORT"] = _metadata_rows(torch_version)
@@ -111,6 +115,12 @@ def _cpu_tables(trace: Trace, strings: Strings) -> dict[str, list[Row]]:
     for correlation, event in enumerate(outermost_operators(trace.of("cpu_op")), start=1):
         name = strings.id_of(event.name)
         launches.append(_launch_row(event, correlation, name))
+        place = {"deviceId": CPU_DEVICE, "contextId": 0, "streamId": event.thread}
+        kernels.append(_operation_row(event, place, correlation, event.process) | _name_columns(name, name))
+    for correlation, (event, call) in enumerate(launched_collectives(trace), start=len(kernels) + 1):
+        name = strings.id_of(event.name)
+        if call is not None:
+            launches.append(_launch_row(call, correlation, strings.id_of(call.name)))
         place = {"deviceId": CPU_DEVICE, "contextId": 0, "streamId": event.thread}
         kernels.append(_operation_row(event, place, correlation, event.process) | _name_columns(name, name))
     return {"CUPTI_ACTIVITY_KIND_KERNEL": kernels, "CUPTI_ACTIVITY_KIND_RUNTIME": launches}

@@ -42,9 +42,10 @@ class Event:
 class Trace:
     """The events by category, and the devices that Kineto saw."""
 
-    def __init__(self, events: list[Event], devices: list[dict[str, Any]]) -> None:
+    def __init__(self, events: list[Event], devices: list[dict[str, Any]], began_utc_ns: int | None = None) -> None:
         self.events = events
         self.devices = devices
+        self.began_utc_ns = began_utc_ns  # when the time of the first event was, in nanoseconds since 1970
         self._by_category: dict[str, list[Event]] = defaultdict(list)
         for event in events:
             self._by_category[event.category].append(event)
@@ -72,7 +73,9 @@ def read_trace(path: Path) -> Trace:
     kept = [item for item in content["traceEvents"] if item.get("cat") in CPU_CATEGORIES | GPU_CATEGORIES]
     complete = [item for item in kept if item["ph"] == "X"]
     epoch_ns = min((_nanoseconds(item["ts"]) for item in complete), default=0)
-    return Trace([_event(item, epoch_ns) for item in complete], content.get("deviceProperties", []))
+    base_ns = content.get("baseTimeNanoseconds")
+    began_utc_ns = None if base_ns is None else base_ns + epoch_ns
+    return Trace([_event(item, epoch_ns) for item in complete], content.get("deviceProperties", []), began_utc_ns)
 
 
 def _event(item: dict[str, Any], epoch_ns: int) -> Event:

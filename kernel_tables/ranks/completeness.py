@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kernel_tables.errors import ERROR, Finding
+from kernel_tables.errors import ERROR, WARNING, Finding
+from kernel_tables.ranks.collectives import collectives, unmatched_steps
 from kernel_tables.ranks.ranks import Rank
 
 
 def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Finding]:
     """The findings about the ranks side by side; none of a single one."""
-    return [*_steps_differ(ranks, step_name)]
+    differing = [*_steps_differ(ranks, step_name)]
+    return differing or [*_collectives_differ(ranks, step_name)]
 
 
 def _steps_differ(ranks: Sequence[Rank], step_name: str) -> Iterator[Finding]:
@@ -27,4 +29,15 @@ def _steps_differ(ranks: Sequence[Rank], step_name: str) -> Iterator[Finding]:
             "ranks_differ",
             f"ranks hold up to {usual} ranges {step_name!r}, others fewer ({', '.join(others)}): steps of ranks are"
             " matched by number, so they would be compared with other steps; capture the same steps of all ranks",
+        )
+
+
+def _collectives_differ(ranks: Sequence[Rank], step_name: str) -> Iterator[Finding]:
+    steps = unmatched_steps(collectives(ranks, step_name), ranks) if ranks else []
+    if steps:
+        yield Finding(
+            WARNING,
+            "collectives_differ",
+            f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}: what was transfer and what was"
+            " waiting for the slowest rank cannot be told there; capture all ranks of the run",
         )

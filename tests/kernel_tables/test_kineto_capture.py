@@ -102,6 +102,43 @@ def test_a_cpu_operator_becomes_a_kernel_and_its_launch(tmp_path):
     assert names_of(tables)[kernel["demangledName"]] == "aten::mm"
 
 
+def test_a_collective_of_gloo_is_work_of_the_call_that_started_it_and_no_range(tmp_path):
+    trace = trace_of(
+        tmp_path,
+        event("user_annotation", "gloo:all_reduce", 1, 2, thread=21),  # begun before the first call that is recorded
+        event("cpu_op", "aten::mm", 0, 9),
+        event("user_annotation", "all-reduce, bytes = 8", 10, 4),
+        event("cpu_op", "c10d::allreduce_", 11, 1),
+        event("cpu_op", "c10d::allreduce_", 12, 1, thread=12),
+        event("cpu_op", "c10d::broadcast_", 13, 1),
+        event("user_annotation", "gloo:all_reduce", 15, 30, thread=22),
+        event("user_annotation", "gloo:broadcast", 16, 1, thread=21),
+        event("user_annotation", "gloo:all_reduce", 14, 8, thread=21),
+    )
+    tables = capture_tables(trace, on_gpu=False, torch_version="2")
+    names, calls = names_of(tables), {row["correlationId"]: row for row in tables["CUPTI_ACTIVITY_KIND_RUNTIME"]}
+    work = [
+        (names[row["demangledName"]], row["start"], row["end"], row["streamId"], calls.get(row["correlationId"]))
+        for row in tables["CUPTI_ACTIVITY_KIND_KERNEL"]
+    ]
+    assert [(*head, call and call["start"], call and call["globalTid"] & 0xFF) for *head, call in work] == [
+        ("aten::mm", 0, 9_000, 11, 0, 11),
+        ("gloo:all_reduce", 1_000, 3_000, 21, None, None),
+        ("gloo:all_reduce", 14_000, 22_000, 21, 11_000, 11),
+        ("gloo:all_reduce", 15_000, 45_000, 22, 12_000, 12),
+        ("gloo:broadcast", 16_000, 17_000, 21, 13_000, 11),
+    ]
+    assert [row["text"] for row in tables["NVTX_EVENTS"]] == ["all-reduce, bytes = 8"]
+
+
+def test_a_capture_says_when_its_clock_was_zero(tmp_path):
+    path = tmp_path / "trace.json"
+    events = [event("cpu_op", "aten::mm", 5.5, 7)]
+    path.write_text(json.dumps({"baseTimeNanoseconds": 1_790_857_026_000_000_000, "traceEvents": events}))
+    tables = capture_tables(read_trace(path), on_gpu=False, torch_version="2")
+    assert tables["TARGET_INFO_SESSION_START_TIME"] == [{"utcEpochNs": 1_790_857_026_000_005_500}]
+
+
 def test_a_gpu_trace_keeps_kernels_copies_fills_calls_and_ranges(tmp_path):
     trace = trace_of(
         tmp_path,

@@ -128,3 +128,22 @@ def test_a_trace_of_two_captures_has_both_on_one_clock_and_in_processes_of_their
 def test_captures_that_do_not_say_when_they_began_are_aligned_by_their_first_step(alone, tmp_path, capsys):
     told(capsys, "trace", *alone, "-o", tmp_path / "trace.json")
     assert slices(tmp_path / "trace.json", "step")["ns"].tolist() == [0, 100, 0, 100]
+
+
+def test_the_command_tells_what_communication_costs_and_what_one_rank_cannot_tell(together, capsys):
+    assert main(["communication", str(together)]) == 0
+    told = capsys.readouterr()
+    head, first, *_ = told.out.splitlines()
+    assert head == (
+        "rank,device,step,step_ns,compute_ns,exposed_communication_ns,exposed_memory_ns,idle_ns,communication_ns,"
+        "overlapped_ns,collectives,bytes,transfer_ns,waiting_ns"
+    )
+    assert first == "0,0,0,90,30,0,5,55,0,0,0,,,"
+    assert told.err == ""
+    assert main(["communication", str(together), "--collectives"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].startswith("rank,device,step,number,operation,")
+
+
+def test_one_rank_is_told_to_be_too_few(alone, capsys):
+    assert main(["communication", str(alone[0])]) == 0
+    assert "one rank alone does not tell" in capsys.readouterr().err

@@ -1,0 +1,47 @@
+"""The command that tells what communication between ranks costs: kernel-tables communication CAPTURE ..."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from kernel_tables.commands.options import (
+    add_captures,
+    add_classes,
+    add_output,
+    add_step_name,
+    opened_traces,
+    require_output,
+    write,
+)
+
+SUMMARY = "by rank, device and step: computation, exposed communication, memory operations, idle; transfer and waiting"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_captures(parser)
+    add_output(parser)
+    add_step_name(parser)
+    add_classes(parser)
+    parser.add_argument("--collectives", action="store_true", help="by collective: its bytes, times and bandwidth")
+
+
+def run(options: argparse.Namespace) -> int:
+    require_output(options, *options.captures)
+    from kernel_tables.ranks.collectives import collectives
+    from kernel_tables.ranks.communication import communication
+    from kernel_tables.ranks.completeness import findings_of_ranks
+    from kernel_tables.ranks.ranks import ranks_of
+
+    with opened_traces(options) as traces:
+        ranks = ranks_of(traces)
+        table = (collectives if options.collectives else communication)(ranks, options.step_name)
+        findings = findings_of_ranks(ranks, options.step_name)
+        for trace in traces:
+            trace.capture.require_sound()
+    write(table, options)
+    for finding in findings:
+        print(f"kernel_tables: {finding.message}", file=sys.stderr)
+    if len(ranks) == 1:
+        print("kernel_tables: one rank alone does not tell what is transfer and what is waiting", file=sys.stderr)
+    return 0
