@@ -150,7 +150,7 @@ class CaptureArrays:
     @cached_property
     def _read(self) -> tuple[dict, _RangesRead]:
         """(the columns by table, the ranges); what needs the ranges alone is made while the kernels are still read."""
-        tables = (KERNEL, RUNTIME, NVTX, *(table for table in TABLES if table != KERNEL))
+        tables = (KERNEL, NVTX, RUNTIME, *(table for table in TABLES if table != KERNEL))
         with self.capture.reading(*tables, of_text=without_last_numbers) as reads:
             ranges = self._ranges(reads[NVTX].result())
         return {table: read.result() for table, read in reads.items()}, ranges

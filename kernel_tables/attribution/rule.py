@@ -8,6 +8,7 @@ ranges come first, ordered by (start, longest first, thread, row), then its own 
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 
 import numpy as np
 
@@ -29,6 +30,8 @@ class Rule:
     def __init__(self, ranges: Ranges):
         self._ranges = ranges
         self._threads = _threads(ranges)
+        self._lock = Lock()  # of what follows: the forest, which grows, and the number of pairs
+        self._pairs = 0
         nodes = len(ranges) + sum(thread.more_nodes for thread in self._threads.values())
         own_parent, innermost, self._end_ns = (np.empty(nodes, np.int64) for _ in range(3))
         for thread in self._threads.values():
@@ -51,25 +54,17 @@ class Rule:
         """
         own = [self._threads.get(thread_id) for thread_id in threads.tolist()]
 
-        def of_own_thread(block: slice) -> np.ndarray:
-            nodes = np.full(block.stop - block.start, NONE, np.int32)
-            for thread, here in zip(own, grouped(launch_thread[block], len(own)), strict=True):
-                if thread and len(here):
-                    nodes[here] = thread.at(launch_ns[block][here])
+        def of_block(block: slice) -> np.ndarray:
+            times_ns, thread = launch_ns[block], launch_thread[block]
+            nodes = np.full(len(times_ns), NONE, np.int32)
+            for own_thread, here in zip(own, grouped(thread, len(own)), strict=True):
+                if own_thread and len(here):
+                    nodes[here] = own_thread.at(times_ns[here])
+            bare = np.flatnonzero((nodes == NONE) & (thread != NONE))
+            nodes[bare] = self._inherited_by_launches(times_ns[bare], threads[thread[bare]])
             return nodes
 
-        launch_node = made_by_block(of_own_thread, len(launch_ns), np.int32)
-        processes, process = compact(process_of(threads))
-        bare = np.flatnonzero((launch_node == NONE) & (launch_thread != NONE))
-        for process_id, here in zip(
-            processes.tolist(), grouped(process[launch_thread[bare]], len(processes)), strict=True
-        ):
-            if process_id in self._by_process and len(here):
-                here = bare[here]
-                here = here[np.argsort(launch_ns[here], kind="stable")]
-                launch_node[here] = self._inherited_by_launches(
-                    process_id, launch_ns[here], threads[launch_thread[here]]
-                )
+        launch_node = made_by_block(of_block, len(launch_ns), np.int32)
         parent = self._forest.parent.copy()
         for roots, inherited in self._inherited_by:
             parent[roots] = inherited
@@ -88,29 +83,42 @@ class Rule:
         )  # fmt: skip
         return roots, self._merged(offers, len(roots))
 
-    def _inherited_by_launches(self, process: int, times_ns: np.ndarray, thread: np.ndarray) -> np.ndarray:
-        """The node of what is open on other threads of the PROCESS at launches in order of time, each on its THREAD."""
-        offers = self._offers(
-            self._by_process[process], times_ns, thread, lambda other, places: other.at(times_ns[places])
-        )
+    def _inherited_by_launches(self, times_ns: np.ndarray, thread: np.ndarray) -> np.ndarray:
+        """The node of what is open on other threads of its process at each launch, which has a THREAD."""
+        nodes = np.full(len(times_ns), NONE, np.int32)
+        processes, process = compact(process_of(thread))
+        for process_id, here in zip(processes.tolist(), grouped(process, len(processes)), strict=True):
+            if process_id in self._by_process:
+                here = here[np.argsort(times_ns[here], kind="stable")]
+                nodes[here] = self._inherited_by_sorted(self._by_process[process_id], times_ns[here], thread[here])
+        return nodes
+
+    def _inherited_by_sorted(self, threads: list[Thread], times_ns: np.ndarray, thread: np.ndarray) -> np.ndarray:
+        """The node of what is open on other THREADS of a process at its launches in order of time."""
+        offers = self._offers(threads, times_ns, thread, lambda other, places: other.at(times_ns[places]))
         return self._merged(offers, len(times_ns))
 
-    @staticmethod
-    def _offers(threads: list[Thread], times_ns: np.ndarray, thread: np.ndarray, nodes_of: NodesOf) -> list[Offer]:
+    def _offers(
+        self, threads: list[Thread], times_ns: np.ndarray, thread: np.ndarray, nodes_of: NodesOf
+    ) -> list[Offer]:
         """What each of THREADS offers, by NODES_OF, to those places of other threads that lie within its time.
 
         A place has a time, and they ascend, and a THREAD.
         """
-        offers, count = [], 0
+        offers = []
         for other in threads:
             first, last = np.searchsorted(times_ns, (other.first_ns, other.last_ns))
             places = first + np.flatnonzero(thread[first:last] != other.thread_id)
             nodes = nodes_of(other, places)
             is_open = nodes != NONE
             offers.append((places[is_open], nodes[is_open]))
-            count += int(is_open.sum())
-            require_pairs(count, "pairs of a launch, or a range, and another thread whose ranges are around it")
+            self._count_pairs(len(offers[-1][0]))
         return offers
+
+    def _count_pairs(self, more: int) -> None:
+        with self._lock:
+            self._pairs += more
+            require_pairs(self._pairs, "pairs of a launch, or a range, and another thread whose ranges are around it")
 
     def _around(self, thread: Thread, ranges: np.ndarray) -> np.ndarray:
         """The node of those ranges of a thread that enclose each of RANGES, which are other threads'."""
@@ -138,7 +146,8 @@ class Rule:
         if len(several):
             rest = np.flatnonzero(number[place] > 1)
             rest = rest[np.argsort(place[rest], kind="stable")]
-            merged[several] = self._of_several(node[rest], number[several])
+            with self._lock:
+                merged[several] = self._of_several(node[rest], number[several])
         return merged
 
     def _of_several(self, nodes: np.ndarray, number: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ from kernel_tables.reading.schema import (
     tables_of_nsys,
 )
 from kernel_tables.reading.small_tables import SmallTables
-from kernel_tables.reading.soundness import ROW, Proof, RowNumbers
+from kernel_tables.reading.soundness import Proof
 from kernel_tables.reading.source import sqlite_file
 from kernel_tables.reading.table_columns import Columns, TableColumns, TextMap
 from kernel_tables.reading.times import Times
@@ -75,9 +75,9 @@ class Capture(SmallTables):
         """Closes the file and removes what was unpacked."""
         self._stack.close()
 
-    def require_sound(self, wholly: bool = False) -> None:
+    def require_sound(self) -> None:
         """Raises ImpossibleCapture unless the file is proven sound; waits for the proof."""
-        self._proof.require(wholly)
+        self._proof.require()
 
     @contextmanager
     def reading(self, *tables: str, of_text: TextMap | None = None) -> Iterator[dict[str, Future[Columns]]]:
@@ -159,14 +159,11 @@ class Capture(SmallTables):
         return ends, [names.get(number, "launch") for number in ids.tolist()]
 
     def _columns(self, table: str, of_text: TextMap | None) -> Columns:
-        numbers = self._proof.numbers_of(table) if table in self.tables else None
         if table == NVTX:
-            return self._events(RANGES, WANTED[NVTX], of_text or _unchanged, numbers)
-        return self._selected(table, WANTED[table], numbers=numbers)
+            return self._events(RANGES, WANTED[NVTX], of_text or _unchanged)
+        return self._selected(table, WANTED[table])
 
-    def _events(
-        self, types: tuple[int, ...], wanted: dict, of_text: TextMap | None = None, numbers: RowNumbers | None = None
-    ) -> Columns:
+    def _events(self, types: tuple[int, ...], wanted: dict, of_text: TextMap | None = None) -> Columns:
         """The wanted columns of the NVTX events of these types, and `text` where there is an OF_TEXT."""
         if NVTX not in self.tables:
             return self._selected(NVTX, wanted) | ({"text": pa.chunked_array([], pa.string())} if of_text else {})
@@ -174,19 +171,16 @@ class Capture(SmallTables):
         if of_text:
             text = "CAST(text AS TEXT)" if "text" in self.tables[NVTX] else "''"
             more.append(f"ifnull({text}, '') AS text")
-        return self._selected(NVTX, wanted, more=more, numbers=numbers, types=types, of_text=of_text)
+        return self._selected(NVTX, wanted, more=more, types=types, of_text=of_text)
 
-    def _selected(
-        self, table: str, wanted: dict, where: str = "", more: Sequence[str] = (), numbers=None, **options
-    ) -> Columns:
+    def _selected(self, table: str, wanted: dict, where: str = "", more: Sequence[str] = (), **options) -> Columns:
         """The WANTED integer columns of a table; MORE are terms that the OPTIONS of TableColumns need."""
         if table not in self.tables:
             return {name: np.empty(0, np.int64) for name in wanted}
         terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
-        terms += [*more, *([f"rowid AS {ROW}"] if numbers else [])]
-        sql = f"SELECT {', '.join(terms)} FROM {table} {where}"
+        sql = f"SELECT {', '.join([*terms, *more])} FROM {table} {where}"
         times = Times(table, self.bounds, may_be_open=table == NVTX)
-        columns = TableColumns(self.path, table, list(wanted), times, numbers, **options)
+        columns = TableColumns(self.path, table, list(wanted), times, **options)
         use_batches(self._file, self.path, sql, columns.use, self._proof.require_so_far)
         return columns.finished()
 

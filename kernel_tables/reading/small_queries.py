@@ -14,7 +14,7 @@ from kernel_tables.errors import impossible
 DAMAGED = "damaged_file"
 PATIENCE_S = 10
 SLOWEST_DISK_BYTES_PER_S = 10e6
-OPERATIONS_BETWEEN_LOOKS = 10_000
+OPERATIONS_BETWEEN_LOOKS = 100_000  # a millisecond; a look waits for Python's lock
 
 
 @contextmanager

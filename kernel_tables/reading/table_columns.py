@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from kernel_tables.errors import ImpossibleCapture, impossible
 from kernel_tables.reading.growing import GrowingColumn
 from kernel_tables.reading.large_queries import readable
-from kernel_tables.reading.soundness import ROW, RowNumbers
 from kernel_tables.reading.times import Times
 
 Columns = dict  # of name to numpy array; `text` is a pyarrow array
@@ -28,23 +27,20 @@ class TableColumns:
         table: str,
         names: list[str],
         times: Times,
-        numbers: RowNumbers | None = None,
         types: tuple[int, ...] = (),
         of_text: TextMap | None = None,
     ):
-        """The columns NAMES of TABLE, in the file that messages call PATH; TIMES and NUMBERS look at all of them.
+        """The columns NAMES of TABLE, in the file that messages call PATH; TIMES looks at all of them.
 
         TYPES are the values of the column `type` whose rows are kept; `text` becomes what OF_TEXT makes of it.
         """
         self._path, self._table = path, table
         self._columns = {name: GrowingColumn() for name in names}
-        self._times, self._numbers, self._types, self._of_text = times, numbers, types, of_text
+        self._times, self._types, self._of_text = times, types, of_text
         self._texts: list[pa.Array] = []
 
     def use(self, batch: pa.RecordBatch) -> None:
         """Takes the next rows. Raises ImpossibleCapture where a column does not hold integers."""
-        if self._numbers:
-            self._numbers.look_at(batch[ROW])
         if self._types:
             batch = self._of_types(batch)
         for name in self._columns:

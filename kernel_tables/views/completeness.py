@@ -42,7 +42,7 @@ def findings(trace: CaptureArrays, expected_steps: int | None = None, step_name:
             *_left_open(trace),
             *_several_threads(trace),
         ]
-        trace.capture.require_sound(wholly=True)
+        trace.capture.require_sound()
     except ImpossibleCapture as error:  # nothing else can be said of what cannot be
         found = list(error.findings)
     return sorted(found, key=lambda finding: finding.severity != ERROR)

@@ -1,4 +1,4 @@
-"""Files that can be read from one end to the other and yet lack rows: of a large file, their numbers tell it."""
+"""Files that can be read from one end to the other and yet lack rows, or have some twice."""
 
 import sqlite3
 from contextlib import closing
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.errors import ImpossibleCapture
-from kernel_tables.reading import soundness
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
 
@@ -16,11 +15,9 @@ LEAF_OF_TABLE = 13
 KERNELS = 2000
 
 
-@pytest.fixture(params=["small", "large"])
-def path(request, tmp_path, monkeypatch) -> Path:
-    """A capture whose table of kernels has many pages, and no other has a second; taken for a small or a large file."""
-    monkeypatch.setattr(soundness, "LARGE_BYTES", 0 if request.param == "large" else 1 << 40)
-    monkeypatch.setattr(soundness, "usable_cores", lambda: 2)
+@pytest.fixture
+def path(tmp_path) -> Path:
+    """A capture whose table of kernels has many pages, and no other has a second."""
     capture = Synthetic().range("step", 0, 50).diagnostic(1, "fine")
     for number in range(KERNELS):
         capture.kernel("gemm", at=None, start=20 * number)
@@ -100,20 +97,25 @@ def test_damage_to_a_small_table_is_found_by_the_check_of_it(path):
     assert refused(path) == "damaged_file"
 
 
-def test_a_first_page_in_the_place_of_the_root_is_found_by_check_whatever_the_size(path):
+def test_a_first_page_in_the_place_of_the_root_is_refused(path):
     content = path.read_bytes()
     with closing(sqlite3.connect(path)) as database:
         (root,) = database.execute(
             "SELECT rootpage FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_KERNEL'"
         ).fetchone()
     first = leaves(content)[0]
-    overwrite(path, (root - 1) * PAGE, content[first : first + PAGE])  # the first page in the place of the root
+    overwrite(path, (root - 1) * PAGE, content[first : first + PAGE])
+    assert refused(path) == "damaged_file"
     with Trace(path) as trace:
         assert [finding.code for finding in trace.check()] == ["damaged_file"]
 
 
-@pytest.mark.parametrize("cores", [3, 16])
-def test_where_a_third_core_bears_it_every_page_of_a_large_file_is_checked(path, cores, monkeypatch):
-    monkeypatch.setattr(soundness, "usable_cores", lambda: cores)
-    test_a_first_page_in_the_place_of_the_root_is_found_by_check_whatever_the_size(path)
+def test_damage_to_a_table_that_is_not_read_is_refused_too(path):
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE PROFILER_OVERHEAD (start INTEGER)")
+        database.execute("INSERT INTO PROFILER_OVERHEAD VALUES (1)")
+    assert kernels(path) == KERNELS
+    with closing(sqlite3.connect(path)) as database:
+        (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'PROFILER_OVERHEAD'").fetchone()
+    overwrite(path, (root - 1) * PAGE + 3, (9).to_bytes(2, "big"))
     assert refused(path) == "damaged_file"

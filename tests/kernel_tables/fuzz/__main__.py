@@ -51,7 +51,7 @@ class Worker:
         self.close()
         return {
             "number": number, "faults": [why], "outcome": "killed", "damages": [], "objection": None,
-            "taken_for_large": False, "seconds": TIME_LIMIT_S, "more_memory_mib": 0,
+            "seconds": TIME_LIMIT_S, "more_memory_mib": 0,
         }  # fmt: skip
 
     def close(self) -> None:
@@ -93,8 +93,7 @@ def counts(done: Iterable[dict]) -> Counter:
     """How many trials had each outcome: what SQLite or the reference says, and what the commands did."""
     return Counter(
         (
-            (trial["objection"] or "nothing against it").partition(":")[0]
-            + (" (large)" if trial["taken_for_large"] else ""),
+            (trial["objection"] or "nothing against it").partition(":")[0],
             trial["outcome"],
             "fault" if trial["faults"] else "as it should be",
         )

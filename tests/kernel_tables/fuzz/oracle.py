@@ -13,7 +13,7 @@ NO_TIME_IS_LATER = 2**62
 PATIENCE_OPERATIONS = 20_000_000  # of SQLite's machine; a view that never ends is no table
 
 
-def objection(path: Path, check_pages: bool = True) -> str | None:
+def objection(path: Path) -> str | None:
     """Why no figure may be made from the file; None where nothing is known against it."""
     content = path.read_bytes()
     if content[:2] == b"\x1f\x8b":
@@ -26,7 +26,7 @@ def objection(path: Path, check_pages: bool = True) -> str | None:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
             database.text_factory = lambda raw: raw.decode("utf-8", "replace")
             database.set_progress_handler(lambda: 1, PATIENCE_OPERATIONS)
-            return (_damage(database) if check_pages else None) or _impossible(database)
+            return _damage(database) or _impossible(database)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own words may quote what is no text
         return f"SQLite: {error}"
 

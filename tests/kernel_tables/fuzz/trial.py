@@ -19,7 +19,6 @@ from random import Random
 
 from kernel_tables.__main__ import main
 from kernel_tables.errors import TraceError
-from kernel_tables.reading import soundness
 from kernel_tables.reading.publishable import write_publishable
 from tests.kernel_tables.fuzz.damage import DAMAGES
 from tests.kernel_tables.fuzz.oracle import objection
@@ -40,8 +39,6 @@ class Trial:
     capture: str
     damages: list[str]
     objection: str | None
-    taken_for_large: bool = False  # then `check` alone has every page checked
-    objection_to_figures: str | None = None
     outcome: str = ""
     check_status: int | None = None
     seconds: float = 0.0  # of the processor
@@ -64,10 +61,7 @@ def try_one(number: int, seed: int, captures: list[Path], folder: Path) -> Trial
     """Trial NUMBER of those of SEED: the same at any time."""
     random = Random(f"{seed}/{number}")
     path, capture, damages = damaged(random, captures, folder)
-    trial = Trial(number, capture.name, damages, objection(path), Random(f"{seed}/{number}/size").random() < 0.2)
-    trial.objection_to_figures = objection(path, check_pages=False) if trial.taken_for_large else trial.objection
-    soundness.LARGE_BYTES = 0 if trial.taken_for_large else 1 << 60
-    soundness.usable_cores = lambda: 2
+    trial = Trial(number, capture.name, damages, objection(path))
     before, memory_before, began_s = path.read_bytes(), _peak_bytes(), time.process_time()
     for command in COMMANDS:
         table_format = random.choice(("csv", "csv", "md", "json", "parquet")) if command != "trace" else "json"
@@ -128,9 +122,8 @@ def faults(command: str, done: Run, trial: Trial, table_format: str) -> list[str
     if done.status == 2:
         return _faults_of_refusal(done)
     found = [f"standard error: {done.said[:200]}"] if done.said else []
-    against = trial.objection if command == "check" else trial.objection_to_figures
-    if against and not (command == "check" and done.status == 1):
-        found.append(f"status {done.status} in spite of {against}")
+    if trial.objection and not (command == "check" and done.status == 1):
+        found.append(f"status {done.status} in spite of {trial.objection}")
     if command == "trace":
         return found + _faults_of_trace(done.output)
     return found + {"csv": _faults_of_csv, "json": _faults_of_json}.get(table_format, lambda _: [])(done.output)
