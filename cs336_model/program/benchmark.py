@@ -3,11 +3,12 @@
     python -m cs336_model.program.benchmark --spec '{...}' --output result.json
     python -m cs336_model.program.benchmark ... --profiler torch --capture capture.sqlite
     python -m cs336_model.program.benchmark ... --profiler memory --capture memory_history.json.gz
+    python -m cs336_model.program.benchmark ... --profiler energy --capture energy.json --windows 3 --window-s 5
     nsys profile --capture-range=cudaProfilerApi ... python -m cs336_model.program.benchmark ... --profiler nsys
 
 Exits 0 with a result whose status is `complete`, `out_of_memory` on a real torch.OutOfMemoryError, or `unsupported`
-where PyTorch refuses the variant on this machine. Every other failure is a traceback, an exit status other than 0, and
-no result.
+where this machine cannot run the variant, or has no energy counter. Every other failure is a traceback, an exit status
+other than 0, and no result.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import gc
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ import torch
 from cs336_model import ranges
 from cs336_model.program.accuracy import accuracy
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
+from cs336_model.program.energy.counters import energy_counter
+from cs336_model.program.energy.windows import Meter, Plan, counted_energy
 from cs336_model.program.lease import give_back_lease, take_lease
 from cs336_model.program.loaded_distributions import loaded_distributions
 from cs336_model.program.loaded_files import loaded_files
@@ -45,7 +48,15 @@ from cs336_model.program.steps import (
 from cs336_model.program.variants.compilation import compiling, graph_counts, is_compiled
 from cs336_model.program.variants.effects import process_settings
 from cs336_model.program.variants.unsupported import Unsupported
-from cs336_model.program.windows import EMITTER_OF_PROFILER, MEMORY, NSYS, WRITING, profiled_window, save_capture
+from cs336_model.program.windows import (
+    EMITTER_OF_PROFILER,
+    ENERGY,
+    MEMORY,
+    NSYS,
+    WRITING,
+    profiled_window,
+    save_capture,
+)
 from cs336_model.program.work import count_parameters, counted_flops, planned_flops, planned_parameters
 from kernel_tables.whole_files import written_whole
 
@@ -56,34 +67,37 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Watch:
-    """What looks on while a program runs: a profiler, the file that it writes, and the recorder of memory."""
+    """What looks on while a program runs: a profiler, the file that it writes, the windows of energy, and the recorder
+    of memory."""
 
     profiler: str
-    path: Path | None
-    recorder: Recorder | None
+    path: Path | None = None
+    energy: Plan | None = None
+    recorder: Recorder | None = None
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs one specification and writes its result."""
     options = _parser().parse_args(arguments)
     if (options.profiler in WRITING) != (options.capture is not None):
-        raise SystemExit(f"--capture names what --profiler {' and '.join(WRITING)} write: give both or neither")
+        raise SystemExit(f"--capture names what --profiler {', '.join(WRITING)} write: give both or neither")
     progress = Progress()
     progress.seconds["import"] = process_age_seconds()
     with progress.stage("wait"):
         take_lease(options.lease)
-    result = run(read_spec(options.spec), options.profiler, options.capture, progress)
+    energy = Plan(options.windows, options.window_s) if options.profiler == ENERGY else None
+    result = run(read_spec(options.spec), Watch(options.profiler, options.capture, energy), progress)
     write_result(result, options.output)
 
 
-def run(spec: RunSpec, profiler: str, path_to_capture: Path | None, progress: Progress) -> Result:
+def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
     """The result of one run: complete, out of memory with what it asked for, or not supported and why."""
     device = resolve_device(spec.device)
-    recorder = recorder_on(device) if profiler == MEMORY else None
-    ranges.emit_ranges(recorder.emitter if recorder else EMITTER_OF_PROFILER[profiler])
-    result = empty_result(spec, profiler)
+    recorder = recorder_on(device) if watch.profiler == MEMORY else None
+    ranges.emit_ranges(recorder.emitter if recorder else EMITTER_OF_PROFILER[watch.profiler])
+    result = empty_result(spec, watch.profiler)
     with process_settings(spec):
-        result |= measured_or_why_not(spec, device, Watch(profiler, path_to_capture, recorder), progress)
+        result |= measured_or_why_not(spec, device, replace(watch, recorder=recorder), progress)
         leave_device(device)
     age, now = process_age_seconds(), time.time()
     result |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
@@ -108,6 +122,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     """The entries of a complete result. Warm-up, then the measured steps, which alone the profiler sees."""
     with progress.stage("context"):
         open_context(device)
+        meter = Meter(device, energy_counter(device)) if watch.energy else None  # says at once that there is none
     with progress.stage("initialise"):
         subject = make_subject(spec, device)
     _say(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
@@ -124,9 +139,13 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
 
     def at_end() -> None:
         found.update(facts_of(subject, device), compilation=graph_counts(spec, graphs))
+        kept = len(subject.losses) or 1  # time decides how many steps windows of energy add
         if watch.recorder:
             save_memory(watch.recorder, subject, watch.path)
-        found.update(flops=flops or own_passes(), losses=losses_or_where_not(subject))
+        if meter:
+            with progress.stage(ENERGY):
+                write_result(counted_energy(subject, meter, watch.energy, progress), watch.path)
+        found.update(flops=flops or own_passes(), losses=losses_or_where_not(subject)[:kept])
         if watch.profiler == NSYS:
             subject.give_up()
             leave_device(device)
@@ -235,7 +254,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", required=True, type=Path, help="where the result is written, as JSON")
     parser.add_argument("--profiler", choices=tuple(EMITTER_OF_PROFILER), default="none")
     parser.add_argument("--lease", type=Path, help="the socket where this program asks for its GPU")
-    parser.add_argument("--capture", type=Path, help="where --profiler torch or memory writes what it saw")
+    parser.add_argument("--capture", type=Path, help="where --profiler torch, memory or energy writes what it saw")
+    parser.add_argument("--windows", type=int, default=3, help="windows of steps of --profiler energy")
+    parser.add_argument("--window-s", type=float, default=5.0, help="seconds of each at least")
     return parser
 
 

@@ -51,7 +51,7 @@ def memory_facts(device: torch.device) -> dict[str, int | None]:
 
 def machine_facts(device: torch.device) -> dict[str, Any]:
     """What ran: device, driver, versions, and the GPU's clocks at this moment; None for what cannot be known here."""
-    uuid = _gpu_uuid(device)
+    uuid = gpu_uuid(device)
     state = gpu_state(uuid)
     return {
         "device": device.type,
@@ -86,7 +86,7 @@ def cpu_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _gpu_uuid(device: torch.device) -> str | None:
+def gpu_uuid(device: torch.device) -> str | None:
     """ "GPU-..." as the driver spells it; None on a CPU and with a torch before 2.5, which does not tell."""
     if device.type != "cuda":
         return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-STAGES = ("import", "wait", "context", "initialise", "compile", "warmup", "measured", "profiler", "accuracy")
+STAGES = ("import", "wait", "context", "initialise", "compile", "warmup", "measured", "energy", "profiler", "accuracy")
 _IMPORTED_S = time.perf_counter()
 
 

@@ -11,8 +11,9 @@ from kernel_tables.embedded.kineto_capture import export_capture
 
 NSYS = "nsys"
 MEMORY = "memory"  # a recorder of its own, which begins before the model is made (cs336_model.program.memory)
-EMITTER_OF_PROFILER = {"none": "none", NSYS: "nvtx", "torch": "record_function", MEMORY: "none"}
-WRITING = ("torch", MEMORY)
+ENERGY = "energy"  # no profiler either: windows of seconds, the counter read at their ends (cs336_model.program.energy)
+EMITTER_OF_PROFILER = {"none": "none", NSYS: "nvtx", "torch": "record_function", MEMORY: "none", ENERGY: "none"}
+WRITING = ("torch", MEMORY, ENERGY)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pandas as pd
 from profile_grid.markdown import escaped
 from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.quantities import known, memory
-from profile_grid.study.stages import NOT_ASKED, STAGES
+from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 from profile_grid.tables.wording import run_in_words
 
 
@@ -21,8 +21,9 @@ def not_measured(runs: pd.DataFrame) -> list[str]:
 
 
 def lacking_sentence(runs: pd.DataFrame) -> list[str]:
-    """How many runs lack figures, where any does: no sentence about "all" is about them."""
-    lacking = runs[~runs[[stage.status_column for stage in STAGES]].isin((COMPLETE, NOT_ASKED)).all(axis=1)]
+    """How many runs lack figures of the stages of every run, where any does: no sentence about "all" is about them."""
+    everywhere = [stage.status_column for stage in STAGES if stage.of_every_run]
+    lacking = runs[~runs[everywhere].isin((COMPLETE, NOT_ASKED)).all(axis=1)]
     if lacking.empty:
         return []
     verb = "lacks" if len(lacking) == 1 else "lack"
@@ -49,7 +50,7 @@ def _reason(row: dict) -> str | None:
     stages = " and ".join(failed)
     reason = escaped(row["reason"]) if known(row.get("reason")) else "no reason was recorded"
     if status == UNSUPPORTED:
-        return f"not supported here: {reason}"
+        return f"{'' if TIMING.name in failed else f'{stages} '}not supported here: {reason}"
     return f"{stages} {escaped(status)}: {reason}"
 
 

@@ -12,7 +12,7 @@ from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from profile_grid.gpu_peaks import peaks_of
 from profile_grid.measuring.gpu_check import needed_bytes
 from profile_grid.measuring.results import COMPLETE, BadResult, StageResult, read_result
-from profile_grid.study.stages import BY_NAME, STAGES, Stage
+from profile_grid.study.stages import BY_NAME, ENERGY, STAGES, Stage
 
 AS_SMOKE = "start-ups as long as the smoke capture"
 NO_PACE = "the steps come on top, their pace is not known yet"
@@ -22,7 +22,8 @@ USUAL_SHARE_OF_PEAK = 0.6  # H200, fp32: 2.7B at context 1024 reaches 39.6 of 67
 
 @dataclass(frozen=True)
 class Finished:
-    """One complete measurement: its seconds in all, those of its steps, their FLOPs, and its precision."""
+    """One complete measurement: its seconds but for windows of energy, those of its steps, their FLOPs, and its
+    precision."""
 
     all_s: float
     steps_s: float
@@ -46,9 +47,9 @@ class Pace:
 
 
 def remaining(plan: list[dict], runs: Path) -> list[tuple[str, dict]]:
-    """(stage, specification of the program) of every measurement that is not there, or was made with other settings."""
+    """(stage, what it is told) of every measurement that is not there, or was made with other settings."""
     return [
-        (stage, told["program"])
+        (stage, told)
         for entry in plan
         for stage, told in entry["specifications"].items()
         if not _is_measured(runs / entry["run"] / BY_NAME[stage].result, told)
@@ -92,10 +93,14 @@ def _measured_rates(finished: list[Finished]) -> dict[str, float]:
 
 def seconds_needed(measurements: list[tuple[str, dict]], pace: Pace, memory_bytes: int | None) -> float:
     """Seconds for these measurements one after another; one that will run out of memory costs its start."""
-    return sum(
-        pace.overhead_s[stage] + (0 if _too_large(program, memory_bytes) else pace.steps_seconds(program))
-        for stage, program in measurements
-    )
+    return sum(_seconds_of(stage, told, pace, memory_bytes) for stage, told in measurements)
+
+
+def _seconds_of(stage: str, told: dict, pace: Pace, memory_bytes: int | None) -> float:
+    program, start_s = told["program"], pace.overhead_s[stage]
+    if _too_large(program, memory_bytes):
+        return start_s
+    return start_s + pace.steps_seconds(program) + BY_NAME[stage].lasts_s(told)
 
 
 def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
@@ -103,9 +108,9 @@ def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
     return sum(
         BY_NAME[stage].disk_bytes
         + BY_NAME[stage].disk_bytes_per_layer_and_step
-        * program["constructor_args"]["num_layers"]
-        * program["measured_steps"]
-        for stage, program in measurements
+        * told["program"]["constructor_args"]["num_layers"]
+        * told["program"]["measured_steps"]
+        for stage, told in measurements
     )
 
 
@@ -146,7 +151,8 @@ def _finished(runs: Path, stage: Stage, device_name: str | None) -> Iterator[Fin
         if measured and measured.status == COMPLETE and measured.program.machine.device_name == device_name:
             cost, spec = measured.program.cost_seconds, measured.program.spec
             steps_s = cost["warmup"] + cost["measured"]
-            yield Finished(measured.seconds["all"], steps_s, steps_flops(spec), spec["dimensions"]["precision"])
+            all_s = measured.seconds["all"] - cost.get(ENERGY.name, 0.0)
+            yield Finished(all_s, steps_s, steps_flops(spec), spec["dimensions"]["precision"])
 
 
 def _read(path: Path) -> StageResult | None:

@@ -27,13 +27,20 @@ class Attempt:
 
 
 def program_command(
-    job: Job, result: Path, profiler: str = "none", capture: Path | None = None, lease: Path | None = None
+    job: Job,
+    result: Path,
+    profiler: str = "none",
+    capture: Path | None = None,
+    lease: Path | None = None,
+    **settings: float,
 ) -> list[str]:
-    """The command line of the measured program; `result` is the JSON it writes, `lease` where it asks for its GPU."""
+    """The command line of the measured program; `result` is the JSON it writes, `lease` where it asks for its GPU,
+    `settings` are those of its profiler."""
     command = [sys.executable, "-m", MODULE, "--spec", json.dumps(job.program, sort_keys=True)]
     command += ["--output", str(result), "--profiler", profiler]
     further = {"--capture": capture, "--lease": lease}
-    return command + [text for name, path in further.items() if path is not None for text in (name, str(path))]
+    further |= {f"--{name.replace('_', '-')}": value for name, value in settings.items()}
+    return command + [text for name, value in further.items() if value is not None for text in (name, str(value))]
 
 
 def run_to_result(job: Job, what: str, result: Path, command: Sequence[str]) -> tuple[dict, Outcome]:

@@ -9,7 +9,7 @@ from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.study.described import Described, columns
 from profile_grid.study.stages import STAGES
 
-INSIDE = ("import", "context", "initialise", "compile", "warmup", "measured", "profiler", "accuracy")
+INSIDE = ("import", "context", "initialise", "compile", "warmup", "measured", "energy", "profiler", "accuracy")
 
 
 def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -41,7 +41,7 @@ def _row(run: MeasuredRun, stage: str) -> dict:
         "export_s": export,
         "other_s": seconds["all"] - np.nansum(list(named.values())) - export,
         "total_s": seconds["all"],
-        "overhead_s": seconds["all"] - np.nansum([named["warmup_s"], named["measured_s"]]),
+        "overhead_s": seconds["all"] - np.nansum([named[name] for name in ("warmup_s", "measured_s", "energy_s")]),
         "leased_s": seconds["leased"],
         "waited_s": result.waited_s,
         "neighbours": result.neighbours,
@@ -52,19 +52,20 @@ DESCRIBED = {
     "cost": Described(
         "One row per run and process: where its seconds went",
         columns("""
-    stage | | name of the stage: timing, capture
+    stage | | name of the stage
     import_s | s | importing torch and the model
     context_s | s | making the CUDA context
     initialise_s | s | making weights, optimizer state and data
     compile_s | s | first step of a compiled model, in which it is compiled with an empty cache
     warmup_s | s | warm-up steps
     measured_s | s | measured steps
+    energy_s | s | windows in which energy was counted, those without steps too
     profiler_s | s | starting and ending the profiler inside the program
     accuracy_s | s | one step in fp64 beside one of the variant, after all times were taken
     export_s | s | exporting the report to SQLite
     other_s | s | interpreter, profiler outside the program, writing results
     total_s | s | the whole process, without its waiting for a lease
-    overhead_s | s | all that is neither a warm-up nor a measured step
+    overhead_s | s | all that is neither a warm-up nor a measured step, nor a window of energy
     leased_s | s | of the whole process, the time in which it had its GPU, or the processor, to itself
     waited_s | s | waiting for that, while others measured; in no other column
     neighbours | | most other GPUs of the host that were measured on meanwhile

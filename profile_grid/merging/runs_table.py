@@ -14,7 +14,7 @@ from profile_grid.study.dimensions import MACHINE_DIMENSIONS
 from profile_grid.study.stages import CAPTURE, STAGES, TIMING
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
-STATUSES = "complete, out_of_memory, unsupported (PyTorch refuses it here), incomplete, missing or not_asked"
+STATUSES = "complete, out_of_memory, unsupported (this machine cannot), incomplete, missing or not_asked"
 MACHINE_FACTS = tuple(one for one in MACHINE_DIMENSIONS if one.key not in ("backend", "nsys"))  # those are of a stage
 SIZES = ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from profile_grid.study.stages import MEMORY, NOT_ASKED, STAGES
+from profile_grid.study.stages import ENERGY, MEMORY, NOT_ASKED, STAGES
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,10 @@ QUESTIONS = (
     Question(
         "k_warmup", "How many warm-up steps are enough?", needs=lambda run: run["steps_warmed"] > 0,
         tables=("warmup_reports", "warmup_enough"), figures=("warmup",),
+    ),
+    Question(
+        "m_energy", "What does a token cost in energy, and what does the GPU burn while it waits?",
+        needs=lambda run: run[ENERGY.status_column] != NOT_ASKED, tables=("energy_use",), figures=("energy",),
     ),
     Question("time_lost", "Where is time lost, and what would help?", tables=("time_lost", "predictions")),
     Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),

@@ -6,7 +6,7 @@ here. A stage writes results/runs/RUN/NAME.json (profile_grid.measuring.results)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 GPU, NOTHING = "gpu", "nothing"
@@ -57,6 +57,7 @@ class Stage:
     it leaves only sometimes. `sources` are the files whose change makes its results stale, besides the measured program
     and the module of `runs`. `needs` is what a job takes of the machine: a GPU to itself, or nothing. `tables` is the
     "module:function" of (runs) -> {name: table} for `table_names`, which joins its results to the tables of the study.
+    `lasts_s` is what a job takes besides its start and its steps, in seconds, by what the stage is told.
     `attempts` is how often a job tries at most; `disk_bytes` is about what it leaves, and for every layer and step
     `disk_bytes_per_layer_and_step` more. A stage that is not `of_every_run` is measured where a product of the grid
     names it under `stages`.
@@ -71,6 +72,7 @@ class Stage:
     may_leave: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     needs: str = GPU
+    lasts_s: Callable[[Mapping], float] = lambda told: 0.0
     attempts: int = 1
     disk_bytes: int = 0
     disk_bytes_per_layer_and_step: int = 0
@@ -185,6 +187,35 @@ MEMORY = Stage(
     of_every_run=False,
 )
 
+ENERGY = Stage(
+    name="energy",
+    meaning="the process whose energy is counted",
+    runs="profile_grid.measuring.energy:counted",
+    tables="profile_grid.merging.energy:energy_tables",
+    table_names=("energy", "energy_windows"),
+    sources=PROCESSES,
+    lasts_s=lambda told: (told["windows"] + 2) * told["window_s"],  # one idle window before them, and one after
+    settings={
+        "warmup_steps": Setting(WARMUP, default=5, of_program=True),
+        "measured_steps": Setting(COUNT, default=3, of_program=True),
+        "windows": Setting(
+            {"description": "Windows in which the model steps.", "type": "integer", "minimum": 3, "maximum": 1000},
+            default=3,
+        ),
+        "window_s": Setting(
+            {
+                "description": "Seconds of a window, at least. NVML's counter ticks every 0.1 s: windows of 1 s scatter"
+                " by 5 %, those of 5 s by 1 %.",
+                "type": "number",
+                "minimum": 5,
+                "maximum": 600,
+            },
+            default=5,
+        ),
+    },
+    of_every_run=False,
+)
+
 SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
     name="sweep",
     meaning="attention alone, every context length in one process",
@@ -196,7 +227,7 @@ SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
     },
 )
 
-STAGES = (TIMING, CAPTURE, MEMORY)
+STAGES = (TIMING, CAPTURE, MEMORY, ENERGY)
 BY_NAME = {stage.name: stage for stage in (*STAGES, SWEEP)}
 ON_REQUEST = tuple(stage.name for stage in STAGES if not stage.of_every_run)
 RESULTS_OF_A_RUN = tuple(stage.result for stage in STAGES)

@@ -117,7 +117,7 @@ def test_a_loss_that_is_not_finite_leaves_neither_result_nor_capture(run_benchma
 
 
 def test_capture_and_torch_profiler_come_together(run_benchmark):
-    with pytest.raises(SystemExit, match="--capture names what --profiler torch and memory write"):
+    with pytest.raises(SystemExit, match="--capture names what --profiler torch, memory, energy write"):
         run_benchmark("--profiler", "torch")
 
 

@@ -8,9 +8,10 @@ import pandas as pd
 
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.merging.accuracy import explained_error
+from profile_grid.merging.energy import energy_tables
 from profile_grid.merging.memory.of_run import empty_tables as memory_tables
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
-from profile_grid.study.stages import NOT_ASKED
+from profile_grid.study.stages import BY_NAME, NOT_ASKED, ON_REQUEST
 
 KERNEL = ["step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns"]
 PHASE = ["step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels", "memop_ns", "memops"]
@@ -18,6 +19,7 @@ FINDING = ["code", "abstained", "gain_ms", "gain_percent", "sure", "message", "a
 RANGE = ["step", "phase", "range", "instances", "wall_ns", "gpu_time_ns", "kernels", "memop_time_ns", "memops"]
 ERRORS = ["loss_error", "logits_error", "gradient_norm_error", "explained_error", "within_precision", "reason"]
 MODES = ("forward", "forward_backward", "train_step")
+STATUS_OF_OTHERS = {BY_NAME[name].status_column: NOT_ASKED for name in ON_REQUEST}
 SDPA = "block > attention > scaled dot product attention"
 
 GEMM = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(cutlass_80_simt_sgemm_256x128::Params)"
@@ -148,7 +150,7 @@ def without_requests() -> dict[str, pd.DataFrame]:
     steps = pd.DataFrame({"phase": [], "step": [], "ms": []})
     tables = {"steps": steps, "warmup_steps": steps} | memory_tables()
     leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
-    return {name: pd.concat([leading, table], axis=1) for name, table in tables.items()}
+    return {name: pd.concat([leading, table], axis=1) for name, table in tables.items()} | energy_tables([])
 
 
 def _run_row(run: Made) -> dict:
@@ -158,7 +160,7 @@ def _run_row(run: Made) -> dict:
         **run.leading, "d_model": d_model, "d_ff": 4 * d_model, "num_layers": layers,
         "num_heads": heads, "vocab_size": 10000, "steps_timed": 10 if run.timing_status == "complete" else 0,
         "steps_captured": run.steps if run.capture_status == "complete" else 0, "timing_status": run.timing_status,
-        "capture_status": run.capture_status, "memory_status": NOT_ASKED, "steps_warmed": 0, "device_total_bytes": None,
+        "capture_status": run.capture_status, **STATUS_OF_OTHERS, "steps_warmed": 0, "device_total_bytes": None,
         "peak_allocated_bytes": run.peak_allocated_bytes,
         "graphs": None if run.compile == "off" else 1, "graph_breaks": None if run.compile == "off" else 0,
         **absent, **run.machine, **run.others,

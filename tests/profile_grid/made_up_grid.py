@@ -21,8 +21,7 @@ from profile_grid.merging.accuracy import explained_error
 from profile_grid.merging.run_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
 from profile_grid.study.catalogue import SUMMARIES
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
-from profile_grid.study.stages import NOT_ASKED
-from tests.profile_grid.made_up import without_requests
+from tests.profile_grid.made_up import STATUS_OF_OTHERS, without_requests
 
 MODELS = {  # d_model, d_ff, layers, heads
     "small": (768, 3072, 12, 12),
@@ -155,7 +154,7 @@ def _run(values, machine, changes, hostile) -> dict[str, pd.DataFrame]:
     shape = shape_of(values["model"], values["context_length"], values["batch_size"])
     name, mode = run_name(values), values["mode"]
     lead = {"run": name, **values}
-    statuses = dict.fromkeys(("timing_status", "capture_status"), "complete") | {"memory_status": NOT_ASKED}
+    statuses = dict.fromkeys(("timing_status", "capture_status"), "complete") | STATUS_OF_OTHERS
     statuses |= changes.get(name, {})
     random = np.random.default_rng(sum(map(ord, name)))
     once = _varied(_kernels(shape, mode, hostile, FLOP_PER_S[values["precision"]]), values)

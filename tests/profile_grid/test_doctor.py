@@ -168,7 +168,7 @@ def test_what_was_measured_with_the_same_settings_is_not_counted_again(tmp_path)
     write_result(tmp_path, "small_ctx512_forward", "timing", specification=of_plan[0]["specifications"]["timing"])
     write_result(tmp_path, "small_ctx512_forward", "capture", specification={"other": "settings"})
     write_result(tmp_path, "small_ctx512_train_step", "timing", specification=None)  # damaged
-    left = [(stage, program["dimensions"]["mode"]) for stage, program in estimates.remaining(of_plan, tmp_path)]
+    left = [(stage, told["program"]["dimensions"]["mode"]) for stage, told in estimates.remaining(of_plan, tmp_path)]
     assert left == [("capture", "forward"), ("timing", "train_step"), ("capture", "train_step")]
 
 
@@ -185,11 +185,23 @@ def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
         )  # fmt: skip
     found = estimates.pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
     forward = estimates.steps_flops(entry["specifications"]["timing"]["program"]) / 15
-    assert found.overhead_s == {"timing": 2.0, "capture": 6.0, "memory": 4.0}  # not measured yet: the mean
+    assert found.overhead_s == {
+        "timing": 2.0,
+        "capture": 6.0,
+        "memory": 4.0,
+        "energy": 4.0,
+    }  # not measured yet: the mean
     assert found.flop_per_s == {"fp32": forward * (15 + 6) / 6.0}
     assert estimates.pace(tmp_path, 6.0, "NVIDIA L4", ["fp32"]).source.startswith(
         "start-ups as long as the smoke capture"
     )
+
+
+def test_the_windows_of_energy_are_counted_beside_the_start_and_the_steps():
+    of_plan = plan(modes=["forward"])["runs"]
+    told = of_plan[0]["specifications"]["timing"] | {"windows": 3, "window_s": 5}
+    pace = estimates.Pace({"energy": 2.0}, {}, "made up")
+    assert estimates.seconds_needed([("energy", told)], pace, 140 * GIB) == 2.0 + 5 * 5
 
 
 def test_the_smoke_capture_is_of_a_little_model_and_one_step():

@@ -1,7 +1,7 @@
 import pandas as pd
 
 from profile_grid.tables.machines import by_machine, command_to_measure_again
-from tests.profile_grid.made_up import H200
+from tests.profile_grid.made_up import H200, STATUS_OF_OTHERS
 
 
 def runs(*machines: dict) -> pd.DataFrame:
@@ -52,7 +52,7 @@ def test_machines_whose_titles_would_be_the_same_are_told_apart_by_what_differs(
 
 def test_the_command_names_the_measurements_of_these_runs_and_no_others():
     row = {"run": "small_ctx128_forward", "timing_status": "complete", "capture_status": "incomplete"}
-    assert command_to_measure_again(pd.DataFrame([row | {"memory_status": "not_asked"}])).split() == [
+    assert command_to_measure_again(pd.DataFrame([row | STATUS_OF_OTHERS])).split() == [
         "snakemake", "--cores", "1", "all", "--forcerun", "\\",
         "results/runs/small_ctx128_forward/timing.json", "\\",
         "results/runs/small_ctx128_forward/capture.json",

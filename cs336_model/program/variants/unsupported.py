@@ -1,4 +1,5 @@
-"""What only the machine can know: that a variant does not run here. A result of the grid, not a failure. No torch."""
+"""What only the machine can know: that a variant does not run here, or that nothing counts its energy. A result of the
+grid, not a failure. No torch."""
 
 import re
 
@@ -7,7 +8,8 @@ _PATH = re.compile(r"(?<![\w:/])/(?:[\w.+@-]+/)+")
 
 
 class Unsupported(Exception):
-    """PyTorch refuses a variant on this machine; the message is PyTorch's own reason, in one line and without paths."""
+    """This machine lacks what a run needs; the message is what, and the reason of whoever refuses it, in one line and
+    without paths."""
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"{what}: {_publishable(reason)}")

@@ -1,0 +1,105 @@
+"""The sentences of (m): what a token takes, what precision and context change of that, and what waiting takes."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.markdown import escaped
+from profile_grid.measuring.results import COMPLETE
+from profile_grid.quantities import interval, percent, ratio, significant
+from profile_grid.study.dimensions import CONTEXT_LENGTH, PRECISION, keys_without
+from profile_grid.study.stages import ENERGY, NOT_ASKED
+from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.measured import Measured
+from profile_grid.tables.ratios import beside_base
+from profile_grid.tables.wording import PASSES, capital, extremes, listed
+
+TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
+
+
+def sentences(measured: Measured) -> list[str]:
+    """(m) By mode what a token takes; precision and context; power; what waiting takes; how sure the counter is."""
+    rows, runs = measured.tables["energy_use"], measured.runs
+    status = runs[ENERGY.status_column]
+    lacking = int((~status.isin((COMPLETE, NOT_ASKED))).sum())
+    if rows.empty:
+        return [f"Not answered: the energy of no run was counted, and that of {lacking} was asked for."]
+    found = [_of_mode(own, mode) for mode, own in rows.groupby("mode", sort=False)]
+    found += [*_precisions(rows), *_contexts(rows), *_power(rows, measured), *_waiting(rows), _counter(rows)]
+    return [*found, f"Of {len(rows) + lacking} runs {lacking} have none."] if lacking else found
+
+
+def millijoules(joules: float) -> str:
+    """An energy in mJ."""
+    return f"{significant(1e3 * joules)} mJ"
+
+
+def _of_mode(rows: pd.DataFrame, mode: str) -> str:
+    return f"{capital(PASSES[mode])} takes {extremes(rows, TOKEN, lambda row: millijoules(row[TOKEN]))} per token."
+
+
+def _precisions(rows: pd.DataFrame) -> list[str]:
+    """For each precision the energy of a token beside that in the default one."""
+    both = beside_base(rows, PRECISION, TOKEN, TOKEN_STD)
+    both = both.assign(times=1 / both["speed_up"])
+    told = [
+        f"{PRECISION.words(value)} {extremes(own.assign(precision=PRECISION.default), 'times', _times)}"
+        for value, own in ((value, both[both["precision"] == value]) for value in sorted_values(both, PRECISION.key))
+    ]
+    return [f"Beside {PRECISION.default} a token takes {listed(told)} of the energy."] if told else []
+
+
+def _contexts(rows: pd.DataFrame) -> list[str]:
+    """The energy of a token at the longest context beside that at the shortest, where runs differ in that alone."""
+    place, told = keys_without(CONTEXT_LENGTH.key), []
+    for _, own in rows.groupby(place, sort=False):
+        ends = own.sort_values(CONTEXT_LENGTH.key).iloc[[0, -1]]
+        if len(own) > 1:
+            told.append(ends.iloc[1][TOKEN] / ends.iloc[0][TOKEN])
+    if not told:
+        return []
+    return [f"At the longest context it takes {interval(told, ratio)} of what it takes at the shortest."]
+
+
+def _power(rows: pd.DataFrame, measured: Measured) -> list[str]:
+    power, idle = (interval(rows[name], _watts) for name in ("power_w", "idle_power_w"))
+    efficiency = rows["tflops_per_watt"].dropna()
+    done = f"; that is {interval(efficiency, significant)} TFLOP/s per watt" if len(efficiency) else ""
+    device = measured.words.device
+    return [f"The {device} draws {power} while the model steps, and {idle} while nothing runs{done}."]
+
+
+def _waiting(rows: pd.DataFrame) -> list[str]:
+    """What idle power takes while the GPU waits for the host, in the runs that are launch-bound; else the most."""
+    if rows["waiting_share"].isna().all():
+        return []
+    bound = rows[rows["launch_bound"]]
+    if bound.empty:
+        return [f"No run is launch-bound; while it waits, idle power takes {_waited(rows)} of a step's energy."]
+    text = extremes(bound, "waiting_energy_share", lambda row: percent(row["waiting_energy_share"]))
+    waits = interval(bound["waiting_share"], percent)
+    return [
+        f"In launch-bound runs the GPU waits {waits} of a step, and idle power alone takes {text} of the step's energy"
+        " in that time."
+    ]
+
+
+def _waited(rows: pd.DataFrame) -> str:
+    return interval(rows["waiting_energy_share"], percent)
+
+
+def _counter(rows: pd.DataFrame) -> str:
+    names, ticks = listed([escaped(name) for name in rows["counter"].unique()]), interval(rows["tick_ms"], significant)
+    scatter = interval((rows["joules_per_step_std"] / rows["joules_per_step"]).dropna(), percent)
+    most = percent(rows["tick_share"].max())
+    return (
+        f"The counter ({names}) ticks every {ticks} ms, at most {most} of a window; the windows scatter by {scatter}."
+    )
+
+
+def _times(row: pd.Series) -> str:
+    return ratio(row["times"], row["speed_up_std"] / row["speed_up"] ** 2)
+
+
+def _watts(watts: float) -> str:
+    return f"{significant(watts)} W"

@@ -1,0 +1,75 @@
+"""The table of (m): the energy of a step and a token by run, and how much of it idle power alone takes."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.merging.energy import SPREAD
+from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.texts import as_texts
+
+LAUNCH_BOUND = "launch_bound"  # the rule of the diagnosis
+COUNTED = ["counter", "step_ms", *SPREAD, "tick_ms", "tick_share"]
+
+
+def energy_use(merged: Merged) -> pd.DataFrame:
+    """(m) One row per run whose energy was counted: what a step and a token take, the part of it that idle power would
+    take alone, and the part that this takes while the GPU waits."""
+    table = as_texts(merged["energy"])[[*LEADING, *COUNTED]]
+    busy_ms = numbers(table["run"].map(_busy_ms(merged)))
+    waiting = (1 - busy_ms / numbers(table["step_ms"])).clip(lower=0)
+    idle_share = (numbers(table["idle_power_w"]) / numbers(table["power_w"])).clip(upper=1)
+    return table.assign(
+        busy_ms=busy_ms,
+        waiting_share=waiting,
+        idle_share=idle_share,
+        waiting_energy_share=waiting * idle_share,
+        launch_bound=table["run"].isin(_launch_bound(merged)).astype("bool"),
+    ).reset_index(drop=True)
+
+
+def _busy_ms(merged: Merged) -> pd.Series:
+    """By run of a GPU the mean time of a captured step in which anything ran on it."""
+    phases, runs = as_texts(merged["phases"]), merged["runs"]
+    steps = phases[(phases["phase"] == WHOLE_STEP) & phases["run"].isin(runs.loc[runs["device"] != "cpu", "run"])]
+    return numbers(steps["gpu_busy_ns"]).groupby(steps["run"]).mean() / 1e6
+
+
+def _launch_bound(merged: Merged) -> pd.Series:
+    found = as_texts(merged["findings"])
+    return found.loc[(found["code"] == LAUNCH_BOUND) & ~found["abstained"].astype("bool"), "run"]
+
+
+TABLES = {
+    "energy_use": SummaryTable(
+        energy_use,
+        Described(
+            "(m) One row per run whose energy was counted",
+            columns("""
+    counter | | as in energy
+    step_ms | ms | as in energy
+    joules_per_step | J | as in energy
+    joules_per_step_std | J | as in energy
+    joules_per_token | J | as in energy
+    joules_per_token_std | J | as in energy
+    power_w | W | as in energy
+    power_w_std | W | as in energy
+    idle_power_w | W | as in energy
+    idle_power_w_std | W | as in energy
+    tflops_per_watt | TFLOP/s/W | as in energy
+    tflops_per_watt_std | TFLOP/s/W | as in energy
+    tick_ms | ms | as in energy
+    tick_share | of 1 | as in energy
+    busy_ms | ms | time of a captured step in which anything ran on the GPU, the mean; empty on a CPU
+    waiting_share | of 1 | part of step_ms that is not busy_ms
+    idle_share | of 1 | idle_power_w ÷ power_w: what idle power alone would take of the energy
+    waiting_energy_share | of 1 | waiting_share × idle_share: what idle power takes of the energy while the GPU waits
+    launch_bound | | whether the diagnosis finds the run launch-bound
+"""),
+        ),
+    ),
+}
+SHOWN = {"energy_use": Shown("Energy of a step and a token", "energy_use")}

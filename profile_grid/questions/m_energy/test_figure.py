@@ -1,0 +1,35 @@
+"""The figure of (m), drawn from made-up windows."""
+
+import pytest
+
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.figures.paper import on_paper
+from profile_grid.questions.m_energy.figure import FIGURES
+from profile_grid.questions.m_energy.test_answer import counted, launches, tables_of
+from tests.profile_grid.made_up import Made
+
+(FIGURE,) = FIGURES
+BUSY = Made(kernels=(*launches(5000.0),))
+
+
+def tables(*runs: tuple) -> dict:
+    made = tables_of(*runs)
+    return made | summary_tables(made)
+
+
+def test_the_parts_of_a_bar_follow_on_each_other_and_add_up_to_the_mean_power():
+    made = tables(counted(BUSY))
+    rows = [row for rows in FIGURE.draw(made).chart["datasets"].values() for row in rows if "text" not in row]
+    assert {row["part"]: row["watts"] for row in rows} == {
+        "idle, waiting": pytest.approx(0.75 * 125), "idle": pytest.approx(0.25 * 125), "above idle": pytest.approx(375),
+    }  # fmt: skip
+    assert [row["start"] for row in rows] == pytest.approx([0, 0.75 * 125, 125])
+    assert on_paper(FIGURE, {name: made[name] for name in FIGURE.tables})
+
+
+def test_a_run_without_energy_is_named_below_the_figure_and_a_grid_without_any_says_so():
+    made = tables(counted(BUSY), (Made(model="large"), None))
+    assert any("large_ctx512_forward" in note for note in FIGURE.draw(made).notes)
+    assert FIGURE.caption(made) == "A token takes 4.88 mJ."
+    nothing = tables((Made(), None))
+    assert FIGURE.draw(nothing).chart is None and FIGURE.caption(nothing) == "The energy of no run was counted."
