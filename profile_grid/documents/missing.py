@@ -7,7 +7,7 @@ import pandas as pd
 from profile_grid.markdown import escaped
 from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.quantities import known, memory
-from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
+from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables.wording import run_in_words
 
 
@@ -50,7 +50,7 @@ def _reason(row: dict) -> str | None:
     stages = " and ".join(failed)
     reason = escaped(row["reason"]) if known(row.get("reason")) else "no reason was recorded"
     if status == UNSUPPORTED:
-        return f"{'' if TIMING.name in failed else f'{stages} '}not supported here: {reason}"
+        return f"not supported here: {reason}"
     return f"{stages} {escaped(status)}: {reason}"
 
 
