@@ -65,15 +65,22 @@ SCHEMA = 1
 Result = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Watch:
-    """What looks on while a program runs: a profiler, the file that it writes, the windows of energy, and the recorder
-    of memory."""
+    """What looks on while a program runs: a profiler, the file that it writes, the windows of energy, the recorder of
+    memory, and the subject once it is made."""
 
     profiler: str
     path: Path | None = None
     energy: Plan | None = None
     recorder: Recorder | None = None
+    subject: Subject | None = None
+
+    def save_memory(self) -> None:
+        """Ends the recording of memory, where there is one, and writes the history up to now."""
+        recorder, self.recorder = self.recorder, None
+        if recorder:
+            save_memory(recorder, self.subject, self.path)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -112,6 +119,7 @@ def measured_or_why_not(spec: RunSpec, device: torch.device, watch: Watch, progr
     except OutOfMemoryError as error:
         _say(spec, f"out of memory during {progress.during}: {error}")
         ended = {"status": "out_of_memory", "out_of_memory": out_of_memory_record(error, progress.during)}
+        watch.save_memory()
     except Unsupported as error:
         _say(spec, f"not supported here: {error}")
         ended = {"status": "unsupported", "unsupported": str(error)}
@@ -124,7 +132,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
         open_context(device)
         meter = Meter(device, energy_counter(device)) if watch.energy else None  # says at once that there is none
     with progress.stage("initialise"):
-        subject = make_subject(spec, device)
+        watch.subject = subject = make_subject(spec, device)
     _say(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
     compile_in_first_step(subject, progress)
     graphs = graph_counts(spec)
@@ -140,8 +148,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     def at_end() -> None:
         found.update(facts_of(subject, device), compilation=graph_counts(spec, graphs))
         kept = len(subject.losses) or 1  # time decides how many steps windows of energy add
-        if watch.recorder:
-            save_memory(watch.recorder, subject, watch.path)
+        watch.save_memory()
         if meter:
             with progress.stage(ENERGY):
                 write_result(counted_energy(subject, meter, watch.energy, progress), watch.path)

@@ -10,7 +10,6 @@ from pathlib import Path
 from profile_grid.files import replacing
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.measured_program import program_command, run_to_result
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.study.stages import MEMORY
 
 (HISTORY,) = MEMORY.files
@@ -18,12 +17,13 @@ from profile_grid.study.stages import MEMORY
 
 
 def recorded(job: Job) -> dict:
-    """What memory.json holds of the process; on success the history, and on a GPU the allocator's snapshot, are in the
-    job's folder, else an empty history. Raises ProgramFailed when the program does not end well."""
+    """What memory.json holds of the process. The history, to the end or to where memory ran out, and on a GPU the
+    allocator's snapshot are in the job's folder; where the program wrote none, an empty history. Raises ProgramFailed
+    when the program does not end well."""
     result = job.scratch / "memory.json"
     command = program_command(job, result, "memory", job.scratch / HISTORY, job.leases.address)
     written, outcome = run_to_result(job, f"memory of {job.program['run']}", result, command)
-    if written["status"] == COMPLETE:
+    if (job.scratch / HISTORY).exists():
         for name in (SNAPSHOT, HISTORY):
             if (job.scratch / name).exists():
                 shutil.move(job.scratch / name, job.folder / name)

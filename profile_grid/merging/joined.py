@@ -15,8 +15,8 @@ from profile_grid.tables.texts import encoded, repeated, with_categories
 
 
 def joined_tables(runs: list[MeasuredRun], folder: Path, stage: str, name: str) -> pd.DataFrame:
-    """The table `name` of every run whose `stage` is complete, each row led by its run; texts are categories."""
-    tables = [(run, _read(folder / run.name / f"{name}.parquet")) for run in runs if run.complete(stage)]
+    """The table `name` of every run whose `stage` has tables, each row led by its run; texts are categories."""
+    tables = [(run, _read(folder / run.name / f"{name}.parquet")) for run in runs if run.has_tables(stage)]
     filled = [(run, table) for run, table in tables if table.num_rows]
     if not filled:
         filled = [(runs[0], _read(folder / runs[0].name / f"{name}.parquet").slice(0, 0))]

@@ -14,7 +14,15 @@ from typing import Any
 from profile_grid.errors import OutsideError
 from profile_grid.measuring.capture_identity import quick_difference
 from profile_grid.measuring.freshness import stale_reason, stale_tables_reason
-from profile_grid.measuring.results import COMPLETE, INCOMPLETE, StageResult, Status, read_result, read_status
+from profile_grid.measuring.results import (
+    COMPLETE,
+    INCOMPLETE,
+    OUT_OF_MEMORY,
+    StageResult,
+    Status,
+    read_result,
+    read_status,
+)
 from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS
 from profile_grid.study.stages import BY_NAME, NOT_ASKED, STAGES, Stage
 
@@ -56,6 +64,10 @@ class MeasuredRun:
     def complete(self, stage: str) -> bool:
         """Whether the figures of this stage can be used."""
         return self.status(stage) == COMPLETE
+
+    def has_tables(self, stage: str) -> bool:
+        """Whether the tables of this stage may have rows: where memory ran out, one can tell of that."""
+        return self.status(stage) in (COMPLETE, OUT_OF_MEMORY)
 
     def status(self, stage: str) -> str:
         """How this stage of the run ended; that it was not asked for, where it was not."""

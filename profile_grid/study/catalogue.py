@@ -72,7 +72,7 @@ QUESTIONS = (
     ),
     Question(
         "i_memory", "Where does memory go, and what fits?", needs=lambda run: run[MEMORY.status_column] != NOT_ASKED,
-        tables=("memory_peak", "memory_parts", "memory_room", "memory_groups"),
+        tables=("memory_peak", "memory_parts", "memory_room", "memory_groups", "memory_at_failure"),
         figures=("memory_categories", "memory_timeline"),
     ),
     Question(

@@ -179,7 +179,14 @@ MEMORY = Stage(
         "measured_steps": Setting(COUNT, default=1, of_program=True),
     },
     tables_of_a_run=TablesOfARun(
-        names=("memory_phases", "memory_activations", "memory_largest", "memory_timeline", "memory_totals"),
+        names=(
+            "memory_phases",
+            "memory_activations",
+            "memory_largest",
+            "memory_timeline",
+            "memory_totals",
+            "memory_failed",
+        ),
         status_file="memory_status.json",
         made_by="profile_grid.merging.memory.of_run:tables_of_memory",
         empty_by="profile_grid.merging.memory.of_run:empty_tables",

@@ -7,10 +7,12 @@ import random
 import pytest
 import torch
 
+from cs336_model import ranges
 from cs336_model.arithmetic.memory import saved_activation_bytes
 from cs336_model.arithmetic.own_model import shape_of
-from cs336_model.program.memory.allocator import AllocatorMemory, MarkedRange, events_of_trace
-from cs336_model.program.memory.history import Event, History, Range, innermost, paired
+from cs336_model.program import benchmark
+from cs336_model.program.memory.allocator import AllocatorMemory, MarkedRange, events_of_trace, unmet_in
+from cs336_model.program.memory.history import Event, History, Range, Unmet, innermost, paired
 from cs336_model.program.memory.snapshot import publishable, published_path
 
 
@@ -93,6 +95,14 @@ def test_of_an_allocators_trace_the_allocations_and_completed_releases_count_at_
     assert allocations == [(0, None), (1, 2), (3, None)]
 
 
+def test_a_request_that_was_not_met_is_told_with_what_came_before_it_and_the_range_that_it_ended():
+    unwound = {"action": "free_completed", "addr": 4096, "size": 1000, "stream": 0, "time_us": 8, "frames": []}
+    ranges = [Range("step", None, 1, 5, True), Range("norm", 0, 2, 4), Range("block", 0, 4, 5, True)]
+    assert unmet_in([*TRACE, unwound], ranges) == Unmet(4, 10**12, 5, 2)
+    assert unmet_in(TRACE, ranges[1:2]) == Unmet(4, 10**12, 5, None)
+    assert unmet_in(TRACE[:-1], ranges) is None
+
+
 class FakeAllocator:
     """PyTorch's caching allocator as far as the recorder asks it: counters, and a trace of what happened."""
 
@@ -144,6 +154,42 @@ def test_on_a_gpu_the_allocators_counters_tell_the_range_of_every_allocation(mon
         "requested_peak": 90, "allocated_peak": 1024, "reserved_peak": 2048, "driver_used": 4000,
     }  # fmt: skip
     assert [entry["action"] for entry in recorder.snapshot()["device_traces"][0]][:2] == ["alloc", "alloc"]
+
+
+class Exhausting(torch.nn.Module):
+    """A model whose second forward pass asks an allocator for more than there is."""
+
+    def __init__(self, allocator: FakeAllocator) -> None:
+        super().__init__()
+        self.weight, self.allocator, self.calls = torch.nn.Parameter(torch.zeros(50)), allocator, 0
+        allocator.alloc(self.weight.data_ptr(), 200)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        with ranges.span("block"):
+            self.allocator.alloc(8, 30 * self.calls)
+            if self.calls == 2:
+                self.allocator.trace.append({"action": "oom", "size": 900, "device_free": 70, "time_us": 9})
+                self.allocator.free(8, 60)
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 900 bytes.")
+            self.allocator.free(8, 30)
+        return self.weight.expand(*tokens.shape, -1)
+
+
+def test_a_run_that_runs_out_of_memory_leaves_its_history_up_to_then(
+    run_benchmark, their_module, monkeypatch, tmp_path
+):
+    allocator = FakeAllocator(monkeypatch)
+    monkeypatch.setattr(benchmark, "recorder_on", lambda device: AllocatorMemory(torch.device("cuda", 0)))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    their_module.Exhausting = lambda **sizes: Exhausting(allocator)
+    path = tmp_path / "memory_history.json.gz"
+    result = run_benchmark("--profiler", "memory", "--capture", str(path), constructor="their_module:Exhausting")
+    assert result["status"] == "out_of_memory"
+    record = json.loads(gzip.decompress(path.read_bytes()))
+    names = record["ranges"]["name"]
+    assert record["unmet"] == {"event": 4, "requested_bytes": 900, "free_bytes": 70, "range": len(names) - 1}
+    assert names[-1] == "block" and "measure" in names and record["allocations"]["held"][0] == "parameters"
 
 
 def test_a_marked_range_holds_the_events_that_the_allocator_counted_while_it_was_open():

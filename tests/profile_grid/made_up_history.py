@@ -76,6 +76,7 @@ def made_up_record(text: str = EVENTS, held: dict[str, str] = HELD) -> dict:
     counters = dict.fromkeys(("allocated_peak", "reserved_peak", "driver_used")) | {"requested_peak": 600}
     return {
         "format": 1, "time_us": times, "counters": counters, "cannot": ["what NCCL takes", "no snapshot"],
+        "unmet": None,
         "allocations": {name: [one[name] for one in allocations] for name in columns},
         "ranges": {name: [one[name] for one in ranges] for name in ("name", "inside", "opened", "closed")},
     }  # fmt: skip

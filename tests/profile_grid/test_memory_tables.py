@@ -11,8 +11,9 @@ import pytest
 
 from cs336_model.program.variants.values import PLAIN
 from profile_grid.measuring.capture_identity import identity
-from profile_grid.merging.memory.categories import CATEGORIES, categories_of, live_bytes
-from profile_grid.merging.memory.history import Range
+from profile_grid.merging.memory.categories import CATEGORIES, categories_of, live_bytes, names_of
+from profile_grid.merging.memory.failure import failure_table
+from profile_grid.merging.memory.history import Range, history_of
 from profile_grid.merging.memory.of_run import empty_tables, tables_of_history, tables_of_memory
 from profile_grid.merging.memory.tables import LARGEST, MOMENTS, fullest, largest_table, timeline_table
 from tests.profile_grid.made_up_history import made_up_history, made_up_record
@@ -98,7 +99,7 @@ def test_the_largest_allocations_at_the_peak_are_told_with_range_and_operator_an
     history = made_up_history()
     backward = next(one for one in history.ranges if one.name == "backward")
     category = categories_of(history)
-    table = largest_table(history, category, fullest(live_bytes(history, category), backward))
+    table = largest_table(history, names_of(category), fullest(live_bytes(history, category), backward))
     first = table.iloc[0].tolist()
     assert first == ["optimizer state", "(outside)", "", "", 200, 1, 200]
     scores = table[table["operator"] == "aten::exp"].iloc[0]
@@ -109,7 +110,7 @@ def test_the_largest_allocations_at_the_peak_are_told_with_range_and_operator_an
 def test_more_groups_than_are_shown_are_summed_by_category_and_no_byte_is_lost():
     lines = "".join(f"+one{size} {size}\n" for size in range(1, LARGEST + 11))
     history = made_up_history(f"( measure\n( step\n( forward\n{lines})\n)\n)\n")
-    table = largest_table(history, categories_of(history), history.events - 1)
+    table = largest_table(history, names_of(categories_of(history)), history.events - 1)
     assert len(table) == LARGEST + 1 and table["range"].iloc[-1] == "(smaller ones)"
     assert table["allocations"].iloc[-1] == 10 and table["bytes"].sum() == sum(range(1, LARGEST + 11))
 
@@ -145,6 +146,76 @@ def test_live_bytes_and_fullest_moments_are_those_of_a_walk_over_the_events(seed
     begin, end = sorted(chance.sample(range(1, 120), 2))
     state = fullest(found, Range("some", None, begin, end))
     assert walked[state] == max(walked[begin - 1 : end])
+
+
+FAILED_IN_BACKWARD = """
++weight 100
+( warmup
+( step
+( forward
++kernel_workspace 16
++first 60
+-first
+)
+)
+)
+( measure
+( step
+( forward
+( block
++scores 60 aten::exp
+)
+)
+( backward
++products 40 aten::mm
+-products
+-scores
+)
+)
+)
+"""
+
+
+def failed(text: str, event: int, inside: int | None, held: dict[str, str]) -> dict:
+    """The record of a process whose request of 500 bytes in a range was not met behind so many events."""
+    unmet = {"event": event, "requested_bytes": 500, "free_bytes": 30, "range": inside}
+    record = made_up_record(text, held)
+    live = [0]
+    for number in range(len(record["time_us"])):
+        made, freed = (record["allocations"][name] for name in ("made", "freed"))
+        change = sum(size for size, at in zip(record["allocations"]["bytes"], made, strict=True) if at == number)
+        change -= sum(size for size, at in zip(record["allocations"]["bytes"], freed, strict=True) if at == number)
+        live.append(live[-1] + change)
+    return record | {"unmet": unmet, "counters": record["counters"] | {"requested_peak": max(live)}}
+
+
+def test_where_memory_runs_out_what_was_live_then_is_told_and_not_what_the_error_freed():
+    history = history_of(failed(FAILED_IN_BACKWARD, 6, 7, {"weight": "parameters"}))
+    assert history.ranges[7].name == "backward"
+    table = failure_table(history, trains=True).set_index("category")
+    assert table["bytes"].to_dict() == {"parameters": 100, "activations": 60, "temporary": 40, "workspace": 16}
+    assert table.loc["activations", ["phase", "range", "operator"]].tolist() == ["forward", "block", "aten::exp"]
+    moment = ["requested_bytes", "free_bytes", "in_phase", "in_range", "live_bytes"]
+    assert table[moment].drop_duplicates().values.tolist() == [[500, 30, "backward", "", 216]]
+    assert "activations" not in set(failure_table(history, trains=False)["category"])
+
+
+def test_memory_that_runs_out_before_there_is_a_model_is_full_of_what_was_being_made():
+    table = failure_table(history_of(failed("+weight 100\n+other 300\n-other\n-weight\n", 2, None, {})), trains=True)
+    assert table[["category", "in_phase", "bytes"]].values.tolist() == [
+        ["being made", "(outside)", 300], ["being made", "(outside)", 100],
+    ]  # fmt: skip
+
+
+def test_a_run_that_runs_out_of_memory_tells_of_that_alone_and_a_broken_history_of_nothing(tmp_path):
+    record = failed(FAILED_IN_BACKWARD, 6, 7, {"weight": "parameters"})
+    result = result_of(tmp_path, gzip.compress(json.dumps(record).encode()), "out_of_memory")
+    status, made = tables_of_memory(result, tmp_path)
+    assert status["status"] == "out_of_memory" and len(made["memory_failed"]) == 4
+    assert all(table.empty for name, table in made.items() if name != "memory_failed")
+    record["counters"]["requested_peak"] += 1
+    result = result_of(tmp_path, gzip.compress(json.dumps(record).encode()), "out_of_memory")
+    assert tables_of_memory(result, tmp_path)[1]["memory_failed"].empty
 
 
 def result_of(folder, content: bytes, status: str = "complete") -> SimpleNamespace:

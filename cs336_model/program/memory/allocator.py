@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
-from cs336_model.program.memory.history import Event, History, Range
+from cs336_model.program.memory.history import Event, History, Range, Unmet
 from cs336_model.program.memory.snapshot import publishable
 
 REQUESTED, ALLOCATED, RESERVED = (f"{name}_bytes.all.peak" for name in ("requested", "allocated", "reserved"))
+KINDS = {"alloc": True, "free_completed": False}  # the entries that are events, and whether they allocate
 CANNOT = ["what NCCL and the CUDA context take is in no history of the allocator; the driver's figure holds it"]
 
 
@@ -36,12 +37,12 @@ class AllocatorMemory:
         free, total = torch.cuda.mem_get_info(self._device)
         self._snapshot = torch.cuda.memory._snapshot(self._device)
         torch.cuda.memory._record_memory_history(None)
-        events = events_of_trace(self._snapshot["device_traces"][self._device.index])
+        trace = self._snapshot["device_traces"][self._device.index]
         counters = {
             "requested_peak": stats[REQUESTED], "allocated_peak": stats[ALLOCATED], "reserved_peak": stats[RESERVED],
             "driver_used": total - free,
         }  # fmt: skip
-        return History(events, self._ranges, held, counters, CANNOT)
+        return History(events_of_trace(trace), self._ranges, held, counters, CANNOT, unmet_in(trace, self._ranges))
 
     def snapshot(self) -> dict[str, Any]:
         """The snapshot for pytorch.org/memory_viz, as it may be published."""
@@ -67,16 +68,26 @@ class MarkedRange:
         self._open.append(self._number)
 
     def __exit__(self, *error: object) -> None:
-        self._ranges[self._number].closed = self._position()
+        self._ranges[self._number].closed, self._ranges[self._number].failed = self._position(), error[0] is not None
         self._open.remove(self._number)
 
 
 def events_of_trace(entries: list[dict[str, Any]]) -> list[Event]:
     """The allocations and completed releases among the entries of an allocator's trace; a release counts when it is
     completed, as `requested_bytes` counts it."""
-    kinds = {"alloc": True, "free_completed": False}
     return [
-        Event(kinds[one["action"]], one["addr"], one["size"], one["time_us"])
+        Event(KINDS[one["action"]], one["addr"], one["size"], one["time_us"])
         for one in entries
-        if one["action"] in kinds
+        if one["action"] in KINDS
     ]
+
+
+def unmet_in(entries: list[dict[str, Any]], ranges: list[Range]) -> Unmet | None:
+    """The last request in an allocator's trace that the device had no memory for; None where there is none. What is
+    freed while the error passes through the program comes behind it."""
+    at = next((number for number in reversed(range(len(entries))) if entries[number]["action"] == "oom"), None)
+    if at is None:
+        return None
+    before = sum(one["action"] in KINDS for one in entries[:at])
+    ended = [number for number, one in enumerate(ranges) if one.failed]
+    return Unmet(before, entries[at]["size"], entries[at].get("device_free"), ended[-1] if ended else None)

@@ -28,24 +28,39 @@ class Event(NamedTuple):
 
 @dataclass
 class Range:
-    """One range: its name, the one around it (by its number, None outside of all), and its first and next event."""
+    """One range: its name, the one around it (by its number, None outside of all), its first and next event, and
+    whether an error ended it."""
 
     name: str
     inside: int | None
     opened: int
     closed: int | None = None
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Unmet:
+    """A request for memory that the device did not have: how many events came before it, the bytes asked for, those
+    that were free, and the innermost range that it ended (None outside of all, or where the program went on)."""
+
+    event: int
+    requested_bytes: int
+    free_bytes: int | None
+    range: int | None
 
 
 @dataclass
 class History:
     """All events and ranges of a process, and what it found at its end: `held` has the addresses of storages by
-    category, `counters` what the allocator counted itself, `cannot` what this kind of recording does not see."""
+    category, `counters` what the allocator counted itself, `cannot` what this kind of recording does not see, `unmet`
+    the last request that it could not meet."""
 
     events: list[Event]
     ranges: list[Range]
     held: Mapping[str, Iterable[int]]
     counters: dict[str, int | None]
     cannot: list[str] = field(default_factory=list)
+    unmet: Unmet | None = None
 
     def as_record(self) -> dict[str, Any]:
         """What is written: allocations instead of addresses, columns instead of rows."""
@@ -73,6 +88,7 @@ class History:
             },
             "counters": self.counters,
             "cannot": self.cannot,
+            "unmet": self.unmet and vars(self.unmet),
         }
 
 

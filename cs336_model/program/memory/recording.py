@@ -21,9 +21,10 @@ def recorder_on(device: torch.device) -> Recorder:
     return AllocatorMemory(device) if device.type == "cuda" else ProcessorMemory()
 
 
-def save_memory(recorder: Recorder, subject: Subject, path: Path) -> None:
-    """Ends the recording, and writes the history to `path` and, where there is one, the snapshot beside it."""
-    write(recorder.ended(held_by(subject)).as_record(), path)
+def save_memory(recorder: Recorder, subject: Subject | None, path: Path) -> None:
+    """Ends the recording, and writes the history to `path` and, where there is one, the snapshot beside it. Without a
+    subject, where memory ran out while it was made, nothing is known to be held by it."""
+    write(recorder.ended(held_by(subject) if subject else {}).as_record(), path)
     if snapshot := recorder.snapshot():
         with path.with_name(SNAPSHOT).open("wb") as stream:
             pickle.dump(snapshot, stream)

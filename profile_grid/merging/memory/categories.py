@@ -34,12 +34,17 @@ MAKING_ACTIVATIONS = (ranges.FORWARD, ranges.LOSS)
 
 def categories_of(history: History) -> np.ndarray:
     """Per allocation the position of its category in CATEGORIES."""
-    phases = _phases(history)
+    phases = phases_and_backward(history)
     found = []
     for number, held in enumerate(history.held):
         phase, backward = phases.get(int(history.range[number]), ("", None))
         found.append(CATEGORIES.index(Category(held) if held else _by_life(history, number, phase, backward)))
     return np.array(found, dtype="int64")
+
+
+def names_of(category: np.ndarray) -> list[str]:
+    """The names of these categories."""
+    return [str(CATEGORIES[number]) for number in category]
 
 
 def _by_life(history: History, number: int, phase: str, backward: Range | None) -> Category:
@@ -54,7 +59,7 @@ def _by_life(history: History, number: int, phase: str, backward: Range | None) 
     return Category.TEMPORARY
 
 
-def _phases(history: History) -> dict[int, tuple[str, Range | None]]:
+def phases_and_backward(history: History) -> dict[int, tuple[str, Range | None]]:
     """Per range in a step: the name of its phase, and the backward pass of its step, if it has one."""
     backward = {one.inside: one for one in history.ranges if one.name == ranges.BACKWARD}
     found = {}

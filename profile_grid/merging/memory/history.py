@@ -30,6 +30,16 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Unmet:
+    """The last request that could not be met: events before it, bytes asked for and free, and its range."""
+
+    event: int
+    requested_bytes: int
+    free_bytes: int | None
+    range: int | None
+
+
+@dataclass(frozen=True)
 class History:
     """Allocations as columns, in the order in which they were made: bytes, the events that made and freed them (the
     number of events where nothing did), innermost range (-1: none), operator and what held them at the end (None:
@@ -45,6 +55,7 @@ class History:
     time_us: np.ndarray
     counters: dict[str, int | None]
     cannot: list[str]
+    unmet: Unmet | None = None
 
     @property
     def events(self) -> int:
@@ -60,8 +71,8 @@ class History:
         return paths
 
     def names(self, number: int) -> list[str]:
-        """The names of the path of a range."""
-        return [self.ranges[one].name for one in self.paths[number]]
+        """The names of the path of a range; none outside of all."""
+        return [self.ranges[one].name for one in self.paths[number]] if number >= 0 else []
 
     def live_at(self, state: int) -> np.ndarray:
         """Which allocations are live in this state, as a mask."""
@@ -79,9 +90,11 @@ class History:
         return one.inside is not None and self.ranges[one.inside].name == MEASURE
 
 
-def read_history(path: Path) -> History:
-    """The history in a file that the measured program wrote (cs336_model.program.memory.history)."""
-    return history_of(json.loads(gzip.decompress(path.read_bytes())))
+def read_history(path: Path) -> History | None:
+    """The history in a file that the measured program wrote (cs336_model.program.memory.history); None where it ended
+    without one."""
+    record = json.loads(gzip.decompress(path.read_bytes()))
+    return history_of(record) if record else None
 
 
 def history_of(record: dict) -> History:
@@ -99,4 +112,5 @@ def history_of(record: dict) -> History:
         time_us=np.array(record["time_us"], dtype="float64"),
         counters=record["counters"],
         cannot=record["cannot"],
+        unmet=record["unmet"] and Unmet(**record["unmet"]),
     )

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
 from cs336_model.arithmetic.own_model import shape_of
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from profile_grid.measuring.capture_identity import difference
-from profile_grid.measuring.results import COMPLETE, INCOMPLETE, StageResult
+from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, StageResult
 from profile_grid.merging.memory import tables
-from profile_grid.merging.memory.categories import CATEGORIES, categories_of, live_bytes
+from profile_grid.merging.memory.categories import CATEGORIES, categories_of, live_bytes, names_of
+from profile_grid.merging.memory.failure import empty_failures, failure_table
 from profile_grid.merging.memory.history import History, read_history
 from profile_grid.study.described import Described, columns
 from profile_grid.study.stages import MEMORY
@@ -32,6 +34,8 @@ def tables_of_memory(
     """The status of a run's memory stage and its tables, which are empty unless the history is whole."""
     if reason := difference(result, folder / HISTORY):
         return _status(INCOMPLETE, f"{reason}: it is not the history of this run"), empty_tables()
+    if result.status == OUT_OF_MEMORY:
+        return _status(result.status, result.reason), empty_tables() | _failure(result, folder)
     if result.status != COMPLETE:
         return _status(result.status, result.reason), empty_tables()
     return tables_of_history(read_history(folder / HISTORY), result.program.spec)
@@ -42,19 +46,32 @@ def tables_of_history(history: History, program: dict) -> tuple[dict, dict[str, 
     the byte."""
     category = categories_of(history)
     live = live_bytes(history, category)
-    peak, counted = int(live.sum(axis=1).max(initial=0)), history.counters["requested_peak"]
-    if peak != counted:
-        reason = (
-            f"the replay of its allocations reaches {peak} bytes, the allocator counted {counted}: some are missing"
-        )
+    if reason := _missing(history, live):
         return _status(INCOMPLETE, reason), empty_tables()
-    return _status(COMPLETE, None), {
+    return _status(COMPLETE, None), empty_tables() | {
         "memory_phases": tables.phases_table(history, live),
         "memory_activations": tables.activations_table(history, category),
-        "memory_largest": tables.largest_table(history, category, tables.fullest_of_last_step(history, live)),
+        "memory_largest": tables.largest_table(history, names_of(category), tables.fullest_of_last_step(history, live)),
         "memory_timeline": tables.timeline_table(history, live),
         "memory_totals": _totals(history, program),
     }
+
+
+def _missing(history: History, live: np.ndarray) -> str | None:
+    """Why the history is not whole: its replay does not reach the allocator's own peak; None where it does."""
+    peak, counted = int(live.sum(axis=1).max(initial=0)), history.counters["requested_peak"]
+    if peak == counted:
+        return None
+    return f"the replay of its allocations reaches {peak} bytes, the allocator counted {counted}: some are missing"
+
+
+def _failure(result: StageResult, folder: Path) -> dict[str, pd.DataFrame]:
+    """What was live when memory ran out, where the history up to then is there and whole."""
+    history = read_history(folder / HISTORY)
+    if history is None or _missing(history, live_bytes(history, categories_of(history))):
+        return {}
+    trains = BACKWARD in PHASES_OF_MODE[result.program.spec["dimensions"]["mode"]]
+    return {"memory_failed": failure_table(history, trains)}
 
 
 def empty_tables() -> dict[str, pd.DataFrame]:
@@ -65,6 +82,7 @@ def empty_tables() -> dict[str, pd.DataFrame]:
         "memory_largest": _without_rows(tables.LARGEST_COLUMNS, ()).astype(tables.LARGEST_TYPES),
         "memory_timeline": _without_rows(tables.TIMELINE_COLUMNS, ("phase",)).astype({"ms": "float64"}),
         "memory_totals": _without_rows(TOTALS, ()).astype(TOTAL_TYPES),
+        "memory_failed": empty_failures(),
     }
 
 
@@ -144,6 +162,23 @@ DESCRIBED = {
     estimated_activation_bytes | B | what follows from the shapes for the activations; empty without a backward pass
     events | | allocations and releases
     not_seen | | what this kind of recording cannot tell
+"""),
+    ),
+    "memory_failed": Described(
+        "The largest groups of allocations live when memory ran out, of runs with the stage memory on a GPU",
+        columns("""
+    requested_bytes | B | what was asked for and not there
+    free_bytes | B | what the GPU had free then
+    in_phase | | phase in which it was asked for; (outside) of all steps
+    in_range | | ranges inside the phase in which it was asked for, outermost first
+    live_bytes | B | requested by all live allocations
+    category | | as in memory_phases; of the step that did not end activations (forward, loss) and temporary; being made
+    phase | | as in memory_largest
+    range | | as in memory_largest
+    operator | | as in memory_largest
+    each_bytes | B | as in memory_largest
+    allocations | | as in memory_largest
+    bytes | B | as in memory_largest
 """),
     ),
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -85,11 +85,11 @@ def _part(history: History, number: int) -> str:
     return inner[-1] if inner else NO_RANGE
 
 
-def largest_table(history: History, category: np.ndarray, state: int) -> pd.DataFrame:
+def largest_table(history: History, category: Sequence[str], state: int) -> pd.DataFrame:
     """The largest groups of allocations that are live in a state: made in one range by one operator for one purpose,
-    of one size; the rest as one row per category."""
+    of one size; the rest as one row per category. `category` has the name of that of every allocation."""
     numbers = np.flatnonzero(history.live_at(state))
-    rows = [_described(history, number, str(CATEGORIES[category[number]])) for number in numbers]
+    rows = [_described(history, number, str(category[number])) for number in numbers]
     table = pd.DataFrame(rows, columns=LARGEST_COLUMNS[:5]).assign(allocations=1)
     table = table.groupby(LARGEST_COLUMNS[:5], sort=False, dropna=False)["allocations"].count().reset_index()
     table = table.assign(bytes=table["each_bytes"] * table["allocations"])
@@ -102,11 +102,14 @@ def largest_table(history: History, category: np.ndarray, state: int) -> pd.Data
 
 def _described(history: History, number: int, category: str) -> tuple:
     """Category, phase, range below it, operator and size of an allocation."""
-    names = history.names(history.range[number]) if history.range[number] >= 0 else []
+    return category, *place(history, history.range[number]), history.operator[number] or "", int(history.size[number])
+
+
+def place(history: History, number: int) -> tuple[str, str]:
+    """The phase of a range, and the ranges below it, itself last; (outside) of all steps."""
+    names = history.names(number)
     inner = names[names.index(STEP) + 1 :] if STEP in names else []
-    phase = inner[0] if inner else OUTSIDE
-    operator = history.operator[number] or ""
-    return category, phase, PATH_SEPARATOR.join(inner[1:]), operator, int(history.size[number])
+    return inner[0] if inner else OUTSIDE, PATH_SEPARATOR.join(inner[1:])
 
 
 def timeline_table(history: History, live: np.ndarray) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from profile_grid.tables.cells import headings_of, leading_cells
 from profile_grid.tables.measured import Measured
 
 UNITS = ((GIBIBYTE, "GiB"), (MEBIBYTE, "MiB"), (2**10, "KiB"), (1, "B"))
+MOST_FAILURES = 3  # whose allocations are shown; the table has all
 LED_BY = ("model", "context_length", "mode")
 COUNTED_AS = {
     "requested_peak_bytes": "requested",
@@ -81,16 +82,45 @@ def largest_table(measured: Measured) -> tuple[str, Table] | None:
     if rows.empty:
         return None
     name = peaks.sort_values("peak_bytes", ascending=False, kind="stable")["run"].iloc[0]
+    return name, _groups_table(rows[rows["run"] == name])
+
+
+def failures_table(measured: Measured) -> Table | None:
+    """(i) One line per run out of memory: where, what was asked for and free, and what was live then by category; None
+    where none recorded that."""
+    rows = measured.tables["memory_at_failure"]
+    if rows.empty:
+        return None
+    sums = rows.groupby(["run", "category"], sort=False)["bytes"].sum().unstack("category", sort=False)
+
+    def cells(row: dict) -> list[str]:
+        asked = (size(row[name]) for name in ("requested_bytes", "free_bytes", "live_bytes"))
+        return [_place(row["in_phase"], row["in_range"]), *asked, *(size(one) for one in sums.loc[row["run"]])]
+
+    headings = ("in", "asked for", "free", "live", *sums.columns)
+    return _by_run(rows.drop_duplicates("run"), headings, cells, words=1)
+
+
+def failures_largest(measured: Measured) -> list[tuple[str, Table]]:
+    """(i) Of some runs out of memory the name, and the largest groups of allocations that were live then."""
+    rows = measured.tables["memory_at_failure"]
+    return [(name, _groups_table(own)) for name, own in list(rows.groupby("run", sort=False))[:MOST_FAILURES]]
+
+
+def _groups_table(rows: pd.DataFrame) -> Table:
     lines = [
         (
-            escaped(row["category"]),
-            escaped(PATH_SEPARATOR.join(filter(None, (row["phase"], row["range"])))),
+            escaped(row["category"]), _place(row["phase"], row["range"]),
             code(row["operator"], in_table=True) if row["operator"] else ABSENT,
             count(row["allocations"]), size(row["each_bytes"]), size(row["bytes"]),
         )
-        for row in rows[rows["run"] == name].to_dict("records")
+        for row in rows.to_dict("records")
     ]  # fmt: skip
-    return name, Table(("category", "made in", "by", "number", "each", "together"), tuple(lines), first_right=3)
+    return Table(("category", "made in", "by", "number", "each", "together"), tuple(lines), first_right=3)
+
+
+def _place(phase: str, path: str) -> str:
+    return escaped(PATH_SEPARATOR.join(filter(None, (phase, path))))
 
 
 def not_seen(measured: Measured) -> list[str]:

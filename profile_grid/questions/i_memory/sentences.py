@@ -8,9 +8,11 @@ from profile_grid.markdown import escaped
 from profile_grid.quantities import interval, memory, percent, significant
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.names import FORWARD
-from profile_grid.tables.wording import PASSES, extremes, leaders, listed
+from profile_grid.tables.names import FORWARD, OUTSIDE
+from profile_grid.tables.range_paths import innermost
+from profile_grid.tables.wording import PASSES, extremes, leaders, listed, run_in_words
 
+MOST_NAMED = 3  # runs out of memory; the document's table has all
 EXPECTED = (
     ("the peaks", "requested_peak_bytes", "estimated_peak_bytes"),
     ("the activations", "activation_bytes", "estimated_activation_bytes"),
@@ -22,9 +24,10 @@ def sentences(measured: Measured) -> list[str]:
     """(i) By mode the fullest moment of a step; then the activations, the counters and what would fit."""
     peaks = measured.tables["memory_peak"]
     if peaks.empty:
-        return [NOT_RECORDED]
+        return _failures(measured) or [NOT_RECORDED]
     found = [_of_mode(rows, mode) for mode, rows in peaks.groupby("mode", sort=False)]
-    return [*found, *_kept(measured), *_counted(measured), *_expected(measured), *_fitting(measured)]
+    found += [*_kept(measured), *_counted(measured), *_expected(measured), *_fitting(measured)]
+    return [*found, *_failures(measured)]
 
 
 def _of_mode(rows: pd.DataFrame, mode: str) -> str:
@@ -87,6 +90,26 @@ def _fitting(measured: Measured) -> list[str]:
     longest = extremes(trains, LONGEST_CONTEXT, lambda row: f"{row[LONGEST_CONTEXT]} tokens")
     batch = extremes(trains, LARGEST_BATCH, lambda row: f"{row[LARGEST_BATCH]} sequences")
     return [f"By the shapes the longest context that trains on this GPU is {longest}; the largest batch {batch}."]
+
+
+def _failures(measured: Measured) -> list[str]:
+    """Where memory ran out, what was asked for, and what was live then."""
+    rows = measured.tables["memory_at_failure"]
+    return [_failure(own) for _, own in list(rows.groupby("run", sort=False))[:MOST_NAMED]]
+
+
+def _failure(own: pd.DataFrame) -> str:
+    """The same of one run."""
+    first, of_category = own.iloc[0], own.groupby("category", sort=False)["bytes"].sum()
+    path = innermost(first["in_range"])
+    where = f"**{escaped(first['in_phase'])}**" + (f" (**{escaped(path)}**)" if path else "")
+    if first["in_phase"] == OUTSIDE:
+        where = "the making of model and optimizer"
+    return (
+        f"{_capital(run_in_words(first))} runs out of memory in {where}: {memory(first['requested_bytes'])} were asked"
+        f" for, {memory(first['free_bytes'])} free; of the {memory(first['live_bytes'])} that were live"
+        f" {percent(of_category.max() / first['live_bytes'])} are **{escaped(of_category.idxmax())}**."
+    )
 
 
 def _times(value: float) -> str:

@@ -12,6 +12,10 @@ from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.texts import as_texts
 
+OF_A_FAILURE = {
+    "requested_bytes": "B", "free_bytes": "B", "in_phase": "", "in_range": "", "live_bytes": "B", "category": "",
+    "phase": "", "range": "", "operator": "", "each_bytes": "B", "allocations": "", "bytes": "B",
+}  # fmt: skip
 COUNTED = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes"]
 
 
@@ -59,6 +63,11 @@ def memory_room(merged: Merged) -> pd.DataFrame:
 def memory_groups(merged: Merged) -> pd.DataFrame:
     """(i) The largest groups of allocations that are live at the fullest moment of each run's last step."""
     return as_texts(merged["memory_largest"])
+
+
+def memory_at_failure(merged: Merged) -> pd.DataFrame:
+    """(i) The largest groups of allocations that were live when memory ran out, of each run that did."""
+    return as_texts(merged["memory_failed"])
 
 
 def _last_step(rows: pd.DataFrame) -> pd.DataFrame:
@@ -127,10 +136,18 @@ TABLES = {
 """),
         ),
     ),
+    "memory_at_failure": SummaryTable(
+        memory_at_failure,
+        Described(
+            "(i) The largest groups of allocations that were live when memory ran out",
+            columns("\n".join(f"{name} | {unit} | as in memory_failed" for name, unit in OF_A_FAILURE.items())),
+        ),
+    ),
 }
 SHOWN = {
     "memory_peak": Shown("Memory at the fullest moment of a step", "memory_peak"),
     "memory_parts": Shown("Kept for the backward pass, by part", "memory_parts"),
     "memory_groups": Shown("Largest allocations at the fullest moment", "memory_groups"),
+    "memory_at_failure": Shown("Largest allocations when memory ran out", "memory_at_failure"),
     "memory_room": Shown("Counted, expected, and what would fit", "memory_room"),
 }

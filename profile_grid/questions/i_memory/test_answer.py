@@ -96,6 +96,38 @@ def test_a_grid_whose_histories_are_all_broken_says_so():
     assert "Not answered: no run whose allocations were to be recorded has a whole history." in text
 
 
+def out_of_memory(**moment) -> pd.DataFrame:
+    """What the stage memory recorded of a run that ran out of it, two groups of allocations."""
+    groups = [
+        ("activations", "forward", "block > computing softmax", 12, 3000),
+        ("parameters", "(outside)", "", 1, 1000),
+    ]
+    told = {"requested_bytes": 900 * MIB, "free_bytes": 70 * MIB, "in_phase": "forward", "in_range": "block > norm",
+            "live_bytes": 4000 * MIB, "operator": ""}  # fmt: skip
+    rows = [
+        told | moment | {"category": category, "phase": phase, "range": path, "allocations": number,
+        "each_bytes": mib // number * MIB, "bytes": mib * MIB}
+        for category, phase, path, number, mib in groups
+    ]  # fmt: skip
+    return pd.DataFrame([training().leading | row for row in rows])
+
+
+def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
+    tables = merged([training()])
+    runs = tables["runs"].assign(memory_status="out_of_memory")
+    text = answered(tables | {"runs": runs, "memory_failed": out_of_memory()})
+    assert (
+        "Small at context 512, training step runs out of memory in **forward** (**norm**): 900 MiB were asked for,"
+        " 70 MiB free; of the 3.9 GiB that were live 75.0 % are **activations**."
+    ) in text
+    line = [cell.strip() for cell in line_of(text, "small", "512", "training step", r"forward \> block \> norm").split("|")]
+    assert line[5:10] == ["900 MiB", "70.0 MiB", "3.91 GiB", "2.93 GiB", "1000 MiB"]
+    assert "What was live when `small_ctx512_train_step` ran out of memory, the largest groups first:" in text
+    assert "12 | " in line_of(text, "activations")
+    before = answered(tables | {"runs": runs, "memory_failed": out_of_memory(in_phase="(outside)", in_range="")})
+    assert "runs out of memory in the making of model and optimizer: 900 MiB" in before
+
+
 def test_the_predicted_context_fits_and_one_token_more_does_not():
     row = SMALL | PLAIN | {"mode": "train_step", "batch_size": 4, "context_length": 512}
     row |= {"device_total_bytes": 24 * GIB, "estimated_peak_bytes": 1}
