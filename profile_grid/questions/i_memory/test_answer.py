@@ -120,7 +120,9 @@ def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
         "Small at context 512, training step runs out of memory in **forward** (**norm**): 900 MiB were asked for,"
         " 70 MiB free; of the 3.9 GiB that were live 75.0 % are **activations**."
     ) in text
-    line = [cell.strip() for cell in line_of(text, "small", "512", "training step", r"forward \> block \> norm").split("|")]
+    line = [
+        cell.strip() for cell in line_of(text, "small", "512", "training step", r"forward \> block \> norm").split("|")
+    ]
     assert line[5:10] == ["900 MiB", "70.0 MiB", "3.91 GiB", "2.93 GiB", "1000 MiB"]
     assert "What was live when `small_ctx512_train_step` ran out of memory, the largest groups first:" in text
     assert "12 | " in line_of(text, "activations")
