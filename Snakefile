@@ -19,6 +19,13 @@ if ROWS:  # the grid is of attention alone
 
     include: "workflow/rules/sweep.smk"
 
+elif PACKED:  # somebody else has measured
+
+    include: "workflow/rules/documents.smk"
+    include: "workflow/rules/packed.smk"
+    include: "workflow/rules/pack.smk"
+    include: "workflow/rules/compare.smk"
+
 else:
 
     include: "workflow/rules/doctor.smk"
@@ -28,6 +35,7 @@ else:
     include: "workflow/rules/verify.smk"
     include: "workflow/rules/processes.smk"
     include: "workflow/rules/compare.smk"
+    include: "workflow/rules/pack.smk"
 
 
 remember_imports()

@@ -37,6 +37,7 @@ ROOMS = (
     "profile_grid.sweep",
     "profile_grid.page",
     "profile_grid.comparing",
+    "profile_grid.sharing",
     "workflow",
 )
 

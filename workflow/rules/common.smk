@@ -27,6 +27,7 @@ from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import GPU, STAGES, SWEEP, TIMING
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows
 from profile_grid.study.unusable import unusable_sources
+from profile_grid.sharing.archive import BadArchive, read_manifest
 from profile_grid.measuring.allocation import host_megabytes, minutes_at_most
 from profile_grid.measuring.freshness import digest_of_rules
 from workflow.import_statements import UnreadableSource, remember_imports
@@ -34,13 +35,26 @@ from workflow.imported_files import digest_of_files, files_of_module, imported_f
 from workflow.job_environment import count_measurements, planned_rules, prepare_job_environment
 from workflow.staleness import Staleness, content_reason, missing_reason, result_reason, tables_reason
 
+PACKED = config.get("packed")
+PACKED_MARKER = "packed.json"
 try:
-    ROWS = sweep_rows(config) if is_sweep(checked_config(config)) else {}
-    RUNS = {} if ROWS else grid_runs(config)
+    ROWS = sweep_rows(config) if is_sweep(checked_config(config)) and not PACKED else {}
+    RUNS = {} if ROWS or PACKED else grid_runs(config)
 except ConfigError as error:
     raise WorkflowError(f"config.yaml: {error}")
 
-ASKED = questions_asked(planned_rows(config, RUNS))
+
+def packed_rows(archive):
+    """The runs in an archive, once the working folder has no results but those of archives."""
+    if Path("results/grid.json").exists() and not Path("results", PACKED_MARKER).exists():
+        raise WorkflowError(f"results/ holds other results; to read {archive}, name a folder: --directory theirs")
+    try:
+        return read_manifest(Path(archive)).runs
+    except (BadArchive, OSError) as error:
+        raise WorkflowError(str(error))
+
+
+ASKED = questions_asked(packed_rows(PACKED) if PACKED else planned_rows(config, RUNS))
 QUESTION_DOCUMENTS = [question.name for question in ASKED if question.has_document]
 FIGURES = [name for question in ASKED for name in question.figures]
 SPECIFICATIONS = {

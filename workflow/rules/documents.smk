@@ -3,7 +3,6 @@
 summaries        merged tables -> the table behind each answer
 answers          tables -> results/answers/DOCUMENT.md, and .tex and .typ where config.yaml asks for them
 figures          tables -> results/figures/FIGURE.svg and .png
-timeline         one capture -> results/page/timeline.parquet, and trace.json.gz for Perfetto: one training step
 page             tables, figures, timeline -> results/report.html: everything in one file
 dictionary       -> results/tables/README.md: every column of every table, with its unit and meaning
 table_documents  tables -> results/tables/FORMAT/*: every table for a write-up
@@ -25,7 +24,6 @@ DOCUMENTS = [
     "results/page/trace.json.gz",
     "results/report.html",
 ]
-SHOWN = run_to_show(RUNS)
 DESCRIPTIONS = [*of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS]
 
 
@@ -113,29 +111,6 @@ rule figure:
     shell:
         "python -m workflow.scripts.figures --tables results/tables --output results/figures"
         " --figures {wildcards.figure} 2> >(tee {log:q} >&2)"
-
-
-rule timeline:
-    input:
-        sources=program_sources("workflow/scripts/timeline.py") + sources("kernel_tables/classes/*.toml"),
-        sqlite=f"results/runs/{SHOWN}/capture.sqlite",
-        status=f"results/runs/{SHOWN}/status.json",
-    output:
-        multiext("results/page/timeline", ".csv", ".parquet"),
-        trace="results/page/trace.json.gz",
-    log:
-        "logs/timeline.log",
-    localrule: True
-    conda:
-        "../../envs/analysis.yaml"
-    params:
-        run=SHOWN,
-        kernel_classes=json.dumps(config.get("kernel_classes", [])),
-    message:
-        "one step of {params.run}"
-    shell:
-        "python -m workflow.scripts.timeline --run {params.run:q} --folder $(dirname {input.status:q})"
-        " --kernel-classes {params.kernel_classes:q} --output results/page/timeline.parquet --trace {output.trace:q} 2> >(tee {log:q} >&2)"
 
 
 rule page:

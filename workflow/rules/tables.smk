@@ -3,7 +3,10 @@
 tables_of_capture  capture.sqlite -> results/runs/RUN/{kernels,phases,ranges}.csv, status.json, reports/*.csv (nsys's own)
 plan               the grid -> results/grid.json
 merge              every run -> results/tables/*.csv, provenance.json
+timeline           one capture -> results/page/timeline.parquet, and trace.json.gz for Perfetto: one training step
 """
+
+SHOWN = run_to_show(RUNS)
 
 for stage in STAGES:
     if stage.tables_of_a_run is None:
@@ -85,3 +88,26 @@ rule merge:
     shell:
         "python -m workflow.scripts.merge --plan {input.plan:q} --runs results/runs --output $(dirname {output.provenance:q})"
         " --sources {params.sources:q} 2> >(tee {log:q} >&2)"
+
+
+rule timeline:
+    input:
+        sources=program_sources("workflow/scripts/timeline.py") + sources("kernel_tables/classes/*.toml"),
+        sqlite=f"results/runs/{SHOWN}/capture.sqlite",
+        status=f"results/runs/{SHOWN}/status.json",
+    output:
+        multiext("results/page/timeline", ".csv", ".parquet"),
+        trace="results/page/trace.json.gz",
+    log:
+        "logs/timeline.log",
+    localrule: True
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        run=SHOWN,
+        kernel_classes=json.dumps(config.get("kernel_classes", [])),
+    message:
+        "one step of {params.run}"
+    shell:
+        "python -m workflow.scripts.timeline --run {params.run:q} --folder $(dirname {input.status:q})"
+        " --kernel-classes {params.kernel_classes:q} --output results/page/timeline.parquet --trace {output.trace:q} 2> >(tee {log:q} >&2)"

@@ -1,0 +1,1 @@
+"""Results packed for somebody else, and read back."""

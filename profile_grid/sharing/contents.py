@@ -1,0 +1,63 @@
+"""Which files of a folder of results are packed, by name: nothing else enters an archive, or leaves one."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from profile_grid.study.catalogue import DOCUMENTS, FIGURES, MERGED, TABLES
+from profile_grid.study.stages import STAGES, TIMING
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of a run, or of a table for a write-up
+_STATUS_FILES = [stage.tables_of_a_run.status_file for stage in STAGES if stage.tables_of_a_run]
+
+
+def packed_files(results: Path, *, captures: bool) -> list[str]:
+    """The files below `results` that an archive holds, sorted, relative; links are none. Captures only if asked for."""
+    paths = (path for path in results.rglob("*") if path.is_file() and not path.is_symlink())
+    names = (path.relative_to(results).as_posix() for path in paths)
+    return sorted(name for name in names if is_content(name) and (captures or not is_capture(name)))
+
+
+def is_content(name: str) -> bool:
+    """Whether a file of this name may stand in an archive."""
+    return is_needed(name) or is_capture(name) or bool(_made_anew().fullmatch(name))
+
+
+def is_needed(name: str) -> bool:
+    """Whether everything else is made from this file, or it tells of the measurement of a run."""
+    return bool(_needed().fullmatch(name))
+
+
+def is_capture(name: str) -> bool:
+    """Whether a file is the recording of a run, such as capture.sqlite. A .nsys-rep is never packed: it may tell more
+    of its host than is meant for others."""
+    return bool(_captures().fullmatch(name))
+
+
+@cache
+def _needed() -> re.Pattern:
+    of_run = _any([stage.result for stage in STAGES], _STATUS_FILES)
+    return re.compile(
+        rf"grid\.json|tables/({_any(MERGED)})\.(csv|parquet)|tables/provenance\.json|page/timeline\.(csv|parquet)"
+        rf"|page/trace\.json\.gz|runs/{NAME}/({of_run})"
+        rf"|processes/steps\.(csv|parquet)|processes/[0-9]+/{NAME}/{re.escape(TIMING.result)}"
+    )
+
+
+@cache
+def _captures() -> re.Pattern:
+    return re.compile(rf"runs/{NAME}/({_any([name for stage in STAGES for name in stage.files])})")
+
+
+@cache
+def _made_anew() -> re.Pattern:
+    return re.compile(
+        rf"tables/({_any(TABLES)})\.(csv|parquet)|tables/README\.md|tables/(markdown|latex|typst)/{NAME}"
+        rf"|answers/({_any(['answers'], DOCUMENTS)})\.(md|tex|typ)|figures/({_any(FIGURES)})\.(svg|png)|report\.html"
+    )
+
+
+def _any(*lists) -> str:
+    return "|".join(re.escape(name) for names in lists for name in names)

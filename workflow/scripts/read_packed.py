@@ -1,0 +1,50 @@
+"""Takes out of an archive all that documents, figures and page are made from: the measurements of somebody else."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+
+from profile_grid.documents.dictionary import UndocumentedColumn, check_documented
+from profile_grid.errors import OutsideError
+from profile_grid.files import write_json
+from profile_grid.sharing.archive import Manifest, unpack
+from profile_grid.sharing.contents import is_capture, is_needed
+from profile_grid.study.catalogue import MERGED
+from workflow.command import run_command
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--archive", type=Path, required=True, help="what `snakemake pack` made")
+    parser.add_argument("--results", type=Path, required=True, help="folder into which they go")
+    parser.add_argument("--marker", required=True, help="file there that says from which archive they came")
+    options = parser.parse_args(arguments)
+    options.results.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.results, prefix=".packed-") as scratch:
+        manifest = unpack(options.archive, Path(scratch))
+        require_tables(Path(scratch, "tables"), options.archive, manifest)
+        write_json(options.results / options.marker, {"version": manifest.version, "grid": manifest.grid})
+        for name in filter(lambda name: is_needed(name) or is_capture(name), manifest.files):
+            (options.results / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(Path(scratch, name), options.results / name)
+
+
+def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
+    """Raises OutsideError where a merged table is missing, or is not what this version of the project reads."""
+    for name in MERGED:
+        try:
+            check_documented(name, pd.read_parquet(folder / f"{name}.parquet"))
+        except (OSError, ValueError, UndocumentedColumn) as error:
+            raise OutsideError(
+                f"{archive}: its table {name} cannot be used here ({' '.join(str(error).split())[:200]});"
+                f" it was packed by version {manifest.version[:20]}: read it with that one"
+            ) from error
+
+
+if __name__ == "__main__":
+    run_command(main)
