@@ -36,7 +36,7 @@ COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """The exit status: 0, 1 for an incomplete capture, 2 for bad input."""
-    options = _parser().parse_args(arguments)
+    options = command_parser().parse_args(arguments)
     try:
         return _run(options)
     except TraceError as error:
@@ -56,7 +56,7 @@ def _refuse(message: str) -> int:
     return BAD_INPUT
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m kernel_tables" if Path(sys.argv[0]).name == "__main__.py" else "kernel-tables",
         description="What each NVTX range of a program launched on the GPU, from a capture of Nsight Systems.",

@@ -1,0 +1,99 @@
+"""What the code says of commands, rules and settings, as Markdown."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from pathlib import Path
+from unittest.mock import patch
+
+from kernel_tables.__main__ import command_parser
+from profile_grid.markdown import Table, code, escaped, pipe_table
+from profile_grid.study.schema import config_schema
+from workflow.scripts import largest
+
+RULES = Path(__file__).parents[1] / "workflow" / "rules"
+
+
+def rules() -> str:
+    """The rules, as the files that hold them describe them."""
+    rows = []
+    for path in sorted(set(RULES.glob("*.smk")) - {RULES / "root.smk", RULES / "common.smk"}):
+        docstring = ast.parse(path.read_text().split('"""\n', 1)[0] + '"""').body[0].value.value
+        rows += [(code(name), escaped(what)) for name, what in re.findall(r"^(\w+)  +(.*)$", docstring, re.MULTILINE)]
+    return f"# Rules\n\n{_table(('rule', 'what it makes'), sorted(set(rows)))}\n"
+
+
+def kernel_tables_commands() -> str:
+    """Every command of `kernel-tables` with its arguments and options."""
+    parser = command_parser()
+    commands = next(one for one in parser._actions if isinstance(one, argparse._SubParsersAction)).choices
+    return "\n\n".join(_command(f"kernel-tables {name}", command) for name, command in sorted(commands.items())) + "\n"
+
+
+def study_commands() -> str:
+    """The command of the pipeline that is no rule."""
+    return _command("python -m workflow.scripts.largest", parser_of(largest.main)) + "\n"
+
+
+def parser_of(main) -> argparse.ArgumentParser:
+    """The parser that a command makes before it parses anything."""
+    found = []
+
+    def stop(parser, *arguments):
+        found.append(parser)
+        raise InterruptedError
+
+    with patch.object(argparse.ArgumentParser, "parse_args", stop):
+        try:
+            main()
+        except InterruptedError:
+            return found[0]
+    raise ValueError(f"{main.__module__} parses no arguments")
+
+
+def settings() -> str:
+    """Every key of config.yaml, from the schema that holds it."""
+    schema = config_schema()
+    rows = [row for name, one in schema["properties"].items() for row in _rows_of_key(name, one)]
+    return f"# Every key\n\n{_table(('key', 'what', 'values'), rows)}\n"
+
+
+def _rows_of_key(name: str, schema: dict) -> list[tuple[str, str, str]]:
+    below = [row for key, one in schema.get("properties", {}).items() for row in _rows_of_key(f"{name}.{key}", one)]
+    if below:
+        return below
+    return [(code(name, in_table=True), _prose(schema.get("description", "")), escaped(_values(schema)))]
+
+
+def _prose(text: str) -> str:
+    """Markdown of a text in which commands stand between backticks."""
+    parts = re.split(r"`([^`]*)`", text)
+    return "".join(code(part, in_table=True) if number % 2 else escaped(part) for number, part in enumerate(parts))
+
+
+def _values(schema: dict) -> str:
+    if "enum" in schema:
+        return ", ".join(str(value) for value in schema["enum"])
+    low, high = (schema.get(key, "") for key in ("minimum", "maximum"))
+    kind = schema.get("type", schema.get("$ref", "").rpartition("/")[2].replace("_", " "))
+    return f"{kind}, {low} to {high}" if high != "" else str(kind)
+
+
+def _command(name: str, parser: argparse.ArgumentParser) -> str:
+    rows = [_row(parser, action) for action in parser._actions if action.help is not argparse.SUPPRESS]
+    rows = [row for row in rows if row[0] != "`-h, --help`"]
+    return f"# {name}\n\n{escaped(parser.description or '')}\n\n{_table(('argument', 'what'), rows)}"
+
+
+def _row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, str]:
+    value = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper())
+    named = ", ".join(action.option_strings)
+    shown = named if action.nargs == 0 else f"{named} {value}".strip()
+    told = (action.help or "") % {**vars(action), "prog": parser.prog}
+    return code(shown, in_table=True), _prose(told)
+
+
+def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    return pipe_table(Table(headings, tuple(rows), first_right=len(headings)))
