@@ -66,7 +66,7 @@ def html_of(page: Page) -> str:
     contents = with_anchors(tokens)
     body = MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})
     body = body.replace("<table>", '<div class="wide" tabindex="0" role="region" aria-label="table"><table>')
-    body = body.replace("</table>", "</table></div>")
+    body = body.replace("</table>", "</table></div>").replace("<pre>", '<pre tabindex="0">')
     return PAGE.format(title=escape(f"{page.label} · {TITLE}"), menu=menu(page), contents=contents, body=body)
 
 

@@ -99,7 +99,8 @@ def test_the_page_holds_the_tables_of_the_document_and_no_html_of_a_name(tmp_pat
     hostile = Kernel("forward", "block > norm", "<script>alert(1)</script>|x", "elementwise", 3, 500.0)
     after = written(tmp_path / "after", [Made(model="small", kernels=(*forward_kernels(), hostile)), *three()[1:]])
     html = page(document(facts_that_differ(before, after), cells(before, after), changes(before, after)))
-    assert html.count("<table>") == 2
+    assert html.count("<table>") == html.count('tabindex="0"') == 2
+    assert 'name="viewport"' in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;|x" in html and "<script" not in html
 
 
