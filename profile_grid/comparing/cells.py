@@ -16,6 +16,7 @@ from profile_grid.comparing.statistics import (
 )
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.study.dimensions import LEADING
+from profile_grid.study.stages import TIMING
 
 VERDICTS = FASTER, SLOWER, NO_EVIDENCE, TOO_FEW, NOT_COMPARABLE = (
     "faster", "slower", "no evidence", "too few processes to tell", "not comparable",
@@ -46,7 +47,7 @@ def _cell(name: str, before: Results, after: Results) -> dict:
     row = {key: (before.runs.get(name) or after.runs[name])[key] for key in LEADING}
     row |= {f"peak_{side}_bytes": results.runs.get(name, {}).get("peak_allocated_bytes")
             for side, results in (("before", before), ("after", after))}  # fmt: skip
-    if reason := _not_comparable(name, before, after):
+    if reason := not_comparable(name, before, after):
         return row | {"verdict": NOT_COMPARABLE, "reason": reason}
     one, other = before.times_ms(name), after.times_ms(name)
     low, high = ratio_interval(one, other)
@@ -60,14 +61,14 @@ def _cell(name: str, before: Results, after: Results) -> dict:
     return row | {"verdict": NO_EVIDENCE, "reason": "", "p": p_value(one, other)}
 
 
-def _not_comparable(name: str, before: Results, after: Results) -> str | None:
-    """Why the times of a run cannot be compared; None where they can."""
+def not_comparable(name: str, before: Results, after: Results, status: str = TIMING.status_column) -> str | None:
+    """Why the figures of a run, of the stage with this column, cannot be compared; None where they can."""
     for results, side in ((before, "after"), (after, "before")):
         if name not in results.runs:
             return f"only {side}"
     one, other = before.runs[name], after.runs[name]
     for side, row in (("before", one), ("after", other)):
-        if row["timing_status"] != COMPLETE:
-            return f"{row['timing_status']} {side}"
+        if row[status] != COMPLETE:
+            return f"{row[status]} {side}"
     differing = [key for key in SAME_NEEDED if str(one.get(key)) != str(other.get(key))]
     return f"{differing[0]} is {one.get(differing[0])}, then {other.get(differing[0])}" if differing else None

@@ -9,7 +9,7 @@ import pandas as pd
 from profile_grid.comparing.cells import NOT_COMPARABLE, TOO_FEW, VERDICTS
 from profile_grid.comparing.statistics import CONFIDENCE, FEWEST_PROCESSES, RATE
 from profile_grid.markdown import Table, code, escaped, pipe_table
-from profile_grid.quantities import ABSENT, GIBIBYTE, count, known, significant
+from profile_grid.quantities import ABSENT, GIBIBYTE, count, known, ratio, significant, with_spread
 from profile_grid.study.dimensions import KEYS
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.cells import headings_of, leading_cells
@@ -25,14 +25,16 @@ DEFINITIONS = (
     f" Hochberg, is below {RATE:g}: of all cells called so, no more than {RATE:.0%} are expected to be wrong. Steps of"
     f" one process share clocks and memory, so the unit is the process: below {FEWEST_PROCESSES} a side nothing is"
     " told.\n"
+    "- energy: ± is the standard deviation between the windows of one process a side, so there is no verdict.\n"
     "- changes below a cell are from its captures, one process a side: launches of a step, or a time that changed by"
     " more than 1 %, 0.1 % of the step and two standard errors between steps."
 )
 
 
-def document(facts: pd.DataFrame, cells: pd.DataFrame, changes: pd.DataFrame) -> str:
+def document(facts: pd.DataFrame, cells: pd.DataFrame, energies: pd.DataFrame, changes: pd.DataFrame) -> str:
     """The document of a comparison, from its tables."""
-    parts = ["# Before and after", summary(cells), *_facts(facts), *_cells(cells), *_changes(cells, changes)]
+    parts = ["# Before and after", summary(cells), *_facts(facts), *_cells(cells)]
+    parts += [*_energies(energies), *_changes(cells, changes)]
     return "\n\n".join([*parts, DEFINITIONS]) + "\n"
 
 
@@ -73,6 +75,23 @@ def _line(row: dict, shown: list[str]) -> tuple[str, ...]:
         " / ".join(count(row[f"processes_{side}"]) for side in ("before", "after")),
         " / ".join(_gib(row[f"peak_{side}_bytes"]) for side in ("before", "after")), escaped(verdict),
     )  # fmt: skip
+
+
+def _energies(energies: pd.DataFrame) -> Iterator[str]:
+    if energies.empty:
+        return
+    yield "## Energy"
+    shown, sides = shown_dimensions(energies, ALWAYS), ("before_", "")
+    rows = tuple(
+        (
+            *leading_cells(row, shown),
+            *(with_spread(row[f"{side}joules_per_step"], row[f"{side}joules_per_step_std"]) for side in sides),
+            ratio(row["ratio"], row["ratio_std"]),
+        )
+        for row in energies.to_dict("records")
+    )
+    headings = ("before, J per step", "after, J per step", "ratio")
+    yield pipe_table(Table((*headings_of(shown), *headings), rows, first_right=len(shown)))
 
 
 def _gib(value) -> str:

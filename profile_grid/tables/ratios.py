@@ -32,9 +32,16 @@ def beside_base(
 
 def with_speed_up(both: pd.DataFrame, figure: str, spread: str) -> pd.DataFrame:
     """The rows with speed_up, base_`figure` ÷ `figure`, and speed_up_std from the relative spreads of both."""
-    ratio = both[f"base_{figure}"] / both[figure]
-    relative = (both[spread] / both[figure]) ** 2 + (both[f"base_{spread}"] / both[f"base_{figure}"]) ** 2
-    return both.assign(speed_up=ratio, speed_up_std=ratio * relative**0.5)
+    ratio, std = ratio_and_std(both[f"base_{figure}"], both[f"base_{spread}"], both[figure], both[spread])
+    return both.assign(speed_up=ratio, speed_up_std=std)
+
+
+def ratio_and_std(
+    upper: pd.Series, upper_std: pd.Series, lower: pd.Series, lower_std: pd.Series
+) -> tuple[pd.Series, pd.Series]:
+    """(`upper` ÷ `lower`, its standard deviation from those of both, which are of processes of their own)."""
+    ratio = upper / lower
+    return ratio, ratio * ((upper_std / upper) ** 2 + (lower_std / lower) ** 2) ** 0.5
 
 
 def pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:

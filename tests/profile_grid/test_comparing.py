@@ -9,8 +9,9 @@ import pytest
 from profile_grid.comparing.cells import cells
 from profile_grid.comparing.changes import changes, facts_that_differ
 from profile_grid.comparing.document import document
+from profile_grid.comparing.energy import energies
 from profile_grid.comparing.page import page
-from profile_grid.comparing.results import read_results
+from profile_grid.comparing.results import Results, read_results
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json, write_table
 from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, merged
@@ -42,6 +43,25 @@ def written(folder: Path, runs: list[Made], processes=6, slower=(), seed=1, **pr
     if processes > 1:
         write_table(folder / "processes" / "steps.csv", steps[steps["process"] > 1])
     write_json(folder / "tables" / "provenance.json", PROVENANCE | provenance)
+    return read_results(folder)
+
+
+def document_of(before, after) -> str:
+    return document(
+        facts_that_differ(before, after), cells(before, after), energies(before, after), changes(before, after)
+    )
+
+
+def with_energy(folder: Path, runs: list[Made], joules: float) -> Results:
+    """The results with an energy of so many joules for each of these runs, give or take one percent."""
+    table = pd.DataFrame([run.leading | {"counter": "NVML"} for run in runs])
+    figures = {"joules_per_step": joules, "joules_per_step_std": 0.01 * joules}
+    write_table(folder / "tables" / "energy.csv", table.assign(**figures))
+    rows = pd.read_parquet(folder / "tables" / "runs.parquet")
+    asked = rows["run"].isin(table["run"])
+    write_table(
+        folder / "tables" / "runs.csv", rows.assign(energy_status=asked.map({True: "complete", False: "not_asked"}))
+    )
     return read_results(folder)
 
 
@@ -89,16 +109,36 @@ def test_facts_that_differ_come_first_and_changes_name_the_kernel(tmp_path):
     table = changes(before, after)
     assert set(table["run"]) == {run.name}
     assert table.set_index("name").loc["new_kernel", "change"] == "appeared"
-    text = document(facts_that_differ(before, after), cells(before, after), table)
+    text = document_of(before, after)
     assert text.index("PyTorch") < text.index("## Cells") < text.index("`new_kernel`")
     assert GEMM not in text
+
+
+def test_the_energy_of_a_step_stands_beside_that_before_where_both_sides_counted_it(tmp_path):
+    runs = three()
+    for side, joules in (("before", 200.0), ("after", 150.0)):
+        written(tmp_path / side, runs)
+        with_energy(tmp_path / side, runs[:2] if side == "after" else runs, joules)
+    before, after = (read_results(tmp_path / side) for side in ("before", "after"))
+    table = energies(before, after)
+    assert table["model"].tolist() == ["small", "large"]
+    assert table["ratio"].tolist() == pytest.approx([0.75, 0.75])
+    assert table["ratio_std"].tolist() == pytest.approx([0.75 * 0.01 * 2**0.5] * 2)
+    text = document_of(before, after)
+    assert text.index("## Cells") < text.index("## Energy") < text.index("## What changed")
+    assert "| 200 ± 2 | 150 ± 2 | × 0.750 ± 0.011 |" in " ".join(text.split())
+
+
+def test_results_without_a_count_of_energy_have_no_section_of_it(tmp_path):
+    before, after = written(tmp_path / "before", three()), written(tmp_path / "after", three())
+    assert energies(before, after).empty and "## Energy" not in document_of(before, after)
 
 
 def test_the_page_holds_the_tables_of_the_document_and_no_html_of_a_name(tmp_path):
     before = written(tmp_path / "before", three())
     hostile = Kernel("forward", "block > norm", "<script>alert(1)</script>|x", "elementwise", 3, 500.0)
     after = written(tmp_path / "after", [Made(model="small", kernels=(*forward_kernels(), hostile)), *three()[1:]])
-    html = page(document(facts_that_differ(before, after), cells(before, after), changes(before, after)))
+    html = page(document_of(before, after))
     assert html.count("<table>") == html.count('tabindex="0"') == 2
     assert 'name="viewport"' in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;|x" in html and "<script" not in html

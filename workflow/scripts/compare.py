@@ -12,6 +12,7 @@ from pathlib import Path
 from profile_grid.comparing.cells import FASTER, SLOWER, cells
 from profile_grid.comparing.changes import changes, facts_that_differ
 from profile_grid.comparing.document import document, summary
+from profile_grid.comparing.energy import energies
 from profile_grid.comparing.page import page
 from profile_grid.comparing.results import read_results
 from profile_grid.errors import OutsideError
@@ -36,11 +37,14 @@ def main(arguments: list[str] | None = None) -> None:
         raise OutsideError("name both folders of results: snakemake compare --config before=DIR after=DIR")
     before, after = (read_results(Path(folder)) for folder in (options.before, options.after))
     tables = {
-        "facts": facts_that_differ(before, after), "cells": cells(before, after), "changes": changes(before, after),
-    }  # fmt: skip
+        "facts": facts_that_differ(before, after),
+        "cells": cells(before, after),
+        "energies": energies(before, after),
+        "changes": changes(before, after),
+    }
     for name, table in tables.items():
         write_table(options.output / f"{name}.csv", table)
-    text = document(tables["facts"], tables["cells"], tables["changes"])
+    text = document(**tables)
     write_text(options.output / "comparison.md", text)
     write_text(options.output / "comparison.html", page(text))
     print(f"{summary(tables['cells'])} See {options.output / 'comparison.md'}")

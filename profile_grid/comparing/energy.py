@@ -1,0 +1,29 @@
+"""The energy of a step before and after, of the runs whose energy both sides counted on the same device."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.comparing.cells import not_comparable
+from profile_grid.comparing.results import Results
+from profile_grid.study.dimensions import LEADING
+from profile_grid.study.stages import ENERGY
+from profile_grid.tables.ratios import ratio_and_std
+
+FIGURE, SPREAD = "joules_per_step", "joules_per_step_std"
+KEPT = ["run", "counter", FIGURE, SPREAD]
+RENAMED = {FIGURE: f"before_{FIGURE}", SPREAD: f"before_{SPREAD}"}
+COLUMNS = [*LEADING, "counter", *RENAMED.values(), FIGURE, SPREAD, "ratio", "ratio_std"]
+
+
+def energies(before: Results, after: Results) -> pd.DataFrame:
+    """One row per run: joules of a step on both sides with their standard deviations between windows, and the ratio
+    after ÷ before with its own. The windows of a side are of one process, so there is no verdict."""
+    if not all("energy" in results.tables for results in (before, after)):
+        return pd.DataFrame(columns=COLUMNS)
+    one, other = (results.tables["energy"] for results in (before, after))
+    both = other[[*LEADING, *KEPT[1:]]].merge(one[KEPT].rename(columns=RENAMED), on=["run", "counter"])
+    same = [not_comparable(name, before, after, ENERGY.status_column) is None for name in both["run"]]
+    both = both[same].reset_index(drop=True)
+    ratio, std = ratio_and_std(both[FIGURE], both[SPREAD], both[RENAMED[FIGURE]], both[RENAMED[SPREAD]])
+    return both.assign(ratio=ratio, ratio_std=std)[COLUMNS]
