@@ -17,7 +17,8 @@ class NotApart(OutsideError):
 def pivoted(rows: pd.DataFrame, index: Sequence[str], columns: str, values: Sequence[str]) -> pd.DataFrame:
     """The rows as a wide table: a row per `index`, a column per value of `columns` below each of `values`.
 
-    Nothing is averaged: raises NotApart where two rows have the same place. Absent places are NaN.
+    Nothing is averaged: raises NotApart where two rows have the same place. Absent places are NaN. Rows and columns
+    stand in the order in which they come.
     """
     place = [*index, columns]
     twice = rows[rows.duplicated(place, keep=False)]
@@ -28,7 +29,19 @@ def pivoted(rows: pd.DataFrame, index: Sequence[str], columns: str, values: Sequ
             f"{len(twice)} rows share a place ({where}) in a table of {columns} by {', '.join(index)};"
             f" {', '.join(differing) or 'no dimension'} differs between them and is not shown"
         )
-    return rows.set_index(place)[list(values)].unstack(columns, sort=False)
+    return unstacked(rows.set_index(place)[list(values)], columns)
+
+
+def unstacked(table: pd.DataFrame | pd.Series, level: str, fill_value: float | None = None) -> pd.DataFrame:
+    """The table with this level of its index as columns, in the order in which rows and columns come.
+
+    Sorted first, and put in order then: pandas 3.0's unstack(sort=False) puts values into rows of other places.
+    """
+    wide = table.unstack(level, fill_value=fill_value)
+    places = table.index.droplevel(level).drop_duplicates()
+    names = table.index.get_level_values(level).drop_duplicates()
+    wanted = names if wide.columns.nlevels == 1 else [(value, name) for value in table.columns for name in names]
+    return wide.loc[places, wanted]
 
 
 def shown_dimensions(rows: pd.DataFrame, always: Sequence[str], hidden: Sequence[str] = ()) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.apart import unstacked
 
 MATMUL = "gemm"
 MEMORY_OPERATIONS = ("memcpy", "memset")
@@ -27,7 +28,7 @@ def family_shares(classes: pd.DataFrame, by: tuple[str, ...] = ()) -> pd.DataFra
     shares = classes.assign(family=classes["class"].map(family)).groupby([*keys, "family"], sort=False)["share"].sum()
     if shares.empty:
         return pd.DataFrame(columns=[*keys, "family", "share"])
-    wide = shares.unstack("family", fill_value=0.0, sort=False)
+    wide = unstacked(shares, "family", fill_value=0.0)
     return wide.melt(
         ignore_index=False, var_name="family", value_name="share"
     ).reset_index()  # a family may be named as a key

@@ -2,12 +2,14 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.dimensions import LEADING
+from profile_grid.tables import apart
 from profile_grid.tables.apart import NotApart, pivoted, shown_dimensions, split
 from tests.profile_grid.made_up import GEMM, forward_kernels, grid
 from tests.profile_grid.made_up_answers import summaries
@@ -95,3 +97,30 @@ def test_the_inference_run_that_training_is_compared_with_is_of_the_same_precisi
         "small_ctx512_forward_backward": True, "small_ctx512_train_step": True,
         "small_ctx512_forward_backward_bf16": False, "small_ctx512_train_step_bf16": False,
     }  # fmt: skip
+
+
+def test_values_stay_in_their_rows_whatever_the_order_and_with_places_absent():
+    rows = pd.DataFrame(
+        {
+            "model": ["m"] * 5,
+            "context_length": [2048, 8192, 8192, 2048, 2048],
+            "precision": ["bf16", "bf16", "bf16", "fp32", "fp32"],
+            "attention": ["eager", "flash", "eager", "eager", "math"],
+            "mean_ms": [1.0, 2.0, 3.0, 4.0, 5.0],
+            "status": ["a", "b", "c", "d", "e"],
+        }
+    )
+    wide = pivoted(rows, ["model", "context_length", "precision"], "attention", ["mean_ms", "status"])
+    assert wide.index.tolist() == [("m", 2048, "bf16"), ("m", 8192, "bf16"), ("m", 2048, "fp32")]
+    for row in rows.to_dict("records"):
+        own = wide.loc[("m", row["context_length"], row["precision"])]
+        assert (own[("mean_ms", row["attention"])], own[("status", row["attention"])]) == (
+            row["mean_ms"],
+            row["status"],
+        )
+    assert wide[("mean_ms", "math")].isna().tolist() == [True, True, False]
+
+
+def test_no_table_is_unstacked_unsorted_which_pandas_3_0_gets_wrong():
+    sources = (path.read_text() for path in (Path(apart.__file__).parents[1]).rglob("*.py"))
+    assert not [line for source in sources for line in source.splitlines() if re.search(r"unstack\(.*sort=False", line)]
