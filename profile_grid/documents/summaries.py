@@ -24,8 +24,10 @@ def summary_tables(merged: Mapping[str, pd.DataFrame], names: Collection[str] = 
 
 
 def declared_tables() -> Iterator[tuple[str, SummaryTable]]:
-    """Name, maker and description of every question's tables, in the order of the catalogue."""
+    """Name, maker and description of every table that a question is answered from, once, in the catalogue's order."""
+    found: dict[str, SummaryTable] = {}
     for question in QUESTIONS:
         if question.tables:
             tables = import_module(f"{question.package}.table").TABLES
-            yield from ((name, tables[name]) for name in question.tables)
+            found = {name: tables[name] for name in question.tables} | found
+    return ((name, found[name]) for name in SUMMARIES)

@@ -16,8 +16,9 @@ from profile_grid.study.stages import ENERGY, MEMORY, NOT_ASKED, STAGES
 class Question:
     """One question. Without a document it is a section of the page that only shows figures.
 
-    `tables` are the summary tables that table.py makes, `figures` the names of the figures in figure.py. `varies` names
-    the dimension that a question is about: it is asked of a grid alone in which two runs differ in that. `needs` tells
+    `tables` are the summary tables that it is answered from, all of them in table.py; those that others are answered
+    from too are made in profile_grid/tables. `figures` are the names of the figures in figure.py. `varies` names the
+    dimension that a question is about: it is asked of a grid alone in which two runs differ in that. `needs` tells
     from a row of the table of runs whether that run can answer it: it is asked of a grid that has such a run.
     """
 
@@ -48,14 +49,16 @@ QUESTIONS = (
     ),
     Question("b_top_kernels", "Which kernel takes the most time?", tables=("top_kernels",), figures=("top_kernels",)),
     Question(
-        "c_other_kernels", "What takes time besides matrix multiplies?", tables=("forward_classes", "forward_parts"),
+        "c_other_kernels", "What takes time besides matrix multiplies?",
+        tables=("forward_classes", "forward_parts", "top_kernels"),
     ),
     Question(
         "d_training_vs_inference", "How does training differ from inference?",
         tables=("class_shares", "training_parts"), figures=("class_shares",),
     ),
     Question(
-        "e_attention", "What does softmax cost in attention?", tables=("attention", "attention_backward"),
+        "e_attention", "What does softmax cost in attention?",
+        tables=("attention", "attention_backward", "forward_classes", "class_shares"),
         figures=("attention",),
     ),
     Question(
@@ -94,7 +97,7 @@ QUESTIONS = (
 
 DOCUMENTS = tuple(question.name for question in QUESTIONS if question.has_document)
 FIGURES = tuple(name for question in QUESTIONS for name in question.figures)
-SUMMARIES = tuple(name for question in QUESTIONS for name in question.tables)
+SUMMARIES = tuple(dict.fromkeys(name for question in QUESTIONS for name in question.tables))
 TABLES_OF_A_RUN = tuple(name for stage in STAGES if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
 MERGED = ("runs", *(name for stage in STAGES for name in stage.table_names), "cost", *TABLES_OF_A_RUN)
 TABLES = (*MERGED, *SUMMARIES)

@@ -61,7 +61,8 @@ class Measured:
 
     @property
     def has_kernels(self) -> bool:
-        return bool(self.short_names)
+        """Whether any run has a whole capture: one without kernels is none."""
+        return bool((self.runs["steps_captured"] > 0).any())
 
     def inference(self, name: str) -> pd.DataFrame:
         """The rows of a summary table that belong to the runs of the inference mode."""
@@ -90,7 +91,9 @@ def names_of_told_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     in all runs first.
 
     Figures and page give their other kernels names that are none of these."""
-    told = [table for name, table in tables.items() if name in SUMMARIES and {*TOLD} <= {*table.columns}]
-    times = pd.concat([table[TOLD] for table in told]).groupby("kernel", sort=False, observed=True).sum().reset_index()
+    told = [table[TOLD] for name, table in tables.items() if name in SUMMARIES and {*TOLD} <= {*table.columns}]
+    if not told:
+        return {}
+    times = pd.concat(told).groupby("kernel", sort=False, observed=True).sum().reset_index()
     times = times.sort_values(["gpu_time_ms", "kernel"], ascending=[False, True])
     return short_names(times["kernel"])

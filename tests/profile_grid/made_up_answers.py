@@ -36,9 +36,8 @@ def answered(question: str, runs: list[Made]) -> str:
 
 
 def own_tables(question: str, tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The tables of one question, and the one that names kernels."""
-    own = next(one.tables for one in QUESTIONS if one.name == question)
-    return summary_tables(tables, (*own, "top_kernels"))
+    """The tables that one question is answered from: all that it may read."""
+    return summary_tables(tables, next(one.tables for one in QUESTIONS if one.name == question))
 
 
 def summaries_of(question: str, *runs: Made) -> dict[str, pd.DataFrame]:

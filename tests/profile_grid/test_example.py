@@ -12,10 +12,12 @@ from profile_grid.figures.paper import on_paper, save
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table
 from profile_grid.merging.verify import file_difference
-from profile_grid.study.catalogue import SUMMARIES, TABLES, questions_asked
+from profile_grid.page.tables import shown_with
+from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, TABLES, questions_asked
 from profile_grid.tables.on_disk import TablesOnDisk
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
+PROVENANCE = EXAMPLE / "tables" / "provenance.json"
 
 RUNS = TablesOnDisk(EXAMPLE / "tables")["runs"]
 DOCUMENTS = [*asked_of(RUNS), ALL]
@@ -42,9 +44,20 @@ def test_every_summary_table_is_the_same_byte_for_byte(summaries, name, tmp_path
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_document_is_the_same_byte_for_byte(summaries, tables, name):
-    provenance = json.loads((EXAMPLE / "tables" / "provenance.json").read_text())
-    made = documents(summaries, tables["runs"], provenance, [name])
+    made = documents(summaries, tables["runs"], json.loads(PROVENANCE.read_text()), [name])
     assert made[name] == (EXAMPLE / "answers" / f"{name}.md").read_text()
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
+def test_a_question_reads_its_own_tables_and_the_merged_ones_alone(summaries, tables, question):
+    own = {name: summaries[name] for name in question.tables}
+    read = {table for name in question.figures for table in all_figures()[name].tables}
+    read |= {shown.source for shown in shown_with(question).values()}
+    assert read <= {*MERGED, *own}
+    if question.name in DOCUMENTS:
+        made = documents(own, tables["runs"], json.loads(PROVENANCE.read_text()), [question.name])[question.name]
+        whole = (EXAMPLE / "answers" / f"{question.name}.md").read_text()
+        assert ("Not answered" in made) == ("Not answered" in whole)
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -1,6 +1,8 @@
-"""A made-up dimension, stage and question: each is a patch of few files, and everything else follows from it."""
+"""A made-up dimension, stage and question: each is a patch of few files, and everything else follows from it. Nothing
+misses a question that is deleted."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -24,12 +26,23 @@ def apply(patch: str, folder: Path) -> None:
     subprocess.run(["git", "apply", str(PATCHES / f"{patch}.patch")], cwd=folder, check=True)
 
 
+def delete_question(name: str, folder: Path) -> None:
+    """Takes away the question's folder and its entry in the catalogue."""
+    shutil.rmtree(folder / "profile_grid/questions" / name)
+    catalogue = folder / "profile_grid/study/catalogue.py"
+    without = re.sub(
+        rf'^    Question\(\s*"{name}".*?\),\n(?=    Question|\))', "", catalogue.read_text(), flags=re.M | re.S
+    )
+    catalogue.write_text(without)
+
+
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory, snakemake):
-    """A project with all three, whose grid has been run to its end."""
+    """A project with all three, and without the question whose table others read too; its grid has been run."""
     folder = copy_sources(ROOT, tmp_path_factory.mktemp("grown") / "project")
     for patch in ("dimension", "stage", "question"):
         apply(patch, folder)
+    delete_question("b_top_kernels", folder)
     run = snakemake(folder, "--cores", "2", *GRID)
     assert run.status == 0, run.output
     return folder
@@ -84,6 +97,12 @@ def test_the_question_has_its_table_document_figure_and_place_on_the_page(grown)
     assert "## (z) How much do the steps scatter?" in (grown / "results/answers/answers.md").read_text()
     assert (grown / "results/figures/spread.svg").read_text().startswith("<svg")
     assert "How much do the steps of a run scatter?" in (grown / "results/report.html").read_text()
+
+
+def test_nothing_misses_the_question_that_was_deleted(grown):
+    assert not list((grown / "results").glob("*/b_top_kernels*"))
+    assert "the one with the most operator time is" in (grown / "results/answers/c_other_kernels.md").read_text()
+    assert "Which kernel takes the most time?" not in (grown / "results/report.html").read_text()
 
 
 def test_a_value_more_plans_its_runs_alone(grown, snakemake):

@@ -57,7 +57,7 @@ def _top_sentence(top: pd.DataFrame, measured: Measured) -> str:
 
 def _invocations_sentence(top: pd.DataFrame, measured: Measured) -> str:
     """Whether every measured step has as many invocations of the top kernel."""
-    captured = measured.tables["forward_time"].set_index("run")["steps_captured"]
+    captured = measured.runs.set_index("run")["steps_captured"]
     if (top["run"].map(captured) == 1).all():
         return "One step was captured, so whether every step has as many cannot be said."
     uneven = top[~top["same_in_every_step"].astype(bool)]

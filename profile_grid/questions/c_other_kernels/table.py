@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.study.described import PER_PASS, SAME, Described, Shown, SummaryTable, columns
+from profile_grid.study.described import PER_PASS, Described, Shown, SummaryTable, columns
+from profile_grid.tables.class_tables import FORWARD_CLASSES
 from profile_grid.tables.classes import is_matmul
 from profile_grid.tables.names import FORWARD, FORWARD_OTHERS, NO_RANGE
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
 from profile_grid.tables.range_paths import innermost
-
-
-def forward_classes(merged: Merged) -> pd.DataFrame:
-    """(c) GPU time of the forward pass by kernel class, with its share of the forward pass's GPU time."""
-    kernels = merged.kernels
-    table = per_pass(kernels[kernels["phase"] == FORWARD], ["class"], merged.captured_steps)
-    return with_share(table, ["run"], "share").pipe(in_run_order, kernels, []).drop(columns="total_ns")
+from profile_grid.tables.top_kernels import TOP_KERNELS
 
 
 def forward_parts(merged: Merged) -> pd.DataFrame:
@@ -37,18 +32,7 @@ def forward_parts(merged: Merged) -> pd.DataFrame:
 
 
 TABLES = {
-    "forward_classes": SummaryTable(
-        forward_classes,
-        Described(
-            "(c) One row per run and kernel class of the forward pass",
-            columns(f"""
-    class | | kind of work
-    {PER_PASS}
-    {SAME}
-    share | of 1 | of the forward pass's GPU time; sums to one
-"""),
-        ),
-    ),
+    "forward_classes": FORWARD_CLASSES,
     "forward_parts": SummaryTable(
         forward_parts,
         Described(
@@ -63,6 +47,7 @@ TABLES = {
 """),
         ),
     ),
+    "top_kernels": TOP_KERNELS,
 }
 SHOWN = {
     "forward_classes": Shown("Classes in the forward pass", "forward_classes"),

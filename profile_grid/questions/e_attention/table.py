@@ -6,6 +6,7 @@ import pandas as pd
 
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.class_tables import CLASS_SHARES, FORWARD_CLASSES
 from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
 from profile_grid.tables.range_paths import innermost, names_in
@@ -109,6 +110,8 @@ TABLES = {
         attention_backward,
         Described("(e) One row per run and range of attention in the backward pass, computed again left out", COLUMNS),
     ),
+    "forward_classes": FORWARD_CLASSES,
+    "class_shares": CLASS_SHARES,
 }
 SHOWN = {
     "attention": Shown("Attention by part", "attention"),

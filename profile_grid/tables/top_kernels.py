@@ -1,0 +1,62 @@
+"""The kernels with the most GPU time of each run, which (b) and (c) are answered from."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.study.described import PER_PASS, SAME, Described, SummaryTable, columns
+from profile_grid.study.dimensions import LEADING, MODE, keys_without
+from profile_grid.tables.classes import is_matmul
+from profile_grid.tables.names import ALL_PHASES, FORWARD, FORWARD_OTHERS
+from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run
+
+KERNELS_KEPT = 5
+
+
+def top_kernels(merged: Merged) -> pd.DataFrame:
+    """(b, c) The kernels with the most GPU time per run and scope, by rank; `same_as_forward` compares the top kernel
+    of all phases with that of the model's inference run, or of its own forward pass where there was no such run."""
+    kernels = merged.kernels
+    forward = kernels[kernels["phase"] == FORWARD]
+    scopes = {FORWARD: forward, FORWARD_OTHERS: forward[~is_matmul(forward["class"])], ALL_PHASES: kernels}
+    whole = {FORWARD: total_by_run(forward), FORWARD_OTHERS: total_by_run(forward), ALL_PHASES: total_by_run(kernels)}
+    tables = []
+    for scope, rows in scopes.items():
+        table = per_pass(rows, ["kernel", "class"], merged.captured_steps)
+        table.insert(len(LEADING), "scope", scope)
+        table["share"] = table["total_ns"] / numbers(table["run"].map(whole[scope]))
+        tables.append(table)
+    table = pd.concat(tables, ignore_index=True)
+    table = table.sort_values(["total_ns", "kernel"], ascending=[False, True], kind="stable")
+    table.insert(len(LEADING) + 1, "rank", table.groupby(["run", "scope"]).cumcount() + 1)
+    table = in_run_order(table[table["rank"] <= KERNELS_KEPT], kernels, ["scope", "rank"]).drop(columns="total_ns")
+    return _with_same_as_forward(table)
+
+
+def _with_same_as_forward(table: pd.DataFrame) -> pd.DataFrame:
+    top = table[(table["rank"] == 1) & (table["scope"] == FORWARD)]
+    others = keys_without(MODE.key)
+    inference = top.loc[top["mode"] == FORWARD, [*others, "kernel"]].rename(columns={"kernel": "reference"})
+    reference = table[others].merge(inference, on=others, how="left", validate="many_to_one")["reference"]
+    reference = reference.fillna(table["run"].map(top.set_index("run")["kernel"]))
+    same = (table["kernel"] == reference).astype("boolean")
+    compared = (table["rank"] == 1) & (table["scope"] == ALL_PHASES) & reference.notna()
+    return table.assign(same_as_forward=same.where(compared))
+
+
+TOP_KERNELS = SummaryTable(
+    top_kernels,
+    Described(
+        "(b, c) One row per run, scope and rank: the kernels with the most GPU time",
+        columns(f"""
+    scope | | forward; forward without matrix multiplies; all phases
+    rank | | 1 is the kernel with the most GPU time in the scope
+    kernel | | full name
+    class | | kind of work
+    {PER_PASS}
+    {SAME}
+    share | of 1 | of the GPU time of the forward pass or of all phases
+    same_as_forward | | rank 1 of all phases: whether it is also the top kernel of the model's inference run
+"""),
+    ),
+)
