@@ -1,5 +1,7 @@
 """The codes of all findings, which do not change: programs read them, people read the messages."""
 
+from kernel_tables.markdown import code, compact_table
+
 IMPOSSIBLE = {  # no figure is made of such a capture
     "damaged_file": "SQLite refuses the file: pages are damaged, cut off, lost or in each other's place",
     "wrong_type": "a column of numbers holds something else",
@@ -44,5 +46,5 @@ CODES = IMPOSSIBLE | INCOMPLETE | ODD
 def as_markdown() -> str:
     """All codes as a Markdown table."""
     groups = {"error, no figures": IMPOSSIBLE, "error": INCOMPLETE, "warning": ODD}
-    rows = [f"| {kind} | `{code}` | {meaning} |\n" for kind, codes in groups.items() for code, meaning in codes.items()]
-    return "| | code | what was found |\n| --- | --- | --- |\n" + "".join(rows)
+    rows = [(kind, code(name), meaning) for kind, codes in groups.items() for name, meaning in codes.items()]
+    return compact_table(("severity", "code", "what was found"), rows)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_tables.clean_text import in_json, visible, with_clean_cells
+from kernel_tables.markdown import compact_table, escaped
 from kernel_tables.whole_files import written_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMATS = ("csv", "md", "json", "parquet")
-MARKDOWN_SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")  # intraword _ is literal
 
 
 def format_of(path: Path | None) -> str:
@@ -60,22 +59,12 @@ def rendered(table: pd.DataFrame, table_format: str) -> bytes:
 
 def markdown(table: pd.DataFrame) -> str:
     """The table in Markdown, with names escaped so that they read as written; numbers are right-aligned."""
-    numeric = [table[column].dtype.kind in "iuf" for column in table.columns]
-    lines = [
-        list(map(_escaped, table.columns)),
-        ["---:" if is_number else "---" for is_number in numeric],
-        *([_cell(value) for value in row] for row in table.itertuples(index=False)),
-    ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    right = [place for place, column in enumerate(table.columns) if table[column].dtype.kind in "iuf"]
+    rows = (list(map(_cell, row)) for row in table.itertuples(index=False))
+    return compact_table(list(map(_cell, table.columns)), rows, right)
 
 
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return "" if value != value else f"{value:.3f}"
-    return _escaped(str(value))
-
-
-def _escaped(text: str) -> str:
-    """The text with what Markdown or HTML would take for markup made literal, on one line."""
-    text = visible(" ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
-    return MARKDOWN_SPECIAL.sub(r"\\\g<0>", text)
+    return escaped(visible(" ".join(str(value).split())))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from kernel_tables.classes.linear_search import found_in, unusable
 from kernel_tables.errors import TraceError
+from kernel_tables.markdown import code, compact_table
 
 UNKNOWN = "unknown"
 HINT = "put a backslash before a bracket, star or plus that is part of the name"
@@ -63,11 +64,11 @@ def family(kernel_class: str) -> str:
 
 def as_markdown() -> str:
     """The built-in rules in their order, as a Markdown table: class, what a name must hold, reason, example."""
-    head = "| | class | what a name must hold | reason | example |\n|---:|---|---|---|---|\n"
-    return head + "".join(
-        f"| {number} | {_code(rule.kernel_class)} | {_in_words(rule)} | {rule.reason} | {_code(rule.example)} |\n"
+    rows = [
+        (str(number), code(rule.kernel_class), _in_words(rule), rule.reason, code(rule.example, in_table=True))
         for number, rule in enumerate(built_in_rules(), start=1)
-    )
+    ]
+    return compact_table(("rule", "class", "what a name must hold", "reason", "example"), rows, right=[0])
 
 
 @cache
@@ -158,9 +159,4 @@ def _is_text(value: object) -> bool:
 
 
 def _in_words(rule: Rule) -> str:
-    return ", ".join(f"{part.replace('_', ' ')} {_code(pattern)}" for part, pattern in rule.patterns)
-
-
-def _code(text: str) -> str:
-    """Text as code in a cell of a Markdown table, where a bar would end the cell."""
-    return f"`{text.replace('|', chr(92) + '|')}`"
+    return ", ".join(f"{part.replace('_', ' ')} {code(pattern, in_table=True)}" for part, pattern in rule.patterns)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kernel_tables.diagnosis import host_rules, kernel_rules, needs, step_rules
 from kernel_tables.diagnosis.case import Case, Found
+from kernel_tables.markdown import code, compact_table
 
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"  # counted; profiling adds to it; the program has to tell
 OWN = "this project's own"
@@ -145,5 +146,5 @@ CODES = tuple(rule.code for rule in RULES)
 
 def as_markdown() -> str:
     """The rules as a Markdown table."""
-    rows = [f"| `{r.code}` | {r.looks_for} | {r.threshold} | {r.source} | {r.advice} |\n" for r in RULES]
-    return "| code | looks for | speaks from | source | advice |\n| --- | --- | --- | --- | --- |\n" + "".join(rows)
+    rows = [(code(rule.code), rule.looks_for, rule.threshold, rule.source, rule.advice) for rule in RULES]
+    return compact_table(("code", "looks for", "speaks from", "source", "advice"), rows)

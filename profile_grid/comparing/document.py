@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from kernel_tables.markdown import Table, code, escaped, pipe_table
 from profile_grid.comparing.cells import NOT_COMPARABLE, TOO_FEW, VERDICTS
 from profile_grid.comparing.statistics import CONFIDENCE, FEWEST_PROCESSES, RATE
-from profile_grid.markdown import Table, code, escaped, pipe_table
 from profile_grid.quantities import ABSENT, GIBIBYTE, count, known, ratio, significant, with_spread
 from profile_grid.study.dimensions import KEYS
 from profile_grid.tables.apart import shown_dimensions

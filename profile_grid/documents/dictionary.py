@@ -7,9 +7,9 @@ from importlib import import_module
 
 import pandas as pd
 
+from kernel_tables.markdown import Table, code, escaped, pipe_table
 from profile_grid.documents.summaries import declared_tables
 from profile_grid.errors import OutsideError
-from profile_grid.markdown import Table, code, escaped, pipe_table
 from profile_grid.merging import cost, runs_table
 from profile_grid.study.catalogue import TABLES
 from profile_grid.study.described import LEADING_COLUMNS, Column, Described

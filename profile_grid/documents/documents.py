@@ -16,8 +16,8 @@ from types import ModuleType
 import jinja2
 import pandas as pd
 
+from kernel_tables.markdown import code, escaped, pipe_table
 from profile_grid.documents.missing import lacking_sentence, not_measured, noted
-from profile_grid.markdown import code, escaped, pipe_table
 from profile_grid.quantities import count, interval
 from profile_grid.study import catalogue
 from profile_grid.tables.machines import Machine, by_machine, command_to_measure_again

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import escaped
+from kernel_tables.markdown import escaped
 from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.quantities import known, memory
 from profile_grid.study.stages import NOT_ASKED, STAGES

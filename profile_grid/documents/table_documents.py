@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from kernel_tables.markdown import Table, code, escaped, pipe_table
 from profile_grid.documents.dictionary import described
-from profile_grid.markdown import Table, code, escaped, pipe_table
 from profile_grid.quantities import ABSENT, known, significant
 from profile_grid.study.described import LEADING_COLUMNS
 

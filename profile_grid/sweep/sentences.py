@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from cs336_model.program.variants.values import EAGER
-from profile_grid.markdown import escaped
+from kernel_tables.markdown import escaped
 from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.quantities import interval, memory, ratio, significant
 from profile_grid.sweep.table import PASSES, PLACE

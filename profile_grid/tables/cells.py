@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from profile_grid.markdown import Table, escaped
+from kernel_tables.markdown import Table, escaped
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.quantities import ABSENT
 from profile_grid.study.dimensions import BY_KEY, CONTEXT_LENGTH, MODE, MODEL

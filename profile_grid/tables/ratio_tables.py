@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import Table, escaped
+from kernel_tables.markdown import Table, escaped
 from profile_grid.quantities import ABSENT, known, ratio, significant, with_spread
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, Dimension, keys_without
 from profile_grid.tables.apart import pivoted, shown_dimensions, sorted_values, split

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from profile_grid.markdown import escaped
+from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, known, percent
 from profile_grid.study.dimensions import DIMENSIONS, MODE, MODES
 from profile_grid.tables.classes import family_shares

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kernel_tables.markdown import Table, code, escaped, pipe_table
 from profile_grid.documents.documents import documents
 from profile_grid.documents.formats import document_in, fragment_in
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.documents.table_documents import table_documents
-from profile_grid.markdown import Table, code, escaped, pipe_table
 from tests.profile_grid.made_up import Kernel, Made, forward_kernels, grid, merged
 from tests.profile_grid.test_answers import HOSTILE, PROVENANCE
 

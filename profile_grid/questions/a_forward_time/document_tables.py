@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profile_grid.markdown import Table, escaped
+from kernel_tables.markdown import Table, escaped
 from profile_grid.quantities import ABSENT, known, percent, ratio, with_spread
 from profile_grid.questions.a_forward_time.sentences import LAUNCH_BOUND_IDLE_SHARE
 from profile_grid.questions.a_forward_time.table import MATCH_TOLERANCE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profile_grid.markdown import Table
+from kernel_tables.markdown import Table
 from profile_grid.quantities import count, percent, with_spread
 from profile_grid.study.dimensions import MODE, MODES, keys_without
 from profile_grid.study.stages import CAPTURE

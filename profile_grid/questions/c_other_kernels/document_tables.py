@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import Table, escaped
+from kernel_tables.markdown import Table, escaped
 from profile_grid.quantities import ABSENT, known, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODE, MODEL
 from profile_grid.tables.apart import pivoted, split

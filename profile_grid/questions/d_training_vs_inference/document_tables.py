@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import Table, escaped
+from kernel_tables.markdown import Table, escaped
 from profile_grid.quantities import ABSENT, percent, points, significant
 from profile_grid.questions.d_training_vs_inference.shares import phase_shares, training_change
 from profile_grid.study.dimensions import MODE, keys_without

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import code, escaped
+from kernel_tables.markdown import code, escaped
 from profile_grid.quantities import interval, percent, points
 from profile_grid.questions.d_training_vs_inference.shares import matmul_change, phase_shares, training_change
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family_shares

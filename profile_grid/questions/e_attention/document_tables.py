@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profile_grid.markdown import Table, escaped
+from kernel_tables.markdown import Table, escaped
 from profile_grid.quantities import count, rate, significant
 from profile_grid.questions.e_attention.table import MATMULS, PARTS, SOFTMAX
 from profile_grid.study.dimensions import MODE, keys_without

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import code
+from kernel_tables.markdown import code
 from profile_grid.quantities import interval, percent, ratio, significant
 from profile_grid.questions.e_attention.table import MASK, PARTS, SCORES, SOFTMAX, VALUES
 from profile_grid.tables.measured import Measured

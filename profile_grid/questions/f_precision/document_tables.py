@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profile_grid.markdown import Table
+from kernel_tables.markdown import Table
 from profile_grid.quantities import ABSENT, known
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.tables import ratio_tables

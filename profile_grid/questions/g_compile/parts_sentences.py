@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import escaped
+from kernel_tables.markdown import escaped
 from profile_grid.quantities import count, interval, percent
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import parts_in

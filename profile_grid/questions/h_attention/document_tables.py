@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from profile_grid.markdown import Table
+from kernel_tables.markdown import Table
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import ABSENT, known, memory, ratio, significant
 from profile_grid.study.dimensions import ATTENTION, keys_without

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from kernel_tables.attribution.paths import PATH_SEPARATOR
-from profile_grid.markdown import Table, code, escaped
+from kernel_tables.markdown import Table, code, escaped
 from profile_grid.quantities import ABSENT, GIBIBYTE, MEBIBYTE, count, known, percent, significant
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.questions.i_memory.table import COUNTED

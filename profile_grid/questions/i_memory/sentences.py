@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import escaped
+from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, memory, percent, significant
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.tables.measured import Measured

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import Table
+from kernel_tables.markdown import Table
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import ABSENT, known, memory, percent, ratio, with_spread
 from profile_grid.study.dimensions import CHECKPOINT

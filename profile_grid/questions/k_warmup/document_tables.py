@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profile_grid.markdown import Table
+from kernel_tables.markdown import Table
 from profile_grid.quantities import ABSENT, count, percent, ratio, significant, with_spread
 from profile_grid.questions.k_warmup.sentences import SHOWN_COUNTS
 from profile_grid.questions.k_warmup.table import of_whole_steps

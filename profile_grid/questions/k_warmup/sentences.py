@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import escaped
+from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, percent, ratio
 from profile_grid.questions.k_warmup.table import of_whole_steps
 from profile_grid.tables.measured import Measured

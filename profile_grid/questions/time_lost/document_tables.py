@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profile_grid.markdown import Table, code, escaped
+from kernel_tables.markdown import Table, code, escaped
 from profile_grid.quantities import ABSENT, percent, significant
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.tables.apart import shown_dimensions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import code, escaped
+from kernel_tables.markdown import code, escaped
 from profile_grid.quantities import interval, percent
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import capital, leaders, listed, of_all, places

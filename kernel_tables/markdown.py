@@ -1,8 +1,12 @@
-"""Markdown made of text that nobody can trust: names of kernels and models, and the tables they stand in."""
+"""Markdown made of text that nobody can trust: names of kernels and models, and the tables they stand in.
+
+Imports nothing heavy.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 ALWAYS_SPECIAL = r"[\\`*\[\]<>|$~&]"
@@ -48,19 +52,33 @@ def pipe_table(table: Table) -> str:
     """The table as a Markdown pipe table whose source lines up too."""
     widths = [max(3, *(len(row[i]) for row in (table.headings, *table.rows))) for i in range(len(table.headings))]
     rule = [_rule(width, i >= table.first_right) for i, width in enumerate(widths)]
-    return "\n".join(_line(row, widths, table.first_right) for row in (table.headings, tuple(rule), *table.rows))
+    return "\n".join(_padded(row, widths, table.first_right) for row in (table.headings, tuple(rule), *table.rows))
+
+
+def compact_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> str:
+    """Cells of Markdown as a pipe table of many rows or long cells, whose source need not line up.
+
+    RIGHT are the indices of the columns that stand to the right. Its last line is ended, too.
+    """
+    rule = ["---:" if i in right else "---" for i in range(len(headings))]
+    return "".join(f"{_line(cells)}\n" for cells in (headings, rule, *rows))
 
 
 def _rule(width: int, right: bool) -> str:
     return "-" * (width - 1) + ":" if right else ":" + "-" * (width - 1)
 
 
-def _line(cells: tuple[str, ...], widths: list[int], first_right: int) -> str:
-    padded = [
-        cell.rjust(width) if i >= first_right else cell.ljust(width)
-        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return "| " + " | ".join(padded) + " |"
+def _padded(cells: Sequence[str], widths: list[int], first_right: int) -> str:
+    return _line(
+        [
+            cell.rjust(width) if i >= first_right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+    )
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _one_line(text: str) -> str:

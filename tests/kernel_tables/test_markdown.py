@@ -1,6 +1,6 @@
 import pytest
 
-from profile_grid.markdown import Table, code, escaped, pipe_table
+from kernel_tables.markdown import Table, code, escaped, pipe_table
 
 HOSTILE = r"<script>alert(1)</script>|$\input{x}$"
 NAMES = [
