@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from kernel_tables.__main__ import command_parser
-from profile_grid.markdown import Table, code, escaped, pipe_table
+from kernel_tables.markdown import Table, code, escaped, pipe_table
 from profile_grid.study.schema import config_schema
 from workflow.scripts import largest
 

@@ -37,6 +37,8 @@ def collectives(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFrame:
     """
     tables = [_of_device(steps) for steps in device_steps(ranks, step_name)]
     filled = [table for table in tables if len(table)] or tables[:1]
+    if not filled:  # no device has a step in which anything ran
+        return pd.DataFrame(columns=COLUMNS)
     table = pd.concat(filled, ignore_index=True)
     return _with_bandwidth(_with_transfer(table, _places(table, ranks)), _places(table, ranks))[COLUMNS]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profile_grid.markdown import Table
+from kernel_tables.markdown import Table
 from profile_grid.quantities import percent, with_spread
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.cells import headings_of, leading_cells

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.markdown import escaped
+from kernel_tables.markdown import escaped
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import interval, percent, ratio, significant
 from profile_grid.study.dimensions import CONTEXT_LENGTH, PRECISION, keys_without
