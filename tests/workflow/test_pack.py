@@ -45,6 +45,8 @@ def test_an_archive_that_is_none_is_named_before_anything_is_planned(tmp_path, s
     run = snakemake(ROOT, "--dry-run", "--directory", str(tmp_path), "--config", "packed=other.zip")
     assert run.status != 0
     assert "other.zip: it is damaged (File is not a zip file)" in run.output
+    run = snakemake(ROOT, "--dry-run", "--directory", str(tmp_path), "--config", "packed=gone.zip")
+    assert f"no archive {tmp_path}/gone.zip: name it by its full path" in run.output
 
 
 def test_an_archive_holds_nothing_that_tells_of_the_place_where_it_was_packed(archive, finished_project, tmp_path):

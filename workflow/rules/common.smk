@@ -50,6 +50,8 @@ def packed_rows(archive):
         raise WorkflowError(f"results/ holds other results; to read {archive}, name a folder: --directory theirs")
     try:
         return read_manifest(Path(archive)).runs
+    except FileNotFoundError:
+        raise WorkflowError(f"no archive {os.path.abspath(archive)}: name it by its full path where --directory is given")
     except (BadArchive, OSError) as error:
         raise WorkflowError(str(error))
 
