@@ -63,18 +63,21 @@ def result_reason(specification: str, sources: str, files: Iterable[str]) -> Cal
     return reason
 
 
-def tables_reason(result: str, sources: str, kernel_classes: str, files: Iterable[str]) -> Callable[[Path], str | None]:
-    """Why the tables of a run are not what would be made now from the result beside their status, or which of the files
-    that hold them is not there."""
+def tables_reason(
+    result: str, read_too: Iterable[str], sources: str, kernel_classes: str, files: Iterable[str]
+) -> Callable[[Path], str | None]:
+    """Why the tables of a run are not what would be made now from the result beside their status, and others that are
+    read too, or which of the files that hold them is not there."""
 
     def reason(path: Path) -> str | None:
         try:
-            origin = read_origin(Path(result))
-            for name in origin.files:
-                if other := quick_difference(origin, path.parent / name):
-                    return f"a file is not that of its run: {other}"
+            origin, *others = (read_origin(Path(name)) for name in (result, *read_too))
+            for one in (origin, *others):
+                for name in one.files:
+                    if other := quick_difference(one, path.parent / name):
+                        return f"a file is not that of its run: {other}"
             status = read_status(path)
-            return deleted(path.parent, files) or stale_tables_reason(status, origin, sources, kernel_classes)
+            return deleted(path.parent, files) or stale_tables_reason(status, origin, sources, kernel_classes, others)
         except BadResult as error:
             return f"{UNUSABLE}: {error.what}"
 

@@ -97,6 +97,13 @@ class CaptureArrays:
         return {name: np.concatenate([table[name] for table in tables]) for name in ("device", "stream")}
 
     @cached_property
+    def launch_sizes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The grid and the block of each activity as texts, "16x6x8"; "" for what is no kernel, or is not told."""
+        columns = list(self.capture.launch_sizes().values())
+        others = len(self.gpu_activities) - len(columns[0])
+        return tuple(np.append(_as_sizes(columns[first : first + 3]), [""] * others) for first in (0, 3))
+
+    @cached_property
     def activity_classes(self) -> list[str]:
         """The class of each of gpu_activities.names."""
         names = self.gpu_activities.names
@@ -192,3 +199,10 @@ class CaptureArrays:
             above = outermost[forest.parent[nodes]]
             outermost[nodes] = np.where((above == NONE) & is_named[nodes], forest.range[nodes], above)
         return outermost[:-1]
+
+
+def _as_sizes(xyz: list[np.ndarray]) -> np.ndarray:
+    """ "16x6x8" of three columns; each distinct size is written once."""
+    distinct, code = np.unique(np.stack(xyz), axis=1, return_inverse=True)
+    texts = ["" if MISSING in size else "x".join(map(str, size)) for size in distinct.T.tolist()]
+    return np.array(texts, dtype=object)[code.reshape(-1)]

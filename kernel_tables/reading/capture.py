@@ -26,6 +26,7 @@ from kernel_tables.reading.schema import (
     DOMAIN_CREATE,
     DOMAIN_NAME,
     HOST_COLUMNS,
+    KERNEL,
     MEMCPY,
     MISSING,
     NVTX,
@@ -33,6 +34,7 @@ from kernel_tables.reading.schema import (
     PLACE,
     PUSH_POP,
     RUNTIME,
+    SIZES,
     START_END,
     STRINGS,
     WANTED,
@@ -130,6 +132,10 @@ class Capture(SmallTables):
     def places(self, *tables: str) -> list[Columns]:
         """The device and stream of each row of the tables, in the order of reading()."""
         return [self._selected(table, PLACE) for table in tables]
+
+    def launch_sizes(self) -> Columns:
+        """grid_x to block_z of each kernel, in the order of reading(KERNEL)."""
+        return self._selected(KERNEL, SIZES)
 
     def copies(self) -> Columns:
         """The bytes of each memory copy, and the kinds of memory (ENUM_CUDA_MEM_KIND) of its source and target."""

@@ -47,6 +47,7 @@ WANTED = {
     },
 }
 PLACE = {"device": ("deviceId",), "stream": ("streamId",)}
+SIZES = {f"{what}_{axis}": (f"{what}{axis.upper()}",) for what in ("grid", "block") for axis in "xyz"}
 DOMAIN = {"domain": ("domainId",)}
 DOMAIN_NAME = DOMAIN | {name: WANTED[NVTX][name] for name in ("thread", "text_id")}
 CALLS = WANTED[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
@@ -57,7 +58,7 @@ HOST_COLUMNS = {
 }
 COPY_DETAILS = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}
 CALL_NAMES = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}
-OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id", *COPY_DETAILS}
+OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id", *COPY_DETAILS, *SIZES}
 
 
 def tables_of_nsys(path: Path, named: Path) -> dict[str, set[str]]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
 from pathlib import Path
@@ -38,18 +38,30 @@ def _changed_since_loaded(program: Ran | ProgramResult) -> str | None:
     return None
 
 
-def stale_tables_reason(status: Status, origin: Origin | StageResult, sources: str, kernel_classes: str) -> str | None:
-    """Why the tables of a run are not what would be made now of a result; None where they are."""
+def stale_tables_reason(
+    status: Status,
+    origin: Origin | StageResult,
+    sources: str,
+    kernel_classes: str,
+    read_too: Sequence[Origin | StageResult] = (),
+) -> str | None:
+    """Why the tables of a run are not what would be made now of a result and of others that are read too; None where
+    they are."""
     made = status.made_from
     if made is None:
         return "nothing tells what the tables were made from"
     if difference := first_difference(made.specification, origin.specification):
         return f"{OTHER_SETTINGS}: {difference}"
-    if made.files != {name: identity.sha256 for name, identity in origin.files.items()}:
+    if made.files != digests_of_files(origin, *read_too):
         return "the tables were made from other files than those of the result"
     if made.kernel_classes != kernel_classes:
         return "kernel_classes in config.yaml has changed"
     return None if made.sources == sources else "what makes the tables of a run has changed"
+
+
+def digests_of_files(*origins: Origin | StageResult) -> dict[str, str]:
+    """The digests of the files beside these results, by their names."""
+    return {name: identity.sha256 for origin in origins for name, identity in origin.files.items()}
 
 
 def digest_of_rules(kernel_classes: list[dict]) -> str:

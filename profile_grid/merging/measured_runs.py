@@ -96,7 +96,7 @@ def require_fresh(entry: dict, folder: Path, makers: Makers) -> dict[str, StageR
 
 
 def _statuses(results: Mapping[str, StageResult], folder: Path, makers: Makers) -> dict[str, Status]:
-    statuses = {name: _status(BY_NAME[name], result, folder, makers) for name, result in results.items()}
+    statuses = {name: _status(BY_NAME[name], results, folder, makers) for name in results}
     first, *others = (stage for stage in STAGES if stage.name in results)
     for stage in others:
         reason = _machines_differ(first, stage, results, folder)
@@ -105,13 +105,15 @@ def _statuses(results: Mapping[str, StageResult], folder: Path, makers: Makers) 
     return statuses
 
 
-def _status(stage: Stage, result: StageResult, folder: Path, makers: Makers) -> Status:
+def _status(stage: Stage, results: Mapping[str, StageResult], folder: Path, makers: Makers) -> Status:
     """What the tables of the run say of it, where the stage has any; else how its process ended."""
+    result = results[stage.name]
     if stage.tables_of_a_run is None:
         return Status(result.status, result.reason, [], None)
     path = folder / stage.tables_of_a_run.status_file
     status = read_status(path)
-    if reason := stale_tables_reason(status, result, makers.tables[stage.name], makers.kernel_classes):
+    read_too = [results[name] for name in stage.tables_of_a_run.reads]
+    if reason := stale_tables_reason(status, result, makers.tables[stage.name], makers.kernel_classes, read_too):
         raise StaleRun(path, reason)
     return status
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from profile_grid.study.stages import ENERGY, MEMORY, NOT_ASKED, STAGES
+from profile_grid.study.stages import COUNTERS, ENERGY, MEMORY, NOT_ASKED, STAGES
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,11 @@ QUESTIONS = (
     Question(
         "k_warmup", "How many warm-up steps are enough?", needs=lambda run: run["steps_warmed"] > 0,
         tables=("warmup_reports", "warmup_enough"), figures=("warmup",),
+    ),
+    Question(
+        "l_counters", "Why is a kernel slow, and how near is it to the roof?", figures=("measured_roofline",),
+        tables=("counter_kernels", "counter_sums", "counter_matmuls", "counter_roofs"),
+        needs=lambda run: run[COUNTERS.status_column] != NOT_ASKED,
     ),
     Question(
         "m_energy", "What does a token cost in energy, and what does the GPU burn while it waits?",

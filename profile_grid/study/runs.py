@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from cs336_model.program.variants.values import impossible
 from profile_grid.study.dimensions import DIMENSIONS, FULLEST_FIRST, Dimension, Value, combinations, run_name
@@ -70,7 +71,7 @@ def grid_runs(config: dict) -> dict[str, Run]:
                 declared = ", ".join(config["models"])
                 raise ConfigError(f"grids.{config['grid']}: model {model!r} is not declared under models: {declared}")
         for values in combinations(lists):
-            run = Run(values, asked_for(product))
+            run = Run(values, asked_for(config, product, run_name(values)))
             if reason := impossible(values, config["program"]["constructor"]):
                 raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
             known = runs.setdefault(run.name, run)
@@ -82,9 +83,16 @@ def grid_runs(config: dict) -> dict[str, Run]:
     return runs
 
 
-def asked_for(product: Mapping) -> tuple[Stage, ...]:
-    """The stages of the runs of a product: those of every run, and those that it names."""
-    return tuple(stage for stage in STAGES if stage.of_every_run or stage.name in product.get("stages", ()))
+def asked_for(config: dict, product: Mapping, name: str) -> tuple[Stage, ...]:
+    """The stages of the run NAME of a product: those of every run, those that the product names, and those that have a
+    setting `runs` whose pattern the name fits."""
+    return tuple(
+        stage
+        for stage in STAGES
+        if stage.of_every_run
+        or stage.name in product.get("stages", ())
+        or fnmatchcase(name, config.get(stage.name, {}).get("runs", ""))
+    )
 
 
 def planned_rows(config: dict, runs: Mapping[str, Run]) -> list[dict]:

@@ -32,13 +32,15 @@ class TablesOfARun:
 
     `made_by` is the "module:function" of (result, folder, class rules) -> (status, {name: table}), `texts_by` that of
     (result, folder) -> {file: text}, for the files of `texts`; `sources` are file patterns besides what these import.
-    `empty_by` is that of () -> {name: table without rows}, for a grid in which no run has the stage.
+    `empty_by` is that of () -> {name: table without rows}, for a grid in which no run has the stage; `reads` are the
+    stages of every run whose results and files are read too.
     """
 
     names: tuple[str, ...]
     status_file: str
     made_by: str
     empty_by: str
+    reads: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     texts_by: str | None = None
     sources: tuple[str, ...] = ()
@@ -193,6 +195,43 @@ MEMORY = Stage(
     ),
     of_every_run=False,
 )
+COUNTERS = Stage(
+    name="counters",
+    meaning="the process whose kernels are counted under Nsight Compute",
+    runs="profile_grid.measuring.counters:counted",
+    files=("ncu.csv",),
+    disk_bytes=200_000,
+    sources=(
+        *PROCESSES,
+        "cs336_model/program/roofs.py",
+        "kernel_tables/counters/metrics.py",
+        "kernel_tables/counters/reading.py",
+        "kernel_tables/recording/ncu_profile.py",
+        "profile_grid/measuring/counter_problems.py",
+    ),
+    settings={
+        "runs": Setting(
+            {
+                "description": "Runs whose kernels are counted besides those of products with `stages: [counters]`: a"
+                " pattern of their names, such as small_ctx512_*.",
+                "type": "string",
+            },
+            default="",
+            of_study=True,
+        ),
+        "warmup_steps": Setting(WARMUP, default=1, of_program=True),
+        "measured_steps": Setting(COUNT, default=1, of_program=True),
+    },
+    tables_of_a_run=TablesOfARun(
+        names=("counters", "counter_ranges", "roofs"),
+        status_file="counters_status.json",
+        made_by="profile_grid.merging.counters.of_run:tables_of_counters",
+        empty_by="profile_grid.merging.counters.of_run:empty_tables",
+        reads=("capture",),
+        sources=("kernel_tables/classes/*.toml",),
+    ),
+    of_every_run=False,
+)
 
 ENERGY = Stage(
     name="energy",
@@ -234,7 +273,7 @@ SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
     },
 )
 
-STAGES = (TIMING, CAPTURE, MEMORY, ENERGY)
+STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS)
 BY_NAME = {stage.name: stage for stage in (*STAGES, SWEEP)}
 ON_REQUEST = tuple(stage.name for stage in STAGES if not stage.of_every_run)
 RESULTS_OF_A_RUN = tuple(stage.result for stage in STAGES)

@@ -10,7 +10,8 @@ PUSH_POP, START_END = 59, 60
 HOST = 1 << 48
 
 COLUMNS = {
-    "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId streamId correlationId globalPid demangledName graphNodeId",
+    "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId streamId correlationId globalPid demangledName graphNodeId"
+    " gridX gridY gridZ blockX blockY blockZ",
     "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId streamId correlationId globalPid bytes copyKind srcKind dstKind",
     "CUPTI_ACTIVITY_KIND_MEMSET": "start end deviceId streamId correlationId globalPid bytes",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start end deviceId streamId correlationId globalPid graphId",
@@ -94,9 +95,11 @@ class Synthetic:
         )
         return self
 
-    def kernel(self, name, at, start=None, duration=10, **where) -> Synthetic:
+    def kernel(self, name, at, start=None, duration=10, grid=(None,) * 3, block=(None,) * 3, **where) -> Synthetic:
         """A kernel launched AT a time (None: before the capture), that ran from START (default: 5 ns later)."""
-        return self._activity("CUPTI_ACTIVITY_KIND_KERNEL", at, start, duration, {"demangledName": name}, **where)
+        sizes = zip(("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"), (*grid, *block), strict=True)
+        more = {"demangledName": name} | dict(sizes)
+        return self._activity("CUPTI_ACTIVITY_KIND_KERNEL", at, start, duration, more, **where)
 
     def memcpy(self, at, start=None, duration=10, copy_kind=1, size=None, source=None, target=None, **where):
         """A copy of SIZE bytes; SOURCE and TARGET are kinds of memory: 0 pageable, 1 pinned, 2 of the device."""
@@ -167,7 +170,7 @@ class Synthetic:
             self.call(at, correlation, thread, process)
         start = (at or 0) + 5 if start is None else start
         if "demangledName" in more:
-            more = {"demangledName": self.string(more["demangledName"])}
+            more = more | {"demangledName": self.string(more["demangledName"])}
         row = {"start": start, "end": start + duration, "deviceId": device, "streamId": stream}
         self.rows[table].append(row | {"correlationId": correlation, "globalPid": process_id(process)} | more)
         return self

@@ -20,6 +20,7 @@ ROOMS = (
     "names",
     "reading",
     "attribution",
+    "counters",
     "diagnosis",
     "views",
     "ranks",

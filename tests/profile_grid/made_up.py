@@ -8,6 +8,7 @@ import pandas as pd
 
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.merging.accuracy import explained_error
+from profile_grid.merging.counters.of_run import empty_tables as counter_tables
 from profile_grid.merging.energy import energy_tables
 from profile_grid.merging.memory.of_run import empty_tables as memory_tables
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
@@ -148,7 +149,7 @@ def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
 def without_requests() -> dict[str, pd.DataFrame]:
     """The merged tables of runs that were asked for no further stage, and kept no times of single steps."""
     steps = pd.DataFrame({"phase": [], "step": [], "ms": []})
-    tables = {"steps": steps, "warmup_steps": steps} | memory_tables()
+    tables = {"steps": steps, "warmup_steps": steps} | memory_tables() | counter_tables()
     leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
     return {name: pd.concat([leading, table], axis=1) for name, table in tables.items()} | energy_tables([])
 

@@ -24,7 +24,7 @@ from profile_grid.study.runs import (
     specification,
 )
 from profile_grid.study.schema import ConfigError
-from profile_grid.study.stages import GPU, STAGES, SWEEP, TIMING
+from profile_grid.study.stages import BY_NAME, GPU, STAGES, SWEEP, TIMING
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest
@@ -139,6 +139,12 @@ def result_of(stage):
     return stage.result
 
 
+def read_by(stage):
+    """The results of other stages, and their files, that the tables of a run are made from besides those of this one."""
+    others = [BY_NAME[name] for name in stage.tables_of_a_run.reads]
+    return [f"results/runs/{{run}}/{name}" for one in others for name in (one.result, *one.files)]
+
+
 def status_of(stage):
     """The file that says whether the tables are whole which a run has from a stage; None without such tables."""
     return stage.tables_of_a_run and stage.tables_of_a_run.status_file
@@ -208,8 +214,9 @@ def tables_again(stage):
 
     def nothing(wildcards):
         folder = f"results/runs/{wildcards.run}"
+        read_too = [f"{folder}/{BY_NAME[name].result}" for name in stage.tables_of_a_run.reads]
         made = (TABLE_SOURCES[stage.name], CLASSES_DIGEST)
-        reason = tables_reason(f"{folder}/{stage.result}", *made, stage.tables_of_a_run.files)
+        reason = tables_reason(f"{folder}/{stage.result}", read_too, *made, stage.tables_of_a_run.files)
         return STALENESS.again_if(f"{folder}/{stage.tables_of_a_run.status_file}", reason)
 
     return nothing

@@ -1,6 +1,7 @@
 """From captures to tables; nothing here needs a GPU.
 
-tables_of_capture  capture.sqlite -> results/runs/RUN/{kernels,phases,ranges}.csv, status.json, reports/*.csv (nsys's own)
+tables_of_capture   capture.sqlite -> results/runs/RUN/{kernels,phases,ranges}.csv, status.json, reports/*.csv (nsys's own)
+tables_of_counters  ncu.csv and capture.sqlite -> results/runs/RUN/{counters,counter_ranges,roofs}.csv, where asked for
 plan               the grid -> results/grid.json
 merge              every run -> results/tables/*.csv, provenance.json
 timeline           one capture -> results/page/timeline.parquet, and trace.json.gz for Perfetto: one training step
@@ -18,6 +19,7 @@ for stage in STAGES:
         input:
             result=f"results/runs/{{run}}/{stage.result}",
             files=[f"results/runs/{{run}}/{name}" for name in stage.files],
+            read_too=read_by(stage),
             again=tables_again(stage),
             # of no use to the tables: it makes all stages of a run one group, so one job on one node of a cluster
             beside=ancient([f"results/runs/{{run}}/{one.result}" for one in STAGES if one.of_every_run]),

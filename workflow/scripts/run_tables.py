@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from profile_grid.files import write_json, write_table, write_text
-from profile_grid.measuring.freshness import digest_of_rules
+from profile_grid.measuring.freshness import digest_of_rules, digests_of_files
 from profile_grid.measuring.results import StageResult, read_result
 from profile_grid.study.stages import BY_NAME, TablesOfARun
 from workflow.command import run_command
@@ -33,15 +33,16 @@ def main() -> None:
         write_table(folder / f"{name}.csv", table)
     for name, text in texts(of_run, result, folder).items():
         write_text(folder / name, text)
-    made_from = made_of(result, arguments.sources, arguments.kernel_classes)
+    read_too = [read_result(folder / BY_NAME[name].result) for name in of_run.reads]
+    made_from = made_of(result, read_too, arguments.sources, arguments.kernel_classes)
     write_json(folder / of_run.status_file, status | {"made_from": made_from})
 
 
-def made_of(result: StageResult, sources: str, kernel_classes: list[dict]) -> dict:
+def made_of(result: StageResult, read_too: list[StageResult], sources: str, kernel_classes: list[dict]) -> dict:
     """What the status tells of that from which the tables were made."""
     return {
         "specification": result.specification,
-        "files": {name: identity.sha256 for name, identity in result.files.items()},
+        "files": digests_of_files(result, *read_too),
         "sources": sources,
         "kernel_classes": digest_of_rules(kernel_classes),
     }

@@ -1,0 +1,78 @@
+"""What Nsight Compute is asked to count of every kernel: its names, and the units that they come in.
+
+FLOPs: instructions by the threads that executed them (an FMA is two operations), and on tensor cores the operations
+themselves, by the type of what is multiplied. Occupancy, waves and limits are those of the launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KINDS = ("fp32", "tf32", "bf16", "fp16")  # of FLOPs: on ordinary cores, then on tensor cores
+INSTRUCTIONS = {name: f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("fadd", "fmul", "ffma")}
+TENSOR_OPERATIONS = {kind: f"sm__ops_path_tensor_src_{kind}_dst_fp32.sum" for kind in KINDS[1:]}
+TIME_NS = "gpu__time_duration.sum"
+DRAM_BYTES = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+L2_BYTES = "lts__t_bytes.sum"
+OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+OCCUPANCY_POSSIBLE = "sm__maximum_warps_per_active_cycle_pct"
+REGISTERS = "launch__registers_per_thread"
+MULTIPROCESSORS = "launch__sm_count"
+LIMITS = {  # blocks that a multiprocessor holds at most, by what allows no more
+    "registers": "launch__occupancy_limit_registers",
+    "shared memory": "launch__occupancy_limit_shared_mem",
+    "block size": "launch__occupancy_limit_warps",
+    "blocks per multiprocessor": "launch__occupancy_limit_blocks",
+}
+STALLS = {  # warps that wait for it, per instruction issued; one that may go on and is not chosen waits for nothing
+    name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"
+    for name in (
+        "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
+        "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "short_scoreboard", "sleeping",
+        "tex_throttle", "wait",
+    )
+}  # fmt: skip
+STALLED_BY = {  # in words
+    "barrier": "barrier of the block",
+    "branch_resolving": "branch",
+    "dispatch_stall": "dispatcher",
+    "drain": "writes at the end",
+    "gmma": "tensor cores (asynchronous)",
+    "imc_miss": "constant memory",
+    "lg_throttle": "queue of memory instructions",
+    "long_scoreboard": "data from L2 or DRAM",
+    "math_pipe_throttle": "arithmetic units",
+    "membar": "memory fence",
+    "mio_throttle": "queue of shared memory",
+    "misc": "other",
+    "no_instruction": "instruction fetch",
+    "short_scoreboard": "data from shared memory",
+    "sleeping": "sleeping",
+    "tex_throttle": "texture queue",
+    "wait": "fixed latency of an instruction",
+}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric by its name in Nsight Compute, and the units in which it may come (--print-units base)."""
+
+    name: str
+    units: tuple[str, ...]
+
+
+def _metrics(names, *units: str) -> tuple[Metric, ...]:
+    return tuple(Metric(name, units) for name in names)
+
+
+METRICS = (
+    *_metrics(INSTRUCTIONS.values(), "inst", ""),
+    *_metrics(TENSOR_OPERATIONS.values(), "op", "inst", ""),
+    *_metrics((TIME_NS,), "ns", "nsecond"),
+    *_metrics((*DRAM_BYTES, L2_BYTES), "byte"),
+    *_metrics((OCCUPANCY, OCCUPANCY_POSSIBLE), "%"),
+    *_metrics((REGISTERS,), "register/thread", ""),
+    *_metrics((MULTIPROCESSORS,), "SM", ""),
+    *_metrics(LIMITS.values(), "block", ""),
+    *_metrics(STALLS.values(), "inst", "warp", ""),
+)

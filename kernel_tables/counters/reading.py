@@ -1,0 +1,87 @@
+"""The table that Nsight Compute prints (--csv --page raw), and of it what may be kept.
+
+It names the host, the program and its process; of these nothing is read. What is kept is one row per kernel, grid and
+block: they, and the metrics that were asked for.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from kernel_tables.counters.metrics import METRICS, Metric
+from kernel_tables.errors import TraceError
+
+CONFIGURATION = ["kernel", "grid", "block"]
+HEADINGS = {"kernel": "Kernel Name", "grid": "Grid Size", "block": "Block Size"}
+NOT_TOLD = ("", "n/a", "nan", "-nan", "inf")
+
+
+def read_counters(path: Path) -> pd.DataFrame:
+    """One row per launch that was counted: kernel, grid and block ("16x6x8"), and every metric of METRICS, NaN where
+    the GPU has none. Raises TraceError where the file is not what Nsight Compute prints, or has other units.
+    """
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        rows = list(csv.reader(line for line in file if line.startswith('"')))  # its messages begin with ==
+    if len(rows) < 2 or not set(HEADINGS.values()) <= set(rows[0]):
+        raise TraceError(f"{path}: no table of Nsight Compute; make it with --csv --page raw --print-units base")
+    heading, units, launches = rows[0], rows[1], rows[2:]
+    if wrong := [row for row in launches if len(row) != len(heading)]:
+        raise TraceError(f"{path}: a row has {len(wrong[0])} of {len(heading)} columns: it is cut short; count again")
+    place = {name: number for number, name in enumerate(heading)}
+    table = {
+        "kernel": [row[place["Kernel Name"]] for row in launches],
+        "grid": [size(row[place["Grid Size"]]) for row in launches],
+        "block": [size(row[place["Block Size"]]) for row in launches],
+    }
+    for metric in METRICS:
+        table[metric.name] = _values(path, metric, place.get(metric.name), units, launches)
+    return pd.DataFrame(table)
+
+
+def kept_counters(path: Path) -> pd.DataFrame:
+    """The same table where it was written as plain CSV, with its own columns. Raises TraceError for another file."""
+    wanted = no_counters()
+    try:
+        table = pd.read_csv(path, dtype=dict.fromkeys(CONFIGURATION, "str"), keep_default_na=False, na_values=[""])
+    except (ValueError, UnicodeDecodeError) as error:  # pandas' errors of parsing are ValueErrors
+        raise TraceError(f"{path}: it is damaged ({str(error).splitlines()[0]}); count again") from error
+    if list(table.columns) != list(wanted.columns):
+        raise TraceError(f"{path}: its columns are not those of counters; count again")
+    try:
+        return table.astype(wanted.dtypes.to_dict())
+    except ValueError as error:
+        raise TraceError(f"{path}: it is damaged ({error}); count again") from error
+
+
+def size(text: str) -> str:
+    """ "16x6x8" of "(16, 6, 8)", as Nsight Compute writes the size of a grid or block."""
+    return "x".join(part.strip() for part in text.strip("() ").split(","))
+
+
+def no_counters() -> pd.DataFrame:
+    """The same table without rows."""
+    return pd.DataFrame({name: pd.Series(dtype="str") for name in CONFIGURATION}).assign(
+        **{metric.name: pd.Series(dtype="float64") for metric in METRICS}
+    )
+
+
+def _values(path: Path, metric: Metric, column: int | None, units: Sequence[str], launches: list) -> np.ndarray:
+    if column is None:
+        return np.full(len(launches), np.nan)
+    values = np.array([_number(row[column]) for row in launches], dtype="float64")
+    if units[column] not in metric.units and not np.isnan(values).all():
+        expected = " or ".join(repr(unit) for unit in metric.units)
+        raise TraceError(
+            f"{path}: {metric.name} is in {units[column]!r}, and {expected} is read; use --print-units base"
+        )
+    return values
+
+
+def _number(text: str) -> float:
+    text = text.replace(",", "").strip()
+    return np.nan if text.lower() in NOT_TOLD else float(text)

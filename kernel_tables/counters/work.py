@@ -1,0 +1,58 @@
+"""What launches did, from their counters: FLOPs by kind and bytes; and how near that is to the roofs in their time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, KINDS, L2_BYTES, TENSOR_OPERATIONS
+from kernel_tables.counters.roofs import Roofs
+
+FLOPS = {kind: f"{kind}_flops" for kind in KINDS}
+WORK = [*FLOPS.values(), "dram_bytes", "l2_bytes"]  # what adds up over launches
+
+
+def work_of(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The columns of WORK, of the launch of each row."""
+    moved = metrics[list(DRAM_BYTES)].sum(axis=1, min_count=len(DRAM_BYTES))
+    return _flops_of(metrics).assign(dram_bytes=moved, l2_bytes=metrics[L2_BYTES])
+
+
+def total_flops(metrics: pd.DataFrame) -> pd.Series:
+    """FLOPs of all kinds of the launch of each row."""
+    return _flops_of(metrics).sum(axis=1, min_count=len(FLOPS))
+
+
+def rates_of(work: pd.DataFrame, seconds: pd.Series, roofs: Roofs) -> pd.DataFrame:
+    """By row of `work` (columns of WORK): flops, flop_per_s, dram_bytes_per_s, flops_per_byte, and the shares of both
+    roofs: `compute_share`, the time that its FLOPs take at the roofs of their kinds, and `memory_share`, that of its
+    bytes, both ÷ its time. NaN where it is not known."""
+    flops = work[list(FLOPS.values())].sum(axis=1, min_count=len(FLOPS))
+    seconds = seconds.astype("float64").where(seconds > 0)
+    at_roofs = sum(_seconds_at(work[column], roofs.rate_of(kind)) for kind, column in FLOPS.items())
+    return pd.DataFrame(
+        {
+            "flops": flops,
+            "flop_per_s": flops / seconds,
+            "dram_bytes_per_s": work["dram_bytes"] / seconds,
+            "flops_per_byte": flops / work["dram_bytes"].where(work["dram_bytes"] > 0),
+            "compute_share": at_roofs / seconds,
+            "memory_share": work["dram_bytes"] / (roofs.memory_bytes_per_s or np.nan) / seconds,
+        }
+    )
+
+
+def _flops_of(metrics: pd.DataFrame) -> pd.DataFrame:
+    """FLOPs by kind. A GPU without counters of a kind of tensor operation (NaN in every row) does none of it."""
+    added, multiplied, both = (metrics[INSTRUCTIONS[name]] for name in ("fadd", "fmul", "ffma"))
+    table = {FLOPS["fp32"]: added + multiplied + 2 * both}
+    counted = table[FLOPS["fp32"]].notna()
+    for kind, metric in TENSOR_OPERATIONS.items():
+        operations = metrics[metric]
+        table[FLOPS[kind]] = operations.mask(counted, 0.0) if operations.isna().all() else operations
+    return pd.DataFrame(table)
+
+
+def _seconds_at(flops: pd.Series, rate: float) -> pd.Series:
+    """Nothing takes no time, whatever the rate."""
+    return (flops / rate).where(flops != 0, 0.0)

@@ -1,0 +1,147 @@
+"""The stage that counts what kernels do, under Nsight Compute, and calibrates the roofs of the GPU beside it.
+
+Where counters cannot be had (no GPU, no ncu, no permission) the result is "unsupported", with the cause and what
+removes it: the rest of the run stands. What ncu writes besides its table is not kept, and of that no more than names,
+sizes and metrics (kernel_tables.counters.reading); its report, which would hold the environment, is never written.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from kernel_tables.counters.reading import no_counters, read_counters
+from kernel_tables.errors import TraceError
+from kernel_tables.recording import ncu_profile
+from kernel_tables.recording.gpu import gpu_is_visible
+from profile_grid.files import replacing
+from profile_grid.measuring.counter_problems import NO_GPU, NO_NCU, NO_TABLE, TIME_LIMIT, problem_of
+from profile_grid.measuring.job import Job
+from profile_grid.measuring.measured_program import Attempt, program_command
+from profile_grid.measuring.nsys_capture import PROGRAM_CRASHED
+from profile_grid.measuring.problems import Problem, append_to_log
+from profile_grid.measuring.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
+from profile_grid.measuring.results import COMPLETE, INCOMPLETE, UNSUPPORTED
+from profile_grid.study.stages import COUNTERS
+
+ROOFS = "cs336_model.program.roofs"
+(TABLE,) = COUNTERS.files
+
+
+def counted(job: Job) -> dict:
+    """What counters.json holds of the process; the counters are in the job's folder, none where there are none.
+
+    Raises ProgramFailed when the program under test, or the calibration, crashes.
+    """
+    version, tables = None, []
+    problem = _why_not_here(job)
+    attempt = Attempt(None, problem=problem)
+    if problem is None:
+        version = ncu_profile.version(ncu_profile.find())
+        attempt, tables = _counted(job)
+    status = attempt.program["status"] if attempt.problem is None else _status_of(attempt.problem)
+    table = pd.concat(tables, ignore_index=True) if status == COMPLETE else no_counters()
+    roofs, seconds = _calibrated(job) if status == COMPLETE else ({}, 0.0)
+    with replacing(job.folder / TABLE) as beside:
+        table.to_csv(beside, index=False)
+    reason = attempt.problem.text if attempt.problem else attempt.program["unsupported"]
+    return {
+        "status": status,
+        "reason": reason,
+        "reason_code": attempt.problem and attempt.problem.code,
+        "program": attempt.program,
+        "facts": {"ncu": version, "roofs": roofs},
+        "seconds": attempt.seconds | {"calibration": round(seconds, 3)},
+    }
+
+
+def _why_not_here(job: Job) -> Problem | None:
+    """Why nothing can be counted on this machine, found without running anything; None where it may go."""
+    if job.program["device"] == "cpu" or not gpu_is_visible():
+        return NO_GPU
+    return None if ncu_profile.find() else NO_NCU
+
+
+def _counted(job: Job) -> tuple[Attempt, list[pd.DataFrame]]:
+    """What the rounds gave: the program's result in the last of them, and their tables; the first problem ends them."""
+    attempt, tables, seconds = Attempt(None), [], 0.0
+    for number, (names, launches) in enumerate(ncu_profile.ROUNDS):
+        folder = job.scratch / f"round-{number}"
+        folder.mkdir()
+        attempt = _round(job, folder, names, launches)
+        seconds += attempt.seconds["program"]
+        if attempt.problem or attempt.program["status"] != COMPLETE:
+            break
+        tables.append(read_counters(folder / TABLE))
+    return Attempt(attempt.program, {"program": seconds}, attempt.problem), tables
+
+
+def _round(job: Job, folder: Path, names: str, launches: int) -> Attempt:
+    """One process under ncu, which counts the kernels of these names."""
+    result = folder / "program.json"
+    program = program_command(job, result, "ncu", lease=job.leases.address)
+    outcome = run_program(
+        ncu_profile.counters_command(program, folder / TABLE, names, launches),
+        # ncu unpacks its sections into HOME; a lock of another user's ncu in /tmp would stop this one
+        environment=allowed_environment(job.specification["environment"])
+        | dict.fromkeys(("HOME", "TMPDIR"), str(folder.resolve())),
+        log=job.log,
+        time_limit_s=job.time_limit_s,
+        leases=job.leases,
+    )
+    written = json.loads(result.read_text()) if result.exists() else None
+    if written is not None and written["status"] != COMPLETE:
+        return Attempt(written, {"program": outcome.seconds})
+    return Attempt(written, {"program": outcome.seconds}, _problem(job, folder, written, outcome))
+
+
+def _problem(job: Job, folder: Path, written: dict | None, outcome: Outcome) -> Problem | None:
+    """Why a round gave no counters, None where it gave some; raises ProgramFailed where the program crashed."""
+    said = outcome.output(job.log) + "".join(_messages(folder / TABLE))
+    if refused := problem_of(said):
+        return refused
+    if outcome.timed_out:
+        return TIME_LIMIT
+    if written is None:
+        if PROGRAM_CRASHED.search(said):
+            what = f"counters of {job.program['run']}"
+            raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
+        return Problem("ncu_ended_early", f"ncu {outcome.how} before the program had written its result")
+    try:
+        return None if len(read_counters(folder / TABLE)) else NO_TABLE
+    except (TraceError, OSError) as error:
+        append_to_log(job.log, str(error))
+        return NO_TABLE
+
+
+def _messages(path: Path) -> Iterator[str]:
+    """The lines of ncu's file that are no rows of its table."""
+    if path.exists():
+        with path.open(encoding="utf-8", errors="replace") as file:
+            yield from (line for line in file if line.startswith("=="))
+
+
+def _status_of(problem: Problem) -> str:
+    """What is refused will be refused again; the rest may go well another time."""
+    return INCOMPLETE if problem.code in ("time_limit", "ncu_ended_early", "no_counters") else UNSUPPORTED
+
+
+def _calibrated(job: Job) -> tuple[dict[str, float | None], float]:
+    """The rates that this GPU reaches, by roof, and the seconds that it took; raises ProgramFailed where it crashes."""
+    started, result = time.monotonic(), job.scratch / "roofs.json"
+    lease = ["--lease", str(job.leases.address)] if job.leases.address else []
+    outcome = run_program(
+        [sys.executable, "-m", ROOFS, "--output", str(result), *lease],
+        environment=allowed_environment(job.specification["environment"]),
+        log=job.log,
+        time_limit_s=job.time_limit_s,
+        leases=job.leases,
+    )
+    if not outcome.succeeded or not result.exists():
+        raise ProgramFailed(failure_message(f"roofs of {job.program['run']}", outcome, job.log, job.time_limit_s))
+    return json.loads(result.read_text()), time.monotonic() - started

@@ -1,0 +1,1 @@
+"""(l) Why a kernel is slow, and how near it is to the roof."""

@@ -1,0 +1,117 @@
+"""Figure of (l): every kernel configuration at its measured intensity and speed, below the roofs of the GPU."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL
+from profile_grid.figures import marks
+from profile_grid.figures.drawing import Drawing, Figure, Tables
+from profile_grid.figures.layout import Spec, alone
+from profile_grid.figures.scales import Log, Series
+from profile_grid.figures.shown import without_figures
+from profile_grid.figures.splitting import Group, split, stacked
+from profile_grid.figures.theme import INK, SMALL, SOFT, WIDTH
+from profile_grid.quantities import interval, percent, rate
+from profile_grid.questions.l_counters.sentences import NOT_COUNTED, bandwidth
+from profile_grid.study.dimensions import KEYS
+from profile_grid.study.stages import COUNTERS, NOT_ASKED
+
+HEIGHT_PX, AXES_PX = 260, 90
+VERDICTS = (COMPUTE, MEMORY, LATENCY, TOO_SMALL)
+SMALLEST_PX, AREA_PX = 12, 900  # of a marker, and of one that takes all the time
+SEEN = ("flops_per_byte", "flop_per_s")
+
+
+def draw(tables: Tables) -> Drawing:
+    """Per run a panel: FLOP/s against FLOP per byte of DRAM, a marker per configuration, its area the share of time."""
+    runs, kernels = tables["runs"], tables["counter_kernels"]
+    asked = runs[runs[COUNTERS.status_column] != NOT_ASKED]
+    notes = marks.missing_notes(without_figures(asked, COUNTERS))
+    points = kernels[(kernels["flop_per_s"] > 0) & (kernels["flops_per_byte"] > 0)]
+    if points.empty:
+        return Drawing(reason=NOT_COUNTED, notes=tuple(notes))
+    points = points.assign(size=SMALLEST_PX + AREA_PX * points["share"])
+    series = Series("verdict", tuple(one for one in VERDICTS if one in set(points["verdict"])))
+    groups, left_out = split(runs[runs["run"].isin(points["run"])], ())
+
+    def panel(group: Group) -> Spec:
+        return alone(_panel(group.of(points), group.of(tables["counter_roofs"]), series))
+
+    without = 1 - points.groupby("run")["share"].sum()
+    note = (
+        "A marker per kernel and size of its launch; its area is its share of the kernels' time. Lines: what this GPU"
+        f" reached; dashed: its data sheet. Kernels without FLOPs ({interval(without, percent)} of the time) have no"
+        " marker."
+    )
+    return Drawing(stacked(groups, panel), (note, *left_out, *notes))
+
+
+def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.LayerChart:
+    memory = roofs[roofs["roof"] == "memory"].iloc[0]
+    heights = roofs[~roofs["roof"].isin(("memory", "fp16")) & roofs["reached_per_s"].notna()]  # fp16 is as high as bf16
+    x = Log.around(points["flops_per_byte"], WIDTH - AXES_PX, margin=2)
+    y = Log.around([*points["flop_per_s"], *heights["reached_per_s"], *heights["data_sheet_per_s"].dropna()], HEIGHT_PX)
+    place = {
+        "x": alt.X("flops_per_byte:Q", scale=x.scale, axis=x.axis("FLOP per byte of DRAM, counted")),
+        "y": alt.Y("flop_per_s:Q", scale=y.scale, axis=y.axis("FLOP/s")),
+    }
+    seen = marks.tooltip(
+        points, ("kernel", "kernel"), ("grid", "grid"), ("because", "limited by"), ("flop_per_s", "FLOP/s", ".3~s"),
+        ("gpu_time_ms", "ms in a pass", marks.DIGITS),
+    )  # fmt: skip
+    columns = ["run", *KEYS, *SEEN, "verdict", "size", "kernel", "grid", "because", "gpu_time_ms"]
+    markers = alt.Chart(points[columns]).mark_point(filled=True, opacity=0.7)
+    markers = markers.encode(
+        **place,
+        color=series.color(),
+        shape=series.shape(),
+        size=alt.Size("size:Q", scale=None, legend=None),
+        tooltip=seen,
+    )
+    lines = [
+        line
+        for roof in heights.to_dict("records")
+        for column, dashed in (("reached_per_s", False), ("data_sheet_per_s", True))
+        if pd.notna(roof[column])
+        for line in _roof(x, y, roof["roof"], roof[column], memory[column], dashed, place)
+    ]
+    return alt.layer(*lines, markers).properties(width=WIDTH - AXES_PX, height=HEIGHT_PX)
+
+
+def _roof(x: Log, y: Log, name: str, height: float, slope: float, dashed: bool, place: dict) -> list[alt.Chart]:
+    """The line that a kernel of this kind cannot be above, and its name where it is what was reached."""
+    bend = height / slope if pd.notna(slope) else x.low
+    ends = sorted({max(x.low, y.low / slope if pd.notna(slope) else x.low), min(max(bend, x.low), x.high), x.high})
+    rows = pd.DataFrame(
+        {"flops_per_byte": ends, "flop_per_s": [min(height, at * slope) if pd.notna(slope) else height for at in ends]}
+    )
+    style = {"strokeDash": [3, 3], "color": SOFT} if dashed else {"color": INK}
+    line = alt.Chart(rows).mark_line(strokeWidth=1.1, clip=True, **style).encode(**place)
+    if dashed:
+        return [line]
+    told = pd.DataFrame({"flops_per_byte": [x.high], "flop_per_s": [height], "text": [f"{name}: {rate(height)}"]})
+    text = alt.Chart(told).mark_text(align="right", baseline="top", dx=-3, dy=2, fontSize=SMALL)
+    return [line, text.encode(**place, text="text:N")]
+
+
+def caption(tables: Tables) -> str:
+    """How near the kernels are to the roofs, by time."""
+    kernels = tables["counter_kernels"]
+    if kernels.empty:
+        return NOT_COUNTED
+    nearer = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0) * kernels["share"]
+    roofs = tables["counter_roofs"]
+    reached = roofs[roofs["roof"] == "memory"]["reached_per_s"].dropna()
+    memory = f" The memory's roof is {interval(reached, bandwidth)}." if len(reached) else ""
+    mean = nearer.groupby(kernels["run"]).sum()
+    return f"On the mean over their time, kernels reach {interval(mean, percent)} of their nearer roof.{memory}"
+
+
+FIGURES = (
+    Figure(
+        "measured_roofline", "Measured roofline: every kernel below the roofs", draw, caption,
+        tables=("runs", "counter_kernels", "counter_roofs"),
+    ),
+)  # fmt: skip

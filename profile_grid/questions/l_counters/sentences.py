@@ -1,0 +1,109 @@
+"""The sentences of (l): what limits the kernels, what is furthest from its roof, what the roofs are, and whether the
+counters agree with the shapes."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL, UNKNOWN
+from profile_grid.markdown import escaped
+from profile_grid.quantities import interval, percent, rate, ratio, significant
+from profile_grid.tables.measured import Measured
+from profile_grid.tables.names import FORWARD
+from profile_grid.tables.wording import PASSES, extremes, listed, of_all, places
+
+NOT_COUNTED = "Not answered: no run has counters of its kernels."
+WORDS = {
+    COMPUTE: "by arithmetic",
+    MEMORY: "by memory",
+    LATENCY: "by latency",
+    TOO_SMALL: "by being too small for the GPU",
+    UNKNOWN: "by what was not counted",
+}
+SOFTMAX = "computing softmax"
+
+
+def sentences(measured: Measured) -> list[str]:
+    """(l) By mode what limits the time; then what is furthest from its roof, memory's part, the roofs and the check."""
+    kernels = measured.tables["counter_kernels"]
+    if kernels.empty:
+        return [NOT_COUNTED]
+    said = [_limits(rows, mode) for mode, rows in kernels.groupby("mode", sort=False)]
+    return [*said, _furthest(measured, kernels), *_memory_part(measured), *_roofs(measured), *_shapes(measured)]
+
+
+def _limits(rows: pd.DataFrame, mode: str) -> str:
+    """Which share of the kernels' time has which verdict."""
+    shares = rows.pivot_table(index="run", columns="verdict", values="share", aggfunc="sum", fill_value=0.0)
+    told = [
+        f"{interval(shares[verdict], percent)} {words}"
+        for verdict, words in WORDS.items()
+        if verdict in shares.columns and (shares[verdict] > 0).any()
+    ]
+    return f"The kernels' time in {PASSES[mode]} is limited {listed(told)}."
+
+
+def _furthest(measured: Measured, kernels: pd.DataFrame) -> str:
+    """The kernel configuration that loses most time to its nearer roof, of each run; the extremes of these."""
+    nearer = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0)
+    lost = kernels.assign(nearer=nearer, lost_ms=kernels["gpu_time_ms"] * (1 - nearer))
+    most = lost.loc[lost.groupby("run", sort=False)["lost_ms"].idxmax()]
+
+    def told(row) -> str:
+        time = f"{significant(row['gpu_time_ms'])} ms at {percent(row['nearer'])} of its nearer roof"
+        return f"{measured.label(row['kernel'])}, {time},"
+
+    return f"Most time is lost below the roofs by {extremes(most, 'lost_ms', told)}."
+
+
+def _memory_part(measured: Measured) -> list[str]:
+    """How much the softmax of the attention moves, and how fast, where a run has that part."""
+    sums = measured.tables["counter_sums"]
+    own = sums[(sums["by"] == "part") & (sums["phase"] == FORWARD) & (sums["name"] == SOFTMAX)]
+    if own.empty:
+        return []
+
+    def told(row) -> str:
+        return f"{significant(row['dram_bytes'] / 1e9)} GB at {percent(row['memory_share'])} of the memory's roof"
+
+    return [f"In the forward pass, **{SOFTMAX}** moves {extremes(own, 'dram_bytes', told)}."]
+
+
+def _roofs(measured: Measured) -> list[str]:
+    """What was reached on this GPU, and of the data sheet how much."""
+    roofs = measured.tables["counter_roofs"]
+    told = []
+    for roof, rows in roofs[roofs["reached_per_s"].notna()].groupby("roof", sort=False):
+        sheet = rows["reached_share"].dropna()
+        of_sheet = f" ({interval(sheet, percent)} of the data sheet)" if len(sheet) else ""
+        text = bandwidth if roof == "memory" else rate
+        told.append(f"{interval(rows['reached_per_s'], text)}{of_sheet} {_by(roof)}")
+    return [f"The roofs are what this GPU reached: {listed(told)}."] if told else []
+
+
+def _shapes(measured: Measured) -> list[str]:
+    """Whether the counted FLOPs of matrix multiplies are those of the shapes."""
+    rows = measured.tables["counter_matmuls"]
+    if rows.empty:
+        return []
+    off = rows[~rows["within_padding"].astype(bool)]
+    within = of_all(len(rows) - len(off), len(rows), "matrix multiply").replace("multiplys", "multiplies")
+    text = f"The counted FLOPs are {interval(rows['ratio'], ratio)} those from the shapes,"
+    text += f" within the padding of tiles in {within}"
+    if off.empty:
+        return [f"{text}."]
+    named = listed([f"**{escaped(part)}**" for part in dict.fromkeys(off["part"])])
+    lacking = off["counted_share"].astype(float) < 1
+    why = ", where not all launches were counted" if lacking.all() else ""
+    return [f"{text}; beyond it in {named} ({places(off)}){why}."]
+
+
+def bandwidth(bytes_per_s: float) -> str:
+    """A rate of memory: 4.3e12 is "4.30 TB/s"."""
+    return (
+        f"{significant(bytes_per_s / 1e12)} TB/s" if bytes_per_s >= 1e12 else f"{significant(bytes_per_s / 1e9)} GB/s"
+    )
+
+
+def _by(roof: str) -> str:
+    return "copying" if roof == "memory" else f"multiplying in {roof}"

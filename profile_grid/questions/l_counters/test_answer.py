@@ -1,0 +1,157 @@
+"""(l): what limits kernels, sums of what they did, the roofs, and FLOPs beside those of the shapes."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from cs336_model.arithmetic.flops import ModelShape, forward_flops, matmul_flops
+from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, LIMITS, METRICS, MULTIPROCESSORS, TIME_NS
+from kernel_tables.counters.reading import no_counters
+from profile_grid.documents.documents import asked_of, documents
+from profile_grid.merging.counters.of_run import tables_of_launches
+from tests.profile_grid.made_up import GEMM, MUL, SOFTMAX, Made, merged
+from tests.profile_grid.made_up_answers import own_tables
+from tests.profile_grid.test_answers import PROVENANCE, line_of
+
+QUESTION = "l_counters"
+SHAPE = ModelShape(4, 512, 10_000, 768, 12, 12, 3072)
+HEAD = matmul_flops(SHAPE)["head"]
+SDPA = "block > attention > scaled dot product attention > computing softmax"
+ROOFS = {"memory": 4e12, "fp32": 50e12, "tf32": None, "bf16": 800e12, "fp16": None}
+FULL = {MULTIPROCESSORS: 132.0, "sm__maximum_warps_per_active_cycle_pct": 100.0, **dict.fromkeys(LIMITS.values(), 8.0)}
+LAUNCHES = (  # kernel, class, grid, phase, range, launches of a step, us of each
+    (GEMM, "gemm", "16x79x1", "forward", "head", 1, 800),
+    (SOFTMAX, "softmax", "2048x1x1", "forward", SDPA, 12, 20),
+    (MUL, "elementwise", "4x1x1", "forward", "block > norm", 6, 10),
+    (GEMM, "gemm", "16x79x1", "backward", "head", 2, 800),
+    (MUL, "elementwise", "4x1x1", "optimizer", "", 4, 10),
+)
+
+
+def metrics(kernel: str, grid: str, flops: float, moved: float, us: float) -> dict:
+    counts = {INSTRUCTIONS["ffma"]: flops / 2, DRAM_BYTES[0]: moved, TIME_NS: 1000.0 * us}
+    zeros = dict.fromkeys((metric.name for metric in METRICS), 0.0)
+    return {"kernel": kernel, "grid": grid, "block": "128x1x1"} | zeros | FULL | counts
+
+
+def counters(of_head: float) -> pd.DataFrame:
+    rows = [
+        metrics(GEMM, "16x79x1", of_head * HEAD, 1e8, 800),
+        metrics(SOFTMAX, "2048x1x1", 1e7, 7.2e7, 20),
+        metrics(MUL, "4x1x1", 1e3, 1e3, 10),
+    ]
+    return pd.DataFrame(rows, columns=no_counters().columns)
+
+
+def launches(steps: int, phases: tuple[str, ...]) -> pd.DataFrame:
+    rows = [
+        (kernel, of_class, grid, "128x1x1", step, phase, path, 1000 * us)
+        for step in range(steps)
+        for kernel, of_class, grid, phase, path, count, us in LAUNCHES
+        if phase in phases
+        for _ in range(count)
+    ]
+    return pd.DataFrame(rows, columns=["kernel", "class", "grid", "block", "step", "phase", "range", "duration_ns"])
+
+
+def counted(*runs: Made, of_head: float = 1.01) -> dict[str, pd.DataFrame]:
+    """The merged tables of runs that were all asked for counters."""
+    tables, made = merged(list(runs)), {}
+    result = SimpleNamespace(
+        facts={"roofs": ROOFS}, program=SimpleNamespace(machine=SimpleNamespace(device_name="NVIDIA H200"))
+    )
+    for run in runs:
+        phases = ("forward",) if run.mode == "forward" else ("forward", "backward", "optimizer")
+        status, own = tables_of_launches(launches(run.steps, phases), counters(of_head), result)
+        assert status["status"] == "complete"
+        for name, table in own.items():
+            led = table.assign(**run.leading)[[*run.leading, *table.columns]]
+            made[name] = pd.concat([made[name], led], ignore_index=True) if name in made else led
+    changes = {"counters_status": "complete", "forward_flops": forward_flops(SHAPE)["forward"]}
+    return tables | made | {"runs": tables["runs"].assign(**changes)}
+
+
+def answered(tables: dict[str, pd.DataFrame]) -> str:
+    return documents(own_tables(QUESTION, tables), tables["runs"], PROVENANCE, [QUESTION])[QUESTION]
+
+
+FORWARD, TRAINING = Made(), Made(mode="train_step")
+
+
+def test_the_question_is_asked_where_a_run_was_asked_for_counters_and_nowhere_else():
+    assert QUESTION not in asked_of(merged([FORWARD])["runs"])
+    assert QUESTION in asked_of(counted(FORWARD)["runs"])
+
+
+def test_a_kernel_stands_with_its_time_of_a_pass_and_its_verdict():
+    table = own_tables(QUESTION, counted(TRAINING))["counter_kernels"].set_index("kernel")
+    assert table["gpu_time_ms"].tolist() == pytest.approx([2.4, 0.24, 0.1])
+    assert table["verdict"].tolist() == ["compute", "memory", "too small"]
+    assert table.loc[GEMM, "invocations"] == 3 and table["share"].sum() == pytest.approx(1)
+    assert table.loc[SOFTMAX, "memory_share"] == pytest.approx(7.2e7 / 4e12 / 20e-6)
+
+
+def test_phases_classes_parts_and_ranges_each_hold_all_kernels():
+    table = own_tables(QUESTION, counted(TRAINING))["counter_sums"]
+    for _, own in table.groupby("by"):
+        assert own["gpu_time_ms"].sum() == pytest.approx(2.74) and own["share"].sum() == pytest.approx(1)
+        assert own["flops"].sum() == pytest.approx(3 * 1.01 * HEAD + 12 * 1e7 + 10 * 1e3)
+        assert own["dram_bytes"].sum() == pytest.approx(3 * 1e8 + 12 * 7.2e7 + 10 * 1e3)
+    names = {by: set(own["name"]) for by, own in table.groupby("by")}
+    assert names["phase"] == {"forward", "backward", "optimizer"} and names["class"] == {
+        "gemm",
+        "softmax",
+        "elementwise",
+    }
+    parts = table[table["by"] == "part"]
+    assert set(zip(parts["phase"], parts["name"], strict=True)) == {
+        ("forward", "head"), ("forward", "computing softmax"), ("forward", "norm"), ("backward", "head"),
+        ("optimizer", "(no inner range)"),
+    }  # fmt: skip
+    softmax = parts[parts["name"] == "computing softmax"].iloc[0]
+    assert softmax["memory_share"] == pytest.approx(12 * 7.2e7 / 4e12 / 240e-6)
+
+
+def test_counted_flops_stand_beside_those_of_the_shapes_twice_as_many_in_the_backward_pass():
+    table = own_tables(QUESTION, counted(TRAINING))["counter_matmuls"].set_index("pass")
+    assert table["shape_flops"].to_dict() == {"forward": HEAD, "backward": 2 * HEAD}
+    assert table["ratio"].tolist() == pytest.approx([1.01, 1.01]) and table["within_padding"].all()
+    others = counted(TRAINING)
+    others["runs"]["forward_flops"] += 1  # somebody else's model
+    assert own_tables(QUESTION, others)["counter_matmuls"].empty
+
+
+def test_a_gap_to_the_shapes_beyond_the_padding_of_tiles_is_said():
+    text = answered(counted(FORWARD, of_head=1.3))
+    assert (
+        "those from the shapes, within the padding of tiles in not the one matrix multiply; beyond it in **head**"
+        in text
+    )
+    assert " no | " in line_of(text, "small", "512", "forward pass", "forward", "head", "40.89")
+
+
+def test_the_sentences_say_what_limits_what_is_furthest_from_its_roof_and_what_the_roofs_are():
+    text = answered(counted(FORWARD))
+    assert (
+        "The kernels' time in the forward pass is limited 72.7 % by arithmetic, 21.8 % by memory and 5.5 % by being"
+        in text
+    )
+    assert "Most time is lost below the roofs by **sgemm" in text
+    assert "**computing softmax** moves 0.864 GB at 90.0 % of the memory's roof" in text
+    assert "4.00 TB/s (83.3 % of the data sheet) copying" in text and "multiplying in tf32" not in text
+
+
+def test_the_document_holds_kernels_parts_phases_products_roofs_and_the_rules_of_the_verdicts():
+    text = answered(counted(FORWARD, TRAINING))
+    assert "| compute " in line_of(text, "small", "512", "training step", "**sgemm 256×128 nn**", "16x79x1")
+    assert "90.0 %" in line_of(text, "small", "512", "forward pass", "forward", "computing softmax")
+    assert "- too small: neither, and its blocks do not fill the GPU once" in text
+    assert "50.0 TFLOP/s (74.6 %)" in text
+
+
+def test_a_grid_whose_counters_could_not_be_had_says_so():
+    tables = merged([FORWARD])
+    runs = tables["runs"].assign(counters_status="unsupported", reason="no counters: why")
+    text = answered(tables | {"runs": runs})
+    assert "Not answered: no run has counters of its kernels." in text and "no counters: why" in text

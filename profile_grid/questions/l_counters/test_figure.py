@@ -1,0 +1,68 @@
+"""The figure of (l), drawn from kernels that a person can place."""
+
+import pytest
+
+from profile_grid.figures.paper import on_paper
+from profile_grid.questions.l_counters.figure import FIGURES
+from profile_grid.questions.l_counters.test_answer import FORWARD, QUESTION, TRAINING, counted
+from tests.profile_grid.made_up import merged
+from tests.profile_grid.made_up_answers import own_tables
+
+(FIGURE,) = FIGURES
+
+
+def tables(*runs):
+    made = counted(*runs)
+    return made | own_tables(QUESTION, made)
+
+
+def rows_of(drawing) -> list[dict]:
+    return [row for rows in drawing.chart["datasets"].values() for row in rows]
+
+
+def test_every_kernel_with_flops_has_a_marker_at_its_intensity_below_its_roof():
+    rows = rows_of(FIGURE.draw(tables(FORWARD)))
+    markers = [row for row in rows if "verdict" in row]
+    assert {row["verdict"] for row in markers} == {"compute", "memory", "too small"}
+    for row in markers:
+        assert row["flop_per_s"] <= min(50e12, 4e12 * row["flops_per_byte"])
+    lines = [row for row in rows if "text" in row]
+    assert {row["text"] for row in lines} == {"fp32: 50.0 TFLOP/s", "bf16: 800 TFLOP/s"}
+
+
+def test_each_run_has_a_panel_of_its_own_and_a_run_without_counters_is_named():
+    made = tables(FORWARD, TRAINING)
+    drawing = FIGURE.draw(made)
+    assert len(drawing.chart["vconcat"]) == 2
+    made["runs"].loc[made["runs"]["mode"] == "forward", "counters_status"] = "unsupported"
+    assert any("small_ctx512_forward" in note for note in FIGURE.draw(made).notes)
+
+
+def test_the_figure_can_be_drawn_on_paper_and_says_why_where_there_is_nothing():
+    made = tables(FORWARD)
+    assert on_paper(FIGURE, {name: made[name] for name in FIGURE.tables})
+    assert "kernels reach 77.4 % of their nearer roof. The memory's roof is 4.00 TB/s" in FIGURE.caption(made)
+    nothing = merged([FORWARD])
+    nothing |= own_tables(QUESTION, nothing)
+    assert FIGURE.draw(nothing).chart is None and "no run has counters" in FIGURE.caption(nothing)
+
+
+def parts_of(chart: dict):
+    """The parts of a chart that have an encoding, each with the name of its data."""
+    for inner in (*chart.get("layer", ()), *chart.get("hconcat", ()), *chart.get("vconcat", ())):
+        yield from parts_of({"data": chart.get("data")} | inner)
+    if "encoding" in chart:
+        yield chart
+
+
+@pytest.mark.parametrize("runs", [(FORWARD,), (FORWARD, TRAINING)])
+def test_every_field_that_a_mark_names_is_a_column_of_its_data(runs):
+    chart = FIGURE.draw(tables(*runs)).chart
+    parts = list(parts_of(chart))
+    assert len(parts) >= 5
+    for part in parts:
+        columns = set(chart["datasets"][part["data"]["name"]][0])
+        channels = part["encoding"].values()
+        every = [one for value in channels for one in (value if isinstance(value, list) else [value])]
+        fields = {one["field"] for one in every if isinstance(one, dict) and "field" in one}
+        assert fields and fields <= columns, fields - columns

@@ -1,0 +1,219 @@
+"""Counters of Nsight Compute: read as it prints them, joined to launches, and judged."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kernel_tables.counters.joining import AMBIGUOUS, NONE, NOT_PROFILED, OTHER_DEPTH, configurations, joined, spelled
+from kernel_tables.counters.launches import launches_of
+from kernel_tables.counters.metrics import INSTRUCTIONS, KINDS, LIMITS, METRICS, MULTIPROCESSORS, TIME_NS
+from kernel_tables.counters.reading import kept_counters, no_counters, read_counters
+from kernel_tables.counters.roofs import Roofs
+from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL, UNKNOWN, verdicts_of
+from kernel_tables.counters.work import WORK, rates_of, total_flops, work_of
+from kernel_tables.errors import TraceError
+from kernel_tables.recording.ncu_profile import ROUNDS, counters_command
+from kernel_tables.trace import Trace
+from tests.kernel_tables.synthetic import Synthetic
+
+PRINTED = Path(__file__).parents[1] / "captures" / "ncu_2025.3.1.csv"
+LAUNCH = {"grid": "4x1x1", "block": "128x1x1"}
+
+
+@pytest.fixture(scope="module")
+def printed():
+    return read_counters(PRINTED)
+
+
+def counters(*rows: dict) -> pd.DataFrame:
+    """Counted launches; what is not said of one is 0."""
+    zeros = dict.fromkeys((metric.name for metric in METRICS), 0.0)
+    return pd.DataFrame([{"kernel": "k", **LAUNCH, **zeros, **row} for row in rows], columns=no_counters().columns)
+
+
+def launches(*rows: dict) -> pd.DataFrame:
+    return pd.DataFrame([{"kernel": "k", "class": "elementwise", **LAUNCH, "duration_ns": 100} | row for row in rows])
+
+
+def test_what_ncu_prints_is_read_without_the_names_of_host_and_program(printed):
+    assert list(printed.columns) == ["kernel", "grid", "block", *(metric.name for metric in METRICS)]
+    assert (len(printed), printed["grid"].iloc[0], printed["block"].iloc[0]) == (10, "16x6x1", "128x1x1")
+    assert "gpu-node-17" not in printed.to_csv() and "909" not in set(printed.to_csv().split(","))
+
+
+def test_the_counted_flops_of_matrix_multiplies_of_known_shape_are_twice_m_n_k_within_the_padding_of_tiles(printed):
+    flops = total_flops(printed).to_numpy()
+    tokens, d, d_ff, vocabulary = 2048, 768, 3072, 10_000
+    projection, feed_forward, head = 2 * tokens * d * d, 2 * tokens * d * d_ff, 2 * tokens * d * vocabulary
+    scores = 2 * 4 * 12 * 512 * 512 * 64
+    assert flops[:4] == pytest.approx([projection, scores, head, feed_forward], rel=0.02)  # fp32
+    assert flops[6:9] == pytest.approx([head, feed_forward, projection], rel=0.02)  # bf16, one name and grid
+    assert flops[9] == pytest.approx(2 * 2048 * 1024 * 1536, rel=0.001)  # tf32
+    work = work_of(printed)
+    assert work["bf16_flops"].gt(0).tolist() == [False] * 6 + [True] * 3 + [False]
+    assert work["tf32_flops"].gt(0).tolist() == [False] * 9 + [True]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text.replace('"byte"', '"Kbyte"'), "dram__bytes_read.sum is in 'Kbyte', and 'byte' is read"),
+        (lambda text: text[:-40], "columns: it is cut short"),
+        (lambda text: text.replace("Kernel Name", "Kernel"), "no table of Nsight Compute"),
+        (lambda text: "==ERROR== nothing\n", "no table of Nsight Compute"),
+    ],
+)
+def test_what_is_no_table_of_ncu_is_told_in_one_line(tmp_path, change, said):
+    (tmp_path / "ncu.csv").write_text(change(PRINTED.read_text()))
+    with pytest.raises(TraceError, match=said) as told:
+        read_counters(tmp_path / "ncu.csv")
+    assert "\n" not in str(told.value)
+
+
+def test_what_a_gpu_does_not_count_is_missing_and_a_kind_of_flops_without_a_counter_is_none(printed):
+    assert printed["sm__ops_path_tensor_src_fp16_dst_fp32.sum"].isna().all()  # as this ncu printed it
+    assert work_of(printed)["fp16_flops"].tolist() == [0.0] * 10
+    nothing = work_of(counters({}).assign(**dict.fromkeys(INSTRUCTIONS.values(), np.nan)))
+    assert nothing["fp32_flops"].isna().all()
+
+
+def test_counters_that_were_kept_are_read_back_as_they_were(printed, tmp_path):
+    printed.to_csv(tmp_path / "ncu.csv", index=False)
+    pd.testing.assert_frame_equal(kept_counters(tmp_path / "ncu.csv"), printed)
+    no_counters().to_csv(tmp_path / "ncu.csv", index=False)
+    assert kept_counters(tmp_path / "ncu.csv").empty
+    (tmp_path / "ncu.csv").write_text("a,b\n1\n")
+    with pytest.raises(TraceError, match="are not those of counters"):
+        kept_counters(tmp_path / "ncu.csv")
+
+
+def test_both_tools_spelling_of_a_name_is_the_same():
+    nsys = "void at::native::k<(int)4, at::native::<unnamed>::F<float>, std::array<char *, (unsigned long)2>>(int, T2)"
+    ncu = "void at::k<4, at::<unnamed>::F<float>, std::array<char *, 2>>(int, T2)"
+    assert spelled(nsys) == spelled(ncu)
+    assert spelled(nsys) != spelled(nsys.replace("(int)4", "(int)8"))
+    assert spelled("a::[lambda(int) (instance 1)]") != spelled("a::[lambda(int) (instance 2)]")
+
+
+def test_a_launch_has_the_counters_of_its_name_grid_and_block():
+    counted = counters({"kernel": "k"}, {"kernel": "k", "grid": "8x1x1"}, {"kernel": "k", "block": "64x1x1"})
+    found = joined(launches({"grid": "8x1x1"}, {"block": "64x1x1"}, {}, {"kernel": "other"}), counted)
+    assert found["counted_as"].tolist() == [1, 2, 0, NONE]
+    assert found["not_counted"].tolist() == ["", "", "", NOT_PROFILED]
+
+
+def test_names_that_cannot_be_told_apart_have_no_counters():
+    found = joined(launches({"kernel": "a::k<(int)1>"}, {"kernel": "b::k<(long)1>"}), counters({"kernel": "k<1>"}))
+    assert found["not_counted"].tolist() == [AMBIGUOUS] * 2 and (found["counted_as"] == NONE).all()
+
+
+def test_a_matrix_multiply_of_several_depths_goes_to_the_one_that_took_as_long():
+    fma, deep = INSTRUCTIONS["ffma"], {"kernel": "sgemm", "class": "gemm"}
+    rows = [{"kernel": "sgemm", fma: flops, TIME_NS: ns} for flops, ns in ((1e6, 1000.0), (1e6, 990.0), (4e6, 4000.0))]
+    times = (980, 3900, 800, 1300, 400, 5100)
+    found = joined(launches(*({**deep, "duration_ns": ns} for ns in times)), counters(*rows))
+    assert found["counted_as"].tolist() == [
+        0,
+        2,
+        0,
+        NONE,
+        0,
+        NONE,
+    ]  # counting empties caches: it takes longer, not less
+    assert found["not_counted"].tolist() == ["", "", "", OTHER_DEPTH, "", OTHER_DEPTH]
+    others = joined(launches({"kernel": "sgemm", "duration_ns": 10}), counters(*rows[:1]))
+    assert others["counted_as"].tolist() == [0]  # an elementwise kernel has no depth
+
+
+def test_no_launch_and_no_nanosecond_is_lost_and_each_has_the_counters_that_a_loop_finds():
+    draw = random.Random(0)
+    sizes = [f"{n}x1x1" for n in (1, 2, 4)]
+    made = launches(*(
+        {"kernel": draw.choice("abc"), "grid": draw.choice(sizes), "duration_ns": draw.randrange(1, 999)}
+        for _ in range(90)
+    ))  # fmt: skip
+    counted = counters(*({"kernel": name, "grid": grid, TIME_NS: 1.0} for name in "ab" for grid in sizes))
+    found = joined(made, counted)
+    for row in found.to_dict("records"):
+        fitting = [
+            n
+            for n, c in enumerate(counted.to_dict("records"))
+            if (c["kernel"], c["grid"]) == (row["kernel"], row["grid"])
+        ]
+        assert row["counted_as"] == (fitting[0] if fitting else NONE)
+    table = configurations(found)
+    assert (table["launches"].sum(), table["total_ns"].sum()) == (90, made["duration_ns"].sum())
+    one = found[(found["kernel"] == "a") & (found["grid"] == "2x1x1")]["duration_ns"]
+    row = table[(table["kernel"] == "a") & (table["grid"] == "2x1x1")].iloc[0]
+    assert row[["launches", "total_ns", "min_ns", "max_ns"]].tolist() == [len(one), one.sum(), one.min(), one.max()]
+
+
+def test_shares_of_the_roofs_add_up_the_time_of_every_kind_of_flops():
+    work = pd.DataFrame([[1e6, 0.0, 4e6, 0.0, 2e3, 5e3]], columns=WORK)
+    roofs = Roofs(1e9, {"fp32": 1e12, "tf32": None, "bf16": 8e12, "fp16": None})
+    row = rates_of(work, pd.Series([4e-6]), roofs).iloc[0]
+    assert row["compute_share"] == pytest.approx((1e-6 + 0.5e-6) / 4e-6)
+    assert row["memory_share"] == pytest.approx(2e3 / 1e9 / 4e-6)
+    assert (row["flops"], row["flops_per_byte"], row["flop_per_s"]) == pytest.approx((5e6, 2500.0, 1.25e12))
+    unknown = rates_of(work, pd.Series([4e-6]), Roofs(None, dict.fromkeys(KINDS))).iloc[0]
+    assert unknown[["compute_share", "memory_share"]].isna().all()
+
+
+def test_waves_and_their_tail_follow_from_the_blocks_and_what_limits_them_is_named():
+    limits = dict.fromkeys(LIMITS.values(), 8.0) | {LIMITS["registers"]: 2.0}
+    metrics = counters({**limits, MULTIPROCESSORS: 132.0, "sm__maximum_warps_per_active_cycle_pct": 25.0})
+    row = launches_of(pd.Series(["16x48x1"]), metrics).iloc[0]
+    assert (row["waves"], row["tail"]) == pytest.approx((768 / 264, (3 - 768 / 264) / 3))
+    assert (row["limited_by"], row["occupancy_possible"]) == ("registers", 0.25)
+
+
+def test_the_two_largest_reasons_for_waiting_are_told_with_their_shares(printed):
+    row = launches_of(printed["grid"], printed).iloc[4]  # a division in fp32 of 50 million numbers
+    assert row["stall"] == "data from L2 or DRAM" and 0.5 < row["stall_share"] < 1
+    assert row["second_stall"] and row["second_stall_share"] < row["stall_share"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "compute", "waves", "reason", "verdict"),
+    [
+        (0.7, 0.65, 3.0, "", MEMORY),
+        (0.65, 0.7, 3.0, "", COMPUTE),
+        (0.1, 0.6, 0.4, "", COMPUTE),
+        (0.59, 0.1, 0.9, "", TOO_SMALL),
+        (0.59, 0.59, 1.0, "", LATENCY),
+        (np.nan, 0.9, 1.0, "", UNKNOWN),
+        (np.nan, np.nan, np.nan, OTHER_DEPTH, UNKNOWN),
+    ],
+)
+def test_every_verdict_follows_from_its_rule(memory, compute, waves, reason, verdict):
+    columns = {"memory_share": [memory], "compute_share": [compute], "waves": [waves], "not_counted": [reason]}
+    row = verdicts_of(pd.DataFrame(columns)).iloc[0]
+    assert row["verdict"] == verdict and row["because"]
+    if reason:
+        assert row["because"] == reason
+
+
+def test_the_sizes_of_launches_are_read_and_other_activities_have_none(tmp_path):
+    made = Synthetic().kernel("k", at=10, grid=(16, 6, 8), block=(128, 1, 1)).kernel("k", at=20).memset(at=30)
+    with Trace(made.write(tmp_path / "c.sqlite")) as trace:
+        grid, block = trace.launch_sizes
+    assert (grid.tolist(), block.tolist()) == (["16x6x8", "", ""], ["128x1x1", "", ""])
+
+
+def test_every_kernel_but_those_of_nccl_is_counted_in_one_round():
+    import re
+
+    patterns = [names.removeprefix("regex:") for names, _ in ROUNDS]
+    for name in (
+        "void cutlass::Kernel2<s>(P)",
+        "nvjet_tst_1",
+        "void at::native::reduce_kernel<1>(T)",
+        "sm80_xmma_gemm_f",
+    ):
+        assert sum(bool(re.search(pattern, name)) for pattern in patterns) == 1
+    assert not any(re.search(pattern, "ncclDevKernel_AllReduce(ncclArgs)") for pattern in patterns)
+    command = counters_command(["python", "-m", "p"], Path("t.csv"), *ROUNDS[0])
+    assert command[-3:] == ["python", "-m", "p"] and "--kernel-name-base demangled" in " ".join(command)

@@ -1,0 +1,236 @@
+"""The stage of counters under a fake ncu, and the tables that its counters and a capture give."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, METRICS
+from kernel_tables.counters.reading import kept_counters, no_counters
+from kernel_tables.trace import Trace
+from profile_grid.measuring import counters, measured_program
+from profile_grid.measuring.capture_identity import identity, write_specification
+from profile_grid.measuring.job import Job
+from profile_grid.measuring.lease_server import Leases
+from profile_grid.measuring.processes import ProgramFailed
+from profile_grid.measuring.results import read_result
+from profile_grid.merging.counters.described import DESCRIBED
+from profile_grid.merging.counters.of_run import empty_tables, tables_of_counters, tables_of_launches
+from profile_grid.merging.counters.tables import LEFT_OUT, measured_launches
+from profile_grid.study.runs import grid_runs
+from profile_grid.study.stages import COUNTERS
+from tests.kernel_tables.synthetic import Synthetic
+from tests.profile_grid.made_up_results import CAPTURE, changed
+
+FAKES = Path(__file__).parents[1] / "fakes"
+PRINTED = Path(__file__).parents[1] / "captures" / "ncu_2025.3.1.csv"
+PROGRAM = {"run": "tiny_ctx8_forward", "constructor": "elsewhere:Model", "device": "auto", "measured_steps": 1}
+ROOFS = {"memory": 1e9, "fp32": 1e12, "tf32": 2e12, "bf16": 4e12, "fp16": None}
+FFMA, (READ, WRITTEN) = INSTRUCTIONS["ffma"], DRAM_BYTES
+
+
+@pytest.fixture
+def counted(tmp_path, monkeypatch):
+    """A function that runs the stage with ncu and the program in these manners; gives the JSON's contents."""
+    fakes = tmp_path / "bin"
+    fakes.mkdir()
+    text = (FAKES / "ncu").read_text().replace("/usr/bin/env python3", sys.executable)
+    (fakes / "ncu").write_text(text)
+    (fakes / "ncu").chmod(0o755)
+    shutil.copy(PRINTED, fakes / "table")
+    (tmp_path / "fake_roofs.py").write_text(
+        f"import sys; open(sys.argv[sys.argv.index('--output') + 1], 'w').write({json.dumps(ROOFS)!r})"
+    )
+    monkeypatch.setenv("PATH", f"{fakes}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", f"{FAKES}{os.pathsep}{tmp_path}")
+    monkeypatch.setattr(measured_program, "MODULE", "fake_program")
+    monkeypatch.setattr(counters, "ROOFS", "fake_roofs")
+    monkeypatch.setattr(counters, "gpu_is_visible", lambda: True)
+    monkeypatch.chdir(tmp_path)
+    for name in ("results", "scratch"):
+        (tmp_path / name).mkdir()
+
+    def run(manner="works", program="ends well", **changes):
+        (fakes / "manner").write_text(manner)
+        (tmp_path / "program").write_text(program)
+        specification = {"program": PROGRAM | changes, "environment": []}
+        job = Job(specification, Path("results"), Path("scratch"), Path("counters.log"), 20.0, Leases())
+        return counters.counted(job)
+
+    run.commands = lambda: (fakes / "commands").read_text().splitlines() if (fakes / "commands").exists() else []
+    return run
+
+
+def test_matrix_multiplies_and_other_kernels_are_counted_in_a_process_each_and_the_roofs_beside(counted):
+    result = counted()
+    assert (result["status"], result["facts"]["ncu"], result["facts"]["roofs"]) == ("complete", "2099.1.1.0", ROOFS)
+    assert len(kept_counters(Path("results/ncu.csv"))) == 2 * 10  # the fake prints all in both
+    assert len(counted.commands()) == 2 and all("--profiler ncu" in command for command in counted.commands())
+    kept = Path("results/ncu.csv").read_text()
+    assert "gpu-node-17" not in kept and "python3.12" not in kept and str(Path.cwd()) not in kept
+
+
+@pytest.mark.parametrize(
+    ("manner", "status", "code", "said"),
+    [
+        ("lacks permission", "unsupported", "no_permission", "NVreg_RestrictProfilingToAdminUsers=0"),
+        ("counts nothing", "incomplete", "no_counters", "counted no kernel"),
+        ("ends early", "incomplete", "ncu_ended_early", "exit status 9 before the program"),
+    ],
+)
+def test_what_ncu_refuses_or_fails_at_is_told_in_our_own_words_and_not_tried_twice(counted, manner, status, code, said):
+    result = counted(manner)
+    assert (result["status"], result["reason_code"]) == (status, code) and said in result["reason"]
+    assert "anna" not in json.dumps(result) and "gpu-node-17" not in json.dumps(result)
+    assert len(counted.commands()) == 1 and kept_counters(Path("results/ncu.csv")).empty
+
+
+def test_without_a_gpu_or_ncu_nothing_is_run_and_the_remedy_is_told(counted, monkeypatch):
+    assert counted(device="cpu")["reason_code"] == "no_gpu"
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
+    missing = counted()
+    assert (missing["status"], missing["reason_code"], missing["program"]) == ("unsupported", "ncu_missing", None)
+    assert "install Nsight Compute" in missing["reason"] and counted.commands() == []
+
+
+def test_a_program_out_of_memory_is_a_result_and_one_that_crashes_is_none(counted):
+    assert counted(program="runs out of memory")["status"] == "out_of_memory"
+    shutil.rmtree("scratch")
+    os.mkdir("scratch")
+    with pytest.raises(ProgramFailed, match="a defect of the model"):
+        counted(program="crashes")
+
+
+def test_a_pattern_of_names_asks_for_counters_besides_the_products_that_do():
+    product = {"models": ["tiny"], "context_lengths": [64], "modes": ["forward", "train_step"]}
+    config = {"grid": "g", "grids": {"g": [product]}, "models": {"tiny": {}}, "program": {"constructor": "a:B"}}
+
+    def asked(**changes) -> list[str]:
+        return [name for name, run in grid_runs(config | changes).items() if COUNTERS in run.stages]
+
+    assert asked() == []
+    assert asked(counters={"runs": "*_train_step"}) == ["tiny_ctx64_train_step"]
+    assert len(asked(grids={"g": [product | {"stages": ["counters"]}]})) == 2
+
+
+def capture(*kernels: tuple[str, int, tuple[int, int, int]]) -> Synthetic:
+    """Two measured steps of a forward pass: in each a matrix multiply in `head`, and these kernels in `norm`."""
+    made = Synthetic().range("measure", 0, 2_000_000)
+    for start in (1000, 1_000_000):
+        made.range("step", start, start + 900_000).range("forward", start + 10, start + 800_000)
+        made.range("head", start + 20, start + 100).kernel(
+            "sgemm", at=start + 30, duration=10_000, grid=(4, 1, 1), block=(128, 1, 1)
+        )
+        made.range("norm", start + 200, start + 400)
+        for number, (name, duration, grid) in enumerate(kernels):
+            made.kernel(name, at=start + 210 + number, duration=duration, grid=grid, block=(64, 1, 1))
+    return made
+
+
+def row(kernel: str, grid: str, block: str, **metrics: float) -> dict:
+    return {"kernel": kernel, "grid": grid, "block": block, **dict.fromkeys((m.name for m in METRICS), 0.0), **metrics}
+
+
+COUNTED = pd.DataFrame(
+    [
+        row("sgemm", "4x1x1", "128x1x1", **{FFMA: 3e6, READ: 4000.0, "gpu__time_duration.sum": 10_000.0}),
+        row("add", "2x1x1", "64x1x1", **{READ: 600.0, WRITTEN: 300.0}),
+    ],
+    columns=no_counters().columns,
+)
+RESULT = SimpleNamespace(
+    facts={"roofs": ROOFS}, program=SimpleNamespace(machine=SimpleNamespace(device_name="NVIDIA H200"))
+)
+
+
+def tables_of(made: Synthetic, path: Path) -> tuple[dict, dict[str, pd.DataFrame]]:
+    with Trace(made.write(path / "capture.sqlite")) as trace:
+        return tables_of_launches(measured_launches(trace), COUNTED, RESULT)
+
+
+def test_every_launch_has_its_time_from_the_capture_and_its_work_from_the_counters(tmp_path):
+    status, tables = tables_of(capture(("add", 1000, (2, 1, 1)), ("add", 3000, (2, 1, 1))), tmp_path)
+    assert status == {"status": "complete", "reason": None, "warnings": []}
+    first, second = tables["counters"].to_dict("records")
+    assert (first["kernel"], first["launches"], first["total_ns"]) == ("sgemm", 2, 20_000)
+    assert (first["flops"], first["compute_share"], first["verdict"]) == (6e6, pytest.approx(0.6), "compute")
+    assert (second["launches"], second["min_ns"], second["max_ns"]) == (4, 1000, 3000)
+    assert (second["dram_bytes"], second["memory_share"]) == (900.0, pytest.approx(900 / 1e9 / 2e-6))
+    ranges = tables["counter_ranges"].set_index(["step", "phase", "range", "class"])
+    assert ranges.loc[(1, "forward", "norm"), ["launches", "total_ns", "dram_bytes"]].iloc[0].tolist() == [
+        2,
+        4000,
+        1800,
+    ]
+    assert ranges["total_ns"].sum() == ranges["counted_ns"].sum() == 2 * 14_000
+    roofs = tables["roofs"].set_index("roof")
+    assert roofs.loc["memory", ["data_sheet_per_s", "reached_per_s"]].tolist() == [4.8e12, 1e9]
+    assert pd.isna(roofs.loc["fp16", "reached_per_s"])
+
+
+def test_a_join_that_loses_more_than_one_percent_of_the_time_is_incomplete_and_names_what_it_lost(tmp_path):
+    little = ("add", 1000, (2, 1, 1)), ("mul", 100, (9, 1, 1))
+    status, tables = tables_of(capture(*little), tmp_path)
+    assert status["status"] == "complete" and "1 kernel configurations without counters" in status["warnings"][0]
+    assert tables["counters"]["not_counted"].tolist() == ["", "", "not profiled"]
+    ranges = tables["counter_ranges"]
+    assert (ranges["total_ns"] - ranges["counted_ns"]).sum() == 200
+    status, tables = tables_of(capture(("add", 1000, (2, 1, 1)), ("mul", 900, (9, 1, 1))), tmp_path)
+    assert status["status"] == "incomplete" and tables["counters"].empty
+    assert "1 of 3 kernel configurations have no counters, 7.6 %" in status["reason"]
+    assert "the longest is mul, grid 9x1x1, block 64x1x1: not profiled" in status["reason"]
+
+
+def test_the_kernels_of_nccl_are_left_out_and_lose_nothing(tmp_path):
+    status, tables = tables_of(capture(("ncclDevKernel_AllReduce_Sum_f32(ncclArgs)", 50_000, (8, 1, 1))), tmp_path)
+    assert status["status"] == "complete" and status["warnings"] == []
+    assert tables["counters"]["not_counted"].tolist() == [LEFT_OUT, ""]
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    """A function that writes what a run's stages leave; gives the status that its tables have."""
+    sqlite = capture(("add", 1000, (2, 1, 1))).write(tmp_path / "capture.sqlite")
+    write_specification(sqlite, CAPTURE["specification"])
+    COUNTED.to_csv(tmp_path / "ncu.csv", index=False)
+
+    def status(counters_changes=None, damaged=None, **capture_changes) -> dict:
+        own = {"files": {"ncu.csv": identity(tmp_path / "ncu.csv")}, "facts": {"ncu": "1", "roofs": ROOFS}}
+        facts = {"files": {"capture.sqlite": identity(sqlite)}, "facts": CAPTURE["facts"] | {"backend": "nsys"}}
+        (tmp_path / "counters.json").write_text(json.dumps(changed(CAPTURE | own, **(counters_changes or {}))))
+        (tmp_path / "capture.json").write_text(json.dumps(changed(CAPTURE | facts, **capture_changes)))
+        if damaged:
+            (tmp_path / damaged).write_bytes((tmp_path / damaged).read_bytes()[:-1])
+        return tables_of_counters(read_result(tmp_path / "counters.json"), tmp_path)[0]
+
+    return status
+
+
+def test_counters_are_joined_to_the_capture_of_the_same_run_and_to_no_other(run_folder):
+    assert run_folder()["status"] == "complete"
+    other = run_folder(facts__backend="torch")
+    assert other["status"] == "unsupported" and "PyTorch's profiler" in other["reason"]
+    lost = run_folder(status="incomplete", reason="no kernels", program=None)
+    assert (lost["status"], lost["reason"]) == ("incomplete", "its capture is incomplete: no kernels")
+    refused = run_folder({"status": "unsupported", "reason": "no counters: why", "program": None})
+    assert (refused["status"], refused["reason"]) == ("unsupported", "no counters: why")
+    for file in ("capture.sqlite", "ncu.csv"):
+        assert f"{file} has" in run_folder(damaged=file)["reason"]
+
+
+def test_every_column_of_the_tables_is_described():
+    for name, table in empty_tables().items():
+        assert list(table.columns) == [column.name for column in DESCRIBED[name].columns]
+
+
+def test_a_run_without_counters_has_the_same_columns_as_one_with_them(tmp_path):
+    made = tables_of(capture(("add", 1000, (2, 1, 1))), tmp_path)[1]
+    for name, table in empty_tables().items():
+        assert list(made[name].columns) == list(table.columns)
+        numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]
+        assert [column for column in made[name] if pd.api.types.is_numeric_dtype(made[name][column])] == numbers
