@@ -53,6 +53,7 @@ from cs336_model.program.windows import (
     ENERGY,
     MEMORY,
     NSYS,
+    OF_CUDA,
     WRITING,
     profiled_window,
     save_capture,
@@ -142,7 +143,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     _say(spec, f"{spec.warmup_steps} warm-up steps in {progress.seconds['warmup']:.1f} s")
     clock = PhaseClock(device, ranges.MEASURE, progress)
     own_passes = partial(passes_of_their_own, subject, progress)
-    flops = own_passes() if watch.profiler == NSYS else None  # what runs behind the window would be recorded too
+    flops = own_passes() if watch.profiler in OF_CUDA else None  # what runs behind the window would be recorded too
     found: Result = {}
 
     def at_end() -> None:

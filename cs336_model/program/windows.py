@@ -12,8 +12,16 @@ from kernel_tables.embedded.kineto_capture import export_capture
 NSYS, NCU = "nsys", "ncu"
 MEMORY = "memory"  # a recorder of its own, which begins before the model is made (cs336_model.program.memory)
 ENERGY = "energy"  # no profiler either: windows of seconds, the counter read at their ends (cs336_model.program.energy)
-EMITTER_OF_PROFILER = {"none": "none", NSYS: "nvtx", NCU: "none", "torch": "record_function", MEMORY: "none", ENERGY: "none"}
+EMITTER_OF_PROFILER = {
+    "none": "none",
+    NSYS: "nvtx",
+    NCU: "none",
+    "torch": "record_function",
+    MEMORY: "none",
+    ENERGY: "none",
+}
 WRITING = ("torch", MEMORY, ENERGY)
+OF_CUDA = (NSYS, NCU)  # programs that look on between cudaProfilerStart and cudaProfilerStop
 
 
 @contextmanager
@@ -25,7 +33,7 @@ def profiled_window(profiler: str, device: torch.device, at_end: Callable[[], No
     (H200) in which the device waits. nsys without a GPU has no call to begin at: it records the whole program, whose
     range `measure` is the window.
     """
-    if profiler in (NSYS, NCU) and device.type == "cuda":
+    if profiler in OF_CUDA and device.type == "cuda":
         torch.cuda.profiler.start()  # nsys's --capture-range=cudaProfilerApi, and ncu's --profile-from-start off
         yield None
         at_end()
