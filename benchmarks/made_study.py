@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.example_runs import ExampleRuns
 from benchmarks.made_grid import made_config
+from cs336_model.arguments import values_by_name
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from cs336_model.program.loaded_files import digest_of_file
 from profile_grid.measuring.capture_identity import TABLE, identity
@@ -94,7 +95,7 @@ def stage_record(stage: Stage, specification: dict, files: dict, seconds: dict[s
 
 def shape_of(program: dict) -> ModelShape:
     """The shape of the model of a program."""
-    told = program["constructor_args"] | program["dimensions"]
+    told = values_by_name(program)
     return ModelShape(**{field.name: told[field.name] for field in fields(ModelShape)})
 
 

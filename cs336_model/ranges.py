@@ -32,6 +32,7 @@ This module imports neither torch nor nvtx until an emitter that needs them is c
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 COMPILE = "compile"
 WARMUP = "warmup"
@@ -68,13 +69,16 @@ PHASES_OF_MODE = {
     "forward_backward": (FORWARD, LOSS, BACKWARD),
     "train_step": (FORWARD, LOSS, BACKWARD, OPTIMIZER),
 }
+OF_A_MODULE = "module {}"  # the range of a module whose own name is taken
 AROUND_PARTS = {COMPILE, WARMUP, MEASURE, STEP, FORWARD, BACKWARD, OPTIMIZER, SYNCHRONIZE}
 EMITTERS = ("none", "nvtx", "record_function")
 
 Span = Callable[[str], AbstractContextManager]
 _NO_SPAN = nullcontext()
-_open_span: Span = lambda name: _NO_SPAN  # noqa: E731
+_silent: Span = lambda name: _NO_SPAN  # noqa: E731
+_open_span: Span = _silent
 _marker = None  # what opens ranges for a profiler, where one was chosen
+_modules = None  # what opens ranges around modules, where that was asked for
 
 
 def span(name: str) -> AbstractContextManager:
@@ -102,13 +106,37 @@ def emit_ranges(emitter: str | Span) -> None:
         backward.follow_backward(marked)
         _open_span = lambda name: marked.range(name) if name in AROUND_PARTS else marked.part(name)  # noqa: E731
         return
-    _open_span = lambda name: _NO_SPAN  # noqa: E731
+    _open_span = _silent
     if _marker is not None:
         from kernel_tables.marking import backward, compiled
 
         backward.follow_backward(None)
         compiled.leave_compiled()
         _marker = None
+
+
+def mark_modules(model: Any) -> None:
+    """From now on every call of a module of this model (torch's) is a part, by its path in the tree of modules, unless
+    spans are silent: a run that is timed must not pay for it."""
+    global _modules
+    _leave_modules()
+    if _open_span is _silent:
+        return
+    from kernel_tables.marking import module_names, module_parts
+
+    taken = {*AROUND_PARTS, *PHASES, RECOMPUTATION}
+    names = {
+        id(module): OF_A_MODULE.format(name) if name in taken else name for module, name in module_names.names_in(model)
+    }
+    _modules = module_parts.ModuleParts(span, lambda module: names.get(id(module)))
+    _modules.begin()
+
+
+def _leave_modules() -> None:
+    global _modules
+    if _modules is not None:
+        _modules.end()
+        _modules = None
 
 
 def mark_compiled_graphs() -> None:

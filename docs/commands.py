@@ -62,9 +62,8 @@ def settings() -> str:
 
 def _rows_of_key(name: str, schema: dict) -> list[tuple[str, str, str]]:
     below = [row for key, one in schema.get("properties", {}).items() for row in _rows_of_key(f"{name}.{key}", one)]
-    if below:
-        return below
-    return [(code(name, in_table=True), _prose(schema.get("description", "")), escaped(_values(schema)))]
+    own = (code(name, in_table=True), _prose(schema.get("description", "")), escaped(_values(schema)))
+    return below if below and "then" not in schema else [own, *below]
 
 
 def _prose(text: str) -> str:
@@ -78,7 +77,8 @@ def _values(schema: dict) -> str:
         return ", ".join(str(value) for value in schema["enum"])
     low, high = (schema.get(key, "") for key in ("minimum", "maximum"))
     kind = schema.get("type", schema.get("$ref", "").rpartition("/")[2].replace("_", " "))
-    return f"{kind}, {low} to {high}" if high != "" else str(kind)
+    kind = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    return f"{kind}, {low} to {high}" if high != "" else kind
 
 
 def _command(name: str, parser: argparse.ArgumentParser) -> str:

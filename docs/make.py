@@ -39,6 +39,7 @@ class Page:
 PAGES = (
     Page("index", "Start", ("docs/start.md",)),
     Page("numbers", "Numbers", ("docs/numbers.md",)),
+    Page("models", "Your model", ("docs/models.md",)),
     Page("running", "Running", ("docs/running.md",)),
     Page("commands", "Commands", ("docs/commands.md", rules, kernel_tables_commands, study_commands)),
     Page("settings", "Settings", ("config/README.md", settings)),

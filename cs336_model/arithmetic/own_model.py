@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from cs336_model.arguments import given_arguments
 from cs336_model.arithmetic.flops import ModelShape
 
 OWN_CONSTRUCTOR = "cs336_model.model:TransformerLM"
@@ -14,6 +15,8 @@ def shape_of(program: Mapping[str, Any]) -> ModelShape | None:
     where there is no model."""
     if program.get("constructor") != OWN_CONSTRUCTOR:
         return None
-    sizes = {name: program["constructor_args"][name] for name in SIZES}
-    dimensions = program["dimensions"]
+    given, dimensions = given_arguments(program), program["dimensions"]
+    if not all(isinstance(given.get(name), int) for name in SIZES):
+        return None
+    sizes = {name: given[name] for name in SIZES}
     return ModelShape(batch_size=dimensions["batch_size"], context_length=dimensions["context_length"], **sizes)

@@ -7,8 +7,8 @@
     nsys profile --capture-range=cudaProfilerApi ... python -m cs336_model.program.benchmark ... --profiler nsys
 
 Exits 0 with a result whose status is `complete`, `out_of_memory` on a real torch.OutOfMemoryError, or `unsupported`
-where this machine cannot run the variant, or has no energy counter. Every other failure is a traceback, an exit status
-other than 0, and no result.
+where this machine cannot run the variant, or has no energy counter. A model that cannot be measured as it is declared
+is one line, every other failure a traceback; either way the exit status is not 0, and there is no result.
 """
 
 import argparse
@@ -45,6 +45,7 @@ from cs336_model.program.steps import (
     make_subject,
     run_steps,
 )
+from cs336_model.program.unusable import UnusableModel
 from cs336_model.program.variants.compilation import compiling, graph_counts, is_compiled
 from cs336_model.program.variants.effects import process_settings
 from cs336_model.program.variants.unsupported import Unsupported
@@ -94,7 +95,11 @@ def main(arguments: list[str] | None = None) -> None:
     with progress.stage("wait"):
         take_lease(options.lease)
     energy = Plan(options.windows, options.window_s) if options.profiler == ENERGY else None
-    result = run(read_spec(options.spec), Watch(options.profiler, options.capture, energy), progress)
+    spec = read_spec(options.spec)
+    try:
+        result = run(spec, Watch(options.profiler, options.capture, energy), progress)
+    except UnusableModel as error:
+        raise SystemExit(f"{spec.run}: {error}") from None
     write_result(result, options.output)
 
 
@@ -109,8 +114,8 @@ def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
         leave_device(device)
     age, now = process_age_seconds(), time.time()
     result |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
-    named = (spec.constructor, *spec.annotate.values())
-    return result | {"loaded_files": loaded_files(named), "loaded_distributions": loaded_distributions(named)}
+    ran = {"loaded_files": loaded_files(spec.named), "loaded_distributions": loaded_distributions(spec.named)}
+    return result | ran
 
 
 def measured_or_why_not(spec: RunSpec, device: torch.device, watch: Watch, progress: Progress) -> Result:
@@ -203,7 +208,7 @@ def passes_of_their_own(subject: Subject, progress: Progress) -> Result:
     if ranges.LOSS not in subject.spec.phases:
         subject.losses.append(loss_of_forward(subject))
     flops = planned_flops(subject.spec)
-    return counted_flops(subject.model, subject.inputs) if flops["forward"] is None else flops
+    return counted_flops(subject) if flops["forward"] is None else flops
 
 
 def losses_or_where_not(subject: Subject) -> list[float]:

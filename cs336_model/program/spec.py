@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
+from cs336_model.arguments import given_arguments
 from cs336_model.program.variants.values import ATTENTIONS, COMPILES, PRECISIONS, impossible
 from cs336_model.ranges import PHASES_OF_MODE
 
 DEVICES = ("auto", "cuda", "cpu")
+MODULES = "modules"  # instead of functions to annotate: every module of the model
 CHOICES = {"mode": tuple(PHASES_OF_MODE), "precision": PRECISIONS, "compile": COMPILES, "attention": ATTENTIONS}
 LEAST = {"batch_size": 1, "context_length": 1, "checkpoint": 0}
 
@@ -16,13 +18,19 @@ LEAST = {"batch_size": 1, "context_length": 1, "checkpoint": 0}
 @dataclass(frozen=True)
 class RunSpec:
     """One configuration of the grid: the value of every dimension by its key, and what all runs have in common.
-    `annotate` maps a range name to the "module:function" that becomes that range."""
+
+    The model is what `constructor` makes of `arguments` (cs336_model.arguments), or of the one object that `config`
+    makes of them; both are "module:callable". `annotate` maps a range name to the "module:function" that becomes that
+    range, or is "modules"; `replace` maps a "module:function" to the one that is put in its place."""
 
     run: str
     dimensions: dict[str, Any]
     constructor: str
-    constructor_args: dict[str, Any]
-    annotate: dict[str, str]
+    config: str | None
+    arguments: dict[str, Any]
+    sizes: dict[str, Any]
+    annotate: dict[str, str] | str
+    replace: dict[str, str]
     vocab_size: int
     warmup_steps: int
     measured_steps: int
@@ -33,6 +41,13 @@ class RunSpec:
     def phases(self) -> tuple[str, ...]:
         """The phases of one step in this mode, in their order."""
         return PHASES_OF_MODE[self.dimensions["mode"]]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Every "module:function" that this names."""
+        annotated = () if self.annotate == MODULES else self.annotate.values()
+        makers = (self.constructor, self.config) if self.config else (self.constructor,)
+        return (*makers, *annotated, *self.replace, *self.replace.values())
 
 
 def read_spec(text: str) -> RunSpec:
@@ -52,6 +67,7 @@ def read_spec(text: str) -> RunSpec:
         check_count(name, spec.dimensions[name], least)
     check_count("measured_steps", spec.measured_steps, least=1)
     check_count("warmup_steps", spec.warmup_steps, least=0)
+    given_arguments(values)
     if reason := impossible(spec.dimensions, spec.constructor):
         raise ValueError(f"run specification: {reason}")
     return spec

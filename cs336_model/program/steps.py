@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model import ranges
-from cs336_model.model.functional import cross_entropy
 from cs336_model.model.optimizer import AdamW
 from cs336_model.program.device import synchronize
+from cs336_model.program.outputs import Output, asking_for_loss, loss_of, read_output
 from cs336_model.program.process_cost import Progress
-from cs336_model.program.spec import RunSpec
+from cs336_model.program.spec import MODULES, RunSpec
 from cs336_model.program.subject import build_model, make_batch
+from cs336_model.program.variants.compilation import is_compiled
 from cs336_model.program.variants.effects import change_model
 from cs336_model.program.variants.precision import autocast
 from cs336_model.ranges import span
@@ -35,6 +36,7 @@ class Subject:
 
     def __post_init__(self) -> None:
         self.parameters = list(self.model.parameters())  # walking the modules in every step would take host time
+        self.for_loss = asking_for_loss(self.model, self.inputs, self.targets)
 
     def give_up(self) -> None:
         """Frees model, gradients and optimizer: no step can follow."""
@@ -45,12 +47,22 @@ class Subject:
         """What the forward pass and the loss run under, as the run's precision wants it."""
         return autocast(self.spec, self.device)
 
+    def arguments(self, *, with_loss: bool) -> dict[str, Tensor]:
+        """What the model is called with besides the tokens."""
+        return self.for_loss if with_loss else {}
+
+    def forward(self, *, with_loss: bool) -> Output:
+        """One forward pass; the model is asked for its loss where it computes one."""
+        return read_output(self.model(self.inputs, **self.arguments(with_loss=with_loss)), self.spec)
+
 
 def make_subject(spec: RunSpec, device: torch.device) -> Subject:
     """The run's variant of the model, its batch, and the optimizer's state where the mode has an optimizer, all
     made on the device."""
     model = build_model(spec, device)
     change_model(spec, model, device)
+    if spec.annotate == MODULES and not is_compiled(spec):  # in a compiled graph no module is called
+        ranges.mark_modules(model)
     optimizer = AdamW(model.parameters()) if ranges.OPTIMIZER in spec.phases else None
     subject = Subject(spec, device, model, optimizer, *make_batch(spec, device))
     synchronize(device)
@@ -117,11 +129,11 @@ def run_step(subject: Subject, clock: PhaseClock) -> None:
     for parameter in subject.parameters:
         parameter.grad = None
     with torch.set_grad_enabled(ranges.BACKWARD in phases), clock.phase(ranges.FORWARD), subject.autocast():
-        logits = subject.model(subject.inputs)
+        output = subject.forward(with_loss=ranges.LOSS in phases)
     if ranges.LOSS not in phases:
         return
     with clock.phase(ranges.LOSS), subject.autocast():
-        loss = cross_entropy(logits, subject.targets)
+        loss = loss_of(output, subject.targets)
         subject.losses.append(loss.detach())
     with clock.phase(ranges.BACKWARD):
         loss.backward()
@@ -133,7 +145,7 @@ def run_step(subject: Subject, clock: PhaseClock) -> None:
 def loss_of_forward(subject: Subject) -> Tensor:
     """The loss of one more forward pass, for mode `forward`, whose steps compute none."""
     with torch.no_grad(), subject.autocast():
-        return cross_entropy(subject.model(subject.inputs), subject.targets)
+        return loss_of(subject.forward(with_loss=True), subject.targets)
 
 
 class NotFinite(FloatingPointError):

@@ -1,27 +1,35 @@
-"""The model under measurement: built from "module:callable", with ranges put around other people's functions."""
+"""The model under measurement, built as a run specification declares it, and its batch."""
 
-import functools
 from collections.abc import Callable
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from cs336_model import ranges
+from cs336_model.arguments import given_arguments
+from cs336_model.program.annotations import prepare_functions
+from cs336_model.program.named import find
+from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.spec import RunSpec
+from cs336_model.program.unusable import UnusableModel, said
 from cs336_model.program.variants.effects import batch_shape
-from cs336_model.ranges import span
 
 
 def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
-    """The spec's model, seeded, its weights made on the device: nothing is initialised on the CPU and copied."""
-    constructor = _find(spec.constructor)
-    for name, target in spec.annotate.items():
-        annotate(name, target)
+    """The spec's model, seeded, its weights made on the device: nothing is initialised on the CPU and copied. Where no
+    backward pass follows it is in evaluation mode."""
+    constructor, config = find(spec.constructor), spec.config and find(spec.config)
+    prepare_functions(spec)
+    arguments = given_arguments(vars(spec))
     torch.manual_seed(spec.seed)
     with torch.device(device):
-        return constructor(**spec.constructor_args).to(device)
+        if config is None:
+            model = _called(spec.constructor, constructor, **arguments)
+        else:
+            model = _called(spec.constructor, constructor, _called(spec.config, config, **arguments))
+    _check_model(spec, model)
+    return model.to(device).train(ranges.BACKWARD in spec.phases)
 
 
 def make_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -31,46 +39,32 @@ def make_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
-def annotate(name: str, target: str) -> None:
-    """Puts the range `name` around the function at "module:function", in that module. A module that imported the
-    function by name earlier keeps its own reference: name the module that calls it."""
-    owner, attribute = _find_owner(target)
-    function = _attribute(owner, attribute, target)
-    setattr(owner, attribute, _in_range(name, function))
-
-
-def _in_range(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with span(name):
-            return function(*args, **kwargs)
-
-    return wrapped
-
-
-def _find(target: str) -> Callable[..., Any]:
-    owner, attribute = _find_owner(target)
-    return _attribute(owner, attribute, target)
-
-
-def _find_owner(target: str) -> tuple[ModuleType | type, str]:
-    """What holds the last name of "module:function" or "module:Class.method", and that name."""
-    module_name, colon, path = target.partition(":")
-    if not (module_name and colon and path):
-        raise ValueError(f"{target!r} is not of the form module:name")
+def _called(target: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What other people's constructor returns; UnusableModel says in one line what it raises."""
     try:
-        owner = import_module(module_name)
-    except ModuleNotFoundError as error:
-        message = f"{target!r}: no module {error.name!r}; it must be importable from the folder the program runs in"
-        raise ModuleNotFoundError(message, name=error.name) from error
-    *parents, attribute = path.split(".")
-    for parent in parents:
-        owner = _attribute(owner, parent, target)
-    return owner, attribute
+        return call(*args, **kwargs)
+    except OutOfMemoryError:
+        raise
+    except Exception as error:  # whatever they raise
+        given = f"the arguments {', '.join(kwargs)}" if kwargs else f"a {type(args[0]).__name__}" if args else "nothing"
+        raise UnusableModel(
+            f"{target} was called with {given}, and raised {said(error)}; see program.arguments in config.yaml"
+        ) from error
 
 
-def _attribute(owner: Any, attribute: str, target: str) -> Any:
-    if not hasattr(owner, attribute):
-        message = f"{target!r}: {getattr(owner, '__name__', owner)} has no attribute {attribute!r}; check the spelling"
-        raise AttributeError(message)
-    return getattr(owner, attribute)
+def _check_model(spec: RunSpec, model: object) -> None:
+    """Raises UnusableModel unless this is a module whose parameters can hold a row for each token."""
+    if not isinstance(model, nn.Module):
+        raise UnusableModel(f"{spec.constructor} returned {_kind(model)}, not a torch.nn.Module")
+    largest = max((max(one.shape, default=0) for one in model.parameters()), default=0)
+    if largest < spec.vocab_size:
+        raise UnusableModel(
+            f"{spec.constructor} made a model without a parameter for each of {spec.vocab_size} tokens (the largest"
+            f" dimension is {largest}): give it vocab_size under program.arguments, or set vocab_size in config.yaml"
+        )
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "None"
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"

@@ -137,7 +137,8 @@ def _perf(host: Host) -> Line:
 
 def _disk(host: Host, measurements: list) -> Line:
     needed = estimates.bytes_on_disk(measurements)
-    text = f"{host.free_disk_bytes / GIB:.1f} GiB free; the captures need about {needed / GIB:.2f} GiB"
+    about = "about" if all(estimates.layers(told["program"]) for _, told in measurements) else "at least"
+    text = f"{host.free_disk_bytes / GIB:.1f} GiB free; the captures need {about} {needed / GIB:.2f} GiB"
     short = needed > host.free_disk_bytes
     return Line("disk", text + (": free some space, or measure fewer steps in a capture" if short else ""), short)
 

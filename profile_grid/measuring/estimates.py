@@ -104,14 +104,20 @@ def _seconds_of(stage: str, told: dict, pace: Pace, memory_bytes: int | None) ->
 
 
 def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
-    """Bytes that these measurements will leave."""
+    """Bytes that these measurements will leave; without what grows with layers where their number is not known."""
     return sum(
         BY_NAME[stage].disk_bytes
         + BY_NAME[stage].disk_bytes_per_layer_and_step
-        * told["program"]["constructor_args"]["num_layers"]
+        * (layers(told["program"]) or 0)
         * told["program"]["measured_steps"]
         for stage, told in measurements
     )
+
+
+def layers(program: dict) -> int | None:
+    """The layers of the model; None where its sizes have other names than ours."""
+    found = program["sizes"].get("num_layers")
+    return found if isinstance(found, int) else None
 
 
 def first_program(entry: dict) -> dict:

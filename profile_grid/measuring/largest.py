@@ -28,8 +28,6 @@ def with_value(specification: dict, dimension: str, value: int) -> dict:
     """What the program of a run is told, with another value of one dimension and two steps."""
     program = specification["program"]
     changed = program | ONE_STEP | {"dimensions": program["dimensions"] | {dimension: value}}
-    if dimension == "context_length":
-        changed["constructor_args"] = program["constructor_args"] | {dimension: value}
     return specification | {"program": changed | {"run": f"{program['run']}, {dimension} {value}"}}
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
+from cs336_model.arguments import OUR_ARGUMENTS
 from cs336_model.arithmetic.own_model import OWN_CONSTRUCTOR
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
@@ -20,7 +22,8 @@ from profile_grid.measuring.processes import ProgramFailed
 
 CONTEXT_LENGTH = 16
 STEPS = {"warmup_steps": 1, "measured_steps": 1}
-LITTLE = {"vocab_size": 128, "d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128}
+LITTLE = {"d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128, "rope_theta": 10000.0}
+LITTLE_VOCABULARY = 128
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,12 @@ class Smoke:
 def smoke_specification(specifications: list[dict]) -> dict:
     """The capture of one step with one sequence of 16 tokens: of a little model, or where the grid measures somebody
     else's, whose sizes may not be ours to choose, of its smallest run."""
-    smallest = min(specifications, key=lambda one: _size(one["program"]["constructor_args"]))
+    smallest = min(specifications, key=lambda one: _size(one["program"]["sizes"]))
     program = smallest["program"]
     length = min(CONTEXT_LENGTH, program["dimensions"]["context_length"])
-    sizes = LITTLE if program["constructor"] == OWN_CONSTRUCTOR else {}
-    cut = {
-        "run": "smoke", "dimensions": program["dimensions"] | {"batch_size": 1, "context_length": length}, **STEPS,
-        "vocab_size": sizes.get("vocab_size", program["vocab_size"]),
-        "constructor_args": program["constructor_args"] | {"context_length": length} | sizes,
-    }  # fmt: skip
+    cut = {"run": "smoke", "dimensions": program["dimensions"] | {"batch_size": 1, "context_length": length}, **STEPS}
+    if program["constructor"] == OWN_CONSTRUCTOR and program["arguments"] == OUR_ARGUMENTS:
+        cut |= {"vocab_size": LITTLE_VOCABULARY, "sizes": LITTLE}
     return smallest | {"program": program | cut}
 
 
@@ -92,6 +92,6 @@ def _out_of_memory(program: dict | None) -> Problem | None:
     return Problem("out_of_memory", f"memory ran out during {program['out_of_memory']['during']}")
 
 
-def _size(constructor_args: dict) -> int:
-    """Grows with the number of parameters."""
-    return constructor_args["num_layers"] * constructor_args["d_model"] ** 2
+def _size(sizes: dict) -> int:
+    """Grows with the number of parameters, whatever the sizes are called."""
+    return prod(size for size in sizes.values() if type(size) is int)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from cs336_model.arithmetic.own_model import shape_of
 from profile_grid.measuring.results import OutOfMemory
 from profile_grid.merging.accuracy import accuracy_notes
 from profile_grid.merging.measured_runs import MeasuredRun
@@ -16,7 +17,7 @@ from profile_grid.study.stages import CAPTURE, STAGES, TIMING
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
 STATUSES = "complete, out_of_memory, unsupported (this machine cannot), incomplete, missing or not_asked"
 MACHINE_FACTS = tuple(one for one in MACHINE_DIMENSIONS if one.key not in ("backend", "nsys"))  # those are of a stage
-SIZES = ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
+SIZES = ("d_model", "d_ff", "num_layers", "num_heads")
 
 
 def runs_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -27,12 +28,13 @@ def runs_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 def _row(run: MeasuredRun) -> dict:
     timing, capture = run.results[TIMING.name], run.results[CAPTURE.name]
     program, machine = timing.program, timing.program.machine
-    shape, held, compiled = program.spec["constructor_args"], program.memory, program.compilation
+    sizes, held, compiled = _sizes(program.spec), program.memory, program.compilation
     programs = [result.program for result in run.results.values()]
     oom = next((p.out_of_memory for p in programs if p and p.out_of_memory), None)
     reasons = [status.reason for status in reversed(run.statuses.values())]
     return run.leading | {
-        **{name: shape[name] for name in SIZES},
+        **sizes,
+        "vocab_size": program.spec["vocab_size"],
         "parameters": program.parameters,
         **{stage.status_column: run.status(stage.name) for stage in STAGES},
         "reason": next((reason for reason in reasons if reason), None) or (oom and out_of_memory_in_words(oom)),
@@ -57,6 +59,13 @@ def _row(run: MeasuredRun) -> dict:
         "note": "; ".join(_notes(run)) or None,
         **{f"{stage.name}_started_utc": _started_utc(run, stage.name) for stage in STAGES},
     }
+
+
+def _sizes(spec: dict) -> dict[str, int | None]:
+    """The sizes of the model that have our names, or of our model what they are."""
+    shape = shape_of(spec)
+    sizes = vars(shape) if shape else spec["sizes"]
+    return {name: sizes[name] if isinstance(sizes.get(name), int) else None for name in SIZES}
 
 
 def _started_utc(run: MeasuredRun, stage: str) -> str | None:
@@ -121,7 +130,7 @@ DESCRIBED = {
         "One row per run of the grid",
         (
             *columns("""
-    d_model | | width of the residual stream
+    d_model | | width of the residual stream; empty, as the next three, where the model's sizes have other names
     d_ff | | width inside the feed-forward
     num_layers | | Transformer blocks
     num_heads | | attention heads per block

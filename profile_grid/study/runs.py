@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 
 from cs336_model.program.variants.values import impossible
 from profile_grid.study.dimensions import DIMENSIONS, FULLEST_FIRST, Dimension, Value, combinations, run_name
+from profile_grid.study.program import has_own_arguments, program_of, told_of_model, unusable_program
 from profile_grid.study.schema import ConfigError, check_schema
 from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING, Stage
 from profile_grid.study.unusable import unusable_values
 
-ROPE_THETA = 10000.0
 PREFERRED_CONTEXT = 512
 GRID_SETTINGS = ("grid", "vocab_size", "seed", "device")
 
@@ -47,7 +47,9 @@ def checked_config(config: dict) -> dict:
         raise ConfigError(message)
     if config["grid"] not in config["grids"]:
         raise ConfigError(f"grid: {config['grid']!r} is not one of the grids: {', '.join(config['grids'])}")
-    for name, shape in config["models"].items():
+    for message in unusable_program(config):
+        raise ConfigError(message)
+    for name, shape in ({} if has_own_arguments(config) else config["models"]).items():
         if shape["d_model"] % shape["num_heads"]:
             raise ConfigError(
                 f"models.{name}: d_model {shape['d_model']} is not divisible by num_heads {shape['num_heads']};"
@@ -72,7 +74,7 @@ def grid_runs(config: dict) -> dict[str, Run]:
                 raise ConfigError(f"grids.{config['grid']}: model {model!r} is not declared under models: {declared}")
         for values in combinations(lists):
             run = Run(values, asked_for(config, product, run_name(values)))
-            if reason := impossible(values, config["program"]["constructor"]):
+            if reason := impossible(values, program_of(config)["constructor"]):
                 raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
             known = runs.setdefault(run.name, run)
             if known.values != run.values:
@@ -143,7 +145,7 @@ def grid_part(config: dict) -> str:
     part |= {stage.name: settings_of(config, stage) for stage in STAGES}
     part["grids"] = {config["grid"]: config["grids"][config["grid"]]}
     part["models"] = {name: shape for name, shape in config["models"].items() if name in used}
-    part["program"] = {key: config["program"].get(key, {}) for key in ("constructor", "annotate")}
+    part["program"] = {key: value for key, value in program_of(config).items() if key != "sources"}
     part["environment"] = environment_of(config)
     return _canonical(part)
 
@@ -162,18 +164,10 @@ def grid_plan(config: dict) -> dict:
 
 
 def _program(config: dict, run: Run, stage: Stage) -> dict:
-    shape = config["models"][run["model"]]
     return {
         "run": run.name,
         "dimensions": dict(run.values),
-        "constructor": config["program"]["constructor"],
-        "constructor_args": {
-            "vocab_size": config["vocab_size"],
-            "context_length": run["context_length"],
-            **{key: shape[key] for key in ("d_model", "num_layers", "num_heads", "d_ff")},
-            "rope_theta": float(shape.get("rope_theta", ROPE_THETA)),
-        },
-        "annotate": config["program"].get("annotate", {}),
+        **told_of_model(config, run["model"]),
         "vocab_size": config["vocab_size"],
         "seed": config["seed"],
         "device": config["device"],

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from profile_grid.errors import OutsideError
 from profile_grid.study.dimensions import DIMENSIONS, Dimension
+from profile_grid.study.program import KNOWN_PROGRAMS
 from profile_grid.study.stages import BY_NAME, ON_REQUEST, Stage
 from profile_grid.study.sweep_dimensions import OF_A_CELL, PROGRAM
 
@@ -28,6 +29,7 @@ def config_schema() -> dict:
         if one.setting
     }
     schema["properties"] |= {stage.name: _section(stage) for stage in BY_NAME.values()}
+    schema["$defs"]["known_program"] = {"enum": list(KNOWN_PROGRAMS)}
     schema["$defs"]["product"] = _product_of_either()
     return schema
 

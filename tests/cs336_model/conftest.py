@@ -13,10 +13,11 @@ with install_import_hook(["cs336_model.model.transformer", "cs336_model.model.fu
     import cs336_model.model.transformer  # noqa: F401
 
 from cs336_model import ranges
+from cs336_model.arguments import OUR_ARGUMENTS
 from cs336_model.program.variants.values import PLAIN
 from tests.cs336_model.specs import changed
 
-SIZES = {"vocab_size": 50, "context_length": 8, "d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32}
+SIZES = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32, "rope_theta": 10000.0}
 
 
 @pytest.fixture(autouse=True)
@@ -39,8 +40,11 @@ def spec_values() -> dict:
             **PLAIN,
         },
         "constructor": "cs336_model.model:TransformerLM",
-        "constructor_args": {**SIZES, "rope_theta": 10000.0},
+        "config": None,
+        "arguments": OUR_ARGUMENTS,
+        "sizes": SIZES,
         "annotate": {},
+        "replace": {},
         "vocab_size": 50,
         "warmup_steps": 1,
         "measured_steps": 2,

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from cs336_model.arguments import OUR_ARGUMENTS
 from cs336_model.program import benchmark
 from cs336_model.program.process_cost import STAGES
 from cs336_model.program.variants.values import PLAIN
@@ -125,11 +126,12 @@ def test_capture_and_torch_profiler_come_together(run_benchmark):
 def finished_process(tmp_path_factory):
     """The program as a job starts it: with nsys's emitter, in a process of its own."""
     path = tmp_path_factory.mktemp("process") / "result.json"
-    sizes = {"vocab_size": 50, "context_length": 8, "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32}
+    sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "rope_theta": 10000.0}
     dimensions = {"model": "tiny", "context_length": 8, "mode": "forward", "batch_size": 2, **PLAIN}
     spec = {
-        "run": "one", "constructor": "cs336_model.model:TransformerLM", "constructor_args": sizes,
-        "annotate": {}, "vocab_size": 50, "dimensions": dimensions,
+        "run": "one", "constructor": "cs336_model.model:TransformerLM", "sizes": sizes,
+        "config": None, "arguments": OUR_ARGUMENTS, "annotate": {}, "replace": {},
+        "vocab_size": 50, "dimensions": dimensions,
         "warmup_steps": 1, "measured_steps": 1, "seed": 0, "device": "cpu",
     }  # fmt: skip
     command = [sys.executable, "-m", "cs336_model.program.benchmark", "--spec", json.dumps(spec), "--output", str(path)]

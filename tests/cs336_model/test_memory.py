@@ -49,7 +49,8 @@ class LiveBytes(TorchDispatchMode):
 
 
 def peak_of_two_steps(spec_values: dict, shape: ModelShape, mode: str) -> int:
-    spec, cpu = read_spec(json.dumps(changed(spec_values, mode=mode))), torch.device("cpu")
+    spec = read_spec(json.dumps(changed(spec_values, mode=mode, vocab_size=shape.vocab_size)))
+    cpu = torch.device("cpu")
     with LiveBytes() as memory, torch.device("meta"):
         lm = model_of(shape)
         tokens = torch.zeros(shape.batch_size, shape.context_length, dtype=torch.int64)
@@ -106,8 +107,8 @@ VARIANTS = [
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_what_each_variant_keeps_for_the_backward_pass_is_known_to_the_byte(spec_values, variant):
-    sizes = spec_values["constructor_args"] | {"num_layers": 3}
-    spec = read_spec(json.dumps(changed(spec_values, constructor_args=sizes, mode="forward_backward", **variant)))
+    sizes = spec_values["sizes"] | {"num_layers": 3}
+    spec = read_spec(json.dumps(changed(spec_values, sizes=sizes, mode="forward_backward", **variant)))
     subject, kept = make_subject(spec, torch.device("cpu")), {}
     own = (*subject.parameters, *subject.model.buffers(), subject.inputs, subject.targets)
     standing = {tensor.untyped_storage()._cdata for tensor in own}

@@ -7,7 +7,9 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.program import subject
+from cs336_model.program.annotations import annotate
 from cs336_model.program.spec import RunSpec, read_spec
+from cs336_model.program.unusable import UnusableModel
 from tests.cs336_model.specs import changed
 
 CPU = torch.device("cpu")
@@ -36,7 +38,7 @@ def test_targets_are_the_tokens_that_follow(spec_values):
 def test_a_function_of_another_module_runs_in_the_range_it_is_given(monkeypatch, their_module):
     opened = []
     monkeypatch.setattr(ranges, "_open_span", lambda name: opened.append(name) or ranges._NO_SPAN)
-    subject.annotate("scaled dot product attention", "their_module:scaled_dot_product_attention")
+    annotate("scaled dot product attention", "their_module:scaled_dot_product_attention")
     lm = their_module.BasicsTransformerLM(50, 8, 16, 2, 2, 32, 10000.0)
     assert lm(torch.zeros(1, 8, dtype=torch.int64)).shape == (1, 8, 50)
     assert opened == ["scaled dot product attention"] * 2
@@ -46,20 +48,20 @@ def test_a_function_of_another_module_runs_in_the_range_it_is_given(monkeypatch,
 def test_a_method_can_be_annotated(monkeypatch, their_module):
     opened = []
     monkeypatch.setattr(ranges, "_open_span", lambda name: opened.append(name) or ranges._NO_SPAN)
-    subject.annotate("whole model", "their_module:BasicsTransformerLM.forward")
+    annotate("whole model", "their_module:BasicsTransformerLM.forward")
     their_module.BasicsTransformerLM(50, 8, 16, 2, 2, 32, 10000.0)(torch.zeros(1, 8, dtype=torch.int64))
     assert opened == ["whole model"]
 
 
 @pytest.mark.parametrize(
-    ("target", "kind", "message"),
+    ("target", "message"),
     [
-        ("their_module:attention", AttributeError, "their_module has no attribute 'attention'"),
-        ("their_module:BasicsTransformerLM.backward_", AttributeError, "BasicsTransformerLM has no attribute"),
-        ("no_such_module:f", ModuleNotFoundError, "'no_such_module:f': no module 'no_such_module'"),
-        ("their_module", ValueError, "'their_module' is not of the form module:name"),
+        ("their_module:attention", "their_module has no attribute 'attention'"),
+        ("their_module:BasicsTransformerLM.backward_", "BasicsTransformerLM has no attribute"),
+        ("no_such_module:f", "'no_such_module:f': no module 'no_such_module'"),
+        ("their_module", "'their_module' is not of the form module:name"),
     ],
 )
-def test_what_cannot_be_annotated_is_named_with_its_module(their_module, target, kind, message):
-    with pytest.raises(kind, match=message):
-        subject.annotate("range", target)
+def test_what_cannot_be_annotated_is_named_with_its_module(their_module, target, message):
+    with pytest.raises(UnusableModel, match=message):
+        annotate("range", target)

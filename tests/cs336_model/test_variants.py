@@ -105,8 +105,8 @@ def test_one_block_in_so_many_runs_again_inside_recomputation(spec_values, monke
     monkeypatch.setattr("nvtx.push_range", push)
     monkeypatch.setattr("nvtx.pop_range", open_ranges.pop)
     ranges.emit_ranges("nvtx")
-    sizes = spec_values["constructor_args"] | {"num_layers": 4}
-    after_one_step(spec_values, checkpoint=every, constructor_args=sizes)
+    sizes = spec_values["sizes"] | {"num_layers": 4}
+    after_one_step(spec_values, checkpoint=every, sizes=sizes)
     blocks = [path[2:] for path in paths if path[-1] == "block"]
     assert blocks.count(("forward", "block")) == 4
     assert blocks.count(("backward", "recomputation", "block")) == recomputed

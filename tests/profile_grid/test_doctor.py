@@ -210,16 +210,16 @@ def test_the_smoke_capture_is_of_a_little_model_and_one_step():
     program = smoke_specification(specifications)["program"]
     assert (program["dimensions"]["batch_size"], program["dimensions"]["context_length"]) == (1, 16)
     assert program["measured_steps"] == 1
-    assert program["constructor_args"]["num_layers"] == 1
-    assert program["vocab_size"] == program["constructor_args"]["vocab_size"]
+    assert (program["sizes"]["num_layers"], program["vocab_size"]) == (1, 128)
 
 
 def test_the_smoke_capture_of_somebody_elses_model_has_the_sizes_of_the_smallest_run():
     specifications = [
         entry["specifications"]["capture"] for entry in plan(["10B", "small"], constructor="theirs:Model")["runs"]
     ]
-    sizes = smoke_specification(specifications)["program"]["constructor_args"]
-    assert (sizes["d_model"], sizes["num_layers"], sizes["context_length"]) == (768, 12, 16)
+    program = smoke_specification(specifications)["program"]
+    assert (program["sizes"]["d_model"], program["sizes"]["num_layers"]) == (768, 12)
+    assert program["dimensions"]["context_length"] == 16
 
 
 def test_runs_of_another_precision_have_a_pace_of_their_own(tmp_path):

@@ -9,7 +9,7 @@ from profile_grid.measuring import freshness
 from profile_grid.measuring.freshness import first_difference, present_digest, stale_reason, stale_tables_reason
 from profile_grid.measuring.results import FileIdentity, MadeFrom, Origin, Ran, Status
 
-SPECIFICATION = {"program": {"seed": 0, "constructor_args": {"d_ff": 32}}, "environment": []}
+SPECIFICATION = {"program": {"seed": 0, "sizes": {"d_ff": 32}}, "environment": []}
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def test_a_result_of_the_same_settings_sources_and_files_is_fresh(tmp_path, monk
 
 
 def test_other_settings_are_told_with_both_values():
-    wanted = {"program": {"seed": 0, "constructor_args": {"d_ff": 48}}, "environment": []}
-    assert stale(wanted) == "config.yaml has changed: program.constructor_args.d_ff was 32 and is 48"
+    wanted = {"program": {"seed": 0, "sizes": {"d_ff": 48}}, "environment": []}
+    assert stale(wanted) == "config.yaml has changed: program.sizes.d_ff was 32 and is 48"
 
 
 def test_a_setting_that_came_or_went_is_told():

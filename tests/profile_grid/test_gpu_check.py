@@ -5,13 +5,16 @@ import sys
 
 import pytest
 
+from cs336_model.arguments import OUR_ARGUMENTS
 from cs336_model.program.variants.values import PLAIN
 from profile_grid.measuring.gpu_check import notes_before
 
-MODEL = {"vocab_size": 10000, "d_model": 4608, "d_ff": 12288, "num_layers": 50, "num_heads": 36}
+MODEL = {"d_model": 4608, "d_ff": 12288, "num_layers": 50, "num_heads": 36, "rope_theta": 10000.0}
 PROGRAM = {
     "constructor": "cs336_model.model:TransformerLM",
-    "constructor_args": MODEL,
+    "arguments": OUR_ARGUMENTS,
+    "sizes": MODEL,
+    "vocab_size": 10000,
     "dimensions": {"batch_size": 4, "context_length": 512, "mode": "train_step", **PLAIN},
     "device": "auto",
 }

@@ -13,7 +13,7 @@ from profile_grid.measuring.job import Job
 from profile_grid.measuring.largest import Try, tried, with_value
 
 PROGRAM = {
-    "run": "tiny", "dimensions": {"context_length": 64, "batch_size": 4}, "constructor_args": {"context_length": 64},
+    "run": "tiny", "dimensions": {"context_length": 64, "batch_size": 4}, "sizes": {"d_model": 8},
     "warmup_steps": 5, "measured_steps": 10,
 }  # fmt: skip
 
@@ -37,11 +37,11 @@ def test_few_values_are_tried_where_the_start_is_near():
     assert len(asked) <= 4
 
 
-def test_another_length_changes_the_model_and_another_batch_does_not():
+def test_another_length_and_another_batch_are_told_as_dimensions():
     longer = with_value({"program": PROGRAM}, "context_length", 128)["program"]
-    assert longer["dimensions"]["context_length"] == longer["constructor_args"]["context_length"] == 128
+    assert longer["dimensions"] == {"context_length": 128, "batch_size": 4}
     fuller = with_value({"program": PROGRAM}, "batch_size", 9)["program"]
-    assert fuller["dimensions"]["batch_size"] == 9 and fuller["constructor_args"] == PROGRAM["constructor_args"]
+    assert fuller["dimensions"] == {"context_length": 64, "batch_size": 9} and fuller["sizes"] == PROGRAM["sizes"]
     assert (fuller["warmup_steps"], fuller["measured_steps"]) == (1, 1)
     assert PROGRAM["dimensions"] == {"context_length": 64, "batch_size": 4}
 

@@ -19,7 +19,7 @@ from profile_grid.study.stages import NOT_ASKED
 DIMENSIONS = {"model": "small", "context_length": 8, "mode": "train_step", "batch_size": 4, **PLAIN}
 SPEC = {
     "run": "small_ctx8_train_step", "dimensions": DIMENSIONS, "warmup_steps": 1, "measured_steps": 3,
-    "constructor_args": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2, "vocab_size": 50},
+    "sizes": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}, "vocab_size": 50,
 }  # fmt: skip
 MACHINE = {
     "device": "cuda", "device_name": "NVIDIA H200", "gpu_uuid_sha256": "5f2a", "driver": "580.82", "cuda": "13.0",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
+from cs336_model.arguments import OUR_ARGUMENTS
 from kernel_tables.reading import nsys
 from profile_grid.measuring.hidden_host import namespace_command
 from profile_grid.measuring.job import Job
@@ -71,13 +72,15 @@ def test_nothing_below_results_holds_the_canary(finished_project):
     assert [path for path in files if leaks(contents(path))] == []
 
 
-SHAPE = {"vocab_size": 50, "context_length": 8, "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32}
 PROGRAM = {
     "run": "one_ctx8_forward",
     "model": "one",
     "constructor": "cs336_model.model:TransformerLM",
-    "constructor_args": SHAPE | {"rope_theta": 10000.0},
+    "config": None,
+    "arguments": OUR_ARGUMENTS,
+    "sizes": {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "rope_theta": 10000.0},
     "annotate": {},
+    "replace": {},
     "mode": "forward",
     "batch_size": 1,
     "context_length": 8,

@@ -14,6 +14,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from profile_grid.study.catalogue import MERGED, SUMMARIES, TABLES_OF_A_RUN, question_of_figure, questions_asked
+from profile_grid.study.program import functions_named, program_of
 from profile_grid.study.runs import (
     checked_config,
     grid_part,
@@ -112,8 +113,7 @@ def digest(paths):
 
 def measured_program(program):
     """What of this project changes a measurement: the benchmark, the model and functions that config.yaml names."""
-    named = [program["constructor"], *program.get("annotate", {}).values()]
-    modules = [path for name in named for path in files_of_module(ROOT, name.partition(":")[0])]
+    modules = [path for name in functions_named(program) for path in files_of_module(ROOT, name.partition(":")[0])]
     return program_sources("cs336_model/program/benchmark.py", *modules)
 
 
@@ -124,8 +124,8 @@ def own_sources(paths):
     return digest_of_files(Path.cwd(), paths) if paths else ""
 
 
-MEASURED_PROGRAM = measured_program(config["program"])
-OWN_SOURCES = own_sources(config["program"].get("sources", []))
+MEASURED_PROGRAM = measured_program(program_of(config))
+OWN_SOURCES = own_sources(program_of(config)["sources"])
 
 
 def of_every_run(name_of):

@@ -36,7 +36,7 @@ rule machine:
         gpu=int(config["device"] != "cpu"),
         time_limit_s=config["time_limit_s"],
     params:
-        program=config["program"]["constructor"],
+        program=program_of(config)["constructor"],
         device=config["device"],
         backend=config["capture"]["backend"],
         # a parameter that knows the output is no reason to run again: another grid needs no other look at the machine

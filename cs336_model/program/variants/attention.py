@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from cs336_model import ranges
+from cs336_model.arithmetic.own_model import shape_of
 from cs336_model.model.transformer import CausalSelfAttention
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.variants.precision import autocast
@@ -51,8 +52,8 @@ def with_attention(spec: RunSpec, model: nn.Module, device: torch.device) -> Non
 
 def _try_once(spec: RunSpec, device: torch.device) -> None:
     """One call with the run's own precision, length and width of heads; what PyTorch warns of on the way is why."""
-    sizes, dimensions = spec.constructor_args, spec.dimensions
-    d_head = sizes["d_model"] // sizes["num_heads"]
+    sizes, dimensions = shape_of(vars(spec)), spec.dimensions
+    d_head = sizes.d_model // sizes.num_heads
     dtype = torch.bfloat16 if dimensions["precision"] == BF16_WEIGHTS else torch.float32
     trains = ranges.BACKWARD in spec.phases
     heads = torch.zeros(

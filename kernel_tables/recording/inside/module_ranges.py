@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import threading
-import warnings
+import gc
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils.hooks import RemovableHandle
 
 from kernel_tables.marking.backward import follow_backward
 from kernel_tables.marking.marker import Marker
-from kernel_tables.recording.inside.module_names import models_of_this_process, names_in
+from kernel_tables.marking.module_names import names_in
+from kernel_tables.marking.module_parts import ModuleParts
 
 BACKWARD = "backward"
 
 
 class ModuleRanges:
-    """Opens and closes the ranges from hooks that PyTorch calls around every module, in the window alone.
-
-    No model is compiled again for them. Within what was compiled no module is called, so it has none of these ranges.
-    """
+    """Opens and closes the ranges of all modules, in the window alone."""
 
     def __init__(self, marker: Marker, depth: int | None) -> None:
         self._marker, self._depth = marker, depth
-        self._hooks: list[RemovableHandle] = []
+        self._parts = ModuleParts(marker.part, self._name_of)
         self._before_us: tuple[Callable, Callable] = (torch.autograd.backward, torch.autograd.grad)
         self._names: dict[int, str | None] = {}
         self._named: list[nn.Module] = []  # kept alive, so that no other module gets their ids
-        self._thread = _Called()
 
     def begin(self) -> None:
         """Names what is there, and opens ranges from now on."""
@@ -41,17 +35,11 @@ class ModuleRanges:
         self._before_us = torch.autograd.backward, torch.autograd.grad
         follow_backward(self._marker)
         torch.autograd.backward = self._in_range(BACKWARD, torch.autograd.backward)
-        # PyTorch warns of hooks that a compiled model would not call; these need not be called there.
-        warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
-        self._hooks = [
-            register_module_forward_pre_hook(self._before),
-            register_module_forward_hook(self._after, always_call=True),
-        ]
+        self._parts.begin()
 
     def end(self) -> None:
         """Opens no more."""
-        for hook in self._hooks:
-            hook.remove()
+        self._parts.end()
         follow_backward(None)
         torch.autograd.backward, torch.autograd.grad = self._before_us  # which may be another's than PyTorch's own
         self._names.clear()
@@ -67,6 +55,11 @@ class ModuleRanges:
 
         return called
 
+    def _name_of(self, module: nn.Module) -> str | None:
+        if id(module) not in self._names:  # made since the window opened
+            self._name_later(module)
+        return self._names[id(module)]
+
     def _name_later(self, module: nn.Module) -> None:
         try:
             self._name(module)
@@ -79,30 +72,9 @@ class ModuleRanges:
             self._names.setdefault(id(module), name)
             self._named.append(module)
 
-    def _before(self, module: nn.Module, _: Any) -> None:
-        if torch.compiler.is_compiling():
-            return
-        if id(module) not in self._names:  # made since the window opened
-            self._name_later(module)
-        name, around = self._names[id(module)], self._marker.thread.forward
-        opens = name is not None and not (around and around[-1].name == name)  # a wrapper has its module's name
-        self._thread.called.append((module, opens))
-        if opens:
-            self._marker.open_part(name)
 
-    def _after(self, module: nn.Module, *_: Any) -> None:
-        if torch.compiler.is_compiling() or all(module is not called for called, _ in self._thread.called):
-            return
-        while self._thread.called:
-            called, opened = self._thread.called.pop()
-            if opened:
-                self._marker.close_part()
-            if called is module:
-                return
-
-
-class _Called(threading.local):
-    """The modules that are being called on this thread, each with whether it opened a range."""
-
-    def __init__(self) -> None:
-        self.called: list[tuple[nn.Module, bool]] = []
+def models_of_this_process() -> list[nn.Module]:
+    """Every module that is alive here and part of no other."""
+    modules = [found for found in gc.get_objects() if issubclass(type(found), nn.Module)]
+    parts = {id(child) for module in modules for child in module.children()}
+    return [module for module in modules if id(module) not in parts]

@@ -2,7 +2,8 @@
 
 from torch import nn
 
-from kernel_tables.recording.inside.module_names import models_of_this_process, names_in
+from kernel_tables.marking.module_names import names_in
+from kernel_tables.recording.inside.module_ranges import models_of_this_process
 
 
 class Block(nn.Module):

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 
 from torch import nn
 
 # What stands around a module and is none of its model: a compiler's, a sharder's, a checkpointer's.
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-
-
-def models_of_this_process() -> list[nn.Module]:
-    """Every module that is alive here and part of no other."""
-    modules = [found for found in gc.get_objects() if issubclass(type(found), nn.Module)]
-    parts = {id(child) for module in modules for child in module.children()}
-    return [module for module in modules if id(module) not in parts]
 
 
 def names_in(model: nn.Module, depth: int | None = None) -> Iterator[tuple[nn.Module, str | None]]:
