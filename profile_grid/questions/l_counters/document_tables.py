@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from kernel_tables.counters.verdicts import RULES
-from profile_grid.markdown import Table, escaped
+from kernel_tables.markdown import Table, escaped
 from profile_grid.quantities import ABSENT, count, known, percent, rate, ratio, significant
 from profile_grid.questions.l_counters.sentences import bandwidth
 from profile_grid.tables.apart import pivoted, shown_dimensions

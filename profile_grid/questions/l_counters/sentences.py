@@ -6,7 +6,7 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL, UNKNOWN
-from profile_grid.markdown import escaped
+from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, percent, rate, ratio, significant
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
