@@ -1,8 +1,15 @@
-"""The largest number that fits, found with few questions."""
+"""The largest number that fits, found with few questions, and where it is kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+FITTED = ("context_length", "batch_size")  # the dimensions whose largest value can be measured
+
+
+def file_name(run: str, dimension: str) -> str:
+    """The file, below results/largest, that holds the largest value of a dimension with which a run fits."""
+    return f"{run}_{dimension}.json"
 
 
 def largest_fitting(fits: Callable[[int], bool], start: int) -> int:

@@ -10,7 +10,7 @@ import pandas as pd
 from kernel_tables.markdown import Table, code, escaped, pipe_table
 from profile_grid.documents.summaries import declared_tables
 from profile_grid.errors import OutsideError
-from profile_grid.merging import cost, runs_table
+from profile_grid.merging import cost, largest, runs_table
 from profile_grid.study.catalogue import TABLES
 from profile_grid.study.described import LEADING_COLUMNS, Column, Described
 from profile_grid.study.stages import STAGES
@@ -23,7 +23,7 @@ class UndocumentedColumn(OutsideError):
 @cache
 def described() -> dict[str, Described]:
     """The description of every table, in their order."""
-    found = runs_table.DESCRIBED | cost.DESCRIBED
+    found = runs_table.DESCRIBED | cost.DESCRIBED | largest.DESCRIBED
     for stage in STAGES:
         makers = [stage.tables, stage.tables_of_a_run and stage.tables_of_a_run.made_by]
         for maker in filter(None, makers):

@@ -75,7 +75,7 @@ QUESTIONS = (
     ),
     Question(
         "i_memory", "Where does memory go, and what fits?", needs=lambda run: run[MEMORY.status_column] != NOT_ASKED,
-        tables=("memory_peak", "memory_parts", "memory_room", "memory_groups", "memory_at_failure"),
+        tables=("memory_peak", "memory_parts", "memory_room", "memory_groups", "memory_at_failure", "memory_fits"),
         figures=("memory_categories", "memory_timeline"),
     ),
     Question(
@@ -104,7 +104,7 @@ DOCUMENTS = tuple(question.name for question in QUESTIONS if question.has_docume
 FIGURES = tuple(name for question in QUESTIONS for name in question.figures)
 SUMMARIES = tuple(dict.fromkeys(name for question in QUESTIONS for name in question.tables))
 TABLES_OF_A_RUN = tuple(name for stage in STAGES if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
-MERGED = ("runs", *(name for stage in STAGES for name in stage.table_names), "cost", *TABLES_OF_A_RUN)
+MERGED = ("runs", *(name for stage in STAGES for name in stage.table_names), "cost", "largest", *TABLES_OF_A_RUN)
 TABLES = (*MERGED, *SUMMARIES)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pandas as pd
 
@@ -10,6 +11,7 @@ from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.merging.accuracy import explained_error
 from profile_grid.merging.counters.of_run import empty_tables as counter_tables
 from profile_grid.merging.energy import energy_tables
+from profile_grid.merging.largest import largest_table
 from profile_grid.merging.memory.of_run import empty_tables as memory_tables
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
 from profile_grid.study.stages import BY_NAME, NOT_ASKED, ON_REQUEST
@@ -151,7 +153,8 @@ def without_requests() -> dict[str, pd.DataFrame]:
     steps = pd.DataFrame({"phase": [], "step": [], "ms": []})
     tables = {"steps": steps, "warmup_steps": steps} | memory_tables() | counter_tables()
     leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
-    return {name: pd.concat([leading, table], axis=1) for name, table in tables.items()} | energy_tables([])
+    led = {name: pd.concat([leading, table], axis=1) for name, table in tables.items()}
+    return led | energy_tables([]) | {"largest": largest_table([], Path())}
 
 
 def _run_row(run: Made) -> dict:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.bisection import largest_fitting
+from profile_grid.bisection import file_name, largest_fitting
 from profile_grid.errors import OutsideError
 from profile_grid.measuring import largest
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.largest import Try, tried, with_value
+from profile_grid.merging.largest import largest_table
+from tests.profile_grid.made_up import Made
 
 PROGRAM = {
     "run": "tiny", "dimensions": {"context_length": 64, "batch_size": 4}, "sizes": {"d_model": 8},
@@ -81,3 +83,32 @@ def test_a_processor_without_a_limit_and_a_variant_that_is_refused_are_told_in_o
         try_of(result("complete", "cpu"))
     with pytest.raises(OutsideError, match="tiny cannot be measured: why"):
         try_of(result("unsupported", "cuda"))
+
+
+ENTRY = Made(mode="train_step").leading | {"specifications": {"timing": {"program": PROGRAM}}}
+FOUND = {
+    "dimension": "batch_size", "largest": 21, "predicted": 24, "multiple_of": 1, "limit_bytes": 2**34,
+    "specification": {"program": PROGRAM},
+    "tries": [{"value": value, "fits": value <= 21} for value in (4, 8, 16, 21, 22, 32)],
+}  # fmt: skip
+
+
+def test_what_was_found_is_a_row_of_its_run_beside_what_the_shapes_let_expect(tmp_path):
+    (tmp_path / file_name(ENTRY["run"], "batch_size")).write_text(json.dumps(FOUND))
+    (row,) = largest_table([ENTRY], tmp_path).to_dict("records")
+    assert (row["run"], row["fitted"]) == (ENTRY["run"], "batch_size")
+    assert [row[name] for name in ("largest", "fails_at", "predicted", "tries")] == [21, 22, 24, 6]
+    assert len(largest_table([ENTRY | {"run": "another"}], tmp_path)) == 0
+
+
+OTHER = json.dumps(FOUND | {"specification": {"program": PROGRAM | {"seed": 1}}})
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"), [("{}", "is damaged"), ("[1]", "is damaged"), (OTHER, "was measured with other settings")]
+)
+def test_what_was_found_with_other_settings_or_is_damaged_is_named_with_the_command(tmp_path, found, reason):
+    (tmp_path / file_name(ENTRY["run"], "batch_size")).write_text(found)
+    command = "python -m workflow.scripts.largest --run small_ctx512_train_step --dimension batch_size"
+    with pytest.raises(OutsideError, match=f"small_ctx512_train_step_batch_size.json {reason}.*{command}"):
+        largest_table([ENTRY], tmp_path)

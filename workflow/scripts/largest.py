@@ -2,6 +2,7 @@
 
 Bisects with a process for each try, one after another, and says beside it what the shapes let expect. On a GPU what
 does not fit runs out of memory; a processor has no memory of its own to fill, so there --memory-gib says how much is.
+The next `snakemake` shows what was found in document (i), where that is asked.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
 from cs336_model.arithmetic.own_model import shape_of
-from profile_grid.bisection import largest_fitting
+from profile_grid.bisection import FITTED, file_name, largest_fitting
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json
 from profile_grid.measuring.job import Job
@@ -24,7 +25,7 @@ from profile_grid.quantities import GIBIBYTE, memory
 from profile_grid.study.stages import TIMING
 from workflow.command import run_command
 
-MULTIPLES = {"context_length": 64, "batch_size": 1}
+MULTIPLES = dict(zip(FITTED, (64, 1), strict=True))
 
 
 def main() -> None:
@@ -38,7 +39,7 @@ def main() -> None:
     arguments = parser.parse_args()
     entry = entry_of(arguments.results / "grid.json", arguments.run)
     found = bisected(entry, arguments)
-    write_json(arguments.results / "largest" / f"{arguments.run}_{arguments.dimension}.json", found)
+    write_json(arguments.results / "largest" / file_name(arguments.run, arguments.dimension), found)
     predicted = "not known" if found["predicted"] is None else found["predicted"]
     say(f"{arguments.run}: largest {arguments.dimension} that fits is {found['largest']}; by the shapes {predicted}")
 
@@ -72,6 +73,7 @@ def bisected(entry: dict, arguments: argparse.Namespace) -> dict:
     return {
         "run": entry["run"], "dimension": dimension, "multiple_of": unit, "limit_bytes": limit or total,
         "largest": found, "predicted": predicted(specification["program"], dimension, available),
+        "specification": specification,
         "tries": [{"value": value, **vars(one)} for value, one in sorted(tries.items())],
     }  # fmt: skip
 

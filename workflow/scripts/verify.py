@@ -18,6 +18,7 @@ from kernel_tables.reading import nsys
 from profile_grid.errors import OutsideError
 from profile_grid.measuring.results import read_result
 from profile_grid.merging.measured_runs import Makers, require_fresh
+from profile_grid.merging.merge import LARGEST
 from profile_grid.merging.verify import file_difference
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stages import BY_NAME, CAPTURE
@@ -77,6 +78,8 @@ def link_results(plan: list[dict], results: Path, scratch: Path) -> None:
             measured = results / "runs" / entry["run"] / name
             if measured.exists():
                 (folder / name).symlink_to(measured.absolute())
+    if (found := results / LARGEST).exists():
+        (scratch / LARGEST).symlink_to(found.absolute())
 
 
 def make_anew(config: dict, folder: Path, cores: int) -> None:

@@ -11,7 +11,7 @@ from kernel_tables.markdown import Table, code, escaped
 from profile_grid.quantities import ABSENT, GIBIBYTE, MEBIBYTE, count, known, percent, significant
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.questions.i_memory.table import COUNTED
-from profile_grid.study.dimensions import MODEL
+from profile_grid.study.dimensions import BY_KEY, MODEL
 from profile_grid.tables.apart import pivoted, shown_dimensions, split
 from profile_grid.tables.cells import headings_of, leading_cells
 from profile_grid.tables.measured import Measured
@@ -74,6 +74,19 @@ def fitting_table(measured: Measured) -> Table | None:
     return _by_run(
         rows, ("longest context", "largest batch"), lambda row: [count(row[LONGEST_CONTEXT]), count(row[LARGEST_BATCH])]
     )
+
+
+def bisected_table(measured: Measured) -> Table | None:
+    """(i) One line per run and dimension: the largest value that was measured to fit, beside that by the shapes."""
+    rows = measured.tables["memory_fits"]
+    if rows.empty:
+        return None
+
+    def cells(row: dict) -> list[str]:
+        figures = (count(row[name]) for name in ("largest", "fails_at", "predicted"))
+        return [BY_KEY[row["fitted"]].heading, *figures, size(row["limit_bytes"]), count(row["tries"])]
+
+    return _by_run(rows, ("largest", "measured", "fails at", "by the shapes", "memory", "tries"), cells, words=1)
 
 
 def largest_table(measured: Measured) -> tuple[str, Table] | None:

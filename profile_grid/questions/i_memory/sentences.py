@@ -27,7 +27,7 @@ def sentences(measured: Measured) -> list[str]:
         return _failures(measured) or [NOT_RECORDED]
     found = [_of_mode(rows, mode) for mode, rows in peaks.groupby("mode", sort=False)]
     found += [*_kept(measured), *_counted(measured), *_expected(measured), *_fitting(measured)]
-    return [*found, *_failures(measured)]
+    return [*found, *_bisected(measured), *_failures(measured)]
 
 
 def _of_mode(rows: pd.DataFrame, mode: str) -> str:
@@ -90,6 +90,16 @@ def _fitting(measured: Measured) -> list[str]:
     longest = extremes(trains, LONGEST_CONTEXT, lambda row: f"{row[LONGEST_CONTEXT]} tokens")
     batch = extremes(trains, LARGEST_BATCH, lambda row: f"{row[LARGEST_BATCH]} sequences")
     return [f"By the shapes the longest context that trains on this GPU is {longest}; the largest batch {batch}."]
+
+
+def _bisected(measured: Measured) -> list[str]:
+    """What was measured to fit, beside what the shapes let expect."""
+    rows = measured.tables["memory_fits"]
+    both = rows[rows["predicted"].notna() & (rows["predicted"] > 0)]
+    if both.empty:
+        return []
+    share = interval((both["largest"] / both["predicted"]).astype("float64"), percent)
+    return [f"What was measured to fit, by bisection, is {share} of what follows from the shapes."]
 
 
 def _failures(measured: Measured) -> list[str]:

@@ -16,6 +16,9 @@ OF_A_FAILURE = {
     "requested_bytes": "B", "free_bytes": "B", "in_phase": "", "in_range": "", "live_bytes": "B", "category": "",
     "phase": "", "range": "", "operator": "", "each_bytes": "B", "allocations": "", "bytes": "B",
 }  # fmt: skip
+OF_A_BISECTION = {
+    "fitted": "", "largest": "", "fails_at": "", "predicted": "", "multiple_of": "", "limit_bytes": "B", "tries": "",
+}  # fmt: skip
 COUNTED = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes"]
 
 
@@ -68,6 +71,11 @@ def memory_groups(merged: Merged) -> pd.DataFrame:
 def memory_at_failure(merged: Merged) -> pd.DataFrame:
     """(i) The largest groups of allocations that were live when memory ran out, of each run that did."""
     return as_texts(merged["memory_failed"])
+
+
+def memory_fits(merged: Merged) -> pd.DataFrame:
+    """(i) One row per run and dimension whose largest value was measured, with what the shapes let expect."""
+    return merged["largest"].reset_index(drop=True)
 
 
 def _last_step(rows: pd.DataFrame) -> pd.DataFrame:
@@ -143,11 +151,19 @@ TABLES = {
             columns("\n".join(f"{name} | {unit} | as in memory_failed" for name, unit in OF_A_FAILURE.items())),
         ),
     ),
+    "memory_fits": SummaryTable(
+        memory_fits,
+        Described(
+            "(i) One row per run and dimension whose largest value that fits was measured by bisection",
+            columns("\n".join(f"{name} | {unit} | as in largest" for name, unit in OF_A_BISECTION.items())),
+        ),
+    ),
 }
 SHOWN = {
     "memory_peak": Shown("Memory at the fullest moment of a step", "memory_peak"),
     "memory_parts": Shown("Kept for the backward pass, by part", "memory_parts"),
     "memory_groups": Shown("Largest allocations at the fullest moment", "memory_groups"),
     "memory_at_failure": Shown("Largest allocations when memory ran out", "memory_at_failure"),
+    "memory_fits": Shown("What fits, measured by bisection", "memory_fits"),
     "memory_room": Shown("Counted, expected, and what would fit", "memory_room"),
 }

@@ -96,6 +96,15 @@ def test_a_grid_whose_histories_are_all_broken_says_so():
     assert "Not answered: no run whose allocations were to be recorded has a whole history." in text
 
 
+def test_what_a_bisection_found_stands_beside_what_the_shapes_let_expect():
+    found = {"fitted": "batch_size", "largest": 21, "fails_at": 22, "predicted": 24, "multiple_of": 1,
+             "limit_bytes": 16 * GIB, "tries": 6}  # fmt: skip
+    text = answered(recorded([training()]) | {"largest": pd.DataFrame([training().leading | found])})
+    assert "What was measured to fit, by bisection, is 87.5 % of what follows from the shapes." in text
+    cells = [cell.strip() for cell in line_of(text, "small", "512", "training step", "batch").split("|")]
+    assert cells[5:10] == ["21", "22", "24", "16.0 GiB", "6"]
+
+
 def out_of_memory(**moment) -> pd.DataFrame:
     """What the stage memory recorded of a run that ran out of it, two groups of allocations."""
     groups = [

@@ -39,7 +39,7 @@ def predictions_table(measured: Measured) -> Table | None:
             *leading_cells(row, shown), BY_KEY[row["remedy"]].heading, _codes(row["codes"]),
             f"{significant(row['predicted_ms'])} ({percent(row['predicted_percent'] / 100)})",
             f"{significant(row['measured_ms'])} ({percent(row['measured_percent'] / 100)})",
-            "yes" if row["holds"] else "no",
+            "yes" if row["holds"] else "**no**",
         )
         for row in rows.to_dict("records")
     )  # fmt: skip

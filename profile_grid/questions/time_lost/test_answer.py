@@ -43,6 +43,12 @@ def test_a_gain_beyond_what_was_said_is_told():
     runs = PLAIN, faster(3.0, precision="tf32")
     assert summaries(*runs)["predictions"]["holds"].tolist() == [False]
     assert "not the one remedy that the grid holds; more with small at context 512 in tf32." in sentences(*runs)
+    assert rendered(list(runs))["time_lost"].count("**no**") == 1
+
+
+def test_attention_in_one_kernel_is_a_remedy_and_attention_by_pytorch_in_many_is_none():
+    runs = (PLAIN, faster(9.0, attention="math"), faster(8.0, attention="efficient"))
+    assert summaries(*runs)["predictions"]["attention"].tolist() == ["efficient"]
 
 
 def test_a_remedy_for_which_no_rule_spoke_is_said_to_gain_nothing():
