@@ -1,0 +1,123 @@
+"""The examples below docs/, made anew from their merged tables: `python -m docs.examples`, after a change that is meant.
+
+The first is a whole study. The others are studies beside it, of which only what they are about is kept: the merged
+tables as Parquet, the tables of their question as CSV, the answers in one document, and the figures of the question.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from profile_grid.documents.dictionary import described, dictionary
+from profile_grid.documents.documents import ALL, asked_of, documents
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.figures.paper import on_paper, save
+from profile_grid.figures.registry import all_figures
+from profile_grid.files import write_table, write_text
+from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, questions_asked
+from profile_grid.study.described import LEADING_COLUMNS
+from profile_grid.study.dimensions import BY_KEY
+from profile_grid.study.stages import NOT_ASKED
+from profile_grid.tables.on_disk import TablesOnDisk
+
+DOCS = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Example:
+    """Results of a grid that lie below docs/; `question` is what a study beside the first is about."""
+
+    folder: Path
+    question: str | None = None
+
+    @property
+    def summaries(self) -> tuple[str, ...]:
+        """The tables of answers that are kept."""
+        return next((one.tables for one in QUESTIONS if one.name == self.question), SUMMARIES)
+
+    def merged(self) -> TablesOnDisk:
+        """The merged tables."""
+        return TablesOnDisk(self.folder / "tables")
+
+    def provenance(self) -> dict:
+        """Where its figures come from."""
+        return json.loads((self.folder / "tables" / "provenance.json").read_text())
+
+    def documents(self, runs: pd.DataFrame) -> list[str]:
+        """The documents that are kept."""
+        return [ALL] if self.question else [*asked_of(runs), ALL]
+
+    def figures(self, runs: pd.DataFrame) -> list[str]:
+        """The figures that are kept."""
+        asked = questions_asked(runs.to_dict("records"))
+        return [name for one in asked for name in one.figures if self.question in (None, one.name)]
+
+
+H200 = DOCS / "example-h200"
+WHOLE = Example(H200)
+STUDIES = (
+    Example(H200 / "precision", "f_precision"),
+    Example(H200 / "compile", "g_compile"),
+    Example(H200 / "attention", "h_attention"),
+)
+
+
+def main() -> None:
+    for example in (WHOLE, *STUDIES):
+        remake(example)
+    write_text(H200 / "tables" / "README.md", dictionary())
+
+
+def remake(example: Example) -> None:
+    """Writes all that is kept of an example, from its merged tables, to which columns are added that they lack."""
+    folder, on_disk = example.folder, example.merged()
+    tables = {name: as_declared(name, on_disk.get(name)) for name in MERGED}
+    for name, table in tables.items():
+        if on_disk.get(name) is None or list(table.columns) != list(on_disk[name].columns):
+            _write(folder / "tables" / f"{name}.parquet", table, example.question is None and name != "kernels")
+    on_disk = example.merged()
+    summaries = summary_tables(on_disk)
+    for name in example.summaries:
+        write_table(folder / "tables" / f"{name}.csv", summaries[name])
+        if example.question:
+            (folder / "tables" / f"{name}.parquet").unlink()
+    made = documents(summaries, on_disk["runs"], example.provenance(), example.documents(on_disk["runs"]))
+    for name, text in made.items():
+        write_text(folder / "answers" / f"{name}.md", text)
+    (folder / "figures").mkdir(exist_ok=True)
+    for name in example.figures(on_disk["runs"]):
+        figure = all_figures()[name]
+        drawn = on_paper(figure, {table: summaries.get(table, on_disk.get(table)) for table in figure.tables})
+        for suffix in (".svg", ".png"):
+            save(drawn, folder / "figures" / f"{name}{suffix}", suffix)
+
+
+def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
+    """The merged table of this name with the columns that are declared today: a dimension that it lacks at its default, a
+    stage's status as not asked for, seconds as none; another column is empty. Without rows where there was no table."""
+    names = [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)]
+    table = pd.DataFrame(columns=names) if table is None else table
+    lacking = {column: _unmeasured(name, column) for column in names if column not in table}
+    return table.assign(**lacking)[names]
+
+
+def _unmeasured(table: str, column: str) -> object:
+    if column in BY_KEY:
+        return BY_KEY[column].default
+    if column.endswith("_status"):
+        return NOT_ASKED
+    return 0.0 if table == "cost" else None
+
+
+def _write(path: Path, table: pd.DataFrame, also_as_csv: bool) -> None:
+    write_table(path, table)
+    if not also_as_csv:
+        path.with_suffix(".csv").unlink()
+
+
+if __name__ == "__main__":
+    main()
