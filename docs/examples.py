@@ -1,4 +1,4 @@
-"""The examples below docs/, made anew from their merged tables: `python -m docs.examples`, after a change that is meant.
+"""The examples below docs/, made anew from their merged tables by `python -m docs.examples`, after a change of them.
 
 The first is a whole study. The others are studies beside it, of which only what they are about is kept: the merged
 tables as Parquet, the tables of their question as CSV, the answers in one document, and the figures of the question.
@@ -7,6 +7,7 @@ tables as Parquet, the tables of their question as CSV, the answers in one docum
 from __future__ import annotations
 
 import json
+from collections import ChainMap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,14 +92,14 @@ def remake(example: Example) -> None:
     (folder / "figures").mkdir(exist_ok=True)
     for name in example.figures(on_disk["runs"]):
         figure = all_figures()[name]
-        drawn = on_paper(figure, {table: summaries.get(table, on_disk.get(table)) for table in figure.tables})
+        drawn = on_paper(figure, ChainMap(summaries, on_disk))
         for suffix in (".svg", ".png"):
             save(drawn, folder / "figures" / f"{name}{suffix}", suffix)
 
 
 def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
-    """The merged table of this name with the columns that are declared today: a dimension that it lacks at its default, a
-    stage's status as not asked for, seconds as none; another column is empty. Without rows where there was no table."""
+    """The merged table of this name with the columns that are declared today: a dimension that it lacks has its default,
+    a stage was not asked for and took no time, another column is empty. Without rows where there was no table."""
     names = [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)]
     table = pd.DataFrame(columns=names) if table is None else table
     lacking = {column: _unmeasured(name, column) for column in names if column not in table}

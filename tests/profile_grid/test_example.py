@@ -1,10 +1,12 @@
 """The example on an H200, made anew from its merged tables: a change of any figure or sentence shows here as a diff."""
 
 import json
+from collections import ChainMap
 from pathlib import Path
 
 import pytest
 
+from docs.examples import STUDIES
 from profile_grid.documents.dictionary import check_documented, dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import summary_tables
@@ -71,3 +73,20 @@ def test_the_data_dictionary_is_the_same_and_describes_every_column(tables):
     for name in TABLES:
         check_documented(name, tables[name])
     assert dictionary() == (EXAMPLE / "tables" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("example", STUDIES, ids=lambda example: example.question)
+def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
+    tables = example.merged()
+    for name in MERGED:
+        check_documented(name, tables[name])
+    summaries = summary_tables(tables)
+    for name in example.summaries:
+        write_table(tmp_path / name, summaries[name])
+        assert (tmp_path / f"{name}.csv").read_text() == (example.folder / "tables" / f"{name}.csv").read_text()
+    made = documents(summaries, tables["runs"], example.provenance(), example.documents(tables["runs"]))
+    assert made == {name: (example.folder / "answers" / f"{name}.md").read_text() for name in made}
+    for name in example.figures(tables["runs"]):
+        figure = all_figures()[name]
+        save(on_paper(figure, ChainMap(summaries, tables)), tmp_path / "figure.svg", ".svg")
+        assert (tmp_path / "figure.svg").read_bytes() == (example.folder / "figures" / f"{name}.svg").read_bytes()
