@@ -98,8 +98,8 @@ def remake(example: Example) -> None:
 
 
 def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
-    """The merged table of this name with the columns that are declared today: a dimension that it lacks has its default,
-    a stage was not asked for and took no time, another column is empty. Without rows where there was no table."""
+    """The merged table of this name with the columns declared today. A dimension that it lacks has its default,
+    a stage was not asked for and took no time, other columns are empty. Without rows where there was no table."""
     names = [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)]
     table = pd.DataFrame(columns=names) if table is None else table
     lacking = {column: _unmeasured(name, column) for column in names if column not in table}
