@@ -17,11 +17,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
     add_output(parser)
     add_step_name(parser)
+    parser.add_argument(
+        "--counters", type=Path, metavar="FILE", help="of the same program: ncu --csv --page raw --print-units base"
+    )
     parser.add_argument("--rules", type=Path, metavar="FILE", help="rules of your own, in TOML; tried after the others")
 
 
 def run(options: argparse.Namespace) -> int:
     require_output(options, options.capture)
+    from kernel_tables.counters.reading import read_counters
     from kernel_tables.diagnosis.diagnose import as_json, as_table, diagnose
     from kernel_tables.diagnosis.own_rules import rules_of_file
     from kernel_tables.output import format_of, write_text
@@ -30,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
 
     own = rules_of_file(options.rules) if options.rules else ()
     with Trace(options.capture) as trace:
-        found = diagnose(trace, options.step_name, own)
+        counters = read_counters(options.counters) if options.counters else None
+        found = diagnose(trace, options.step_name, own, counters)
     if options.output is None and options.format is None and sys.stdout.isatty():
         print_safely(finding_lines(found, get_terminal_size().columns))
     elif (options.format or format_of(options.output)) == "json":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from kernel_tables.diagnosis.blocking import Blocking
 from kernel_tables.diagnosis.idle import GPU, LAUNCHING, Idle, idle_of
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.intervals import difference
+
+if TYPE_CHECKING:
+    from kernel_tables.counters.filling import Filling
 
 OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
 ATTENTION = re.compile(r"(?i)attention|sdpa")
@@ -33,8 +37,9 @@ class Found:
 class Case:
     """One diagnosis under way. A mask or an array "by activity" is in the order of trace.gpu_activities."""
 
-    def __init__(self, scope: Scope):
-        self.scope = scope
+    def __init__(self, scope: Scope, filling: Filling | None = None):
+        """FILLING is how launches fill the GPU, where they were counted."""
+        self.scope, self.filling = scope, filling
         self.blocking = Blocking(scope)
 
     @cached_property

@@ -19,6 +19,8 @@ from kernel_tables.diagnosis.scope import NO_STEP, Scope
 if TYPE_CHECKING:
     import pandas as pd
 
+    from kernel_tables.counters.filling import Filling
+
 MOST_NAMED = 3  # ranges and kernels of a finding
 
 
@@ -39,13 +41,20 @@ class Diagnosis:
     source: str
 
 
-def diagnose(trace: CaptureArrays, step_name: str = "step", own_rules: Sequence[Rule] = ()) -> list[Diagnosis]:
+def diagnose(
+    trace: CaptureArrays,
+    step_name: str = "step",
+    own_rules: Sequence[Rule] = (),
+    counters: pd.DataFrame | None = None,
+    rules: Sequence[Rule] = RULES,
+) -> list[Diagnosis]:
     """What the rules say that speak, largest gain first; then those that abstain. One that found nothing is not here.
 
+    COUNTERS are those of Nsight Compute, as counters/reading.py reads them.
     Raises ImpossibleCapture for a capture that cannot be believed.
     """
-    case = Case(Scope(trace, step_name))
-    said = [_said(rule, case) for rule in (*RULES, *own_rules)]
+    case = Case(Scope(trace, step_name), _filling(trace, counters))
+    said = [_said(rule, case) for rule in (*rules, *own_rules)]
     trace.capture.require_sound()
     found = [one for one in said if one is not None]
     return sorted(found, key=lambda one: (one.abstained, -(one.gain_ms or 0)))
@@ -65,6 +74,14 @@ def as_table(found: list[Diagnosis]) -> pd.DataFrame:
 def as_json(found: list[Diagnosis]) -> str:
     """A list of objects; evidence and where are objects in it."""
     return in_json(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=1)) + "\n"
+
+
+def _filling(trace: CaptureArrays, counters: pd.DataFrame | None) -> Filling | None:
+    if counters is None:
+        return None
+    from kernel_tables.counters.filling import filling_of
+
+    return filling_of(trace, counters)
 
 
 def _said(rule: Rule, case: Case) -> Diagnosis | None:

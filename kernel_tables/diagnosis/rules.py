@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kernel_tables.diagnosis import host_rules, kernel_rules, needs, step_rules
+from kernel_tables.diagnosis import counter_rules, host_rules, kernel_rules, needs, step_rules
 from kernel_tables.diagnosis.case import Case, Found
 from kernel_tables.markdown import code, compact_table
 
@@ -33,10 +33,6 @@ class Rule:
 HOST = (needs.kernels, needs.gpu, needs.calls)
 IN_STEP = (*HOST, needs.steps)
 GPU = (needs.kernels, needs.gpu)
-
-
-def _nothing(case: Case) -> Found | None:
-    """What a rule finds that always abstains."""
 
 
 RULES = (
@@ -120,12 +116,14 @@ RULES = (
         LIKELY, kernel_rules.unfused_optimizer, (needs.kernels, needs.optimizer_range),
     ),
     Rule(
-        "low_occupancy", "kernels that leave multiprocessors half empty", "not decided here", "Nsight Compute",
-        "measure the kernel's counters with Nsight Compute", POSSIBLE, _nothing, (needs.counters,),
+        "low_occupancy", "kernels, matrix multiplies apart, of a wave and more in which half of the warps are empty",
+        KERNELS, OWN, "see what limits them (registers, shared memory, block size), and let a block take less of it",
+        POSSIBLE, counter_rules.low_occupancy, (needs.counters,),
     ),
     Rule(
-        "wave_tail", "kernels whose last wave of blocks is nearly empty", "not decided here", "Nsight Compute",
-        "measure the kernel's counters with Nsight Compute", POSSIBLE, _nothing, (needs.counters,),
+        "wave_tail", "kernels of several waves whose last leaves a fifth of all places for blocks empty",
+        KERNELS, OWN, "choose sizes whose blocks fill whole waves, or kernels that share out the last one (stream-K)",
+        POSSIBLE, counter_rules.wave_tail, (needs.counters,),
     ),
     Rule(
         "exposed_communication", "communication that no computation runs beside",
@@ -148,3 +146,6 @@ def as_markdown() -> str:
     """The rules as a Markdown table."""
     rows = [(code(rule.code), rule.looks_for, rule.threshold, rule.source, rule.advice) for rule in RULES]
     return compact_table(("code", "looks for", "speaks from", "source", "advice"), rows)
+
+
+OF_COUNTERS = tuple(rule for rule in RULES if needs.counters in rule.needs)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from kernel_tables.diagnosis.diagnose import as_table, diagnose
+from kernel_tables.diagnosis.rules import OF_COUNTERS
 from profile_grid.study.described import Described, columns
 from profile_grid.tables.findings import OF_A_FINDING
 from profile_grid.tables.names import STEP
@@ -24,6 +25,11 @@ COLUMNS = [
 def findings_of(trace: Trace) -> pd.DataFrame:
     """One row per rule that speaks, largest gain first, then one per rule that abstains."""
     return findings_table(diagnose(trace, STEP))
+
+
+def findings_of_counters(trace: Trace, counters: pd.DataFrame) -> pd.DataFrame:
+    """The same of the rules that need counters."""
+    return findings_table(diagnose(trace, STEP, counters=counters, rules=OF_COUNTERS))
 
 
 def findings_table(found: Iterable[Diagnosis]) -> pd.DataFrame:

@@ -223,7 +223,7 @@ COUNTERS = Stage(
         "measured_steps": Setting(COUNT, default=1, of_program=True),
     },
     tables_of_a_run=TablesOfARun(
-        names=("counters", "counter_ranges", "roofs"),
+        names=("counters", "counter_ranges", "roofs", "counter_findings"),
         status_file="counters_status.json",
         made_by="profile_grid.merging.counters.of_run:tables_of_counters",
         empty_by="profile_grid.merging.counters.of_run:empty_tables",

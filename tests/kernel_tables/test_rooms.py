@@ -15,6 +15,7 @@ ROOMS = (
     "errors",
     "clean_text",
     "files",
+    "markdown",
     "intervals",
     "classes",
     "names",

@@ -22,6 +22,7 @@ from profile_grid.measuring.results import read_result
 from profile_grid.merging.counters.described import DESCRIBED
 from profile_grid.merging.counters.of_run import empty_tables, tables_of_counters, tables_of_launches
 from profile_grid.merging.counters.tables import LEFT_OUT, measured_launches
+from profile_grid.merging.findings import COLUMNS as FINDINGS
 from profile_grid.study.runs import grid_runs
 from profile_grid.study.stages import COUNTERS
 from tests.kernel_tables.synthetic import Synthetic
@@ -221,6 +222,12 @@ def test_counters_are_joined_to_the_capture_of_the_same_run_and_to_no_other(run_
     assert (refused["status"], refused["reason"]) == ("unsupported", "no counters: why")
     for file in ("capture.sqlite", "ncu.csv"):
         assert f"{file} has" in run_folder(damaged=file)["reason"]
+
+
+def test_the_rules_that_need_counters_say_what_they_find_in_a_table_of_their_own(run_folder, tmp_path):
+    run_folder()
+    found = tables_of_counters(read_result(tmp_path / "counters.json"), tmp_path)[1]["counter_findings"]
+    assert list(found.columns) == FINDINGS and found.empty  # no kernel there fills the GPU
 
 
 def test_every_column_of_the_tables_is_described():

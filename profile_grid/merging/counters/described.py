@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kernel_tables.counters.verdicts import RULES
+from profile_grid.merging import findings
 from profile_grid.study.described import WHERE, Described, columns
 
 OF_FLOPS = """
@@ -25,6 +26,10 @@ OF_RATES = """
 """
 VERDICTS = "; ".join(f"{verdict}: {rule}" for verdict, rule in RULES.items())
 DESCRIBED = {
+    "counter_findings": Described(
+        "One row per run with the stage counters and finding of the rules of the diagnosis that need counters",
+        findings.DESCRIBED.columns,
+    ),
     "counters": Described(
         "One row per run with the stage counters and kernel configuration; counters are of one launch of it",
         columns(f"""

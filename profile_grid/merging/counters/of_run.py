@@ -18,6 +18,7 @@ from profile_grid.measuring.capture_identity import difference
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, UNSUPPORTED, StageResult, read_result
 from profile_grid.merging.counters import tables
 from profile_grid.merging.counters.described import DESCRIBED as DESCRIBED
+from profile_grid.merging.findings import findings_of_counters, findings_table
 from profile_grid.study.stages import CAPTURE, COUNTERS
 
 (TABLE,) = COUNTERS.files
@@ -40,7 +41,11 @@ def tables_of_counters(result: StageResult, folder: Path, extra_rules: Sequence[
         return _status(UNSUPPORTED, OTHER_PROFILER), empty_tables()
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
-            return tables_of_launches(tables.measured_launches(trace), kept_counters(folder / TABLE), result)
+            counted = kept_counters(folder / TABLE)
+            status, made = tables_of_launches(tables.measured_launches(trace), counted, result)
+            if status["status"] == COMPLETE:
+                made["counter_findings"] = findings_of_counters(trace, counted)
+            return status, made
     except TraceError as error:
         return _status(INCOMPLETE, str(error)), empty_tables()
 
@@ -56,6 +61,7 @@ def tables_of_launches(launches: pd.DataFrame, counted: pd.DataFrame, result: St
         "counters": counters,
         "counter_ranges": tables.ranges_table(launches, counted),
         "roofs": tables.roofs_table(reached, sheet),
+        "counter_findings": findings_table([]),
     }
 
 
@@ -83,7 +89,8 @@ def roofs_of_sheet(device_name: str | None) -> Roofs:
 def empty_tables() -> Tables:
     """The tables without rows."""
     columns = {"counters": tables.COUNTER_COLUMNS, "counter_ranges": tables.RANGE_COLUMNS, "roofs": tables.ROOF_COLUMNS}
-    return {name: tables.without_rows(names) for name, names in columns.items()}
+    made = {name: tables.without_rows(names) for name, names in columns.items()}
+    return made | {"counter_findings": findings_table([])}
 
 
 def _what_is_lost(counters: pd.DataFrame) -> str:

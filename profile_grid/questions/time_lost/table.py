@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
+from kernel_tables.diagnosis.rules import OF_COUNTERS
+from profile_grid.measuring.results import COMPLETE
 from profile_grid.questions.time_lost.predictions import predictions
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
+from profile_grid.study.stages import COUNTERS
 from profile_grid.tables.findings import OF_A_FINDING
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.texts import as_texts
@@ -16,7 +19,21 @@ FIGURES = ["code", "abstained", "gain_ms", "gain_percent", "sure", "message", "a
 
 def time_lost(merged: Merged) -> pd.DataFrame:
     """One row per run and rule that speaks or abstains; the largest gain of a run first."""
-    return as_texts(merged["findings"][[*LEADING, *FIGURES]].reset_index(drop=True))
+    return as_texts(findings_of(merged)[[*LEADING, *FIGURES]].reset_index(drop=True))
+
+
+def findings_of(merged: Merged) -> pd.DataFrame:
+    """The findings of every run; where it has counters, those of the rules that need them instead of their silence."""
+    found, runs = merged["findings"], merged["runs"]
+    counted = runs.loc[runs[COUNTERS.status_column] == COMPLETE, "run"]
+    if counted.empty:
+        return found
+    found, more = (as_texts(merged[name]) for name in ("findings", "counter_findings"))
+    silent = found["run"].isin(counted) & found["code"].isin([rule.code for rule in OF_COUNTERS])
+    both = pd.concat([found[~silent], more], ignore_index=True)
+    order = {run: number for number, run in enumerate(runs["run"])}
+    keys = both.assign(_run=both["run"].map(order), _gain=-both["gain_ms"].astype("float64").fillna(0.0))
+    return both.loc[keys.sort_values(["_run", "abstained", "_gain"], kind="stable").index]
 
 
 TABLES = {

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from profile_grid.documents.documents import section
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.time_lost.predictions import REMEDIES
+from profile_grid.questions.time_lost.table import time_lost
 from profile_grid.tables.machines import by_machine
+from profile_grid.tables.per_pass import Merged
 from tests.profile_grid.made_up import Made, forward_kernels, merged
 from tests.profile_grid.made_up_answers import summaries
 from tests.profile_grid.test_answers import line_of, rendered
@@ -70,6 +73,19 @@ def test_numbers_of_half_the_size_halve_what_no_rule_speaks_of():
 def test_a_run_that_was_not_diagnosed_predicts_nothing():
     runs = [replace(PLAIN, findings=()), faster(5.0, precision="tf32")]
     assert len(summaries(*runs)["predictions"]) == 0
+
+
+def test_where_there_are_counters_the_rules_that_need_them_speak_and_are_silent_no_more():
+    other = replace(PLAIN, precision="bf16")
+    tables = merged([PLAIN, other])
+    counted = tables["runs"]["run"] == PLAIN.name
+    tables["runs"].loc[counted, "counters_status"] = "complete"
+    columns = tables["findings"].columns
+    found = pd.DataFrame([[*PLAIN.leading.values(), *speaks("low_occupancy", 70.0)]], columns=columns)
+    tables["counter_findings"] = found
+    said = time_lost(Merged(tables))
+    assert said.loc[said["run"] == PLAIN.name, "code"].tolist() == ["low_occupancy", "no_tensor_cores"]
+    assert said.loc[said["run"] == other.name, "code"].tolist() == ["no_tensor_cores", "wave_tail"]
 
 
 def test_every_rule_that_a_remedy_mends_is_there():
