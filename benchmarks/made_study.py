@@ -30,7 +30,7 @@ MAKER = "0" * 16  # the digest of whatever made something
 MAKERS = {
     "results": {stage.name: MAKER for stage in STAGES},
     "tables": {stage.name: MAKER for stage in STAGES if stage.tables_of_a_run},
-    "kernel_classes": MAKER,
+    "own_rules": MAKER,
 }
 LOADED_FILES = {str(path.relative_to(ROOT)): digest_of_file(path) for path in sorted(ROOT.glob("cs336_model/**/*.py"))}
 H200 = MACHINE | {"device": "cuda", "device_name": "NVIDIA H200", "driver": "580.82", "cuda": "13.0"}

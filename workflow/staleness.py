@@ -64,7 +64,7 @@ def result_reason(specification: str, sources: str, files: Iterable[str]) -> Cal
 
 
 def tables_reason(
-    result: str, read_too: Iterable[str], sources: str, kernel_classes: str, files: Iterable[str]
+    result: str, read_too: Iterable[str], sources: str, own_rules: str, files: Iterable[str]
 ) -> Callable[[Path], str | None]:
     """Why the tables of a run are not what would be made now from the result beside their status, and others that are
     read too, or which of the files that hold them is not there."""
@@ -77,7 +77,7 @@ def tables_reason(
                     if other := quick_difference(one, path.parent / name):
                         return f"a file is not that of its run: {other}"
             status = read_status(path)
-            return deleted(path.parent, files) or stale_tables_reason(status, origin, sources, kernel_classes, others)
+            return deleted(path.parent, files) or stale_tables_reason(status, origin, sources, own_rules, others)
         except BadResult as error:
             return f"{UNUSABLE}: {error.what}"
 

@@ -1,4 +1,4 @@
-"""Rules of one's own: kernels by name, class and range that take too large a share of the span."""
+"""Rules of one's own: kernels by name, class and range, or API calls by name, that take too much of the span."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ import numpy as np
 
 from kernel_tables.classes.linear_search import found_in, unusable
 from kernel_tables.diagnosis.case import Case, Found
-from kernel_tables.diagnosis.needs import kernels
+from kernel_tables.diagnosis.needs import calls, gpu, kernels
 from kernel_tables.diagnosis.rules import CODES, POSSIBLE, Rule
 from kernel_tables.errors import TraceError
+from kernel_tables.intervals import intersection, union
 
-SELECTORS = ("kernel", "class", "range")
+CALL = "call"
+OF_KERNELS = ("kernel", "class", "range")
+SELECTORS = (*OF_KERNELS, CALL)
+PATTERNS = ("kernel", CALL)
 KEYS = {"code": str, "advice": str, **dict.fromkeys(SELECTORS, str), "share": float, "launches": int}
 EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice = '...'"
 
@@ -47,10 +51,11 @@ def _rule(written: Mapping, where: str) -> Rule:
         raise TraceError(f"{where}: {problem}; write {EXAMPLE}")
     named = ", ".join(f"{key} {written[key]!r}" for key in SELECTORS if key in written)
     share, launches = float(written["share"]), written.get("launches", 1)
+    of_calls, of_kernels = ("calls", _calling, (kernels, gpu, calls)), ("kernels", _taking, (kernels,))
+    looks_for, find, needs = of_calls if CALL in written else of_kernels
     return Rule(
-        written["code"], f"kernels of {named}", f"{share:.4g} of the span, {launches} launches a step",
-        "a rule of one's own", written["advice"], POSSIBLE, partial(_taking, written=dict(written), what=named),
-        (kernels,),
+        written["code"], f"{looks_for} of {named}", f"{share:.4g} of the span, {launches} {looks_for} a step",
+        "a rule of one's own", written["advice"], POSSIBLE, partial(find, written=dict(written), what=named), needs,
     )  # fmt: skip
 
 
@@ -66,11 +71,13 @@ def _problem(written: Mapping) -> str | None:
     if wrong or lacking:
         return f"{wrong[0]} = {written[wrong[0]]!r} cannot be used" if wrong else f"{lacking[0]!r} is lacking"
     if not any(key in written for key in SELECTORS):
-        return "it names no kernel, class or range"
+        return "it names no kernel, class, range or call"
+    if CALL in written and any(key in written for key in OF_KERNELS):
+        return "it names a call and kernels; write a rule for each"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", written["code"]) or not 0 <= written["share"] <= 1:
         return "a code is of small letters and _, a share between 0 and 1"
-    reason = unusable(written["kernel"]) if "kernel" in written else None
-    return f"the pattern {written['kernel']!r} cannot be used ({reason})" if reason else None
+    found = ((written[key], unusable(written[key])) for key in PATTERNS if key in written)
+    return next((f"the pattern {text!r} cannot be used ({reason})" for text, reason in found if reason), None)
 
 
 def _is(value: object, kind: type) -> bool:
@@ -95,3 +102,19 @@ def _taking(case: Case, written: Mapping, what: str) -> Found | None:
     evidence = {"kernels_per_step": round(launches / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
     weight = np.where(mask, case.time_by_activity, 0)
     return Found(total_ns, f"kernels of {what} take {scope.in_words(total_ns)}", evidence, weight)
+
+
+def _calling(case: Case, written: Mapping, what: str) -> Found | None:
+    """The host's time in such calls within the spans of its GPUs, once where they nest: no more is gained without."""
+    scope, total_ns, count = case.scope, 0, 0
+    wanted = np.array(found_in(written[CALL], scope.calls.functions), bool)[scope.calls.function]
+    for device in scope.devices:
+        first, last = (np.array([end]) for end in (device.first_ns, device.last_ns))
+        mine = wanted & (scope.calls.process == device.process)
+        total_ns += intersection(scope.calls.during(mine), union(first, last)).total_ns
+        count += int((mine & (scope.calls.start_ns >= first) & (scope.calls.start_ns < last)).sum())
+    if not count or count < written.get("launches", 1) * scope.count or scope.share(total_ns) < written["share"]:
+        return None
+    evidence = {"calls_per_step": round(count / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
+    said = f"the host is in calls of {what} for {scope.in_words(total_ns)}"
+    return Found(total_ns, said, evidence, np.zeros(len(scope.activities), np.int64))

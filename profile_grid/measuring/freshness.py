@@ -14,6 +14,7 @@ from pathlib import Path
 from cs336_model.program.loaded_distributions import distribution_version
 from cs336_model.program.loaded_files import digest_of_file
 from profile_grid.measuring.results import Origin, ProgramResult, Ran, StageResult, Status
+from profile_grid.study.stages import OWN_RULES
 
 OTHER_SETTINGS = "config.yaml has changed"
 
@@ -42,7 +43,7 @@ def stale_tables_reason(
     status: Status,
     origin: Origin | StageResult,
     sources: str,
-    kernel_classes: str,
+    own_rules: str,
     read_too: Sequence[Origin | StageResult] = (),
 ) -> str | None:
     """Why the tables of a run are not what would be made now of a result and of others that are read too; None where
@@ -54,8 +55,8 @@ def stale_tables_reason(
         return f"{OTHER_SETTINGS}: {difference}"
     if made.files != digests_of_files(origin, *read_too):
         return "the tables were made from other files than those of the result"
-    if made.kernel_classes != kernel_classes:
-        return "kernel_classes in config.yaml has changed"
+    if made.own_rules != own_rules:
+        return f"{' or '.join(OWN_RULES)} in config.yaml has changed"
     return None if made.sources == sources else "what makes the tables of a run has changed"
 
 
@@ -64,9 +65,9 @@ def digests_of_files(*origins: Origin | StageResult) -> dict[str, str]:
     return {name: identity.sha256 for origin in origins for name, identity in origin.files.items()}
 
 
-def digest_of_rules(kernel_classes: list[dict]) -> str:
-    """What changes with the configuration's own class rules."""
-    return hashlib.sha256(json.dumps(kernel_classes, sort_keys=True).encode()).hexdigest()[:16]
+def digest_of_rules(own_rules: dict[str, list[dict]]) -> str:
+    """What changes with the configuration's own rules."""
+    return hashlib.sha256(json.dumps(own_rules, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def first_difference(then: object, now: object, where: str = "") -> str | None:

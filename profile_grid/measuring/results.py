@@ -160,12 +160,12 @@ class StageResult:
 @dataclass(frozen=True)
 class MadeFrom:
     """What the tables of a run were made from: the specification that was measured, the digests of the files read, of
-    the analysis, and of the configuration's own class rules."""
+    the analysis, and of the configuration's own rules."""
 
     specification: dict[str, Any]
     files: dict[str, str]
     sources: str
-    kernel_classes: str
+    own_rules: str
 
 
 @dataclass(frozen=True)

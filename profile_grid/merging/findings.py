@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -15,6 +15,7 @@ from profile_grid.tables.names import STEP
 
 if TYPE_CHECKING:
     from kernel_tables.diagnosis.diagnose import Diagnosis
+    from kernel_tables.diagnosis.rules import Rule
     from kernel_tables.trace import Trace
 
 COLUMNS = [
@@ -22,9 +23,9 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def findings_of(trace: Trace) -> pd.DataFrame:
-    """One row per rule that speaks, largest gain first, then one per rule that abstains."""
-    return findings_table(diagnose(trace, STEP))
+def findings_of(trace: Trace, own_rules: Sequence[Rule] = ()) -> pd.DataFrame:
+    """One row per rule that speaks, largest gain first, then one per rule that abstains; `own_rules` among them."""
+    return findings_table(diagnose(trace, STEP, own_rules))
 
 
 def findings_of_counters(trace: Trace, counters: pd.DataFrame) -> pd.DataFrame:

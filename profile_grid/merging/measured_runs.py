@@ -36,11 +36,11 @@ class StaleRun(OutsideError):
 
 @dataclass(frozen=True)
 class Makers:
-    """The digests of what makes results and the tables of a run now, by stage, and of the own class rules."""
+    """The digests of what makes results and the tables of a run now, by stage, and of the own rules."""
 
     results: Mapping[str, str]
     tables: Mapping[str, str]
-    kernel_classes: str
+    own_rules: str
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _status(stage: Stage, results: Mapping[str, StageResult], folder: Path, make
     path = folder / stage.tables_of_a_run.status_file
     status = read_status(path)
     read_too = [results[name] for name in stage.tables_of_a_run.reads]
-    if reason := stale_tables_reason(status, result, makers.tables[stage.name], makers.kernel_classes, read_too):
+    if reason := stale_tables_reason(status, result, makers.tables[stage.name], makers.own_rules, read_too):
         raise StaleRun(path, reason)
     return status
 

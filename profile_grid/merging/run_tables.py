@@ -15,6 +15,7 @@ import pandas as pd
 
 from kernel_tables.attribution.paths import PATH_SEPARATOR
 from kernel_tables.classes.categories import users_rules
+from kernel_tables.diagnosis.own_rules import own_rules
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.measuring.capture_findings import errors_and_warnings
@@ -180,24 +181,25 @@ def _step_numbers(trace: Trace) -> dict[int, int]:
 
 
 def tables_of_capture(
-    capture: StageResult, folder: Path, extra_rules: Sequence[dict] = ()
+    capture: StageResult, folder: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
 ) -> tuple[dict, dict[str, pd.DataFrame]]:
     """The status of a run's capture and its tables; `folder` holds its capture.sqlite, which has to be the one
-    that was captured."""
+    that was captured. `extra_rules` are classes of one's own, `diagnosis_rules` what else the diagnosis looks for."""
     sqlite = folder / "capture.sqlite"
     if reason := difference(capture, sqlite):
         return _status(INCOMPLETE, f"{reason}: it is not the capture of this run", []), empty_tables()
-    return tables_of_file(capture, sqlite, extra_rules)
+    return tables_of_file(capture, sqlite, extra_rules, diagnosis_rules)
 
 
 def tables_of_file(
-    capture: StageResult, sqlite: Path, extra_rules: Sequence[dict] = ()
+    capture: StageResult, sqlite: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
 ) -> tuple[dict, dict[str, pd.DataFrame]]:
     """The status of a run's capture and its tables, which are empty unless the capture is whole.
 
     Raises TraceError where a rule cannot be used: that is no fault of the capture.
     """
     users_rules(extra_rules)
+    own = own_rules(diagnosis_rules, "diagnosis_rules")
     if capture.status != COMPLETE:
         return _status(capture.status, capture.reason, []), empty_tables()
     steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
@@ -210,7 +212,7 @@ def tables_of_file(
             if errors:
                 return _status(INCOMPLETE, str(joined(errors)), warnings), empty_tables()
             activities, ranges = measured_activities(trace), measured_ranges(trace)
-            found = findings.findings_of(trace)
+            found = findings.findings_of(trace, own)
     except TraceError as error:
         return _status(INCOMPLETE, str(error), []), empty_tables()
     tables = {

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 GPU, NOTHING = "gpu", "nothing"
+OWN_RULES = ("kernel_classes", "diagnosis_rules")  # the keys of config.yaml that hold rules of one's own
 NOT_ASKED = "not_asked"  # the status of a stage that a run was not asked for
 WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
 COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
@@ -30,8 +31,9 @@ class Setting:
 class TablesOfARun:
     """Tables that one run's files give before anything is merged, and the file that says whether they are whole.
 
-    `made_by` is the "module:function" of (result, folder, class rules) -> (status, {name: table}), `texts_by` that of
-    (result, folder) -> {file: text}, for the files of `texts`; `sources` are file patterns besides what these import.
+    `made_by` is the "module:function" of (result, folder, rules by `own_rules`) -> (status, {name: table}),
+    `texts_by` that of (result, folder) -> {file: text}, for the files of `texts`; `sources` are file patterns besides
+    what these import.
     `empty_by` is that of () -> {name: table without rows}, for a grid in which no run has the stage; `reads` are the
     stages of every run whose results and files are read too.
     """
@@ -44,6 +46,7 @@ class TablesOfARun:
     texts: tuple[str, ...] = ()
     texts_by: str | None = None
     sources: tuple[str, ...] = ()
+    own_rules: tuple[str, ...] = ("kernel_classes",)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -164,6 +167,7 @@ CAPTURE = Stage(
         texts=("reports/kernel_summary.csv", "reports/nvtx_summary.csv", "reports/api_summary.csv"),
         texts_by="profile_grid.merging.nsys_reports:reports_of_capture",
         sources=("kernel_tables/classes/*.toml",),
+        own_rules=OWN_RULES,
     ),
 )
 MEMORY = Stage(

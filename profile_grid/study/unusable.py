@@ -11,6 +11,7 @@ def unusable_values(config: Mapping) -> Iterator[str]:
     """One line for each value that cannot be used: its key, the value, what was expected."""
     yield from _not_finite(config, "")
     yield from _no_patterns(config.get("kernel_classes", []))
+    yield from _no_rules(config.get("diagnosis_rules", []))
 
 
 def unusable_sources(root: Path, paths: list[str]) -> Iterator[str]:
@@ -38,5 +39,17 @@ def _no_patterns(rules: list[Mapping]) -> Iterator[str]:
 
     try:
         users_rules(rules)
+    except TraceError as error:
+        yield str(error)
+
+
+def _no_rules(rules: list[Mapping]) -> Iterator[str]:
+    if not rules:
+        return
+    from kernel_tables.diagnosis.own_rules import own_rules  # with numpy: only where there are rules to look at
+    from kernel_tables.errors import TraceError
+
+    try:
+        own_rules(rules, "diagnosis_rules")
     except TraceError as error:
         yield str(error)

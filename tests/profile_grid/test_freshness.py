@@ -107,7 +107,7 @@ def test_a_package_in_development_is_found_by_its_own_finder(tmp_path, monkeypat
     assert present_digest("theirs.py") == digest
 
 
-MADE = {"specification": SPECIFICATION, "files": {"capture.sqlite": "aa"}, "sources": "00", "kernel_classes": "11"}
+MADE = {"specification": SPECIFICATION, "files": {"capture.sqlite": "aa"}, "sources": "00", "own_rules": "11"}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ MADE = {"specification": SPECIFICATION, "files": {"capture.sqlite": "aa"}, "sour
         ({"specification": {"program": {"seed": 1}}}, "config.yaml has changed: program.seed was 1 and is 0"),
         ({"files": {"capture.sqlite": "bb"}}, "the tables were made from other files than those of the result"),
         ({"sources": "01"}, "what makes the tables of a run has changed"),
-        ({"kernel_classes": "12"}, "kernel_classes in config.yaml has changed"),
+        ({"own_rules": "12"}, "kernel_classes or diagnosis_rules in config.yaml has changed"),
     ],
 )
 def test_tables_are_stale_when_anything_that_they_were_made_from_is_another(changes, reason):

@@ -50,8 +50,8 @@ PLAN = [
         "specifications": {"timing": {"program": SPEC}, "capture": {"program": SPEC}},
     }
 ]  # fmt: skip
-MADE_FROM = {"specification": {"program": SPEC}, "files": {}, "sources": "11", "kernel_classes": "22"}
-MAKERS = Makers(results={"timing": "00", "capture": "00"}, tables={"capture": "11"}, kernel_classes="22")
+MADE_FROM = {"specification": {"program": SPEC}, "files": {}, "sources": "11", "own_rules": "22"}
+MAKERS = Makers(results={"timing": "00", "capture": "00"}, tables={"capture": "11"}, own_rules="22")
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_the_commit_of_the_measurements_is_told_with_its_changes(records, runs_o
     [
         ("timing", {"sources": "99"}, "timing.json is stale: the program, or what measures it, has changed"),
         ("capture", {"sources": "99"}, "capture.json is stale: the program, or what measures it, has changed"),
-        ("status", {"made_from": MADE_FROM | {"kernel_classes": "99"}}, "status.json is stale: kernel_classes in"),
+        ("status", {"made_from": MADE_FROM | {"own_rules": "99"}}, "status.json is stale: kernel_classes or"),
         ("status", {"made_from": MADE_FROM | {"files": {"capture.sqlite": "99"}}}, "status.json is stale: the tables"),
     ],
 )

@@ -133,6 +133,14 @@ def test_own_class_rules_come_first(tiny):
     assert "elementwise" not in set(tables["kernels"]["class"])
 
 
+def test_own_rules_of_the_diagnosis_stand_among_its_findings(tiny):
+    rule = {"code": "any_kernel", "kernel": "elementwise", "share": 0.0, "advice": "look at it"}
+    _, tables = tables_of_file(capture_record(), tiny, (), [rule])
+    found = tables["findings"].set_index("code")
+    assert (found.loc["any_kernel", "advice"], found.loc["any_kernel", "abstained"]) == ("look at it", False)
+    assert set(tables_of_file(capture_record(), tiny)[1]["findings"]["code"]) == {*found.index} - {"any_kernel"}
+
+
 def test_kernels_of_the_window_outside_every_step_are_kept_and_named(tmp_path, tiny):
     path = tmp_path / "capture.sqlite"
     shutil.copy(tiny, path)

@@ -35,6 +35,21 @@ def test_a_class_rule_whose_pattern_is_no_regular_expression_is_refused_before_a
         checked_config(config | {"kernel_classes": rules})
 
 
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ({"kernel": "("}, r"the pattern '\(' cannot be used"),
+        ({"kernel": "norm", "share": 2}, "a share between 0 and 1"),
+        ({"kernel": "norm", "code": "launch_bound"}, "two rules 'launch_bound'"),
+        ({}, "it names no kernel, class, range or call"),
+    ],
+)
+def test_a_rule_of_the_diagnosis_that_cannot_be_used_is_refused_before_anything_is_measured(config, rule, why):
+    rules = [{"code": "slow_norm", "share": 0.05, "advice": "-"} | rule]
+    with pytest.raises(ConfigError, match=rf"^diagnosis_rules.*{why}"):
+        checked_config(config | {"diagnosis_rules": rules})
+
+
 def test_a_source_that_is_a_folder_or_not_there_is_refused_and_a_file_is_not(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "tokens.bin").touch()

@@ -25,7 +25,7 @@ from profile_grid.study.runs import (
     specification,
 )
 from profile_grid.study.schema import ConfigError
-from profile_grid.study.stages import BY_NAME, GPU, STAGES, SWEEP, TIMING
+from profile_grid.study.stages import BY_NAME, GPU, OWN_RULES, STAGES, SWEEP, TIMING
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest
@@ -191,9 +191,9 @@ def host_memory_mb(stage):
     return lambda wildcards: host_megabytes(json.loads(told(stage)(wildcards))["program"])
 
 
-OWN_CLASSES = config.get("kernel_classes", [])
-KERNEL_CLASSES = json.dumps(OWN_CLASSES)
-CLASSES_DIGEST = digest_of_rules(OWN_CLASSES)
+OWN = {key: config.get(key, []) for key in OWN_RULES}
+OWN_RULES_TOLD = json.dumps(OWN)
+OWN_RULES_DIGEST = digest_of_rules(OWN)
 
 
 def tables_digest(stage):
@@ -206,7 +206,7 @@ def tables_digest(stage):
 TABLE_SOURCES = {stage.name: tables_digest(stage) for stage in STAGES if stage.tables_of_a_run}
 
 
-MAKERS = json.dumps({"results": SOURCES, "tables": TABLE_SOURCES, "kernel_classes": CLASSES_DIGEST})
+MAKERS = json.dumps({"results": SOURCES, "tables": TABLE_SOURCES, "own_rules": OWN_RULES_DIGEST})
 
 
 def tables_again(stage):
@@ -215,7 +215,7 @@ def tables_again(stage):
     def nothing(wildcards):
         folder = f"results/runs/{wildcards.run}"
         read_too = [f"{folder}/{BY_NAME[name].result}" for name in stage.tables_of_a_run.reads]
-        made = (TABLE_SOURCES[stage.name], CLASSES_DIGEST)
+        made = (TABLE_SOURCES[stage.name], OWN_RULES_DIGEST)
         reason = tables_reason(f"{folder}/{stage.result}", read_too, *made, stage.tables_of_a_run.files)
         return STALENESS.again_if(f"{folder}/{stage.tables_of_a_run.status_file}", reason)
 

@@ -34,13 +34,13 @@ for stage in STAGES:
             "../../envs/analysis.yaml"
         params:
             stage=stage.name,
-            kernel_classes=KERNEL_CLASSES,
+            own_rules=OWN_RULES_TOLD,
             sources=TABLE_SOURCES[stage.name],
         message:
             f"tables of {{wildcards.run}} from its {stage.name}"
         shell:
             "python -m workflow.scripts.run_tables --stage {params.stage} --folder $(dirname {output.status:q})"
-            " --kernel-classes {params.kernel_classes:q} --sources {params.sources} 2> >(tee {log:q} >&2)"
+            " --own-rules {params.own_rules:q} --sources {params.sources} 2> >(tee {log:q} >&2)"
 
 
 rule plan:

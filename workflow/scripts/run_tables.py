@@ -22,29 +22,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stage", choices=list(BY_NAME), required=True)
     parser.add_argument("--folder", type=Path, required=True, help="folder of the run, for what is read and written")
-    parser.add_argument("--kernel-classes", type=json.loads, default=[], help="own class rules, as JSON")
+    parser.add_argument(
+        "--own-rules", type=json.loads, required=True, help="those of config.yaml by their key, as JSON"
+    )
     parser.add_argument("--sources", required=True, help="digest of the files that decide what the tables hold")
     arguments = parser.parse_args()
     stage, folder = BY_NAME[arguments.stage], arguments.folder
     of_run = stage.tables_of_a_run
     result = read_result(folder / stage.result)
-    status, tables = function_named(of_run.made_by)(result, folder, arguments.kernel_classes)
+    status, tables = function_named(of_run.made_by)(
+        result, folder, *(arguments.own_rules[key] for key in of_run.own_rules)
+    )
     for name, table in tables.items():
         write_table(folder / f"{name}.csv", table)
     for name, text in texts(of_run, result, folder).items():
         write_text(folder / name, text)
     read_too = [read_result(folder / BY_NAME[name].result) for name in of_run.reads]
-    made_from = made_of(result, read_too, arguments.sources, arguments.kernel_classes)
+    made_from = made_of(result, read_too, arguments.sources, arguments.own_rules)
     write_json(folder / of_run.status_file, status | {"made_from": made_from})
 
 
-def made_of(result: StageResult, read_too: list[StageResult], sources: str, kernel_classes: list[dict]) -> dict:
+def made_of(result: StageResult, read_too: list[StageResult], sources: str, own_rules: dict[str, list[dict]]) -> dict:
     """What the status tells of that from which the tables were made."""
     return {
         "specification": result.specification,
         "files": digests_of_files(result, *read_too),
         "sources": sources,
-        "kernel_classes": digest_of_rules(kernel_classes),
+        "own_rules": digest_of_rules(own_rules),
     }
 
 

@@ -126,9 +126,25 @@ def test_a_rule_of_ones_own_speaks_from_its_share_on(tmp_path):
         assert "slow_products" not in {one.code for one in diagnose(trace, own_rules=dearer)}
 
 
+def test_a_rule_about_calls_counts_the_hosts_time_in_them_once_within_the_span_of_the_gpu(tmp_path):
+    capture = Synthetic().range("step", 0, 1_000_000)
+    for number, at in enumerate((0, 900_000)):  # the span is 10,000 to 1,000,000
+        capture.call(at, number, duration=5_000).kernel(SGEMM, at=at + 10_000, duration=90_000, correlation=number)
+    capture.call(200_000, 7, api="cudaMemGetInfo", duration=100_000)
+    capture.call(250_000, 8, api="cudaMemGetInfo", duration=150_000).call(2_000_000, 9, api="cudaMemGetInfo")
+    rule = {"code": "asks_memory", "call": "MemGetInfo$", "share": 0.15, "launches": 2, "advice": "ask once"}
+    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
+        (said,) = [one for one in diagnose(trace, own_rules=own_rules([rule], "here")) if one.code == "asks_memory"]
+        silent = own_rules([rule | {"launches": 3}], "here")
+        assert "asks_memory" not in {one.code for one in diagnose(trace, own_rules=silent)}
+    assert (said.gain_ms, said.evidence["calls_per_step"]) == (pytest.approx(0.2), 2)
+    assert said.gain_percent == pytest.approx(100 * 200 / 990)
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
+        ({"call": "cudaMemcpy"}, "it names a call and kernels"),
         ({"code": "casts"}, "two rules 'casts'"),
         ({"code": "No Code"}, "small letters"),
         ({"share": 2}, "between 0 and 1"),
