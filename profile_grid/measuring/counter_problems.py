@@ -11,7 +11,8 @@ NO_NCU = Problem(
     f"{LACKS}there is no ncu on PATH; install Nsight Compute (https://developer.nvidia.com/nsight-compute, or the CUDA"
     " toolkit's nsight-compute package)",
 )
-NO_TABLE = Problem("no_counters", f"{LACKS}ncu ended well and counted no kernel")
+NO_COUNTERS = Problem("no_counters", f"{LACKS}ncu ended well and counted no kernel")
+NO_TABLE = Problem("no_table", f"{LACKS}the program ended well, and ncu wrote no table that can be read")
 TIME_LIMIT = Problem("time_limit", f"{LACKS}ncu was ended at the time limit; raise time_limit_s")
 REFUSALS = {  # by what ncu says
     "ERR_NVGPUCTRPERM": Problem(

@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -20,7 +21,7 @@ from kernel_tables.errors import TraceError
 from kernel_tables.recording import ncu_profile
 from kernel_tables.recording.gpu import gpu_is_visible
 from profile_grid.files import replacing
-from profile_grid.measuring.counter_problems import NO_GPU, NO_NCU, NO_TABLE, TIME_LIMIT, problem_of
+from profile_grid.measuring.counter_problems import NO_COUNTERS, NO_GPU, NO_NCU, NO_TABLE, TIME_LIMIT, problem_of
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.measured_program import Attempt, program_command
 from profile_grid.measuring.nsys_capture import PROGRAM_CRASHED
@@ -68,41 +69,44 @@ def _why_not_here(job: Job) -> Problem | None:
 
 
 def _counted(job: Job) -> tuple[Attempt, list[pd.DataFrame]]:
-    """What the rounds gave: the program's result in the last of them, and their tables; the first problem ends them."""
+    """What the rounds gave: the program's result in the last of them, and their tables; the first problem ends them.
+    They share the time limit."""
     attempt, tables, seconds = Attempt(None), [], 0.0
     for number, (names, launches) in enumerate(ncu_profile.ROUNDS):
         folder = job.scratch / f"round-{number}"
         folder.mkdir()
-        attempt = _round(job, folder, names, launches)
+        own = replace(job, scratch=folder, time_limit_s=max(job.time_limit_s - seconds, 1.0))
+        attempt = _round(own, names, launches)
         seconds += attempt.seconds["program"]
         if attempt.problem or attempt.program["status"] != COMPLETE:
-            break
-        tables.append(read_counters(folder / TABLE))
-    return Attempt(attempt.program, {"program": seconds}, attempt.problem), tables
+            return replace(attempt, seconds={"program": seconds}), []
+        tables.append(_table(folder / TABLE))
+    problem = None if any(map(len, tables)) else NO_COUNTERS
+    return replace(attempt, seconds={"program": seconds}, problem=problem), tables
 
 
-def _round(job: Job, folder: Path, names: str, launches: int) -> Attempt:
+def _round(job: Job, names: str, launches: int) -> Attempt:
     """One process under ncu, which counts the kernels of these names."""
-    result = folder / "program.json"
+    result, table = job.scratch / "program.json", job.scratch / TABLE
     program = program_command(job, result, "ncu", lease=job.leases.address)
+    # ncu unpacks its sections into HOME; a lock of another user's ncu in /tmp would stop this one
+    folders = dict.fromkeys(("HOME", "TMPDIR"), str(job.scratch.resolve()))
     outcome = run_program(
-        ncu_profile.counters_command(program, folder / TABLE, names, launches),
-        # ncu unpacks its sections into HOME; a lock of another user's ncu in /tmp would stop this one
-        environment=allowed_environment(job.specification["environment"])
-        | dict.fromkeys(("HOME", "TMPDIR"), str(folder.resolve())),
+        ncu_profile.counters_command(program, table, names, launches),
+        environment=allowed_environment(job.specification["environment"]) | folders,
         log=job.log,
         time_limit_s=job.time_limit_s,
         leases=job.leases,
     )
     written = json.loads(result.read_text()) if result.exists() else None
-    if written is not None and written["status"] != COMPLETE:
-        return Attempt(written, {"program": outcome.seconds})
-    return Attempt(written, {"program": outcome.seconds}, _problem(job, folder, written, outcome))
+    ended_otherwise = written is not None and written["status"] != COMPLETE
+    problem = None if ended_otherwise else _problem(job, table, written, outcome)
+    return Attempt(written, {"program": outcome.seconds}, problem)
 
 
-def _problem(job: Job, folder: Path, written: dict | None, outcome: Outcome) -> Problem | None:
-    """Why a round gave no counters, None where it gave some; raises ProgramFailed where the program crashed."""
-    said = outcome.output(job.log) + "".join(_messages(folder / TABLE))
+def _problem(job: Job, table: Path, written: dict | None, outcome: Outcome) -> Problem | None:
+    """Why a round gave no table, None where it gave one; raises ProgramFailed where the program crashed."""
+    said = outcome.output(job.log) + "".join(_messages(table))
     if refused := problem_of(said):
         return refused
     if outcome.timed_out:
@@ -113,10 +117,18 @@ def _problem(job: Job, folder: Path, written: dict | None, outcome: Outcome) -> 
             raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
         return Problem("ncu_ended_early", f"ncu {outcome.how} before the program had written its result")
     try:
-        return None if len(read_counters(folder / TABLE)) else NO_TABLE
+        _table(table)
     except (TraceError, OSError) as error:
         append_to_log(job.log, str(error))
         return NO_TABLE
+    return None
+
+
+def _table(path: Path) -> pd.DataFrame:
+    """The counters of a round; none where no kernel of the program has such a name."""
+    if any("No kernels were profiled" in line for line in _messages(path)):
+        return no_counters()
+    return read_counters(path)
 
 
 def _messages(path: Path) -> Iterator[str]:
@@ -128,7 +140,7 @@ def _messages(path: Path) -> Iterator[str]:
 
 def _status_of(problem: Problem) -> str:
     """What is refused will be refused again; the rest may go well another time."""
-    return INCOMPLETE if problem.code in ("time_limit", "ncu_ended_early", "no_counters") else UNSUPPORTED
+    return INCOMPLETE if problem.code in ("time_limit", "ncu_ended_early", "no_table", "no_counters") else UNSUPPORTED
 
 
 def _calibrated(job: Job) -> tuple[dict[str, float | None], float]:

@@ -80,7 +80,7 @@ def test_matrix_multiplies_and_other_kernels_are_counted_in_a_process_each_and_t
     ("manner", "status", "code", "said"),
     [
         ("lacks permission", "unsupported", "no_permission", "NVreg_RestrictProfilingToAdminUsers=0"),
-        ("counts nothing", "incomplete", "no_counters", "counted no kernel"),
+        ("cuts its table", "incomplete", "no_table", "no table that can be read"),
         ("ends early", "incomplete", "ncu_ended_early", "exit status 9 before the program"),
     ],
 )
@@ -89,6 +89,15 @@ def test_what_ncu_refuses_or_fails_at_is_told_in_our_own_words_and_not_tried_twi
     assert (result["status"], result["reason_code"]) == (status, code) and said in result["reason"]
     assert "anna" not in json.dumps(result) and "gpu-node-17" not in json.dumps(result)
     assert len(counted.commands()) == 1 and kept_counters(Path("results/ncu.csv")).empty
+
+
+def test_a_program_without_kernels_of_some_names_is_counted_by_the_others(counted):
+    assert counted("finds no other kernels")["status"] == "complete"
+    assert len(kept_counters(Path("results/ncu.csv"))) == 10
+    shutil.rmtree("scratch")
+    os.mkdir("scratch")
+    result = counted("counts nothing")
+    assert (result["status"], result["reason_code"]) == ("incomplete", "no_counters")
 
 
 def test_without_a_gpu_or_ncu_nothing_is_run_and_the_remedy_is_told(counted, monkeypatch):
