@@ -6,13 +6,16 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from cs336_model.arguments import given_arguments
-from cs336_model.program.variants.values import ATTENTIONS, COMPILES, PRECISIONS, impossible
+from cs336_model.program.variants.values import ATTENTIONS, COMPILES, PARALLELS, PRECISIONS, impossible
 from cs336_model.ranges import PHASES_OF_MODE
 
 DEVICES = ("auto", "cuda", "cpu")
 MODULES = "modules"  # instead of functions to annotate: every module of the model
-CHOICES = {"mode": tuple(PHASES_OF_MODE), "precision": PRECISIONS, "compile": COMPILES, "attention": ATTENTIONS}
-LEAST = {"batch_size": 1, "context_length": 1, "checkpoint": 0}
+CHOICES = {
+    "mode": tuple(PHASES_OF_MODE), "precision": PRECISIONS, "compile": COMPILES, "attention": ATTENTIONS,
+    "parallel": PARALLELS,
+}  # fmt: skip
+LEAST = {"batch_size": 1, "context_length": 1, "checkpoint": 0, "gpus": 1}
 
 
 @dataclass(frozen=True)

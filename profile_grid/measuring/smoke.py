@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cs336_model.arguments import OUR_ARGUMENTS
 from cs336_model.arithmetic.own_model import OWN_CONSTRUCTOR
+from cs336_model.program.variants.values import NOT_PARALLEL
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.measuring.capture import chosen_backend, torch_attempt
@@ -21,6 +22,7 @@ from profile_grid.measuring.problems import Problem, joined
 from profile_grid.measuring.processes import ProgramFailed
 
 CONTEXT_LENGTH = 16
+ON_ONE_GPU = {"batch_size": 1, "gpus": 1, "parallel": NOT_PARALLEL}
 STEPS = {"warmup_steps": 1, "measured_steps": 1}
 LITTLE = {"d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128, "rope_theta": 10000.0}
 LITTLE_VOCABULARY = 128
@@ -45,7 +47,7 @@ def smoke_specification(specifications: list[dict]) -> dict:
     smallest = min(specifications, key=lambda one: _size(one["program"]["sizes"]))
     program = smallest["program"]
     length = min(CONTEXT_LENGTH, program["dimensions"]["context_length"])
-    cut = {"run": "smoke", "dimensions": program["dimensions"] | {"batch_size": 1, "context_length": length}, **STEPS}
+    cut = {"run": "smoke", "dimensions": program["dimensions"] | ON_ONE_GPU | {"context_length": length}, **STEPS}
     if program["constructor"] == OWN_CONSTRUCTOR and program["arguments"] == OUR_ARGUMENTS:
         cut |= {"vocab_size": LITTLE_VOCABULARY, "sizes": LITTLE}
     return smallest | {"program": program | cut}

@@ -19,6 +19,8 @@ from cs336_model.program.variants.values import (
     FP32,
     NO_CHECKPOINT,
     NOT_COMPILED,
+    NOT_PARALLEL,
+    PARALLELS,
     PRECISIONS,
     WHOLE_MODEL,
 )
@@ -103,7 +105,7 @@ PRECISION = Dimension(
     listed="precisions", setting="precision", default=FP32, values=PRECISIONS, in_words="in {}",
 )  # fmt: skip
 BATCH_SIZE = Dimension(
-    key="batch_size", heading="batch", meaning="sequences per step", unit="sequences",
+    key="batch_size", heading="batch", meaning="sequences per step, of all GPUs together", unit="sequences",
     listed="batch_sizes", setting="batch_size", default=4, value_schema=COUNT, in_name="bs{}", in_words="with batch {}",
 )  # fmt: skip
 
@@ -126,7 +128,19 @@ CHECKPOINT = Dimension(
     names={NO_CHECKPOINT: "none", 1: "every block"}, other_names="1 block in {}",
 )  # fmt: skip
 
-DIMENSIONS = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, BATCH_SIZE, COMPILE, ATTENTION, CHECKPOINT)
+GPUS = Dimension(
+    key="gpus", heading="GPUs", meaning="GPUs that share the batch, each with a process of its own; on a CPU processes",
+    listed="gpus", default=1, value_schema={"type": "integer", "minimum": 1, "maximum": 1024},
+    in_name="gpus{}", in_words="on {} GPUs",
+)  # fmt: skip
+PARALLEL = Dimension(
+    key="parallel", heading="parallel",
+    meaning="how gradients are reduced: none, naive (each after the backward pass), flat (all as one), overlapped (each"
+    " when it is ready), or ddp (PyTorch's DistributedDataParallel, with buckets of 25 MB or as named)",
+    listed="parallels", default=NOT_PARALLEL, values=PARALLELS, in_words="by {}",
+)  # fmt: skip
+
+DIMENSIONS = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, BATCH_SIZE, COMPILE, ATTENTION, CHECKPOINT, GPUS, PARALLEL)
 KEYS = tuple(dimension.key for dimension in DIMENSIONS)
 LEADING = ["run", *KEYS]  # the columns with which every table of the study begins
 WITHOUT_DEFAULT = tuple(one.key for one in DIMENSIONS if one.default is None)  # every grid lists them

@@ -8,12 +8,13 @@ import pandas as pd
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, matmul_flops, parameter_count
+from cs336_model.arithmetic.own_model import sequences_per_gpu
 from cs336_model.program.variants.values import ELEMENT_BYTES
 from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.quantities import known
 from profile_grid.tables import names
 
-SHAPE = ("batch_size", "context_length", "vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
+SHAPE = ("context_length", "vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
 BACKWARD_IN_FORWARDS = 2  # a matrix product has two in the backward pass, each as large
 NUMBERS_OF_ADAMW = 7  # weight, gradient and two moments are read, all but the gradient written
 OF_ATTENTION = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
@@ -21,10 +22,11 @@ BOUNDS = ("by_flops", "by_bytes")
 
 
 def shape_of_run(run: Mapping) -> ModelShape | None:
-    """The shape of the model of a row of `runs`; None for other people's, whose FLOPs are not those of the shapes."""
-    if any(pd.isna(run.get(name)) for name in (*SHAPE, "forward_flops")):
+    """The shape of the model of a row of `runs` on one of its GPUs; None for other people's, whose FLOPs are not
+    those of the shapes."""
+    if any(pd.isna(run.get(name)) for name in (*SHAPE, "batch_size", "gpus", "forward_flops")):
         return None
-    shape = ModelShape(**{name: int(run[name]) for name in SHAPE})
+    shape = ModelShape(batch_size=int(sequences_per_gpu(run)), **{name: int(run[name]) for name in SHAPE})
     return shape if forward_flops(shape)[names.FORWARD] == int(run["forward_flops"]) else None
 
 

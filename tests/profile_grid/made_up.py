@@ -76,6 +76,8 @@ class Made:
     compile: str = "off"
     attention: str = "eager"
     checkpoint: int = 0
+    gpus: int = 1
+    parallel: str = "none"
     compile_s: float = 0.0
     peak_allocated_bytes: int | None = None
     findings: tuple = ()

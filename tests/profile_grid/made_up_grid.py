@@ -120,12 +120,12 @@ INCOMPLETE = {"capture_status": "incomplete", "reason": "no kernel table: nsys 2
 def made_up_tables(
     models=tuple(MODELS), contexts=CONTEXTS, modes=MODES, machine=MACHINE, changes=None, hostile=False,
     precisions=("fp32",), batch_sizes=(4,), compiles=("off",), attentions=("eager",), checkpoints=(0,),
-    names=SUMMARIES,
+    gpus=(1,), parallels=("none",), names=SUMMARIES,
 ):  # fmt: skip
     """Every table of results/tables by name, of the summaries these `names`. `changes` maps a run's name to columns of
     `runs` that differ."""
     makers = {name: [] for name in ("runs", "timings", "accuracy", "cost", "kernels", "phases", "ranges", "findings")}
-    lists = (models, contexts, modes, precisions, batch_sizes, compiles, attentions, checkpoints)
+    lists = (models, contexts, modes, precisions, batch_sizes, compiles, attentions, checkpoints, gpus, parallels)
     for values in itertools.product(*lists):
         made = _run(dict(zip(KEYS, values, strict=True)), machine, changes or {}, hostile)
         for name, table in made.items():

@@ -15,6 +15,7 @@ from cs336_model.program.variants.precision import choose_matmul_precision, weig
 # model and context_length choose the arguments of the constructor, mode the phases of a step
 KNOWN_DIMENSIONS = (
     "model", "context_length", "mode", "precision", "batch_size", "compile", "attention", "checkpoint",
+    "gpus", "parallel",
 )  # fmt: skip
 
 
@@ -38,5 +39,5 @@ def change_model(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
 
 
 def batch_shape(spec: RunSpec) -> tuple[int, int]:
-    """Sequences, and tokens of each, the token that follows the last one included."""
+    """Sequences of all GPUs together, and tokens of each, the token that follows the last one included."""
     return spec.dimensions["batch_size"], spec.dimensions["context_length"] + 1

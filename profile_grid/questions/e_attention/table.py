@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from cs336_model.arithmetic.own_model import sequences_per_gpu
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.class_tables import CLASS_SHARES, FORWARD_CLASSES
@@ -50,9 +51,9 @@ def _in_phase(phase: str, formulas: dict[str, tuple[str, int, int]], merged: Mer
     table = pd.concat([_time_of(part, phase, merged) for part in (*PARTS, WHOLE)], ignore_index=True)
     runs = merged["runs"]
     shape = runs.set_index("run")
-    names = ("batch_size", "num_heads", "d_model", "num_layers", "context_length")
+    names = ("batch_size", "gpus", "num_heads", "d_model", "num_layers", "context_length")
     column = {name: numbers(table["run"].map(shape[name])) for name in names}
-    scores = column["batch_size"] * column["num_heads"] * column["context_length"] ** 2
+    scores = sequences_per_gpu(column) * column["num_heads"] * column["context_length"] ** 2
     with_head, without = (numbers(table["part"].map({part: formulas[part][i] for part in formulas})) for i in (1, 2))
     table["layers"] = column["num_layers"]
     table["flops_per_layer"] = scores * (with_head * (column["d_model"] // column["num_heads"]) + without)

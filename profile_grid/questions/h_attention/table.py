@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from cs336_model.arithmetic.own_model import sequences_per_gpu
 from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import ATTENTION, LEADING
@@ -14,7 +15,7 @@ from profile_grid.tables.range_paths import names_in
 from profile_grid.tables.ratios import BESIDE_BASE, TIMES_BESIDE_BASE, beside_base, compared, times_beside_base
 
 RATIOS = ["base_run", "base_mean_ms", "base_std_ms", "speed_up", "speed_up_std"]
-SHAPE = ("batch_size", "context_length", "d_model", "num_layers")
+SHAPE = ("context_length", "d_model", "num_layers")
 
 
 def attention_times(merged: Merged) -> pd.DataFrame:
@@ -51,8 +52,9 @@ def _in_attention(path: str) -> bool:
 
 def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | None]:
     """Least time of the operator of all layers, by arithmetic and by memory."""
-    batch, context, d_model, layers = (int(run[name]) for name in SHAPE)
-    least = least_ms_of_attention(peaks_of_device(run.get("device_name")), precision, batch, context, d_model)
+    context, d_model, layers = (int(run[name]) for name in SHAPE)
+    peaks, batch = peaks_of_device(run.get("device_name")), int(sequences_per_gpu(run))
+    least = least_ms_of_attention(peaks, precision, batch, context, d_model)
     return tuple(None if ms is None else layers * ms for ms in least)
 
 

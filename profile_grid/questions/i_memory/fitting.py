@@ -7,6 +7,7 @@ from typing import Any
 
 from cs336_model.arithmetic.flops import ModelShape
 from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
+from cs336_model.arithmetic.own_model import sequences_per_gpu
 from profile_grid.bisection import largest_fitting
 from profile_grid.quantities import known
 
@@ -22,8 +23,11 @@ def predicted(row: Mapping[str, Any], key: str) -> int | None:
 
     def fits(value: int) -> bool:
         dimensions = {name: row[name] for name in ("precision", "attention", "checkpoint", "mode")}
-        sizes = {name: int(row[name]) for name in (*SIZES, "batch_size", "context_length")} | {key: value}
-        needed = estimated_peak_bytes(ModelShape(**sizes), dimensions["mode"], dimensions)
+        sizes = {name: int(row[name]) for name in (*SIZES, "batch_size", "gpus", "context_length")} | {key: value}
+        shape = ModelShape(
+            batch_size=sequences_per_gpu(sizes), **{name: sizes[name] for name in (*SIZES, "context_length")}
+        )
+        needed = estimated_peak_bytes(shape, dimensions["mode"], dimensions)
         return needed + BESIDE_TENSORS <= row["device_total_bytes"]
 
     return largest_fitting(fits, int(row[key]))
