@@ -2,7 +2,7 @@
 
 Nesting, with a block's ranges once per layer (no layer numbers: a block's ranges are instances of one name):
 
-    compile | warmup | measure
+    compile | warmup | measure | no_sync
       step
         forward
           embedding
@@ -27,6 +27,9 @@ Nesting, with a block's ranges once per layer (no layer numbers: a block's range
             block (again, as in forward)
         optimizer, synchronize
 
+On several GPUs `all-reduce, bytes = N` stands inside the backward pass around each call that communicates, of DDP with
+`, bucket = K`, and `wait for all-reduce` around what waits for those that were begun in it.
+
 This module imports neither torch nor nvtx until an emitter that needs them is chosen.
 """
 
@@ -37,6 +40,7 @@ from typing import Any
 COMPILE = "compile"
 WARMUP = "warmup"
 MEASURE = "measure"
+NO_SYNC = "no_sync"
 STEP = "step"
 
 FORWARD = "forward"
@@ -45,6 +49,8 @@ BACKWARD = "backward"
 OPTIMIZER = "optimizer"
 SYNCHRONIZE = "synchronize"
 RECOMPUTATION = "recomputation"
+ALL_REDUCE = "all-reduce"
+ALL_REDUCE_WAIT = "wait for all-reduce"
 
 EMBEDDING = "embedding"
 BLOCK = "block"
@@ -70,7 +76,7 @@ PHASES_OF_MODE = {
     "train_step": (FORWARD, LOSS, BACKWARD, OPTIMIZER),
 }
 OF_A_MODULE = "module {}"  # the range of a module whose own name is taken
-AROUND_PARTS = {COMPILE, WARMUP, MEASURE, STEP, FORWARD, BACKWARD, OPTIMIZER, SYNCHRONIZE}
+AROUND_PARTS = {COMPILE, WARMUP, MEASURE, NO_SYNC, STEP, FORWARD, BACKWARD, OPTIMIZER, SYNCHRONIZE, ALL_REDUCE_WAIT}
 EMITTERS = ("none", "nvtx", "record_function")
 
 Span = Callable[[str], AbstractContextManager]
@@ -84,6 +90,16 @@ _modules = None  # what opens ranges around modules, where that was asked for
 def span(name: str) -> AbstractContextManager:
     """A context manager that is the range `name` for the emitter of this process; does nothing until one is chosen."""
     return _open_span(name)
+
+
+def all_reduce_of(byte_count: int, bucket: int | None = None) -> str:
+    """The name of the range around a call that reduces so many bytes of each rank; of DDP the bucket's number."""
+    return f"{ALL_REDUCE}, bytes = {byte_count}" + ("" if bucket is None else f", bucket = {bucket}")
+
+
+def are_recorded() -> bool:
+    """Whether spans are ranges for a profiler."""
+    return _marker is not None
 
 
 def emit_ranges(emitter: str | Span) -> None:
@@ -104,7 +120,7 @@ def emit_ranges(emitter: str | Span) -> None:
         made = emitters.nvtx_emitter() if emitter == "nvtx" else emitters.record_function_emitter(encoded)
         _marker = marked = marker.Marker(made, RECOMPUTATION)
         backward.follow_backward(marked)
-        _open_span = lambda name: marked.range(name) if name in AROUND_PARTS else marked.part(name)  # noqa: E731
+        _open_span = lambda name: marked.part(name) if _is_part(name) else marked.range(name)  # noqa: E731
         return
     _open_span = _silent
     if _marker is not None:
@@ -163,3 +179,8 @@ def silence_where(inside: Callable[[], bool]) -> None:
         return _NO_SPAN if inside() else opened(name)
 
     _open_span = open_outside
+
+
+def _is_part(name: str) -> bool:
+    """Whether a range is a part of the model, which the backward pass opens again."""
+    return name not in AROUND_PARTS and not name.startswith(ALL_REDUCE)

@@ -56,7 +56,9 @@ def result_reason(specification: str, sources: str, files: Iterable[str]) -> Cal
 
     def reason(path: Path) -> str | None:
         try:
-            return deleted(path.parent, files) or stale_reason(read_origin(path), json.loads(specification), sources)
+            origin = read_origin(path)
+            missing = deleted(path.parent, [*files, *origin.files])
+            return missing or stale_reason(origin, json.loads(specification), sources)
         except BadResult as error:
             return f"{UNUSABLE}: {error.what}"
 

@@ -15,6 +15,8 @@ from cs336_model.program.subject import build_model
 TOO_LARGE = "an fp64 run of this size does not fit into memory"
 NOT_OURS = "the model is not this package's: whether it computes in fp64 is not known"
 
+ON_SEVERAL_GPUS = "the batch is shared by several GPUs, and an fp64 run is of one"
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -31,6 +33,8 @@ def accuracy(subject: Subject) -> dict[str, float | str | None]:
     that its seed gives; `reason` says why there are none. The subject cannot be used afterwards: its memory is needed.
     """
     nothing = dict.fromkeys(("reason", "loss_error", "logits_error", "gradient_norm_error"))
+    if subject.spec.dimensions["gpus"] > 1:
+        return nothing | {"reason": ON_SEVERAL_GPUS}
     if shape_of(vars(subject.spec)) is None:
         return nothing | {"reason": NOT_OURS}
     try:

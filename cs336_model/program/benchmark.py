@@ -14,6 +14,7 @@ is one line, every other failure a traceback; either way the exit status is not 
 import argparse
 import gc
 import json
+import os
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.program.accuracy import accuracy
-from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
+from cs336_model.program.device import machine_facts, memory_facts, open_context, own_digest, resolve_device
 from cs336_model.program.energy.counters import energy_counter
 from cs336_model.program.energy.windows import Meter, Plan, counted_energy
 from cs336_model.program.lease import give_back_lease, take_lease
@@ -34,8 +35,11 @@ from cs336_model.program.loaded_files import loaded_files
 from cs336_model.program.memory.recording import Recorder, recorder_on, save_memory
 from cs336_model.program.non_finite import where_not_finite
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
+from cs336_model.program.parallel.launch import RESULT_WITHOUT_TIMES, WORLD_SIZE
+from cs336_model.program.parallel.ranks import leave_group, process_group, this_rank, wait_for_all
 from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec, read_spec
+from cs336_model.program.stacks import print_stacks_before
 from cs336_model.program.steps import (
     NotFinite,
     PhaseClock,
@@ -44,6 +48,7 @@ from cs336_model.program.steps import (
     loss_of_forward,
     make_subject,
     run_steps,
+    seconds_without_communication,
 )
 from cs336_model.program.unusable import UnusableModel
 from cs336_model.program.variants.compilation import compiling, graph_counts, is_compiled
@@ -92,20 +97,25 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(f"--capture names what --profiler {', '.join(WRITING)} write: give both or neither")
     progress = Progress()
     progress.seconds["import"] = process_age_seconds()
+    spec, rank = read_spec(options.spec), this_rank()
+    if rank.count != spec.dimensions["gpus"]:
+        raise SystemExit(f"gpus is {spec.dimensions['gpus']}, and {WORLD_SIZE} says {rank.count} processes")
     with progress.stage("wait"):
         take_lease(options.lease)
+    print_stacks_before(options.time_limit_s, process_age_seconds() - progress.seconds["wait"])
     energy = Plan(options.windows, options.window_s) if options.profiler == ENERGY else None
-    spec = read_spec(options.spec)
     try:
         result = run(spec, Watch(options.profiler, options.capture, energy), progress)
     except UnusableModel as error:
         raise SystemExit(f"{spec.run}: {error}") from None
     write_result(result, options.output)
+    if rank.count > 1 and result["status"] != "complete":
+        os._exit(RESULT_WITHOUT_TIMES)  # at once: leaving the group of processes would wait for the others
 
 
 def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
     """The result of one run: complete, out of memory with what it asked for, or not supported and why."""
-    device = resolve_device(spec.device)
+    device = resolve_device(spec.device, this_rank().number)
     recorder = recorder_on(device) if watch.profiler == MEMORY else None
     ranges.emit_ranges(recorder.emitter if recorder else EMITTER_OF_PROFILER[watch.profiler])
     result = empty_result(spec, watch.profiler)
@@ -114,6 +124,7 @@ def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
         leave_device(device)
     age, now = process_age_seconds(), time.time()
     result |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
+    result |= {"rank_device": own_digest(device)}
     ran = {"loaded_files": loaded_files(spec.named), "loaded_distributions": loaded_distributions(spec.named)}
     return result | ran
 
@@ -121,7 +132,8 @@ def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
 def measured_or_why_not(spec: RunSpec, device: torch.device, watch: Watch, progress: Progress) -> Result:
     """The entries of a complete result, or of one without times."""
     try:
-        return measure(spec, device, watch, progress)
+        with process_group(device):
+            return measure(spec, device, watch, progress)
     except OutOfMemoryError as error:
         _say(spec, f"out of memory during {progress.during}: {error}")
         ended = {"status": "out_of_memory", "out_of_memory": out_of_memory_record(error, progress.during)}
@@ -161,10 +173,12 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
         found.update(flops=flops or own_passes(), losses=losses_or_where_not(subject)[:kept])
         if watch.profiler == NSYS:
             subject.give_up()
+            leave_group()
             leave_device(device)
 
     window = profiled_window(watch.profiler, device, at_end)
     with progress.stage("profiler"), window as recording, progress.stage("measured"):
+        wait_for_all(device)
         step_seconds = run_steps(subject, spec.measured_steps, clock)
     _say(spec, f"{spec.measured_steps} measured steps in {progress.seconds['measured']:.1f} s")
     times = {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
@@ -172,6 +186,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     with progress.stage("profiler"):
         save_capture(recording, watch.path, device)
     if watch.profiler == "none":
+        found["step_no_sync_seconds"] = seconds_without_communication(subject, progress)
         with progress.stage("accuracy"):
             found["accuracy"] = accuracy(subject)
     return {"status": "complete"} | found | times
@@ -235,6 +250,7 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
         "step_seconds": [],
         "phase_seconds": {phase: [] for phase in ranges.PHASES},
         "phase_clock": None,
+        "step_no_sync_seconds": [],
         "warmup_seconds": [],
         "warmup_phase_seconds": {phase: [] for phase in ranges.PHASES},
         "losses": [],
@@ -242,6 +258,7 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
         "parameters": planned_parameters(spec),
         "flops": planned_flops(spec),
         "machine": None,
+        "rank_device": None,
         "cost_seconds": None,
         "ran_unix_s": None,
         "loaded_files": None,
@@ -270,6 +287,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--capture", type=Path, help="where --profiler torch, memory or energy writes what it saw")
     parser.add_argument("--windows", type=int, default=3, help="windows of steps of --profiler energy")
     parser.add_argument("--window-s", type=float, default=5.0, help="seconds of each at least")
+    parser.add_argument("--time-limit-s", type=float, help="when whoever starts this program ends it")
     return parser
 
 

@@ -12,8 +12,9 @@ import torch
 from cs336_model.program.gpu_state import gpu_state
 
 
-def resolve_device(name: str) -> torch.device:
-    """The device for "auto", "cuda" or "cpu". RuntimeError when "cuda" is asked for and torch sees no GPU."""
+def resolve_device(name: str, number: int = 0) -> torch.device:
+    """The device for "auto", "cuda" or "cpu"; of the visible GPUs the one of this number. RuntimeError when "cuda" is
+    asked for and torch sees no GPU."""
     if name == "cuda" and not torch.cuda.is_available():
         raise RuntimeError(
             f"device 'cuda' is asked for, but torch {torch.__version__} sees no GPU: "
@@ -21,7 +22,7 @@ def resolve_device(name: str) -> torch.device:
         )
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device("cuda", 0) if name == "cuda" else torch.device("cpu")
+    return torch.device("cuda", number) if name == "cuda" else torch.device("cpu")
 
 
 def open_context(device: torch.device) -> None:
@@ -36,6 +37,12 @@ def synchronize(device: torch.device) -> None:
     """Waits until the device has done what it was given; a CPU always has."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def own_digest(device: torch.device) -> str | None:
+    """What tells this GPU from the others of its host: the SHA-256 of its UUID; None where that is not known."""
+    uuid = gpu_uuid(device)
+    return _digest((uuid,)) if uuid else None
 
 
 def memory_facts(device: torch.device) -> dict[str, int | None]:

@@ -13,6 +13,8 @@ from cs336_model import ranges
 from cs336_model.model.optimizer import AdamW
 from cs336_model.program.device import synchronize
 from cs336_model.program.outputs import Output, asking_for_loss, loss_of, read_output
+from cs336_model.program.parallel.ranks import mean_over_ranks, wait_for_all
+from cs336_model.program.parallel.reduction import NoReduction, reduction_of
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import MODULES, RunSpec
 from cs336_model.program.subject import build_model, make_batch
@@ -33,6 +35,7 @@ class Subject:
     inputs: Tensor
     targets: Tensor
     losses: list[Tensor] = field(default_factory=list)
+    reduction: NoReduction = field(default_factory=NoReduction)
 
     def __post_init__(self) -> None:
         self.parameters = list(self.model.parameters())  # walking the modules in every step would take host time
@@ -42,6 +45,7 @@ class Subject:
         """Frees model, gradients and optimizer: no step can follow."""
         self.model = self.optimizer = None
         self.parameters.clear()
+        self.reduction = NoReduction()
 
     def autocast(self) -> AbstractContextManager:
         """What the forward pass and the loss run under, as the run's precision wants it."""
@@ -64,7 +68,8 @@ def make_subject(spec: RunSpec, device: torch.device) -> Subject:
     if spec.annotate == MODULES and not is_compiled(spec):  # in a compiled graph no module is called
         ranges.mark_modules(model)
     optimizer = AdamW(model.parameters()) if ranges.OPTIMIZER in spec.phases else None
-    subject = Subject(spec, device, model, optimizer, *make_batch(spec, device))
+    reduction = reduction_of(spec)
+    subject = Subject(spec, device, reduction.wrap(model), optimizer, *make_batch(spec, device), reduction=reduction)
     synchronize(device)
     return subject
 
@@ -122,6 +127,17 @@ def run_steps(subject: Subject, count: int, clock: PhaseClock) -> list[float]:
     return seconds
 
 
+def seconds_without_communication(subject: Subject, progress: Progress) -> list[float]:
+    """Seconds of as many steps as were measured in which no rank waits for another: gradients stay those of its own
+    part of the batch. [] for a run of one process. The weights are those of no training afterwards."""
+    if subject.spec.dimensions["gpus"] == 1:
+        return []
+    wait_for_all(subject.device)
+    with subject.reduction.paused():
+        clock = PhaseClock(subject.device, ranges.NO_SYNC, progress)
+        return run_steps(subject, subject.spec.measured_steps, clock)
+
+
 def run_step(subject: Subject, clock: PhaseClock) -> None:
     """One step of the spec's mode. The gradients of the step before are dropped first (set to None, in no phase): that
     launches nothing, and the backward pass then writes gradients instead of adding to zeros."""
@@ -137,6 +153,7 @@ def run_step(subject: Subject, clock: PhaseClock) -> None:
         subject.losses.append(loss.detach())
     with clock.phase(ranges.BACKWARD):
         loss.backward()
+        subject.reduction.finish()
     if subject.optimizer is not None:
         with clock.phase(ranges.OPTIMIZER):
             subject.optimizer.step()
@@ -160,8 +177,9 @@ class NotFinite(FloatingPointError):
 
 
 def finite_losses(subject: Subject) -> list[float]:
-    """The losses on the host, in the order of the steps. NotFinite names the first that is NaN or infinite."""
-    losses = torch.stack(subject.losses).tolist()
+    """The losses of the whole batch on the host, in the order of the steps. NotFinite names the first that is NaN or
+    infinite."""
+    losses = torch.stack(mean_over_ranks(subject.losses)).tolist()
     for step, loss in enumerate(losses):
         if not math.isfinite(loss):
             raise NotFinite(subject.spec.run, step, loss)

@@ -8,9 +8,11 @@ from torch import Tensor, nn
 
 from cs336_model import ranges
 from cs336_model.arguments import given_arguments
+from cs336_model.arithmetic.own_model import sequences_per_gpu
 from cs336_model.program.annotations import prepare_functions
 from cs336_model.program.named import find
 from cs336_model.program.out_of_memory import OutOfMemoryError
+from cs336_model.program.parallel.ranks import this_rank
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.unusable import UnusableModel, said
 from cs336_model.program.variants.effects import batch_shape
@@ -33,9 +35,12 @@ def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
 
 
 def make_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Random tokens and the tokens that follow them, int64 (batch, position) each, made on the device from the seed."""
+    """Random tokens and the tokens that follow them, int64 (batch, position) each, made on the device from the seed. Of
+    several ranks each makes the whole batch and takes its part of it."""
     generator = torch.Generator(device=device).manual_seed(spec.seed)
     tokens = torch.randint(spec.vocab_size, batch_shape(spec), generator=generator, device=device)
+    each = sequences_per_gpu(spec.dimensions)
+    tokens = tokens[this_rank().number * each :][:each]
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 

@@ -17,10 +17,13 @@ from kernel_tables.recording.gpu import TORCH, profiler_of_this_machine
 from profile_grid.files import replacing
 from profile_grid.measuring.capture_identity import write_specification
 from profile_grid.measuring.job import Job
-from profile_grid.measuring.measured_program import Attempt, program_command, run_to_result
+from profile_grid.measuring.measured_program import Attempt, program_command
 from profile_grid.measuring.nsys_capture import nsys_attempt
+from profile_grid.measuring.ranks import as_one_run, devices_of, of_all_ranks, of_rank, results_of_ranks
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE
 from profile_grid.study.stages import CAPTURE
+
+(SQLITE,) = CAPTURE.files
 
 
 def chosen_backend(wanted: str, device: str) -> str:
@@ -47,11 +50,13 @@ def captured(job: Job) -> dict:
     status = INCOMPLETE if attempt.problem else attempt.program["status"]
     reason = attempt.problem.text if attempt.problem else attempt.program["unsupported"]
     if status == COMPLETE:
-        write_specification(trial / "capture.sqlite", job.specification)
+        for capture in of_all_ranks(trial, SQLITE):
+            write_specification(capture, job.specification)
         publish(trial, job.folder)
     else:
-        write_status(job.folder / "capture.sqlite", status, reason, job.specification)
+        write_status(job.folder / SQLITE, status, reason, job.specification)
     facts = {"backend": backend, "nsys": attempt.profiler, "host_hidden": attempt.host_hidden, "attempts": number}
+    facts |= ranks_captured(attempt) if status == COMPLETE else {}
     return {
         "status": status,
         "reason": reason,
@@ -65,9 +70,22 @@ def captured(job: Job) -> dict:
 def torch_attempt(job: Job, trial: Path) -> Attempt:
     """One try under PyTorch's profiler, which is part of the program: what fails there is a crash."""
     result = trial / "program.json"
-    command = program_command(job, result, "torch", trial / "capture.sqlite", job.leases.address)
-    written, outcome = run_to_result(job, f"capture of {job.program['run']} (torch profiler)", result, command)
-    return Attempt(written, {"program": outcome.seconds})
+
+    def command(rank: int) -> list[str]:
+        own, capture = (trial / of_rank(name, rank) for name in (result.name, SQLITE))
+        return program_command(job, own, "torch", capture, job.leases.address)
+
+    ranks, outcome = results_of_ranks(job, f"capture of {job.program['run']} (torch profiler)", result, command)
+    return Attempt(as_one_run(ranks)[0], {"program": outcome.seconds}, devices=devices_of(ranks))
+
+
+def ranks_captured(attempt: Attempt) -> dict:
+    """{"ranks": the capture of every rank}; {} where there is one."""
+    ranks = [
+        {"rank": rank, "file": of_rank(SQLITE, rank), "device": device, "status": COMPLETE}
+        for rank, device in enumerate(attempt.devices)
+    ]
+    return {"ranks": ranks} if ranks else {}
 
 
 def write_status(path: Path, status: str, reason: str | None, specification: dict) -> None:
@@ -81,6 +99,5 @@ def write_status(path: Path, status: str, reason: str | None, specification: dic
 
 def publish(trial: Path, folder: Path) -> None:
     """Moves what the attempt captured into the run's folder; each file appears whole or not at all."""
-    for name in (*CAPTURE.may_leave, *CAPTURE.files):
-        if (trial / name).exists():
-            shutil.move(trial / name, folder / name)
+    for path in of_all_ranks(trial, *CAPTURE.may_leave, *CAPTURE.files):
+        shutil.move(path, folder / path.name)

@@ -77,14 +77,15 @@ class Leases:
 def leases_for(
     device: str,
     what: str,
+    count: int = 1,
     *,
     quiet_host: bool = False,
     say: Callable[[str], None],
     began: Callable[[Lease], None] = lambda lease: None,
 ) -> Iterator[Leases]:
-    """The leases of one job, for the time of a with block: of one of the visible GPUs for each of its programs, or of
-    the host where there is none. With `quiet_host` no other GPU of the host is leased meanwhile. `began` is told every
-    lease before it is used, from another thread."""
+    """The leases of one job, for the time of a with block: of `count` of the visible GPUs for each of its programs, all
+    or none, or of the host where there is none; a program has so many processes. With `quiet_host` no other GPU of the
+    host is leased meanwhile. `began` is told every lease before it is used, from another thread."""
     if device == "cpu" or not gpu_is_visible():
         leases = Leases()
         with leases.counted([], 0, what, whole_host=True, say=say) as lease:
@@ -93,7 +94,7 @@ def leases_for(
             yield leases
         return
     with tempfile.TemporaryDirectory(prefix="lease-", dir="/tmp" if os.access("/tmp", os.W_OK) else None) as folder:
-        server = LeaseServer(Path(folder, "socket"), visible_gpus(), what, began, whole_host=quiet_host, say=say)
+        server = LeaseServer(Path(folder, "socket"), visible_gpus(), what, began, count, whole_host=quiet_host, say=say)
         try:
             yield server.leases
         finally:
@@ -102,12 +103,16 @@ def leases_for(
 
 class LeaseServer:
     """Listens at an address and leases GPUs of a pool to the programs that ask, one after another, until it is closed.
+    A program asks by as many processes as it is to have GPUs; each is told all of them, and they are leased together.
 
     `close` raises what went wrong meanwhile: LeaseError where no lease can be had."""
 
-    def __init__(self, address: Path, pool: Sequence[str], what: str, began: Callable[[Lease], None], **options):
+    def __init__(
+        self, address: Path, pool: Sequence[str], what: str, began: Callable[[Lease], None], count: int, **options
+    ):
         """`options` are those of `leased`."""
         self.leases = Leases(address)
+        self._count, self._asking = count, []
         self._pool, self._what, self._began, self._options = pool, what, began, options
         self._error: Exception | None = None
         self._closed = threading.Event()
@@ -134,55 +139,90 @@ class LeaseServer:
             except OSError:
                 return  # it was shut down
             try:
-                with program:
-                    self._lease_to(program)
+                self._ask(program)
             except Exception as error:
                 self._error = error  # raised by close(), in the thread that waits for the program
                 return
+        self._forget(self._asking)
 
-    def _lease_to(self, program: socket.socket) -> None:
-        """Leases GPUs to the program at the other end until its process is gone: not until its end of a connection is,
-        since the driver may take longer to free what the process had on the GPU."""
-        pid, _, _ = PEER.unpack(program.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
-        try:
-            process = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return
-        try:
-            asked = {**self._options, "alone": self.leases.alone, "wanted": lambda: not self._is_over(0, process)}
-            with self.leases.counted(self._pool, 1, self._what, **asked) as lease:
-                self._began(lease)
-                with suppress(ConnectionError):  # it was ended meanwhile
-                    told = {"gpus": lease.gpus, "staying": len(lease.staying)}
-                    socket.send_fds(program, [json.dumps(told).encode()], lease.files + lease.staying)
+    def _ask(self, connection: socket.socket) -> None:
+        """Notes a process that asks; leases to it and its peers when they are all there. One that is gone meanwhile was
+        of a program that has failed."""
+        self._forget([one for one in self._asking if one.is_gone(0)])
+        with suppress(ProcessLookupError):
+            self._asking.append(Asking(connection))
+        if len(self._asking) == self._count:
+            try:
+                self._lease_to(self._asking)
+            finally:
+                self._forget(self._asking)
+
+    def _lease_to(self, processes: Sequence[Asking]) -> None:
+        """Leases GPUs to the processes at the other ends until each is gone or has given them back: not until its end
+        of a connection is, since the driver may take longer to free what a process had on the GPU."""
+
+        def wanted() -> bool:
+            return not (self._closed.is_set() or any(one.is_gone(0) for one in processes))
+
+        asked = {**self._options, "alone": self.leases.alone, "wanted": wanted}
+        with suppress(NotWanted), self.leases.counted(self._pool, self._count, self._what, **asked) as lease:
+            self._began(lease)
+            for one in processes:
+                one.tell(lease)
+            self.leases.look_round(lease)
+            while not (self._closed.is_set() or all(one.has_left(LOOK_MS) for one in processes)):
                 self.leases.look_round(lease)
-                while not self._is_over(LOOK_MS, process, program):
-                    self.leases.look_round(lease)
-        except NotWanted:
-            return
-        finally:
-            os.close(process)
 
-    def _is_over(self, patience_ms: int, process: int, program: socket.socket | None = None) -> bool:
-        """Whether this process has ended or, where its end of the connection is told, given its lease back; or this
-        server is closed. A connection that closes says nothing: the driver may still be freeing what it had there."""
-        poll = select.poll()
-        poll.register(process, select.POLLIN)
-        if program is not None:
-            poll.register(program, select.POLLIN)
-        ready = {file for file, _ in poll.poll(patience_ms)}
-        if self._closed.is_set() or process in ready:
-            return True
-        return bool(ready) and self._gave_back(program, process)
+    def _forget(self, processes: Sequence[Asking]) -> None:
+        for one in list(processes):
+            one.close()
+            self._asking.remove(one)
 
-    def _gave_back(self, program: socket.socket, process: int) -> bool:
-        """What a connection says that can be read: that the lease is given back, or that it is closed, which the end of
-        the process follows."""
+
+class Asking:
+    """A process that asks for its GPUs at the other end of a connection. Raises ProcessLookupError where it is gone."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._listens, self._gave_back = True, False
+        pid, _, _ = PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
         try:
-            if program.recv(len(GIVEN_BACK)) == GIVEN_BACK:
-                return True
-        except ConnectionError:
-            pass
-        while not self._is_over(LOOK_MS, process):
-            pass
-        return True
+            self._process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            connection.close()
+            raise
+
+    def tell(self, lease: Lease) -> None:
+        """Tells it its GPUs, and gives it the files whose locks lease them."""
+        with suppress(ConnectionError):  # it was ended meanwhile
+            told = {"gpus": lease.gpus, "staying": len(lease.staying)}
+            socket.send_fds(self._connection, [json.dumps(told).encode()], lease.files + lease.staying)
+
+    def is_gone(self, patience_ms: int) -> bool:
+        """Whether the process has ended, or does so within some milliseconds."""
+        return self._process in _ready(patience_ms, self._process)
+
+    def has_left(self, patience_ms: int) -> bool:
+        """Whether the process has ended, or gives its lease back, within some milliseconds. A connection that closes
+        says nothing: the driver may still be freeing what the process had there."""
+        if self._gave_back or not self._listens:
+            return self._gave_back or self.is_gone(patience_ms)
+        ready = _ready(patience_ms, self._process, self._connection.fileno())
+        if ready == {self._connection.fileno()}:
+            with suppress(ConnectionError):
+                self._gave_back = self._connection.recv(len(GIVEN_BACK)) == GIVEN_BACK
+            self._listens = False
+        return self._gave_back or self._process in ready
+
+    def close(self) -> None:
+        """Ends the connection; a process that was told nothing gives up."""
+        self._connection.close()
+        os.close(self._process)
+
+
+def _ready(patience_ms: int, *files: int) -> set[int]:
+    """Those of the files that can be read, now or within some milliseconds."""
+    poll = select.poll()
+    for file in files:
+        poll.register(file, select.POLLIN)
+    return {file for file, _ in poll.poll(patience_ms)}

@@ -24,6 +24,7 @@ class Attempt:
     problem: Problem | None = None
     profiler: str | None = None  # nsys's version
     host_hidden: bool | None = None  # whether nsys could see neither other processes nor the host's name
+    devices: tuple[str | None, ...] = ()  # the GPU of every rank, by a hash; where there are several
 
 
 def program_command(
@@ -37,7 +38,7 @@ def program_command(
     """The command line of the measured program; `result` is the JSON it writes, `lease` where it asks for its GPU,
     `settings` are those of its profiler."""
     command = [sys.executable, "-m", MODULE, "--spec", json.dumps(job.program, sort_keys=True)]
-    command += ["--output", str(result), "--profiler", profiler]
+    command += ["--output", str(result), "--profiler", profiler, "--time-limit-s", str(job.time_limit_s)]
     further = {"--capture": capture, "--lease": lease}
     further |= {f"--{name.replace('_', '-')}": value for name, value in settings.items()}
     return command + [text for name, value in further.items() if value is not None for text in (name, str(value))]
@@ -45,13 +46,18 @@ def program_command(
 
 def run_to_result(job: Job, what: str, result: Path, command: Sequence[str]) -> tuple[dict, Outcome]:
     """What the program wrote to `result`, and how it ended; raises ProgramFailed when it did not write it."""
-    outcome = run_program(
+    outcome = run_for(job, command)
+    if not outcome.succeeded or not result.exists():
+        raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
+    return json.loads(result.read_text()), outcome
+
+
+def run_for(job: Job, command: Sequence[str]) -> Outcome:
+    """How a command of the job ended: in the environment and within the time that the job is told, by its leases."""
+    return run_program(
         command,
         environment=allowed_environment(job.specification["environment"]),
         log=job.log,
         time_limit_s=job.time_limit_s,
         leases=job.leases,
     )
-    if not outcome.succeeded or not result.exists():
-        raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
-    return json.loads(result.read_text()), outcome

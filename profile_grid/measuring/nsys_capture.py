@@ -7,9 +7,9 @@ is in the log. Only a crash of the program itself raises.
 
 from __future__ import annotations
 
-import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from kernel_tables.errors import ImpossibleCapture, TraceError
@@ -24,7 +24,18 @@ from profile_grid.measuring.long_output import cut_line
 from profile_grid.measuring.measured_program import Attempt, program_command
 from profile_grid.measuring.problems import Problem, append_to_log, joined
 from profile_grid.measuring.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
+from profile_grid.measuring.ranks import (
+    LOGS,
+    as_one_run,
+    devices_of,
+    gather_logs,
+    launched,
+    of_rank,
+    rank_count,
+    written_by_ranks,
+)
 
+RESULT, REPORT, SQLITE = "program.json", "capture.nsys-rep", "capture.sqlite"
 NSYS_MISSING = Problem(
     "nsys_missing",
     "capture.backend is nsys and there is no nsys on PATH; install Nsight Systems"
@@ -39,7 +50,7 @@ PROGRAM_CRASHED = re.compile(r"^(Traceback \(most recent call last\):|Fatal Pyth
 
 
 def nsys_attempt(job: Job, trial: Path) -> Attempt:
-    """What came of one try; on success `trial` holds capture.nsys-rep and capture.sqlite."""
+    """What came of one try; on success `trial` holds capture.nsys-rep and capture.sqlite, of every rank."""
     if nsys.find() is None:
         return Attempt(None, problem=NSYS_MISSING)
     try:
@@ -48,37 +59,57 @@ def nsys_attempt(job: Job, trial: Path) -> Attempt:
         return Attempt(None, problem=_logged(job.log, "nsys_cannot_run", CANNOT_RUN, error))
     outcome = _profiled(job, trial)
     hidden, seconds = bool(namespace_command()), {"program": outcome.seconds}
-    result = trial / "program.json"
-    if not result.exists():
+    ranks = written_by_ranks(job, trial / RESULT)
+    if not ranks:
         problem = _problem_without_result(job, outcome)
         return Attempt(None, seconds, problem, version, hidden)
-    written = json.loads(result.read_text())
+    written, _ = as_one_run(ranks)
     if written["status"] != "complete":
         return Attempt(written, seconds, None, version, hidden)
     started = time.monotonic()
-    problem = _problem_of_report(job, trial, written, outcome)
-    return Attempt(written, seconds | {"export": round(time.monotonic() - started, 3)}, problem, version, hidden)
+    problem = _problem_of_ranks(job, trial, ranks, outcome)
+    seconds |= {"export": round(time.monotonic() - started, 3)}
+    return Attempt(written, seconds, problem, version, hidden, devices_of(ranks))
 
 
 def _profiled(job: Job, trial: Path) -> Outcome:
-    """How nsys ended; the report becomes trial/capture.nsys-rep, the program's result trial/program.json."""
+    """How nsys ended, one around each rank; the reports become trial/capture.nsys-rep, capture_rank1.nsys-rep, ...,
+    what the programs wrote trial/program.json, ...."""
+    logs = trial / LOGS
+    logs.mkdir()
     with neutral_folder() as folder:
         files, lease = Path(folder.alias(trial)), job.leases.address
         lease = lease and Path(folder.alias(lease))
-        command = profile_command(
-            folder.command(program_command(job, files / "program.json", "nsys", lease=lease)),
-            files / "capture",
-            options=job.specification["nsys_options"],
-            window=job.program["device"] != "cpu" and gpu_is_visible(),
-        )
-        return run_program(
-            [*namespace_command(), *command],
+
+        def command(rank: int) -> list[str]:
+            program = program_command(job, files / of_rank(RESULT, rank), "nsys", lease=lease)
+            return profile_command(
+                folder.command(program),
+                files / Path(of_rank(REPORT, rank)).stem,
+                options=job.specification["nsys_options"],
+                window=job.program["device"] != "cpu" and gpu_is_visible(),
+            )
+
+        # in one set of namespaces: NCCL's processes share memory, and know each other by their numbers
+        together = launched(files / LOGS, [command(rank) for rank in range(rank_count(job.program))])
+        outcome = run_program(
+            [*namespace_command(), *folder.command(together)],
             environment=folder.environment(allowed_environment(job.specification["environment"])),
             folder=folder.path,
             log=job.log,
             time_limit_s=job.time_limit_s,
             leases=job.leases,
         )
+    gather_logs(logs, job.log)
+    return outcome
+
+
+def _problem_of_ranks(job: Job, trial: Path, ranks: list[dict], outcome: Outcome) -> Problem | None:
+    """Why a report is not a whole capture, of the first rank of which that is so; None where all are."""
+    for rank, written in enumerate(ranks):
+        if problem := _problem_of_report(job, trial, written, outcome, rank):
+            return problem if len(ranks) == 1 else replace(problem, text=f"rank {rank}: {problem.text}")
+    return None
 
 
 def _problem_without_result(job: Job, outcome: Outcome) -> Problem:
@@ -93,9 +124,9 @@ def _problem_without_result(job: Job, outcome: Outcome) -> Problem:
     return Problem("nsys_ended_early", f"nsys {outcome.how} before the program had written its result", cut_line(said))
 
 
-def _problem_of_report(job: Job, trial: Path, written: dict, outcome: Outcome) -> Problem | None:
-    """Why the report is not a whole capture, or None; on the way it becomes trial/capture.sqlite."""
-    report, export = trial / "capture.nsys-rep", trial / "export.sqlite"
+def _problem_of_report(job: Job, trial: Path, written: dict, outcome: Outcome, rank: int) -> Problem | None:
+    """Why the report of a rank is not a whole capture, or None; on the way it becomes trial/capture.sqlite."""
+    report, export, sqlite = trial / of_rank(REPORT, rank), trial / "export.sqlite", trial / of_rank(SQLITE, rank)
     if not report.exists() or report.stat().st_size == 0:
         ended = f"hung and was ended at the time limit of {job.time_limit_s:g} s" if outcome.timed_out else outcome.how
         return Problem("nsys_no_report", f"nsys {ended} and wrote no report, though the program ended well")
@@ -104,8 +135,8 @@ def _problem_of_report(job: Job, trial: Path, written: dict, outcome: Outcome) -
     except TraceError as error:
         return _logged(job.log, "nsys_export_failed", NOT_EXPORTED, error)
     try:
-        write_publishable(export, trial / "capture.sqlite")
-        return joined(_errors(trial / "capture.sqlite", written))
+        write_publishable(export, sqlite)
+        return joined(_errors(sqlite, written))
     except ImpossibleCapture as error:
         return joined([Problem(finding.code, finding.message) for finding in error.findings])
     except TraceError as error:

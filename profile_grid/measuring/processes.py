@@ -33,6 +33,7 @@ NEEDED_VARIABLES = (
     "NVIDIA_DRIVER_CAPABILITIES",
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
+    "NCCL_NVLS_ENABLE",  # 0 where NVLink multicast has to stay off
 )
 LOG_LINES_IN_MESSAGE = 15
 SUPERVISOR = Path(__file__).with_name("supervisor.py")

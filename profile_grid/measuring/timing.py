@@ -1,21 +1,26 @@
-"""The stage without a profiler: every single time of every step and phase."""
+"""The stage without a profiler: every single time of every step and phase, in every rank of a run."""
 
 from __future__ import annotations
 
 from profile_grid.measuring.job import Job
-from profile_grid.measuring.measured_program import program_command, run_to_result
+from profile_grid.measuring.measured_program import program_command
+from profile_grid.measuring.ranks import as_one_run, of_rank, results_of_ranks
 
 
 def timed(job: Job) -> dict:
     """What timing.json holds of the process; raises ProgramFailed when it does not end well."""
     result = job.scratch / "timing.json"
-    command = program_command(job, result, lease=job.leases.address)
-    written, outcome = run_to_result(job, f"timing of {job.program['run']}", result, command)
+
+    def command(rank: int) -> list[str]:
+        return program_command(job, result.with_name(of_rank(result.name, rank)), lease=job.leases.address)
+
+    ranks, outcome = results_of_ranks(job, f"timing of {job.program['run']}", result, command)
+    written, facts = as_one_run(ranks)
     return {
         "status": written["status"],
         "reason": written["unsupported"],
         "reason_code": None,
         "program": written,
-        "facts": {},
+        "facts": facts,
         "seconds": {"program": outcome.seconds},
     }

@@ -76,6 +76,10 @@ def grid_runs(config: dict) -> dict[str, Run]:
             run = Run(values, asked_for(config, product, run_name(values)))
             if reason := impossible(values, program_of(config)["constructor"]):
                 raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
+            if run["gpus"] > 1 and (alone := [stage.name for stage in run.stages if not stage.of_every_run]):
+                raise ConfigError(
+                    f"grids.{config['grid']}: {run.name}: stage {alone[0]} is of one GPU; list gpus apart"
+                )
             known = runs.setdefault(run.name, run)
             if known.values != run.values:
                 raise ConfigError(f"grids.{config['grid']}: two different runs are named {run.name}; rename a model")

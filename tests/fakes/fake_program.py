@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 parser = argparse.ArgumentParser()
-for option in ("--spec", "--output", "--profiler", "--capture"):
+for option in ("--spec", "--output", "--profiler", "--capture", "--time-limit-s"):
     parser.add_argument(option)
 options = parser.parse_args()
 spec = json.loads(options.spec)

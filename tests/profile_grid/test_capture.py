@@ -28,6 +28,7 @@ from tests.kernel_tables.synthetic import Synthetic
 FAKES = Path(__file__).parents[1] / "fakes"
 PROGRAM = {
     "run": "tiny_ctx8_forward",
+    "dimensions": {},
     "constructor": "elsewhere:Model",
     "device": "auto",
     "measured_steps": 2,

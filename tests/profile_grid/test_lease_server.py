@@ -252,3 +252,27 @@ def test_the_measured_program_asks_for_its_gpu_and_its_waiting_is_told_apart(tmp
         result = timed(Job(specification, tmp_path, tmp_path / "scratch", tmp_path / "log", 60.0, leases))
     assert result["program"]["cost_seconds"]["wait"] > 0
     assert leases.waited_s() > 0
+
+
+def test_the_processes_of_a_run_have_their_gpus_together_or_not_at_all(gpus):
+    gpus += ["GPU-b"]
+    with leases_for("auto", "two", 2, say=print) as leases, program(leases) as first, ExitStack() as elsewhere:
+        assert elsewhere.enter_context(HostLock("GPU-b")).taken()
+        with program(leases) as second:
+            until(lambda: leases.waited_s() > 0)
+            assert leases.given == []  # one GPU is free, and that is not enough
+            elsewhere.close()
+            assert [one.stdout.readline() for one in (first, second)] == ["has GPU-a GPU-b GPU-a,GPU-b\n"] * 2
+            first.kill()
+            first.wait()
+            assert is_leased("GPU-a")  # the other process of the run lives
+        until(lambda: not is_leased("GPU-a"))
+
+
+def test_a_process_whose_peer_is_gone_before_both_asked_is_forgotten(gpus):
+    gpus += ["GPU-b"]
+    with leases_for("auto", "two", 2, say=print) as leases:
+        with program(leases) as gone:
+            gone.kill()
+        with program(leases) as first, program(leases) as second:
+            assert [one.stdout.readline() for one in (first, second)] == ["has GPU-a GPU-b GPU-a,GPU-b\n"] * 2

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,30 @@ def test_a_combination_that_no_machine_can_run_is_refused_before_anything_is_mea
     with pytest.raises(
         ConfigError, match="attention flash with the model their_model:LM: this changes a part of the model"
     ):
+        grid_runs(checked_config(config))
+
+
+@pytest.mark.parametrize(
+    ("lists", "reason"),
+    [
+        (
+            {"gpus": [2]},
+            "gpus 2 with parallel none: gradients are reduced where there are several GPUs, and only there",
+        ),
+        ({"parallels": ["ddp"]}, "gpus 1 with parallel ddp: gradients are reduced where there are several GPUs"),
+        (
+            {"gpus": [2], "parallels": ["flat"], "modes": ["forward"]},
+            "with mode forward: it has no gradients to reduce",
+        ),
+        ({"gpus": [3], "parallels": ["flat"]}, "gpus 3 with parallel flat with batch_size 4: a batch is of all GPUs"),
+        ({"gpus": [2], "parallels": ["ddp"], "compiles": ["on"]}, "a compiled graph is split at the buckets"),
+        ({"gpus": [2], "parallels": ["ddp"], "stages": ["memory"]}, "stage memory is of one GPU"),
+    ],
+)
+def test_what_several_gpus_cannot_do_is_refused_before_anything_is_measured(config, lists, reason):
+    product = {"models": ["small"], "context_lengths": [512], "modes": ["train_step"]}
+    config |= {"grid": "g", "grids": {"g": [product | lists]}}
+    with pytest.raises(ConfigError, match=re.escape(reason)):
         grid_runs(checked_config(config))
 
 

@@ -186,6 +186,11 @@ def told(stage):
     return lambda wildcards: SPECIFICATIONS[stage.name][wildcards.run]
 
 
+def gpus_of(stage):
+    """How many GPUs a job of this stage takes, by wildcards."""
+    return lambda wildcards: RUNS[wildcards.run]["gpus"] if stage.needs == GPU and config["device"] != "cpu" else 0
+
+
 def host_memory_mb(stage):
     """The host's memory that a job of this stage may take, by wildcards: where a scheduler asks for it."""
     return lambda wildcards: host_megabytes(json.loads(told(stage)(wildcards))["program"])

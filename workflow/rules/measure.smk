@@ -29,7 +29,8 @@ for stage in STAGES:
         conda:
             "../../envs/measure.yaml"
         resources:
-            gpu=int(stage.needs == GPU and config["device"] != "cpu"),
+            gpu=gpus_of(stage),
+            turn=1,
             mem_mb=host_memory_mb(stage),
             runtime=minutes_at_most(stage, config["time_limit_s"]),
             time_limit_s=config["time_limit_s"],

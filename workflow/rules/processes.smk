@@ -23,7 +23,7 @@ rule timing_again:
     conda:
         "../../envs/measure.yaml"
     resources:
-        gpu=1,
+        gpu=gpus_of(TIMING),
         time_limit_s=config["time_limit_s"],
     params:
         stage=TIMING.name,

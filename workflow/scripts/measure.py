@@ -23,6 +23,7 @@ from profile_grid.measuring.job import Job, utc
 from profile_grid.measuring.lease_server import Leases, leases_for
 from profile_grid.measuring.leases import Lease
 from profile_grid.measuring.progress import Announced, say, say_notes
+from profile_grid.measuring.ranks import of_all_ranks, rank_count
 from profile_grid.measuring.results import FORMAT, OUT_OF_MEMORY
 from profile_grid.study.stages import BY_NAME, Stage
 from workflow.command import run_command
@@ -42,11 +43,14 @@ def main() -> None:
     stage, folder = BY_NAME[arguments.stage], arguments.output.parent
     scratch = f".{stage.name}-"
     folder.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(*(folder / name for name in (stage.result, *stage.files, *stage.may_leave)), scratch=scratch)
+    beside = of_all_ranks(folder, *stage.files, *stage.may_leave)
+    remove_leftovers(
+        *(folder / name for name in (stage.result, *stage.files, *stage.may_leave)), *beside, scratch=scratch
+    )
     # beside the results where files are moved into place: that takes one step, and no copy
     with tempfile.TemporaryDirectory(dir=folder if stage.files else None, prefix=scratch) as path:
         result = measured(stage, lambda leases: job_of(arguments, Path(path), leases), arguments)
-    files = {name: identity(folder / name) for name in stage.files}
+    files = {path.name: identity(path) for path in of_all_ranks(folder, *stage.files)}
     write_json(arguments.output, result | {"files": files, "sources": arguments.sources, "git": git_state()})
 
 
@@ -68,7 +72,7 @@ def measured(stage: Stage, job_with: Callable[[Leases], Job], arguments: argpars
         say_notes(found)
 
     what, quiet = f"{stage.name} of {program['run']}", arguments.specification.get("quiet_host", False)
-    with leases_for(program["device"], what, quiet_host=quiet, say=say, began=began) as leases:
+    with leases_for(program["device"], what, rank_count(program), quiet_host=quiet, say=say, began=began) as leases:
         result = told_alone(run(job := job_with(leases)), leases)
         if result["status"] == OUT_OF_MEMORY and not leases.were_alone():
             say(f"{what} ran out of memory beside a measurement that was ending: once more, alone")

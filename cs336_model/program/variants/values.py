@@ -50,8 +50,6 @@ def _impossible_on_several_gpus(dimensions: Mapping[str, Any]) -> str | None:
         return f"{several}: gradients are reduced where there are several GPUs, and only there; list one with the other"
     if gpus == 1:
         return None
-    if True:
-        return f"{several}: runs on several GPUs are not measured yet"
     if dimensions["mode"] == FORWARD:
         return f"{several} with mode {FORWARD}: it has no gradients to reduce; list forward_backward or train_step"
     if batch % gpus:

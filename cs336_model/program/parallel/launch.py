@@ -1,0 +1,56 @@
+"""Starts the processes of a run, one for each rank, and ends with the first of them that ends badly.
+
+    python -m cs336_model.program.parallel.launch --folder FOLDER '[["python", ...], ["python", ...]]'
+
+Each is told its number as torchrun would tell it, and prints into FOLDER/rankN.log; `first_to_fail` in FOLDER is the
+number of the one that failed before the others, whose errors are those of processes that lost a peer. torchrun itself
+imports PyTorch to start them, and mixes what they print. Whoever runs this ends what is left. Imports no torch.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from queue import SimpleQueue
+
+RANK, LOCAL_RANK, WORLD_SIZE, STORE = "RANK", "LOCAL_RANK", "WORLD_SIZE", "RANKS_STORE"
+RESULT_WITHOUT_TIMES = 75  # exit status of a rank that wrote why it has no times: the others wait for it in vain
+FIRST_TO_FAIL = "first_to_fail"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the commands to the end of all, or of the first that does not end well; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m cs336_model.program.parallel.launch")
+    parser.add_argument("--folder", type=Path, required=True, help="an empty folder: logs, and where ranks meet")
+    parser.add_argument("commands", type=json.loads, help="a JSON list of the command of every rank")
+    options = parser.parse_args(arguments)
+    ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
+    for rank, command in enumerate(options.commands):
+        process = started(rank, command, len(options.commands), options.folder)
+        threading.Thread(
+            target=lambda one, number: ended.put((number, one.wait())), args=(process, rank), daemon=True
+        ).start()
+    for _ in options.commands:
+        rank, status = ended.get()
+        if status == RESULT_WITHOUT_TIMES:
+            return 0
+        if status:
+            Path(options.folder, FIRST_TO_FAIL).write_text(str(rank))
+            return status if status > 0 else 128 - status
+    return 0
+
+
+def started(rank: int, command: Sequence[str], count: int, folder: Path) -> subprocess.Popen:
+    """The process of one rank."""
+    told = {RANK: str(rank), LOCAL_RANK: str(rank), WORLD_SIZE: str(count), STORE: str(folder / "store")}
+    with (folder / f"rank{rank}.log").open("ab") as log:
+        return subprocess.Popen(command, env={**os.environ, **told}, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+if __name__ == "__main__":
+    sys.stdout.flush()
+    os._exit(main())  # threads still wait for the other ranks

@@ -1,0 +1,74 @@
+"""Which of a run's processes this one is, and the group in which they communicate."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from cs336_model.program.device import open_context, synchronize
+from cs336_model.program.parallel.launch import RANK, STORE, WORLD_SIZE
+
+NO_LIMIT = timedelta(days=7)  # a hang ends at the run's own time limit, which says where each process stands
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The number of this process among `count`, from 0."""
+
+    number: int
+    count: int
+
+
+def this_rank() -> Rank:
+    """What the launcher told this process; the only one where nothing did."""
+    return Rank(int(os.environ.get(RANK, 0)), int(os.environ.get(WORLD_SIZE, 1)))
+
+
+@contextmanager
+def process_group(device: torch.device) -> Iterator[None]:
+    """All processes of the run can communicate inside: by NCCL between GPUs, by Gloo between processors; nothing where
+    this process is alone. Leaving it by an exception leaves the group as it is: its peers may hang, and the launcher
+    ends them."""
+    rank = this_rank()
+    if rank.count == 1:
+        yield
+        return
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes are on one host
+    on_gpu = device.type == "cuda"
+    open_context(device)
+    if not on_gpu:
+        torch.set_num_threads(max(len(os.sched_getaffinity(0)) // rank.count, 1))  # the cores are shared
+    dist.init_process_group(
+        "nccl" if on_gpu else "gloo",
+        init_method=f"file://{os.path.realpath(os.environ[STORE])}",
+        rank=rank.number, world_size=rank.count, timeout=NO_LIMIT, device_id=device if on_gpu else None,
+    )  # fmt: skip
+    yield
+    leave_group()
+
+
+def leave_group() -> None:
+    """Frees what communication takes, once; nothing where there is no group."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def wait_for_all(device: torch.device) -> None:
+    """Returns when every process of the run has come here, its device idle; at once where this one is alone."""
+    if this_rank().count > 1:
+        dist.barrier()
+        synchronize(device)
+
+
+def mean_over_ranks(losses: Sequence[Tensor]) -> list[Tensor]:
+    """The loss of the whole batch in every step, from that of this process's part of it."""
+    if this_rank().count == 1:
+        return list(losses)
+    together = torch.stack(list(losses)).float()
+    dist.all_reduce(together)
+    return list(together / this_rank().count)

@@ -1,0 +1,130 @@
+"""How the gradients of all ranks become their mean: the ways of the course, from one all-reduce per parameter to DDP.
+
+Each has three methods: `wrap` gives the model that a step calls, `finish` ends the reduction behind loss.backward(),
+and `paused` is a context without any communication.
+"""
+
+import warnings
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+from torch.nn.parallel import DistributedDataParallel
+
+from cs336_model import ranges
+from cs336_model.program.parallel.ranks import this_rank
+from cs336_model.program.spec import RunSpec
+from cs336_model.program.variants.values import BUCKET_MB, FLAT, NAIVE, OVERLAPPED
+from cs336_model.ranges import span
+
+
+class NoReduction:
+    """Gradients stay as they are: the run is of one process."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        return model
+
+    def finish(self) -> None:
+        return
+
+    def paused(self) -> AbstractContextManager:
+        return nullcontext()
+
+
+class AfterBackward(NoReduction):
+    """All-reduces when the backward pass is over: of every gradient, or where `flat` of all of them as one tensor."""
+
+    def __init__(self, flat: bool) -> None:
+        self.flat, self.on = flat, True
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        self.parameters = list(model.parameters())
+        return model
+
+    def finish(self) -> None:
+        gradients = [one.grad for one in self.parameters if one.grad is not None] if self.on else []
+        if not self.flat:
+            for gradient in gradients:
+                mean_of_ranks(gradient)
+        elif gradients:
+            together = _flatten_dense_tensors(gradients)
+            mean_of_ranks(together)
+            for gradient, reduced in zip(gradients, _unflatten_dense_tensors(together, gradients), strict=True):
+                gradient.copy_(reduced)
+
+    @contextmanager
+    def paused(self):
+        self.on = False
+        yield
+        self.on = True
+
+
+class Overlapped(AfterBackward):
+    """All-reduces every gradient as soon as it is there, while the backward pass goes on."""
+
+    def __init__(self) -> None:
+        super().__init__(flat=False)
+        self.pending: list[dist.Work] = []
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(self._begin)
+        return model
+
+    def finish(self) -> None:
+        if self.pending:
+            with span(ranges.ALL_REDUCE_WAIT):
+                for work in self.pending:
+                    work.wait()
+            self.pending.clear()
+
+    def _begin(self, parameter: Tensor) -> None:
+        if self.on:
+            self.pending.append(mean_of_ranks(parameter.grad, asynchronous=True))
+
+
+class Buckets(NoReduction):
+    """PyTorch's DistributedDataParallel, with buckets of so many MB."""
+
+    def __init__(self, bucket_mb: int) -> None:
+        self.bucket_mb = bucket_mb
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        with warnings.catch_warnings(category=FutureWarning, action="ignore"):  # PyTorch 2.13 has another word for it
+            # buffers hold constants (angles, a mask): to send them again in every step would be measured for nothing
+            self.model = DistributedDataParallel(model, bucket_cap_mb=self.bucket_mb, broadcast_buffers=False)
+        if ranges.are_recorded():  # a hook in Python costs a little, which runs that are timed do not pay
+            self.model.register_comm_hook(None, _marked_all_reduce)
+        return self.model
+
+    def paused(self) -> AbstractContextManager:
+        return self.model.no_sync()
+
+
+def reduction_of(spec: RunSpec) -> NoReduction:
+    """The reduction of a run's gradients, as its dimension `parallel` wants it."""
+    parallel = spec.dimensions["parallel"]
+    if parallel in BUCKET_MB:
+        return Buckets(BUCKET_MB[parallel])
+    ways = {NAIVE: lambda: AfterBackward(flat=False), FLAT: lambda: AfterBackward(flat=True), OVERLAPPED: Overlapped}
+    return ways.get(parallel, NoReduction)()
+
+
+def mean_of_ranks(tensor: Tensor, asynchronous: bool = False) -> dist.Work | None:
+    """Begins to make the tensor the mean over all ranks, in place. Without `asynchronous` what the device is given
+    next waits for it; else the work is given back, to wait for. Gloo has no mean: it sums what is divided before."""
+    with span(ranges.all_reduce_of(tensor.nbytes)):
+        if dist.get_backend() == dist.Backend.NCCL:
+            return dist.all_reduce(tensor, op=dist.ReduceOp.AVG, async_op=asynchronous)
+        tensor.div_(this_rank().count)
+        return dist.all_reduce(tensor, async_op=asynchronous)
+
+
+def _marked_all_reduce(_: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """What DistributedDataParallel does with a bucket, inside a range."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+    with span(ranges.all_reduce_of(bucket.buffer().nbytes, bucket.index())):
+        return allreduce_hook(dist.group.WORLD, bucket)

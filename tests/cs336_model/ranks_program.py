@@ -1,0 +1,36 @@
+"""One rank of two: takes the steps of every specification, and writes what came out of each."""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from cs336_model import ranges
+from cs336_model.program.parallel.ranks import process_group, this_rank
+from cs336_model.program.process_cost import Progress
+from cs336_model.program.spec import read_spec
+from cs336_model.program.steps import PhaseClock, finite_losses, make_subject, run_steps
+
+CPU = torch.device("cpu")
+
+
+def outcome(text: str) -> dict:
+    """Losses of the whole batch; whether the ranks have the same gradients, with communication and without."""
+    spec = read_spec(text)
+    subject = make_subject(spec, CPU)
+    run_steps(subject, spec.measured_steps, PhaseClock(CPU, ranges.MEASURE, Progress()))
+    losses, together = finite_losses(subject), gradients(subject)
+    with subject.reduction.paused():
+        run_steps(subject, 1, PhaseClock(CPU, ranges.NO_SYNC, Progress()))
+    return {"losses": losses, "gradients": together, "apart": gradients(subject)}
+
+
+def gradients(subject) -> float:
+    """A number that differs where gradients do."""
+    return sum(float(one.grad.double().square().sum()) for one in subject.parameters)
+
+
+with process_group(CPU):
+    found = [outcome(text) for text in json.loads(Path(sys.argv[1]).read_text())]
+Path(sys.argv[2], f"outcome{this_rank().number}.json").write_text(json.dumps(found))

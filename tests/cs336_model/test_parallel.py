@@ -1,0 +1,106 @@
+"""Two processes that share a batch compute what one does, in every way to reduce gradients."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cs336_model.program.parallel import launch
+from cs336_model.program.variants.values import PARALLELS
+from tests.cs336_model.specs import changed
+
+PROGRAM = Path(__file__).with_name("ranks_program.py")
+WAYS = PARALLELS[1:]
+SAME = {"rel": 2e-6}  # another order of sums in fp32
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory):
+    """What both ranks found of a specification in every way, in one pair of processes."""
+    found = {}
+
+    def run(spec: dict) -> list[dict]:
+        if not found:
+            folder = tmp_path_factory.mktemp("ranks")
+            texts = [json.dumps(changed(spec, gpus=2, parallel=way)) for way in WAYS]
+            (folder / "specs.json").write_text(json.dumps(texts))
+            command = [sys.executable, "-m", "tests.cs336_model.ranks_program", str(folder / "specs.json"), str(folder)]
+            status = launch.main(["--folder", str(folder), json.dumps([command, command])])
+            assert status == 0, "".join(path.read_text() for path in folder.glob("rank*.log"))
+            ranks = [json.loads((folder / f"outcome{rank}.json").read_text()) for rank in (0, 1)]
+            found.update({way: list(both) for way, both in zip(WAYS, zip(*ranks, strict=True), strict=True)})
+        return found
+
+    return run
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_losses_of_two_ranks_are_those_of_one_process_with_the_whole_batch(two_ranks, run_benchmark, spec_values, way):
+    spec = changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0)
+    alone = run_benchmark(batch_size=4, measured_steps=4, warmup_steps=0)["losses"]
+    for rank in two_ranks(spec)[way]:
+        assert rank["losses"] == pytest.approx(alone, **SAME)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ranks_have_the_same_gradients_and_without_communication_each_its_own(two_ranks, spec_values, way):
+    one, other = two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[way]
+    assert one["gradients"] == other["gradients"]
+    assert one["apart"] != pytest.approx(other["apart"], rel=1e-3)
+
+
+def ended(folder: Path, *programs: str) -> int:
+    """How ranks of these Python programs end."""
+    commands = [[sys.executable, "-S", "-c", program] for program in programs]
+    command = [
+        sys.executable,
+        "-m",
+        "cs336_model.program.parallel.launch",
+        "--folder",
+        str(folder),
+        json.dumps(commands),
+    ]
+    return subprocess.run(command, timeout=30, check=False).returncode
+
+
+HANGS = "import time; print('begins', flush=True); time.sleep(10**6)"
+
+
+def test_a_rank_that_fails_ends_the_launcher_which_names_it(tmp_path):
+    assert ended(tmp_path, HANGS, "raise SystemExit(3)") == 3
+    assert (tmp_path / launch.FIRST_TO_FAIL).read_text() == "1"
+
+
+def test_a_rank_that_a_signal_ends_is_told_as_a_shell_would(tmp_path):
+    assert ended(tmp_path, "import os; os.kill(os.getpid(), 9)", HANGS) == 128 + 9
+
+
+def test_a_rank_that_wrote_why_it_has_no_times_ends_the_others_and_that_is_no_failure(tmp_path):
+    assert ended(tmp_path, HANGS, f"raise SystemExit({launch.RESULT_WITHOUT_TIMES})") == 0
+    assert not (tmp_path / launch.FIRST_TO_FAIL).exists()
+
+
+def test_each_rank_is_told_its_number_and_prints_into_a_log_of_its_own(tmp_path):
+    says = "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'])"
+    assert ended(tmp_path, says, says) == 0
+    assert [(tmp_path / f"rank{rank}.log").read_text() for rank in (0, 1)] == ["0 2\n", "1 2\n"]
+
+
+def test_a_process_that_hangs_prints_its_stacks_before_its_limit():
+    program = (
+        "import time; from cs336_model.program.stacks import print_stacks_before\n"
+        "def hangs(): time.sleep(10**6)\n"
+        "print_stacks_before(0.4, 0.0); hangs()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as process:
+        printed = [process.stderr.readline() for _ in range(3)]
+        process.kill()
+    assert printed[0].startswith("Timeout")
+    assert "in hangs" in printed[2]
+
+
+def test_a_process_that_is_alone_cannot_measure_a_run_of_two(run_benchmark):
+    with pytest.raises(SystemExit, match="gpus is 2, and WORLD_SIZE says 1 processes"):
+        run_benchmark(gpus=2, parallel="ddp")
