@@ -99,6 +99,7 @@ class Stage:
 PROCESSES = (
     "profile_grid/measuring/measured_program.py",
     "profile_grid/measuring/processes.py",
+    "profile_grid/measuring/ranks.py",
     "profile_grid/measuring/supervisor.py",
 )
 TIMING = Stage(
