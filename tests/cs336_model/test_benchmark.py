@@ -18,7 +18,8 @@ from cs336_model.program.variants.values import PLAIN
 from tests.cs336_model.specs import changed
 
 KEYS = {
-    "schema", "status", "spec", "profiler", "out_of_memory", "unsupported", "compilation", "rank_device", "step_no_sync_seconds", "accuracy",
+    "schema", "status", "spec", "profiler", "out_of_memory", "unsupported", "compilation", "accuracy",
+    "rank_device", "step_no_sync_seconds",
     "step_seconds", "warmup_seconds", "warmup_phase_seconds", "phase_seconds", "phase_clock", "losses",
     "memory", "parameters", "flops", "machine", "cost_seconds",
     "ran_unix_s", "loaded_files", "loaded_distributions",
