@@ -10,7 +10,11 @@ from dataclasses import dataclass
 
 KINDS = ("fp32", "tf32", "bf16", "fp16")  # of FLOPs: on ordinary cores, then on tensor cores
 INSTRUCTIONS = {name: f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("fadd", "fmul", "ffma")}
-TENSOR_OPERATIONS = {kind: f"sm__ops_path_tensor_src_{kind}_dst_fp32.sum" for kind in KINDS[1:]}
+TENSOR_OPERATIONS = {
+    "tf32": "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
+    "bf16": "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
+    "fp16": "sm__ops_path_tensor_src_fp16.sum",
+}
 TIME_NS = "gpu__time_duration.sum"
 DRAM_BYTES = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 L2_BYTES = "lts__t_bytes.sum"

@@ -9,7 +9,15 @@ import pytest
 
 from kernel_tables.counters.joining import AMBIGUOUS, NONE, NOT_PROFILED, OTHER_DEPTH, configurations, joined, spelled
 from kernel_tables.counters.launches import launches_of
-from kernel_tables.counters.metrics import INSTRUCTIONS, KINDS, LIMITS, METRICS, MULTIPROCESSORS, TIME_NS
+from kernel_tables.counters.metrics import (
+    INSTRUCTIONS,
+    KINDS,
+    LIMITS,
+    METRICS,
+    MULTIPROCESSORS,
+    TENSOR_OPERATIONS,
+    TIME_NS,
+)
 from kernel_tables.counters.reading import kept_counters, no_counters, read_counters
 from kernel_tables.counters.roofs import Roofs
 from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL, UNKNOWN, verdicts_of
@@ -74,7 +82,7 @@ def test_what_is_no_table_of_ncu_is_told_in_one_line(tmp_path, change, said):
 
 
 def test_what_a_gpu_does_not_count_is_missing_and_a_kind_of_flops_without_a_counter_is_none(printed):
-    assert printed["sm__ops_path_tensor_src_fp16_dst_fp32.sum"].isna().all()  # as this ncu printed it
+    assert printed[TENSOR_OPERATIONS["fp16"]].isna().all()  # this ncu was not asked for it
     assert work_of(printed)["fp16_flops"].tolist() == [0.0] * 10
     nothing = work_of(counters({}).assign(**dict.fromkeys(INSTRUCTIONS.values(), np.nan)))
     assert nothing["fp32_flops"].isna().all()

@@ -50,10 +50,10 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> str:
     most = lost.loc[lost.groupby("run", sort=False)["lost_ms"].idxmax()]
 
     def told(row) -> str:
-        time = f"{significant(row['gpu_time_ms'])} ms at {percent(row['nearer'])} of its nearer roof"
-        return f"{measured.label(row['kernel'])}, {time},"
+        time = f"{significant(row['gpu_time_ms'])} ms of {measured.label(row['kernel'])}"
+        return f"{time} at {percent(row['nearer'])} of the nearer roof"
 
-    return f"Most time is lost below the roofs by {extremes(most, 'lost_ms', told)}."
+    return f"Most time is lost below the roofs in {extremes(most, 'lost_ms', told)}."
 
 
 def _memory_part(measured: Measured) -> list[str]:
