@@ -86,15 +86,15 @@ def page(
     )  # fmt: skip
 
 
-def first_sentence(of: Section, question: str) -> Markup:
+def first_sentence(section: Section, question: str) -> Markup:
     """The answer to a question in one sentence."""
-    return markdown(of.sentences[question][0])
+    return markdown(section.sentences[question][0])
 
 
-def _legend(of: Section) -> list[tuple[Markup, str]]:
+def _legend(section: Section) -> list[tuple[Markup, str]]:
     """Label and full name of the kernels that this machine's sentences mention."""
-    text = "\n".join(sentence for sentences in of.sentences.values() for sentence in sentences)
-    return [(markdown(label), name) for label, name in of.legend(text)]
+    text = "\n".join(sentence for sentences in section.sentences.values() for sentence in sentences)
+    return [(markdown(label), name) for label, name in section.legend(text)]
 
 
 def _first_flame(flames: dict[str, dict], timeline: pd.DataFrame) -> str | None:

@@ -122,7 +122,9 @@ def _page_table(name: str, title: str, whole: pd.DataFrame, source: str, names: 
         PageColumn(column, _heading(column), meanings.get(column, ""), kind) for column, kind in kinds.items()
     )
     values = [[_value(value, kind, names) for value in frame[column]] for column, kind in kinds.items()]
-    scaled = [_in_gibibytes(of) if column.endswith("_bytes") else of for column, of in zip(kinds, values, strict=True)]
+    scaled = [
+        _in_gibibytes(own) if column.endswith("_bytes") else own for column, own in zip(kinds, values, strict=True)
+    ]
     rows = tuple(zip(*scaled, strict=True))
     return PageTable(name, title, f"results/tables/{source}.csv", columns, rows, len(whole) - len(frame))
 

@@ -63,15 +63,15 @@ def transformer_in_numpy(weights: dict[str, np.ndarray], tokens: np.ndarray, lay
     """Logits (position, vocab) of one sequence."""
     x = weights["embedding.weight"][tokens]
     for layer in range(layers):
-        of = {name.removeprefix(f"blocks.{layer}."): weight for name, weight in weights.items()}
-        normed = rms_norm_in_numpy(x, of["attention_norm.weight"])
-        projected = [normed @ of[f"attention.{name}.weight"].T for name in ("query", "key", "value")]
+        own = {name.removeprefix(f"blocks.{layer}."): weight for name, weight in weights.items()}
+        normed = rms_norm_in_numpy(x, own["attention_norm.weight"])
+        projected = [normed @ own[f"attention.{name}.weight"].T for name in ("query", "key", "value")]
         outputs = []
         for query, key, value in zip(*(np.split(matrix, heads, axis=-1) for matrix in projected), strict=True):
             outputs.append(attention_in_numpy(rope_in_numpy(query, 10000.0), rope_in_numpy(key, 10000.0), value))
-        x = x + np.concatenate(outputs, axis=-1) @ of["attention.output.weight"].T
-        normed = rms_norm_in_numpy(x, of["feed_forward_norm.weight"])
-        matrices = (of[f"feed_forward.{name}.weight"] for name in ("gate", "up", "down"))
+        x = x + np.concatenate(outputs, axis=-1) @ own["attention.output.weight"].T
+        normed = rms_norm_in_numpy(x, own["feed_forward_norm.weight"])
+        matrices = (own[f"feed_forward.{name}.weight"] for name in ("gate", "up", "down"))
         x = x + swiglu_in_numpy(normed, *matrices)
     return rms_norm_in_numpy(x, weights["final_norm.weight"]) @ weights["head.weight"].T
 

@@ -206,10 +206,8 @@ def test_an_nsys_that_hangs_after_the_program_is_ended_at_the_limit(fake):
 
 def test_a_hanging_program_is_ended_with_nsys_and_its_agent(fake, without_namespaces, monkeypatch):
     monkeypatch.setattr(capture, "CAPTURE", replace(CAPTURE, attempts=1))
-    started = time.monotonic()
     result = fake("leaves an agent", "hangs", time_limit_s=1.5)
-    assert result["status"] == "incomplete"
-    assert time.monotonic() - started < 10
+    assert result["status"] == "incomplete" and "ended at the time limit of 1.5 s" in result["reason"]
     assert not is_alive(int((fake.nsys / "agent").read_text()))
     assert not is_alive(int((fake.folder / "pid").read_text()))
 

@@ -66,10 +66,10 @@ def plan(
     )
 
 
-def lines(host=GPU_HOST, smoke=WHOLE, of=None, wanted="auto"):
-    of = of or plan()
+def lines(host=GPU_HOST, smoke=WHOLE, planned=None, wanted="auto"):
+    planned = planned or plan()
     pace = estimates.pace(NOWHERE, smoke.seconds, (smoke.machine or {}).get("device_name"), ["fp32"])
-    return report(host, smoke, of, estimates.remaining(of["runs"], NOWHERE), pace, wanted)
+    return report(host, smoke, planned, estimates.remaining(planned["runs"], NOWHERE), pace, wanted)
 
 
 def said(topic, found):
@@ -143,7 +143,7 @@ def test_too_little_disk_is_a_failure():
 
 
 def test_runs_that_do_not_fit_are_named_and_are_no_failure():
-    found = lines(of=plan(models=["small", "10B"], modes=["forward", "train_step"]))
+    found = lines(planned=plan(models=["small", "10B"], modes=["forward", "train_step"]))
     assert cause(found) is None
     assert said("memory", found).text.endswith("1 of 4 runs will end as out of memory: 10B_ctx512_train_step")
 
