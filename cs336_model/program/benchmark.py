@@ -160,7 +160,8 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     _say(spec, f"{spec.warmup_steps} warm-up steps in {progress.seconds['warmup']:.1f} s")
     clock = PhaseClock(device, ranges.MEASURE, progress)
     own_passes = partial(passes_of_their_own, subject, progress)
-    flops = own_passes() if watch.profiler in OF_CUDA else None  # what runs behind the window would be recorded too
+    # What runs behind the window would be recorded too; but nothing may come before a first step that is looked at.
+    flops = own_passes() if watch.profiler in OF_CUDA and spec.warmup_steps else None
     found: Result = {}
 
     def at_end() -> None:

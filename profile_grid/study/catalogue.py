@@ -84,7 +84,7 @@ QUESTIONS = (
     ),
     Question(
         "k_warmup", "How many warm-up steps are enough?", needs=lambda run: run["steps_warmed"] > 0,
-        tables=("warmup_reports", "warmup_enough"), figures=("warmup",),
+        tables=("warmup_reports", "warmup_enough", "warmup_first_step"), figures=("warmup",),
     ),
     Question(
         "l_counters", "Why is a kernel slow, and how near is it to the roof?", figures=("measured_roofline",),

@@ -267,6 +267,25 @@ ENERGY = Stage(
     of_every_run=False,
 )
 
+COLD_START = Stage(
+    name="cold_start",
+    meaning="the process whose very first step is captured",
+    runs="profile_grid.measuring.cold_start:captured_cold",
+    files=("cold_start.sqlite",),
+    attempts=CAPTURE.attempts,
+    sources=(*CAPTURE.sources, "profile_grid/measuring/capture.py"),
+    disk_bytes=CAPTURE.disk_bytes,
+    disk_bytes_per_layer_and_step=CAPTURE.disk_bytes_per_layer_and_step,
+    settings=CAPTURE.settings | {"warmup_steps": Setting({"enum": [0]}, default=0, of_program=True)},
+    tables_of_a_run=TablesOfARun(
+        names=("first_step",),
+        status_file="cold_start_status.json",
+        made_by="profile_grid.merging.cold_start:tables_of_cold_start",
+        empty_by="profile_grid.merging.cold_start:empty_tables",
+    ),
+    of_every_run=False,
+)
+
 SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
     name="sweep",
     meaning="attention alone, every context length in one process",
@@ -278,7 +297,7 @@ SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
     },
 )
 
-STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS)
+STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START)
 BY_NAME = {stage.name: stage for stage in (*STAGES, SWEEP)}
 ON_REQUEST = tuple(stage.name for stage in STAGES if not stage.of_every_run)
 RESULTS_OF_A_RUN = tuple(stage.result for stage in STAGES)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.merging.accuracy import explained_error
+from profile_grid.merging.cold_start import empty_tables as cold_tables
 from profile_grid.merging.counters.of_run import empty_tables as counter_tables
 from profile_grid.merging.energy import energy_tables
 from profile_grid.merging.largest import largest_table
@@ -153,7 +154,7 @@ def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
 def without_requests() -> dict[str, pd.DataFrame]:
     """The merged tables of runs that were asked for no further stage, and kept no times of single steps."""
     steps = pd.DataFrame({"phase": [], "step": [], "ms": []})
-    tables = {"steps": steps, "warmup_steps": steps} | memory_tables() | counter_tables()
+    tables = {"steps": steps, "warmup_steps": steps} | memory_tables() | counter_tables() | cold_tables()
     leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
     led = {name: pd.concat([leading, table], axis=1) for name, table in tables.items()}
     return led | energy_tables([]) | {"largest": largest_table([], Path())}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernel_tables.markdown import Table
+from kernel_tables.markdown import Table, escaped
 from profile_grid.quantities import ABSENT, count, percent, ratio, significant, with_spread
 from profile_grid.questions.k_warmup.sentences import SHOWN_COUNTS
 from profile_grid.questions.k_warmup.table import of_whole_steps
@@ -26,6 +26,21 @@ def reports_table(measured: Measured) -> Table:
         for row in runs.to_dict("records")
     )
     return Table((*headings_of(shown), *(f"after {one}, ms" for one in counts)), lines, first_right=len(shown))
+
+
+def first_step_tables(measured: Measured) -> list[tuple[str, Table]]:
+    """(k) Of each run whose first step was captured the name, and where that takes longer than the steps behind it."""
+    rows = measured.tables["warmup_first_step"]
+    headings = ("cause", "first step, ms", "later, ms", "more, ms", "calls", "later")
+    return [
+        (name, Table(headings, tuple(_cause(row) for row in own.to_dict("records")), first_right=1))
+        for name, own in rows.groupby("run", sort=False)
+    ]
+
+
+def _cause(row: dict) -> tuple[str, ...]:
+    times = (significant(row[name]) for name in ("first_ms", "later_ms", "extra_ms"))
+    return escaped(row["cause"]), *times, count(row["first_calls"]), count(row["later_calls"])
 
 
 def enough_table(measured: Measured) -> Table:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.markdown import escaped
-from profile_grid.quantities import interval, percent, ratio
+from profile_grid.quantities import interval, percent, ratio, significant
 from profile_grid.questions.k_warmup.table import of_whole_steps
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.wording import leaders, listed, places
+from profile_grid.tables.wording import leaders, listed, places, run_in_words
 
 NOT_KEPT = "Not answered: no timed run kept the times of its warm-up steps."
+MOST_CAUSES = 3
 SHOWN_COUNTS = (0, 1, 2, 5)
 
 
 def sentences(measured: Measured) -> list[str]:
     """(k) The answer, then the first step, and the error of fewer warm-up steps."""
     enough, reports = (of_whole_steps(measured.tables[name]) for name in ("warmup_enough", "warmup_reports"))
+    causes = [_causes(own) for _, own in measured.tables["warmup_first_step"].groupby("run", sort=False)]
     if enough.empty:
-        return [NOT_KEPT]
-    return [_enough(enough), _first(enough), *_phase(measured.tables["warmup_enough"]), *_fewer(enough, reports)]
+        return [NOT_KEPT, *causes]
+    found = [_enough(enough), _first(enough), *_phase(measured.tables["warmup_enough"]), *_fewer(enough, reports)]
+    return [*found, *causes]
 
 
 def _enough(enough: pd.DataFrame) -> str:
@@ -60,6 +63,20 @@ def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[str]:
         own = reports[(reports["warmup_steps"] == count) & (taken > count)]
         told.append(f"{interval((own['ratio'] - 1).abs(), percent)} after {count}")
     return [f"The mean would have been off by {listed(told)}."] if told else []
+
+
+def _causes(own: pd.DataFrame) -> str:
+    """Why the first step of a run takes longer than later ones: the causes with most of it."""
+    first, extra = own["first_ms"].sum(), own["extra_ms"].sum()
+    place = run_in_words(own.iloc[0])
+    if extra <= 0:
+        return f"Captured from before it, the first step takes no longer than later ones in {place}."
+    most = own[own["extra_ms"] > 0].nlargest(MOST_CAUSES, "extra_ms")
+    told = [f"**{escaped(row.cause)}** ({significant(row.extra_ms)} ms)" for row in most.itertuples()]
+    return (
+        f"Captured from before it, the first step takes {significant(first)} ms in {place}, {significant(extra)} ms"
+        f" more than later ones; most of that goes to {listed(told)}."
+    )
 
 
 def _steps(count: int) -> str:

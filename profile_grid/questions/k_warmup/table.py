@@ -52,6 +52,11 @@ def warmup_enough(merged: Merged) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*LEADING, "phase", *names])
 
 
+def warmup_first_step(merged: Merged) -> pd.DataFrame:
+    """(k) One row per run with the stage cold_start and cause: where its first step takes longer than later ones."""
+    return as_texts(merged["first_step"])
+
+
 def of_whole_steps(table: pd.DataFrame) -> pd.DataFrame:
     """The rows on whole steps."""
     return table[table["phase"] == WHOLE_STEP]
@@ -87,8 +92,23 @@ TABLES = {
 """),
         ),
     ),
+    "warmup_first_step": SummaryTable(
+        warmup_first_step,
+        Described(
+            "(k) One row per run with the stage cold_start and cause of time in its first step",
+            columns("""
+    cause | | as in first_step
+    first_ms | ms | as in first_step
+    later_ms | ms | as in first_step
+    extra_ms | ms | as in first_step
+    first_calls | | as in first_step
+    later_calls | | as in first_step
+"""),
+        ),
+    ),
 }
 SHOWN = {
     "warmup_reports": Shown("What would have been reported after fewer warm-up steps", "warmup_reports"),
     "warmup_enough": Shown("How many warm-up steps are enough", "warmup_enough"),
+    "warmup_first_step": Shown("Where the first step takes longer", "warmup_first_step"),
 }

@@ -104,3 +104,16 @@ def test_the_document_says_what_fewer_would_have_reported_and_where_the_first_st
     assert "The mean would have been off by 247.5 % after 0, 25.0 % after 1 and 0.0 % after 2." in text
     cells = [cell.strip() for cell in line_of(text, "small", "512", "forward pass", "35 ± 44").split("|")]
     assert cells[4:8] == ["35 ± 44", "12 ± 5", "10.0 ± 0.8", "10.0 ± 0.8"]
+
+
+def test_where_the_first_step_takes_longer_is_told_with_the_causes_that_have_most_of_it():
+    tables, led = timed(Made(), SLOW, STEADY), Made().leading
+    causes = [("loading of modules", 40.0, 0.0, 30, 0), ("waiting", 5.0, 6.0, 1, 1), ("no call", 25.0, 4.0, 0, 0)]
+    names = ["cause", "first_ms", "later_ms", "first_calls", "later_calls"]
+    rows = [led | dict(zip(names, cause, strict=True)) | {"extra_ms": cause[1] - cause[2]} for cause in causes]
+    text = answered(tables | {"first_step": pd.DataFrame(rows)})
+    assert (
+        "Captured from before it, the first step takes 70.0 ms in small at context 512, forward pass, 60.0 ms more than"
+        " later ones; most of that goes to **loading of modules** (40.0 ms) and **no call** (21.0 ms)."
+    ) in text
+    assert [cell.strip() for cell in line_of(text, "waiting").split("|")][2:7] == ["5.00", "6.00", "-1.00", "1", "1"]
