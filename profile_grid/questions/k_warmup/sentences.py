@@ -75,7 +75,7 @@ def _causes(own: pd.DataFrame) -> str:
     told = [f"**{escaped(row.cause)}** ({significant(row.extra_ms)} ms)" for row in most.itertuples()]
     return (
         f"Captured from before it, the first step takes {significant(first)} ms in {place}, {significant(extra)} ms"
-        f" more than later ones; most of that goes to {listed(told)}."
+        f" more than later ones; what grows most is {listed(told)}."
     )
 
 

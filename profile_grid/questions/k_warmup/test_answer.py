@@ -114,6 +114,6 @@ def test_where_the_first_step_takes_longer_is_told_with_the_causes_that_have_mos
     text = answered(tables | {"first_step": pd.DataFrame(rows)})
     assert (
         "Captured from before it, the first step takes 70.0 ms in small at context 512, forward pass, 60.0 ms more than"
-        " later ones; most of that goes to **loading of modules** (40.0 ms) and **no call** (21.0 ms)."
+        " later ones; what grows most is **loading of modules** (40.0 ms) and **no call** (21.0 ms)."
     ) in text
     assert [cell.strip() for cell in line_of(text, "waiting").split("|")][2:7] == ["5.00", "6.00", "-1.00", "1", "1"]
