@@ -64,6 +64,8 @@ STUDIES = (
     Example(H200 / "precision", "f_precision"),
     Example(H200 / "compile", "g_compile"),
     Example(H200 / "attention", "h_attention"),
+    Example(H200 / "memory", "i_memory"),
+    Example(H200 / "checkpoint", "j_checkpoint"),
 )
 
 
