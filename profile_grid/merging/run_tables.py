@@ -19,7 +19,6 @@ from kernel_tables.diagnosis.own_rules import own_rules
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.measuring.capture_findings import errors_and_warnings
-from profile_grid.measuring.capture_identity import difference
 from profile_grid.measuring.problems import joined
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.merging import findings
@@ -180,17 +179,6 @@ def _step_numbers(trace: Trace) -> dict[int, int]:
     return {int(instance): number for number, instance in enumerate(steps["instance"])}
 
 
-def tables_of_capture(
-    capture: StageResult, folder: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
-) -> tuple[dict, dict[str, pd.DataFrame]]:
-    """The status of a run's capture and its tables; `folder` holds its capture.sqlite, which has to be the one
-    that was captured. `extra_rules` are classes of one's own, `diagnosis_rules` what else the diagnosis looks for."""
-    sqlite = folder / "capture.sqlite"
-    if reason := difference(capture, sqlite):
-        return _status(INCOMPLETE, f"{reason}: it is not the capture of this run", []), empty_tables()
-    return tables_of_file(capture, sqlite, extra_rules, diagnosis_rules)
-
-
 def tables_of_file(
     capture: StageResult, sqlite: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
 ) -> tuple[dict, dict[str, pd.DataFrame]]:
@@ -201,7 +189,7 @@ def tables_of_file(
     users_rules(extra_rules)
     own = own_rules(diagnosis_rules, "diagnosis_rules")
     if capture.status != COMPLETE:
-        return _status(capture.status, capture.reason, []), empty_tables()
+        return status_of(capture.status, capture.reason, []), empty_tables()
     steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
     try:
         with Trace(sqlite, extra_rules) as trace:
@@ -210,11 +198,11 @@ def tables_of_file(
             )
             warnings = [str(problem) for problem in odd]
             if errors:
-                return _status(INCOMPLETE, str(joined(errors)), warnings), empty_tables()
+                return status_of(INCOMPLETE, str(joined(errors)), warnings), empty_tables()
             activities, ranges = measured_activities(trace), measured_ranges(trace)
             found = findings.findings_of(trace, own)
     except TraceError as error:
-        return _status(INCOMPLETE, str(error), []), empty_tables()
+        return status_of(INCOMPLETE, str(error), []), empty_tables()
     tables = {
         "kernels": kernel_table(activities),
         "phases": phase_table(activities, ranges),
@@ -227,7 +215,7 @@ def tables_of_file(
     if capture.facts["backend"] == "nsys" and device == "cpu":
         warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
         tables["phases"] = _without_gpu_figures(tables["phases"])
-    return _status(COMPLETE, None, warnings), tables
+    return status_of(COMPLETE, None, warnings), tables
 
 
 def _without_gpu_figures(phases: pd.DataFrame) -> pd.DataFrame:
@@ -236,7 +224,7 @@ def _without_gpu_figures(phases: pd.DataFrame) -> pd.DataFrame:
     return phases.assign(**missing)
 
 
-def _status(status: str, reason: str | None, warnings: list[str]) -> dict:
+def status_of(status: str, reason: str | None, warnings: list[str]) -> dict:
     return {"status": status, "reason": reason, "warnings": warnings}
 
 

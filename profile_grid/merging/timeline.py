@@ -1,10 +1,13 @@
-"""One measured step of one run on a time axis: its ranges, the API calls that launched, and what ran on the device."""
+"""One measured step of a run, of all its ranks, on a time axis: ranges, launching calls, and what ran on a device."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
+from kernel_tables.attribution.clocks import offsets_ns
 from kernel_tables.attribution.paths import PATH_SEPARATOR
 from kernel_tables.trace import Trace
 from profile_grid.tables.names import MEASURE, STEP
@@ -18,21 +21,46 @@ def empty_timeline() -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(dtype="int64" if name.endswith("_ns") else "str") for name in COLUMNS})
 
 
-def timeline(trace: Trace, run: str) -> pd.DataFrame:
+def timeline(traces: Sequence[Trace], run: str) -> pd.DataFrame:
     """One row per range, launching API call and device activity of the middle measured step.
 
     Times are nanoseconds from the step's begin; `lane` is the thread, or the stream of the device; `depth` counts the
-    ranges around a range, 0 elsewhere; `path` joins the range names of an activity with " > ".
+    ranges around a range, 0 elsewhere; `path` joins the range names of an activity with " > ". Of several ranks, 0
+    first, times are from the first begin, on clocks that are aligned for this picture alone; a lane is "rank 0: stream
+    7", and API calls are left out.
     """
+    begun = [_middle_step(trace) for trace in traces]
+    if not traces or any(step is None for step in begun):
+        return empty_timeline()
+    offsets, _ = offsets_ns(traces, STEP)
+    first_ns = min(int(step["start_ns"]) + offset for step, offset in zip(begun, offsets, strict=True))
+    several = len(traces) > 1
+    tables = [
+        _placed(_of_step(trace, step, with_calls=not several), offset - first_ns, f"rank {rank}: " if several else "")
+        for rank, (trace, step, offset) in enumerate(zip(traces, begun, offsets, strict=True))
+    ]
+    table = pd.concat(tables, ignore_index=True).assign(run=run)[COLUMNS]
+    return table.sort_values(["track", "start_ns"], kind="stable", ignore_index=True)
+
+
+def _middle_step(trace: Trace) -> pd.Series | None:
+    """The range of the middle measured step; None without steps."""
     instances = trace.range_instances()
     measured = np.array([MEASURE in path for path in trace.paths], dtype=bool)
     steps = instances[(instances["name"] == STEP) & measured[instances["path_id"]]].sort_values("start_ns")
-    if steps.empty:
-        return empty_timeline()
-    step = steps.iloc[len(steps) // 2]
-    table = pd.concat([_ranges(trace, instances, step), *_device(trace, int(step["instance"]))], ignore_index=True)
-    times = {name: table[name].astype("int64") - int(step["start_ns"]) for name in ("start_ns", "end_ns")}
-    return table.assign(run=run, **times)[COLUMNS].sort_values(["track", "start_ns"], kind="stable", ignore_index=True)
+    return steps.iloc[len(steps) // 2] if len(steps) else None
+
+
+def _of_step(trace: Trace, step: pd.Series, with_calls: bool) -> pd.DataFrame:
+    launches, ran = _device(trace, int(step["instance"]))
+    tables = [_ranges(trace, trace.range_instances(), step), *([launches] if with_calls else []), ran]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _placed(table: pd.DataFrame, offset_ns: int, of_rank: str) -> pd.DataFrame:
+    """The rows on the axis of the picture."""
+    times = {name: table[name].astype("int64") + offset_ns for name in ("start_ns", "end_ns")}
+    return table.assign(**times, lane=of_rank + table["lane"].astype("str"))
 
 
 def _ranges(trace: Trace, instances: pd.DataFrame, step: pd.Series) -> pd.DataFrame:

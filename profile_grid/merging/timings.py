@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pandas as pd
 
 from profile_grid.measuring.results import ProgramResult
 from profile_grid.merging.accuracy import DESCRIBED as ACCURACY_DESCRIBED
 from profile_grid.merging.accuracy import accuracy_table
 from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.merging.rank_times import DESCRIBED as RANKS_DESCRIBED
+from profile_grid.merging.rank_times import rank_times_table
+from profile_grid.merging.statistics_of_steps import statistics
 from profile_grid.study.described import Described, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
@@ -20,12 +22,13 @@ Times = dict[str, list[float]]  # seconds by phase
 
 
 def timing_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
-    """`timings`, `steps`, `warmup_steps` and `accuracy`."""
+    """`timings`, `steps`, `warmup_steps`, `accuracy` and `rank_times`."""
     return {
         "timings": timings_table(runs),
         "steps": steps_table(runs, times_by_phase),
         "warmup_steps": steps_table(runs, _warmup_times),
         "accuracy": accuracy_table(runs),
+        "rank_times": rank_times_table(runs),
     }
 
 
@@ -36,7 +39,7 @@ def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
         status = run.statuses[TIMING.name].status
         times = times_by_phase(run.results[TIMING.name].program) if run.complete(TIMING.name) else {STEP: []}
         rows += [
-            run.leading | {"phase": phase, **_statistics(seconds), "status": status} for phase, seconds in times.items()
+            run.leading | {"phase": phase, **statistics(seconds), "status": status} for phase, seconds in times.items()
         ]
     return pd.DataFrame(rows)
 
@@ -62,18 +65,13 @@ def _warmup_times(program: ProgramResult) -> Times:
     return {STEP: program.warmup_seconds} | {phase: times for phase, times in phases.items() if times}
 
 
-def _statistics(seconds: list[float]) -> dict[str, float]:
-    ms = np.asarray(seconds, dtype="float64") * 1e3
-    if not len(ms):
-        return {"n": 0} | dict.fromkeys(("mean_ms", "std_ms", "min_ms", "max_ms"), np.nan)
-    std = ms.std(ddof=1) if len(ms) > 1 else np.nan
-    return {"n": len(ms), "mean_ms": ms.mean(), "std_ms": std, "min_ms": ms.min(), "max_ms": ms.max()}
-
-
-DESCRIBED = ACCURACY_DESCRIBED | {
-    "timings": Described(
-        "One row per run and phase, from the process without a profiler",
-        columns("""
+DESCRIBED = (
+    ACCURACY_DESCRIBED
+    | RANKS_DESCRIBED
+    | {
+        "timings": Described(
+            "One row per run and phase, from the process without a profiler",
+            columns("""
     phase | | step (by timeit.default_timer, device synchronize included), or one phase of it
     n | | measured steps
     mean_ms | ms | mean over the measured steps
@@ -82,21 +80,22 @@ DESCRIBED = ACCURACY_DESCRIBED | {
     max_ms | ms | longest step
     status | | as timing_status of runs; without figures where it is not complete
 """),
-    ),
-    "steps": Described(
-        "One row per run, phase and timed step: every single time",
-        columns("""
+        ),
+        "steps": Described(
+            "One row per run, phase and timed step: every single time",
+            columns("""
     phase | | step, or one phase of it
     step | | number of the measured step, from 0
     ms | ms | time of this step or phase, without a profiler
 """),
-    ),
-    "warmup_steps": Described(
-        "One row per run, phase and warm-up step of the timing: every single time",
-        columns("""
+        ),
+        "warmup_steps": Described(
+            "One row per run, phase and warm-up step of the timing: every single time",
+            columns("""
     phase | | step, or one phase of it
     step | | number of the warm-up step, from 0; a model is compiled in a step before
     ms | ms | time of this step or phase, without a profiler
 """),
-    ),
-}
+        ),
+    }
+)

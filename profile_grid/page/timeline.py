@@ -19,6 +19,7 @@ from profile_grid.tables.range_paths import names_in
 
 LANE_PX = 30
 NAMED = ("name", "path")  # the columns of its data that hold numbers of names
+RANK_END = ": "  # behind the rank in the name of a lane
 TRACKS = {RANGE: "ranges", LAUNCH: "API calls", KERNEL: "device"}
 
 
@@ -65,9 +66,14 @@ def timeline_rows(table: pd.DataFrame, names: Names) -> pd.DataFrame:
 
 
 def _lanes(rows: pd.DataFrame) -> list[str]:
-    """The lanes from the ranges down to the device."""
+    """The lanes of each rank, one rank above the other, from the ranges down to the device."""
     tracks, order = dict(zip(rows["lane"], rows["track"], strict=True)), list(TRACKS)
-    return sorted(tracks, key=lambda lane: (order.index(tracks[lane]), lane))
+
+    def place(lane: str) -> tuple:
+        rank = lane.rpartition(RANK_END)[0]
+        return len(rank), rank, order.index(tracks[lane]), lane
+
+    return sorted(tracks, key=place)
 
 
 def _fills(rows: pd.DataFrame) -> dict[str, object]:
@@ -79,10 +85,11 @@ def _fills(rows: pd.DataFrame) -> dict[str, object]:
 
 
 def _lane_names(table: pd.DataFrame) -> list[str]:
-    return [
-        f"{TRACKS[track]}, {lane}" + (f", level {depth}" if track == RANGE else "")
-        for track, lane, depth in zip(table["track"], table["lane"], table["depth"], strict=True)
-    ]
+    names = []
+    for track, lane, depth in zip(table["track"], table["lane"], table["depth"], strict=True):
+        rank, end, place = lane.rpartition(RANK_END)
+        names.append(f"{rank}{end}{TRACKS[track]}, {place}" + (f", level {depth}" if track == RANGE else ""))
+    return names
 
 
 def _kinds(table: pd.DataFrame) -> list[str]:

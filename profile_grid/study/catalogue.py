@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stages import COUNTERS, ENERGY, MEMORY, NOT_ASKED, STAGES
 
 
@@ -94,6 +95,11 @@ QUESTIONS = (
     Question(
         "m_energy", "What does a token cost in energy, and what does the GPU burn while it waits?",
         needs=lambda run: run[ENERGY.status_column] != NOT_ASKED, tables=("energy_use",), figures=("energy",),
+    ),
+    Question(
+        "n_communication", "What does communication cost?", needs=lambda run: run[GPUS.key] > 1,
+        tables=("communication_times", "communication_steps", "communication_collectives", "communication_scaling"),
+        figures=("communication",),
     ),
     Question("time_lost", "Where is time lost, and what would help?", tables=("time_lost", "predictions")),
     Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),

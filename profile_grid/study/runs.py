@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from cs336_model.program.variants.values import impossible
-from profile_grid.study.dimensions import DIMENSIONS, FULLEST_FIRST, Dimension, Value, combinations, run_name
+from profile_grid.study.dimensions import DIMENSIONS, FULLEST_FIRST, GPUS, Dimension, Value, combinations, run_name
 from profile_grid.study.program import has_own_arguments, program_of, told_of_model, unusable_program
 from profile_grid.study.schema import ConfigError, check_schema
 from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING, Stage
@@ -123,14 +123,15 @@ def _listed(config: dict, product: Mapping, dimension: Dimension) -> list[Value]
 
 def run_to_show(runs: Mapping[str, Run]) -> str:
     """The run whose step is worth a timeline: the fullest mode, the first model of the grid, context 512 or near it,
-    every further dimension at its default where there is such a run."""
+    on several GPUs where a run is, every further dimension at its default where there is such a run."""
     models = list(dict.fromkeys(run["model"] for run in runs.values()))
 
     def rank(name: str) -> tuple:
         run = runs[name]
         far = abs(run["context_length"] - PREFERRED_CONTEXT)
         others = sum(one.default is not None and run[one.key] != one.default for one in DIMENSIONS)
-        return FULLEST_FIRST.index(run["mode"]), models.index(run["model"]), others, far, name
+        alone = run[GPUS.key] == GPUS.default
+        return FULLEST_FIRST.index(run["mode"]), models.index(run["model"]), alone, others, far, name
 
     return min(runs, key=rank)
 

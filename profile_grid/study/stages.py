@@ -107,7 +107,7 @@ TIMING = Stage(
     meaning="the process without a profiler",
     runs="profile_grid.measuring.timing:timed",
     tables="profile_grid.merging.timings:timing_tables",
-    table_names=("timings", "steps", "warmup_steps", "accuracy"),
+    table_names=("timings", "steps", "warmup_steps", "accuracy", "rank_times"),
     sources=PROCESSES,
     settings={
         "warmup_steps": Setting(WARMUP, default=5, of_program=True),
@@ -161,10 +161,10 @@ CAPTURE = Stage(
         ),
     },
     tables_of_a_run=TablesOfARun(
-        names=("kernels", "phases", "ranges", "findings"),
+        names=("kernels", "phases", "ranges", "findings", "rank_phases", "rank_steps", "collectives"),
         status_file="status.json",
-        made_by="profile_grid.merging.run_tables:tables_of_capture",
-        empty_by="profile_grid.merging.run_tables:empty_tables",
+        made_by="profile_grid.merging.capture_tables:tables_of_capture",
+        empty_by="profile_grid.merging.capture_tables:empty_tables",
         texts=("reports/kernel_summary.csv", "reports/nvtx_summary.csv", "reports/api_summary.csv"),
         texts_by="profile_grid.merging.nsys_reports:reports_of_capture",
         sources=("kernel_tables/classes/*.toml",),

@@ -14,6 +14,8 @@ from profile_grid.merging.counters.of_run import empty_tables as counter_tables
 from profile_grid.merging.energy import energy_tables
 from profile_grid.merging.largest import largest_table
 from profile_grid.merging.memory.of_run import empty_tables as memory_tables
+from profile_grid.merging.rank_tables import empty_tables as rank_tables
+from profile_grid.merging.statistics_of_steps import STATISTICS
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
 from profile_grid.study.stages import BY_NAME, NOT_ASKED, ON_REQUEST
 
@@ -22,6 +24,7 @@ PHASE = ["step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", 
 FINDING = ["code", "abstained", "gain_ms", "gain_percent", "sure", "message", "advice", "evidence", "located"]
 RANGE = ["step", "phase", "range", "instances", "wall_ns", "gpu_time_ns", "kernels", "memop_time_ns", "memops"]
 ERRORS = ["loss_error", "logits_error", "gradient_norm_error", "explained_error", "within_precision", "reason"]
+RANK_TIMES = pd.DataFrame(columns=["rank", "phase", *STATISTICS])
 MODES = ("forward", "forward_backward", "train_step")
 STATUS_OF_OTHERS = {BY_NAME[name].status_column: NOT_ASKED for name in ON_REQUEST}
 SDPA = "block > attention > scaled dot product attention"
@@ -154,7 +157,8 @@ def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
 def without_requests() -> dict[str, pd.DataFrame]:
     """The merged tables of runs that were asked for no further stage, and kept no times of single steps."""
     steps = pd.DataFrame({"phase": [], "step": [], "ms": []})
-    tables = {"steps": steps, "warmup_steps": steps} | memory_tables() | counter_tables() | cold_tables()
+    tables = {"steps": steps, "warmup_steps": steps, "rank_times": RANK_TIMES}
+    tables |= memory_tables() | counter_tables() | cold_tables() | rank_tables()
     leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
     led = {name: pd.concat([leading, table], axis=1) for name, table in tables.items()}
     return led | energy_tables([]) | {"largest": largest_table([], Path())}

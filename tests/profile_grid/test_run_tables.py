@@ -17,13 +17,8 @@ from kernel_tables.trace import Trace
 from profile_grid.measuring.capture_identity import write_specification
 from profile_grid.measuring.results import FileIdentity, StageResult
 from profile_grid.measuring.typed_json import built
-from profile_grid.merging.run_tables import (
-    busy_ns,
-    kernel_table,
-    measured_activities,
-    tables_of_capture,
-    tables_of_file,
-)
+from profile_grid.merging.capture_tables import tables_of_capture
+from profile_grid.merging.run_tables import busy_ns, kernel_table, measured_activities, tables_of_file
 from tests.profile_grid.made_up_results import CAPTURE, changed
 
 CAPTURES = Path(__file__).parents[1] / "captures"

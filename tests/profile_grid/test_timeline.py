@@ -3,9 +3,13 @@
 import pandas as pd
 
 from cs336_model.program.variants.values import PLAIN
+from kernel_tables.page.names import Names
 from kernel_tables.trace import Trace
 from profile_grid.merging.timeline import COLUMNS, empty_timeline, timeline
+from profile_grid.page.timeline import _lanes as timeline_lanes
+from profile_grid.page.timeline import timeline_rows
 from profile_grid.study.runs import Run, run_to_show
+from tests.kernel_tables.ranks.test_ranks import began
 from tests.kernel_tables.synthetic import Synthetic
 
 
@@ -20,7 +24,7 @@ def two_steps(folder):
 
 def test_the_middle_step_is_shown_from_its_begin(tmp_path):
     with Trace(two_steps(tmp_path)) as trace:
-        table = timeline(trace, "small_ctx128_train_step")
+        table = timeline([trace], "small_ctx128_train_step")
     assert list(table.columns) == COLUMNS
     ranges = table[table["track"] == "range"]
     assert ranges[["lane", "depth", "name", "start_ns", "end_ns"]].values.tolist() == [
@@ -32,7 +36,7 @@ def test_the_middle_step_is_shown_from_its_begin(tmp_path):
 
 def test_a_launch_and_its_kernel_carry_the_path_that_was_open(tmp_path):
     with Trace(two_steps(tmp_path)) as trace:
-        table = timeline(trace, "small_ctx128_train_step")
+        table = timeline([trace], "small_ctx128_train_step")
     kernels = table[table["track"] == "kernel"]
     assert kernels[["name", "path"]].values.tolist() == [
         ["gemm", "measure > step > forward"],
@@ -45,7 +49,7 @@ def test_a_launch_and_its_kernel_carry_the_path_that_was_open(tmp_path):
 def test_a_capture_without_steps_has_an_empty_timeline(tmp_path):
     path = Synthetic().range("warmup", 0, 10).kernel("gemm", at=5).write(tmp_path / "capture.sqlite")
     with Trace(path) as trace:
-        pd.testing.assert_frame_equal(timeline(trace, "run"), empty_timeline())
+        pd.testing.assert_frame_equal(timeline([trace], "run"), empty_timeline())
 
 
 def test_the_run_to_show_is_a_training_step_of_the_first_model_near_context_512():
@@ -59,3 +63,25 @@ def test_the_run_to_show_is_a_training_step_of_the_first_model_near_context_512(
         )
     ]
     assert run_to_show({run.name: run for run in runs}) == "small_ctx256_train_step"
+
+
+def test_the_ranks_of_a_run_stand_above_each_other_on_one_clock_without_api_calls(tmp_path):
+    (tmp_path / "0").mkdir(), (tmp_path / "1").mkdir()
+    with Trace(began(two_steps(tmp_path / "0"), 5_000)) as one, Trace(began(two_steps(tmp_path / "1"), 5_030)) as other:
+        table = timeline([one, other], "run")
+    assert set(table["track"]) == {"range", "kernel"}
+    steps = table[table["name"] == "step"]
+    assert steps[["lane", "start_ns", "end_ns"]].values.tolist() == [
+        ["rank 0: main thread", 0, 400],
+        ["rank 1: main thread", 30, 430],
+    ]
+    lanes = timeline_lanes(timeline_rows(table, Names()))
+    assert lanes[0] == "rank 0: ranges, main thread, level 0" and lanes[-1].startswith("rank 1: device, stream")
+    assert [lane.partition(":")[0] for lane in lanes] == sorted(lane.partition(":")[0] for lane in lanes)
+
+
+def test_a_run_on_several_gpus_is_shown_where_there_is_one():
+    several = {"gpus": 2, "parallel": "ddp"}
+    shape = {"model": "small", "context_length": 512, "mode": "train_step", "batch_size": 4}
+    runs = [Run(shape | PLAIN | {"gpus": 1, "parallel": "none"}), Run(shape | PLAIN | several)]
+    assert run_to_show({run.name: run for run in runs}) == runs[1].name

@@ -5,19 +5,25 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 from kernel_tables.trace import Trace
 from kernel_tables.views.perfetto import write_timeline
 from profile_grid.files import replacing, write_table
+from profile_grid.measuring.results import read_result
+from profile_grid.merging.rank_tables import files_of
 from profile_grid.merging.timeline import empty_timeline, timeline
+from profile_grid.study.stages import CAPTURE
 from workflow.command import run_command
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", required=True, help="the run's name")
-    parser.add_argument("--folder", type=Path, required=True, help="folder of its capture.sqlite and status.json")
+    parser.add_argument(
+        "--folder", type=Path, required=True, help="folder of its captures, capture.json and status.json"
+    )
     parser.add_argument("--output", type=Path, required=True, help="timeline.parquet; a CSV file is written beside it")
     parser.add_argument("--trace", type=Path, required=True, help="the whole window for Perfetto: .json.gz")
     parser.add_argument("--kernel-classes", type=json.loads, default=[], help="own class rules, as JSON")
@@ -28,10 +34,13 @@ def main() -> None:
         with replacing(arguments.trace) as beside:
             beside.write_bytes(gzip.compress(b'{"traceEvents": []}'))
         return
-    with Trace(arguments.folder / "capture.sqlite", arguments.kernel_classes) as trace:
-        write_table(arguments.output, timeline(trace, arguments.run))
+    captures = files_of(read_result(arguments.folder / CAPTURE.result))
+    with ExitStack() as stack:
+        opened = (Trace(arguments.folder / name, arguments.kernel_classes) for name in captures)
+        traces = [stack.enter_context(trace) for trace in opened]
+        write_table(arguments.output, timeline(traces, arguments.run))
         with replacing(arguments.trace) as beside:
-            write_timeline([trace], beside)
+            write_timeline(traces, beside)
 
 
 if __name__ == "__main__":

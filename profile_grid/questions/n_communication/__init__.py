@@ -1,0 +1,1 @@
+"""(n) What communication between the GPUs of a run costs."""

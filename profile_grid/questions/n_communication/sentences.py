@@ -1,0 +1,89 @@
+"""The sentences of (n): what communication costs, how much of it shows, what it waits for, how fast it is, scaling."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.quantities import interval, percent, significant, with_spread
+from profile_grid.questions.n_communication.scaling import STRONG, WEAK
+from profile_grid.questions.n_communication.table import communication_of_steps
+from profile_grid.study.dimensions import PARALLEL
+from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.measured import Measured
+from profile_grid.tables.wording import extremes, where
+
+NOTHING = "Not answered: no run on several GPUs has figures."
+ON_PROCESSOR = (
+    "The ranks are processes of one processor and share its cores: these numbers say nothing of GPUs, and what the"
+    " threads of Gloo take from operators is not told apart."
+)
+SHARES = {STRONG: "With the same batch over all GPUs", WEAK: "With as much for each GPU as for one"}
+
+
+def sentences(measured: Measured) -> list[str]:
+    """(n) Cost without a profiler; exposed, overlapped and waiting under it; bandwidth; scaling."""
+    times = measured.tables["communication_times"].dropna(subset=["cost_ms"])
+    steps = communication_of_steps(measured.tables["communication_steps"])
+    if times.empty and steps.empty:
+        return [NOTHING]
+    found = [*_cost(times), *_exposed(steps), *_waiting(steps), *_bandwidth(measured), *_scaling(measured)]
+    return [*found, ON_PROCESSOR] if measured.machine.on_cpu else found
+
+
+def _cost(times: pd.DataFrame) -> list[str]:
+    """What a step takes longer than without communication, and which variant pays least."""
+    if times.empty:
+        return []
+    said = [f"Of a step communication costs {extremes(times, 'cost_share', lambda row: percent(row['cost_share']))}."]
+    least = times.loc[times["cost_share"].idxmin()]
+    if len(times) > 1:
+        paid = with_spread(least["mean_ms"], least["std_ms"], "ms"), with_spread(least["without_mean_ms"], unit="ms")
+        said.append(f"It costs least in {where(least)}: {paid[0]} beside {paid[1]} without communication.")
+    return said
+
+
+def _exposed(steps: pd.DataFrame) -> list[str]:
+    """By variant: communication, what of it nothing is computed beside, and the overlap."""
+    said = []
+    for value in sorted_values(steps, PARALLEL.key):
+        own = steps[(steps[PARALLEL.key] == value) & (steps["communication_ms"] > 0)]
+        if len(own):
+            said.append(
+                f"{PARALLEL.words(value)} communication takes {interval(own['communication_share'], percent)} of a"
+                f" captured step, exposed communication {interval(own['exposed_share'], percent)}, and"
+                f" {interval(own['overlap'], percent)} of communication runs beside computation"
+            )
+    return [f"{'; '.join(said)}.".replace("by ", "By ", 1)] if said else []
+
+
+def _waiting(steps: pd.DataFrame) -> list[str]:
+    """How much of the collectives is waiting for the slowest rank."""
+    known = steps[steps["waiting_share"].notna()]
+    if known.empty:
+        return []
+    most = extremes(known, "waiting_share", lambda row: f"{percent(row['waiting_share'])} on rank {row['rank']}")
+    return [f"Of the time of collectives there is waiting for the slowest rank {most}."]
+
+
+def _bandwidth(measured: Measured) -> list[str]:
+    table = measured.tables["communication_collectives"]
+    fast = table[table["bus_gb_per_s"].notna()]
+    if fast.empty:
+        return ["How fast it was cannot be told: no range names the bytes."] if len(table) else []
+    best = fast.loc[fast["bus_gb_per_s"].idxmax()]
+    size = f"{significant(best['bytes'] / 1e6)} MB"
+    return [f"The fastest {best['operation']}, of {size}, has a bus bandwidth of {_gb(best)} ({where(best)})."]
+
+
+def _gb(row: pd.Series) -> str:
+    return f"{significant(row['bus_gb_per_s'])} GB/s"
+
+
+def _scaling(measured: Measured) -> list[str]:
+    table, said = measured.tables["communication_scaling"], []
+    for kind, words in SHARES.items():
+        own = table[table["kind"] == kind]
+        if len(own):
+            told = extremes(own, "efficiency", lambda row: with_spread(row["efficiency"], row["efficiency_std"]))
+            said.append(f"{words}, efficiency is {told}.")
+    return said

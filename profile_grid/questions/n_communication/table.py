@@ -1,0 +1,163 @@
+"""The tables of (n): what communication costs a step, what fills it on every GPU, each collective, and scaling."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.merging.rank_times import SLOWEST, WITHOUT_COMMUNICATION
+from profile_grid.questions.n_communication.scaling import SCALING_COLUMNS, communication_scaling
+from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.study.dimensions import GPUS, LEADING
+from profile_grid.study.stages import TIMING
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.texts import as_texts
+
+PLACE = ["run", "rank", "device"]
+PARTS = ("compute", "exposed_communication", "exposed_memory", "idle")  # their times add up to that of a step
+TIMES = ("step", *PARTS, "communication", "overlapped", "transfer", "waiting")
+OF_A_COLLECTIVE = ("duration", "exposed", "transfer", "waiting")
+NOT_KNOWN = -1  # stands for a missing number where rows are grouped
+
+
+def communication_times(merged: Merged) -> pd.DataFrame:
+    """(n) One row per run on several GPUs: its step without a profiler, and the same step without communication."""
+    runs = merged["runs"]
+    runs = runs[numbers(runs[GPUS.key]) > 1]
+    times = merged["rank_times"]
+    slowest = times[times["rank"] == SLOWEST].set_index("run")
+    table = runs[LEADING].assign(status=runs[TIMING.status_column])
+    for name, phase in (("", WHOLE_STEP), ("without_", WITHOUT_COMMUNICATION)):
+        own = slowest[slowest["phase"] == phase]
+        for column in ("mean_ms", "std_ms"):
+            table[f"{name}{column}"] = numbers(runs["run"].map(own[column]))
+    cost = table["mean_ms"] - table["without_mean_ms"]
+    return table.assign(cost_ms=cost, cost_share=cost / table["mean_ms"]).reset_index(drop=True)
+
+
+def communication_steps(merged: Merged) -> pd.DataFrame:
+    """(n) One row per run on several GPUs, rank and device: the mean of its captured steps, by what fills them."""
+    steps = as_texts(merged["rank_steps"])
+    figures = pd.DataFrame({f"{name}_ms": numbers(steps[f"{name}_ns"]) / 1e6 for name in TIMES})
+    more = {name: numbers(steps[name]) for name in ("collectives", "bytes")}
+    groups = pd.concat([steps[PLACE], figures.assign(**more)], axis=1).groupby(PLACE, sort=False)
+    table = groups.mean().reset_index().merge(groups.size().rename("steps").reset_index(), on=PLACE)
+    table["overlap"] = table["overlapped_ms"] / table["communication_ms"].where(table["communication_ms"] > 0)
+    return _led(table, steps)
+
+
+def communication_collectives(merged: Merged) -> pd.DataFrame:
+    """(n) One row per run on several GPUs, operation, size and bucket: means over ranks and captured steps."""
+    single = as_texts(merged["collectives"])
+    keys = ["run", "operation", "bytes", "bucket"]
+    figures = {f"{name}_ms": numbers(single[f"{name}_ns"]) / 1e6 for name in OF_A_COLLECTIVE}
+    factor = numbers(single["bus_gb_per_s"]) / numbers(single["algorithm_gb_per_s"])
+    known = {name: numbers(single[name]).fillna(NOT_KNOWN) for name in ("bytes", "bucket")}
+    groups = single[["run", "operation"]].assign(**known, **figures, factor=factor).groupby(keys, sort=False)
+    table = groups.mean().reset_index().merge(groups.size().rename("count").reset_index(), on=keys)
+    steps = single[[*PLACE, "step"]].drop_duplicates().groupby("run").size()
+    table["per_step"] = table.pop("count") / numbers(table["run"].map(steps))
+    for name in ("bytes", "bucket"):
+        table[name] = table[name].where(table[name] != NOT_KNOWN)
+    table["algorithm_gb_per_s"] = table["bytes"] / table["transfer_ms"].where(table["transfer_ms"] > 0) / 1e6
+    table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * table.pop("factor")
+    return _led(table, single).sort_values(["bucket"], kind="stable").pipe(_in_order_of, single)
+
+
+def communication_of_steps(steps: pd.DataFrame) -> pd.DataFrame:
+    """The rows of communication_steps with shares: of a step what is communication, and exposed; of the time of all
+    collectives what is waiting."""
+    whole = steps["step_ms"].where(steps["step_ms"] > 0)
+    single = steps["transfer_ms"] + steps["waiting_ms"]
+    return steps.assign(
+        communication_share=steps["communication_ms"] / whole,
+        exposed_share=steps["exposed_communication_ms"] / whole,
+        waiting_share=steps["waiting_ms"] / single.where(single > 0),
+    )
+
+
+def _in_order_of(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The table with its runs in the order of the rows; within a run as it is."""
+    position = {run: number for number, run in enumerate(rows["run"].unique())}
+    return table.loc[table["run"].map(position).sort_values(kind="stable").index].reset_index(drop=True)
+
+
+def _led(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The table with the dimensions of its runs in front."""
+    leading = rows[LEADING].drop_duplicates("run")
+    return leading.merge(table, on="run", how="right")
+
+
+WHICH = """
+    rank | | number of the process, from 0
+    device | | number of its GPU, as its capture counts them; −1 for a processor
+"""
+TABLES = {
+    "communication_times": SummaryTable(
+        communication_times,
+        Described(
+            "(n) One row per run on several GPUs, without a profiler: its step, and the same without communication",
+            columns("""
+    status | | how the timing of the run ended
+    mean_ms | ms | mean time of a step, at every step that of the slowest rank
+    std_ms | ms | its standard deviation (n − 1)
+    without_mean_ms | ms | the same of a step whose gradients are not reduced
+    without_std_ms | ms | its standard deviation
+    cost_ms | ms | the difference of the means
+    cost_share | of 1 | of the step
+"""),
+        ),
+    ),
+    "communication_steps": SummaryTable(
+        communication_steps,
+        Described(
+            "(n) One row per run on several GPUs, rank and device, under the profiler: means of the captured steps",
+            columns(f"""{WHICH}
+    step_ms | ms | length of a step on this device: compute + exposed communication + exposed memory + idle
+    compute_ms | ms | while at least one kernel ran that is no communication
+    exposed_communication_ms | ms | while communication ran, and no such kernel
+    exposed_memory_ms | ms | while copies or fills ran, and neither of these
+    idle_ms | ms | while nothing ran
+    communication_ms | ms | while at least one collective ran
+    overlapped_ms | ms | of that, while a kernel computed
+    transfer_ms | ms | of all collectives, each as long as on the rank on which it was shortest
+    waiting_ms | ms | of all collectives, what they took longer on this rank: waiting for the slowest
+    collectives | | in a step
+    bytes | B | reduced in a step on this rank; empty where the size of a collective is not known
+    steps | | captured steps
+    overlap | of 1 | overlapped ÷ communication
+"""),
+        ),
+    ),
+    "communication_collectives": SummaryTable(
+        communication_collectives,
+        Described(
+            "(n) One row per run on several GPUs, operation, size and bucket: means over ranks and captured steps",
+            columns("""
+    operation | | all-reduce, ...
+    bytes | B | of the tensor that is reduced, on one rank; empty where no range names it
+    bucket | | number of the bucket of gradients, where they are reduced in buckets
+    duration_ms | ms | of one collective, waiting included
+    exposed_ms | ms | of that, while no kernel computed
+    transfer_ms | ms | the shortest over the ranks
+    waiting_ms | ms | duration less transfer
+    per_step | | such collectives in a step of a rank
+    algorithm_gb_per_s | 10^9 B/s | bytes ÷ transfer
+    bus_gb_per_s | 10^9 B/s | that × 2(n − 1)/n for an all-reduce of n ranks
+"""),
+        ),
+    ),
+    "communication_scaling": SummaryTable(
+        communication_scaling,
+        Described(
+            "(n) One row per run on several GPUs and kind of scaling, beside the run on one GPU",
+            columns(SCALING_COLUMNS),
+        ),
+    ),
+}
+SHOWN = {
+    "communication_times": Shown("Steps with and without communication", "communication_times"),
+    "communication_steps": Shown("What fills a step on every GPU", "communication_steps"),
+    "communication_collectives": Shown("Collectives by size and bucket", "communication_collectives"),
+    "communication_scaling": Shown("Strong and weak scaling", "communication_scaling"),
+}

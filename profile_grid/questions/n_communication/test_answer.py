@@ -1,0 +1,158 @@
+"""(n): what communication costs, from ranks with planted numbers."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.study.catalogue import QUESTIONS
+from tests.profile_grid.made_up import CPU, Made, merged
+from tests.profile_grid.test_answers import PROVENANCE, line_of
+
+NAME = "n_communication"
+TABLES = next(one.tables for one in QUESTIONS if one.name == NAME)
+ONE = Made(mode="train_step", batch_size=8, unprofiled_ms=100.0, unprofiled_std_ms=1.0)
+HALF = replace(ONE, batch_size=4, unprofiled_ms=55.0)
+NAIVE = replace(ONE, gpus=2, parallel="naive", unprofiled_ms=80.0)
+DDP = replace(NAIVE, parallel="ddp", unprofiled_ms=62.5)
+MS = 1_000_000
+
+
+def with_ranks(tables: dict[str, pd.DataFrame], run: Made, overlapped: int, bytes_named: bool = True) -> None:
+    """Adds two ranks of two steps of 100 ms: 60 of computation, communication of which OVERLAPPED ms run beside it, the
+    rest idle. Rank 0 waits 8 of its 20 ms for rank 1, which has 12; all in one all-reduce of 24 MB."""
+    rows = {name: [] for name in ("rank_times", "rank_steps", "collectives")}
+    for rank in (-1, 0, 1):
+        for phase, mean in (("step", run.unprofiled_ms), ("step without communication", 60.0)):
+            figures = {"n": 10, "mean_ms": mean, "std_ms": 0.5, "min_ms": mean, "max_ms": mean}
+            rows["rank_times"].append(run.leading | {"rank": rank, "phase": phase} | figures)
+    size = 24 * MS if bytes_named else None
+    for rank, step in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        waiting = 8 - 8 * rank
+        communication = 12 + waiting
+        place = run.leading | {"rank": rank, "device": 0, "step": step}
+        exposed = communication - overlapped
+        parts = {"compute": 60, "exposed_communication": exposed, "exposed_memory": 0, "idle": 40 - exposed}
+        times = parts | {"step": 100, "communication": communication, "overlapped": overlapped}
+        times |= {"transfer": 12, "waiting": waiting}
+        rows["rank_steps"].append(
+            place | {f"{name}_ns": ms * MS for name, ms in times.items()} | {"collectives": 1, "bytes": size}
+        )
+        single = {"number": 0, "operation": "all-reduce", "range": "all-reduce", "kernel": "nccl", "bytes": size}
+        single |= {"bucket": 0, "start_ns": 0, "duration_ns": communication * MS, "exposed_ns": exposed * MS}
+        single |= {"transfer_ns": 12 * MS, "waiting_ns": waiting * MS}
+        speed = 2.0 if bytes_named else None
+        rows["collectives"].append(place | single | {"algorithm_gb_per_s": speed, "bus_gb_per_s": speed})
+    for name, own in rows.items():
+        tables[name] = pd.concat([tables[name], pd.DataFrame(own)[tables[name].columns]], ignore_index=True)
+
+
+@pytest.fixture
+def tables() -> dict[str, pd.DataFrame]:
+    made = merged([ONE, HALF, NAIVE, DDP])
+    with_ranks(made, NAIVE, overlapped=0)
+    with_ranks(made, DDP, overlapped=9)
+    return made
+
+
+def summaries(tables) -> dict[str, pd.DataFrame]:
+    return summary_tables(tables, (*TABLES, "top_kernels"))
+
+
+def document(tables) -> str:
+    return documents(summaries(tables), tables["runs"], PROVENANCE, [NAME])[NAME]
+
+
+def test_the_question_is_asked_of_a_grid_with_a_run_on_several_gpus(tables):
+    assert NAME in asked_of(tables["runs"])
+    assert NAME not in asked_of(merged([ONE])["runs"])
+
+
+def test_the_cost_is_the_step_less_the_step_without_communication(tables):
+    table = summaries(tables)["communication_times"]
+    assert table[["parallel", "mean_ms", "without_mean_ms", "cost_ms", "cost_share"]].values.tolist() == [
+        ["naive", 80.0, 60.0, 20.0, 0.25],
+        ["ddp", 62.5, 60.0, 2.5, 0.04],
+    ]
+
+
+def test_every_rank_keeps_its_own_row_and_its_parts_add_up_to_its_step(tables):
+    table = summaries(tables)["communication_steps"]
+    parts = ["compute_ms", "exposed_communication_ms", "exposed_memory_ms", "idle_ms"]
+    assert table[["parallel", "rank", *parts, "overlap"]].values.tolist() == [
+        ["naive", 0, 60.0, 20.0, 0.0, 20.0, 0.0],
+        ["naive", 1, 60.0, 12.0, 0.0, 28.0, 0.0],
+        ["ddp", 0, 60.0, 11.0, 0.0, 29.0, 9 / 20],
+        ["ddp", 1, 60.0, 3.0, 0.0, 37.0, 9 / 12],
+    ]
+    assert (table[parts].sum(axis=1) == table["step_ms"]).all()
+
+
+def test_collectives_of_a_size_have_their_bandwidth_by_the_transfer(tables):
+    table = summaries(tables)["communication_collectives"]
+    figures = ["per_step", "duration_ms", "transfer_ms", "waiting_ms", "algorithm_gb_per_s", "bus_gb_per_s"]
+    assert table[["parallel", "bytes", "bucket", *figures]].values.tolist() == [
+        ["naive", 24e6, 0.0, 1.0, 16.0, 12.0, 4.0, 2.0, 2.0],
+        ["ddp", 24e6, 0.0, 1.0, 16.0, 12.0, 4.0, 2.0, 2.0],
+    ]
+
+
+def test_strong_scaling_has_the_same_batch_and_weak_as_much_for_each_gpu(tables):
+    table = summaries(tables)["communication_scaling"]
+    figures = table[["kind", "parallel", "base_run", "speed_up", "efficiency"]].values.tolist()
+    assert figures == [
+        ["strong", "naive", ONE.name, 1.25, 0.625],
+        ["strong", "ddp", ONE.name, 1.6, 0.8],
+        ["weak", "naive", HALF.name, 1.375, 0.6875],
+        ["weak", "ddp", HALF.name, 1.76, 0.88],
+    ]
+    spread = 0.625 * ((1 / 80) ** 2 + (1 / 100) ** 2) ** 0.5
+    assert table["efficiency_std"][0] == pytest.approx(spread)
+
+
+def test_without_a_run_on_one_gpu_there_is_no_efficiency_and_all_else_stays():
+    made = merged([DDP])
+    with_ranks(made, DDP, overlapped=9)
+    assert summaries(made)["communication_scaling"].empty
+    text = document(made)
+    assert "efficiency is" not in text
+    assert "45.0 % to 75.0 % of communication runs beside computation" in text
+
+
+def test_the_document_says_what_it_costs_what_shows_what_waits_and_how_fast_it_is(tables):
+    text = document(tables)
+    place = "small at context 512 with batch 8 on 2 GPUs"
+    assert f"Of a step communication costs 4.0 % ({place} by ddp) to 25.0 % ({place} by naive)." in text
+    assert f"It costs least in {place} by ddp: 62.5 ± 0.5 ms beside 60.0 ms without communication." in text
+    assert (
+        "By naive communication takes 12.0 % to 20.0 % of a captured step, exposed communication 12.0 % to 20.0 %, and"
+        " 0.0 % of communication runs beside computation; by ddp communication takes"
+    ) in text
+    assert "waiting for the slowest rank 0.0 % on rank 1" in text and "40.0 % on rank 0" in text
+    assert "The fastest all-reduce, of 24.0 MB, has a bus bandwidth of 2.00 GB/s" in text
+    assert "With the same batch over all GPUs, efficiency is 0.625 ± 0.010" in text
+    line = line_of(text, "small", "512", "training step", "8", "2", "ddp", "1")
+    cells = [cell.strip() for cell in line.split("|")[8:-1]]
+    assert cells == ["60.0", "3.00", "0", "37.0", "100", "12.0", "12.0", "0", "75.0 %"]
+
+
+def test_without_bytes_the_document_says_that_speed_cannot_be_told():
+    made = merged([DDP])
+    with_ranks(made, DDP, overlapped=9, bytes_named=False)
+    assert "How fast it was cannot be told: no range names the bytes." in document(made)
+
+
+def test_on_a_processor_the_document_says_what_the_numbers_are_of():
+    run = replace(DDP, machine=CPU)
+    made = merged([run])
+    with_ranks(made, run, overlapped=9)
+    assert "these numbers say nothing of GPUs" in document(made)
+
+
+def test_a_run_that_ran_out_of_memory_is_a_cell_and_no_figure():
+    made = merged([replace(DDP, timing_status="out_of_memory", capture_status="out_of_memory")])
+    text = document(made)
+    assert "Not answered: no run on several GPUs has figures." in text
+    assert line_of(text, "small", "512", "training step", "8", "2", "ddp", "OOM")
