@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from profile_grid.documents.documents import asked_of, documents
-from profile_grid.documents.summaries import summary_tables
 from profile_grid.measuring.typed_json import built
 from profile_grid.merging.energy import Counted, energy_of_run, energy_tables
 from tests.profile_grid.made_up import GEMM, Kernel, Made, merged
+from tests.profile_grid.made_up_answers import own_tables
 from tests.profile_grid.made_up_energy import energy_result, measured_run
 from tests.profile_grid.test_answers import PROVENANCE, line_of
 
@@ -31,12 +31,12 @@ def tables_of(*runs: tuple, findings: dict | None = None) -> dict[str, pd.DataFr
 
 
 def use_of(*runs: tuple, **options) -> pd.DataFrame:
-    return summary_tables(tables_of(*runs, **options))["energy_use"].set_index("run")
+    return own_tables("m_energy", tables_of(*runs, **options))["energy_use"].set_index("run")
 
 
 def answered(*runs: tuple, **options) -> str:
     tables = tables_of(*runs, **options)
-    return documents(summary_tables(tables), tables["runs"], PROVENANCE, ["m_energy"])["m_energy"]
+    return documents(own_tables("m_energy", tables), tables["runs"], PROVENANCE, ["m_energy"])["m_energy"]
 
 
 def test_the_question_is_asked_where_a_run_was_asked_for_its_energy_and_nowhere_else():

@@ -2,11 +2,11 @@
 
 import pytest
 
-from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import on_paper
 from profile_grid.questions.m_energy.figure import FIGURES
 from profile_grid.questions.m_energy.test_answer import counted, launches, tables_of
 from tests.profile_grid.made_up import Made
+from tests.profile_grid.made_up_answers import own_tables
 
 (FIGURE,) = FIGURES
 BUSY = Made(kernels=(*launches(5000.0),))
@@ -14,7 +14,7 @@ BUSY = Made(kernels=(*launches(5000.0),))
 
 def tables(*runs: tuple) -> dict:
     made = tables_of(*runs)
-    return made | summary_tables(made)
+    return made | own_tables("m_energy", made)
 
 
 def test_the_parts_of_a_bar_follow_on_each_other_and_add_up_to_the_mean_power():
