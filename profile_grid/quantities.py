@@ -48,6 +48,12 @@ def count(value) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
+def counted(number, noun: str, plural: str | None = None) -> str:
+    """So many things, of a number or the smallest to the largest of several: "1 run", "2 runs", "1 to 9 runs"."""
+    text = interval(number if isinstance(number, Iterable) else [number], count)
+    return f"{text} {noun if text == '1' else plural or f'{noun}s'}"
+
+
 def percent(share) -> str:
     """A share in percent: 0.3821 is "38.2 %"; what is there but below a twentieth of a percent is "< 0.1 %"."""
     if not known(share):

@@ -157,7 +157,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     warmup_clock = PhaseClock(device, ranges.WARMUP, progress)
     with progress.stage("warmup"):
         warmup_seconds = run_steps(subject, spec.warmup_steps, warmup_clock)
-    _say(spec, f"{spec.warmup_steps} warm-up steps in {progress.seconds['warmup']:.1f} s")
+    _say(spec, f"{_steps('warm-up', spec.warmup_steps)} in {progress.seconds['warmup']:.1f} s")
     clock = PhaseClock(device, ranges.MEASURE, progress)
     own_passes = partial(passes_of_their_own, subject, progress)
     # What runs behind the window would be recorded too; but nothing may come before a first step that is looked at.
@@ -181,7 +181,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     with progress.stage("profiler"), window as recording, progress.stage("measured"):
         wait_for_all(device)
         step_seconds = run_steps(subject, spec.measured_steps, clock)
-    _say(spec, f"{spec.measured_steps} measured steps in {progress.seconds['measured']:.1f} s")
+    _say(spec, f"{_steps('measured', spec.measured_steps)} in {progress.seconds['measured']:.1f} s")
     times = {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
     times |= {"warmup_seconds": warmup_seconds, "warmup_phase_seconds": warmup_clock.seconds()}
     with progress.stage("profiler"):
@@ -271,6 +271,10 @@ def write_result(result: Result, path: Path) -> None:
     """Writes the JSON beside its place and renames it, so that a result is whole or absent."""
     with written_whole(path) as partial:
         partial.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
+
+
+def _steps(kind: str, number: int) -> str:
+    return f"{number} {kind} step{'' if number == 1 else 's'}"
 
 
 def _say(spec: RunSpec, what: str) -> None:

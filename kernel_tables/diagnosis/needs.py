@@ -28,7 +28,8 @@ def several_steps(case: Case) -> str | None:
     found, processes = len(case.scope.steps), case.scope.processes_with_steps
     if processes > 1:
         return f"steps of {processes} processes lie side by side: capture one of them"
-    return None if found >= FEWEST_STEPS else f"{found} steps were captured, and {FEWEST_STEPS} are needed to tell"
+    captured = "1 step was" if found == 1 else f"{found} steps were"
+    return None if found >= FEWEST_STEPS else f"{captured} captured, and {FEWEST_STEPS} are needed to tell"
 
 
 def memory_kinds(case: Case) -> str | None:

@@ -96,7 +96,7 @@ def _kernel(leaves: Sequence[Leaf], short: Mapping[str, str]) -> str:
     share = ms / max(sum(leaf.ms for leaf in leaves), 1e-12)
     return (
         f"The kernel with the most time is {short[first]}: {duration(1e6 * ms)} ({percent(share)}),"
-        f" {launches:,.1f} launches.".replace(".0 launches", " launches")
+        f" {f'{launches:,.1f}'.removesuffix('.0')} launch{'' if launches == 1 else 'es'}."
     )
 
 

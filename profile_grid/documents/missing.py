@@ -6,7 +6,7 @@ import pandas as pd
 
 from kernel_tables.markdown import escaped
 from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
-from profile_grid.quantities import known, memory
+from profile_grid.quantities import counted, known, memory
 from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables.wording import run_in_words
 
@@ -27,7 +27,7 @@ def lacking_sentence(runs: pd.DataFrame) -> list[str]:
     if lacking.empty:
         return []
     verb = "lacks" if len(lacking) == 1 else "lack"
-    return [f"Of {len(runs)} runs {len(lacking)} {verb} figures (see *Not measured*)."]
+    return [f"Of {counted(len(runs), 'run')} {len(lacking)} {verb} figures (see *Not measured*)."]
 
 
 def noted(runs: pd.DataFrame) -> list[str]:

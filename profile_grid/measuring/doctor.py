@@ -8,6 +8,7 @@ from profile_grid.measuring import estimates
 from profile_grid.measuring.capture_findings import NSYS_TOO_OLD
 from profile_grid.measuring.nsys_capture import NSYS_MISSING
 from profile_grid.measuring.smoke import Smoke
+from profile_grid.quantities import counted
 
 GIB = 2**30
 OLD_NVTX = "pip install 'nvtx<0.2.12'"
@@ -86,7 +87,7 @@ def _torch(smoke: Smoke) -> Line:
         return Line("torch", "did not get to run: see the smoke capture")
     machine = smoke.machine
     cuda = f"with CUDA {machine['cuda']}" if machine["cuda"] else f"on {machine['device_name']}"
-    return Line("torch", f"{machine['torch']} {cuda}, Python {machine['python']}, {machine['cores']} cores")
+    return Line("torch", f"{machine['torch']} {cuda}, Python {machine['python']}, {counted(machine['cores'], 'core')}")
 
 
 def _nsys(host: Host, smoke: Smoke) -> Line:
@@ -113,7 +114,7 @@ def _backend(host: Host, smoke: Smoke, wanted: str) -> Line:
 
 
 def _smoke(smoke: Smoke) -> Line:
-    held = f"one step: {smoke.ranges} ranges and {smoke.kernels} kernels in {smoke.seconds:.1f} s"
+    held = f"one step: {counted(smoke.ranges, 'range')} and {counted(smoke.kernels, 'kernel')} in {smoke.seconds:.1f} s"
     if smoke.problem is not None:
         return Line("smoke", f"{held}, not a whole capture: {smoke.problem.said or smoke.problem}", failure=True)
     on_cpu = {"nsys": " (nsys records none on a CPU)", "torch": " (operators, on a CPU)"}[smoke.backend]
@@ -156,12 +157,13 @@ def _memory(host: Host, plan: list[dict]) -> Line:
         return Line("memory", text)
     names = ", ".join(over[:3]) + (f" and {len(over) - 3} more" if len(over) > 3 else "")
     ending = "will end as out of memory" if where == "GPU" else "may be ended by the kernel"
-    return Line("memory", f"{text}; {len(over)} of {len(plan)} runs {ending}: {names}")
+    return Line("memory", f"{text}; {len(over)} of {counted(len(plan), 'run')} {ending}: {names}")
 
 
 def _time(host: Host, plan: dict, measurements: list, pace: estimates.Pace) -> Line:
     every = sum(len(entry["specifications"]) for entry in plan["runs"])
-    grid = f"grid {plan['grid']}: {len(plan['runs'])} runs, {every - len(measurements)} of {every} measurements there"
+    there = f"{every - len(measurements)} of {counted(every, 'measurement')} there"
+    grid = f"grid {plan['grid']}: {counted(len(plan['runs']), 'run')}, {there}"
     if not measurements:
         return Line("time", f"{grid}; nothing is left to measure")
     seconds = estimates.seconds_needed(measurements, pace, memory_bytes(host, plan["runs"]))

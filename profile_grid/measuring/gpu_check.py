@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from cs336_model import nvidia_smi
 from cs336_model.arithmetic.memory import estimated_peak_bytes
 from cs336_model.arithmetic.own_model import shape_of
+from profile_grid.quantities import counted
 
 FIELDS = ("memory.used", "memory.free", "clocks_throttle_reasons.active")
 IDLE_BYTES = 2**30  # a driver without users holds some hundred MiB
@@ -37,7 +38,7 @@ def notes(gpu: GpuBefore, needed_bytes: int | None, alone: bool = True) -> list[
     """One sentence for each thing that is not as it should be."""
     found = []
     if gpu.used_bytes > (IDLE_BYTES if alone else ENDING_BYTES) or (gpu.processes and alone):
-        users = f"{gpu.processes} other process(es)" if gpu.processes else "somebody"
+        users = counted(gpu.processes, "other process", "other processes") if gpu.processes else "somebody"
         found.append(f"the GPU was in use by {users} before the run ({_gib(gpu.used_bytes)} of its memory taken)")
     if heated := [reason for reason in gpu.throttle_reasons if reason in HEATED]:
         found.append(f"the GPU was throttled before the run: {', '.join(heated)}")

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.quantities import counted
 from profile_grid.study.described import Described, columns
 from profile_grid.study.stages import STAGES
 
@@ -25,8 +26,8 @@ def cost_in_words(cost: pd.DataFrame) -> str:
     free = (cost["total_s"] - cost["leased_s"]).sum()
     told = f"; {free:.0f} s held no GPU, and pass beside other measurements with --cores all" if free >= 1 else ""
     return (
-        f"{len(cost)} measurements took {total:.0f} s, {overhead:.0f} s of them outside warm-up and measured steps"
-        f" ({per_stage}){told}; every run is in cost.csv"
+        f"{counted(len(cost), 'measurement')} took {total:.0f} s, {overhead:.0f} s of them outside warm-up and measured"
+        f" steps ({per_stage}){told}; every run is in cost.csv"
     )
 
 

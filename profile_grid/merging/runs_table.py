@@ -9,7 +9,7 @@ from cs336_model.arithmetic.own_model import shape_of
 from profile_grid.measuring.results import OutOfMemory
 from profile_grid.merging.accuracy import accuracy_notes
 from profile_grid.merging.measured_runs import MeasuredRun
-from profile_grid.quantities import memory
+from profile_grid.quantities import counted, memory
 from profile_grid.study.described import Column, Described, columns
 from profile_grid.study.dimensions import MACHINE_DIMENSIONS
 from profile_grid.study.stages import CAPTURE, STAGES, TIMING
@@ -98,7 +98,9 @@ def _machine_notes(run: MeasuredRun) -> list[str]:
     if run.results[TIMING.name].neighbours:
         notes.append("other GPUs of the host were measured on while it was timed: its launches may be slower")
     if machine.other_processes:
-        notes.append(f"{machine.other_processes} other process(es) on the GPU while it was timed")
+        notes.append(
+            f"{counted(machine.other_processes, 'other process', 'other processes')} on the GPU while it was timed"
+        )
     if machine.throttle_reasons:
         notes.append(f"clocks held back: {', '.join(machine.throttle_reasons)}")
     return notes
@@ -108,9 +110,11 @@ def _compiler_notes(run: MeasuredRun) -> list[str]:
     """A note where a compiled program is not one graph, or was compiled again in the steps that were timed."""
     compiled, notes = run.results[TIMING.name].program.compilation, []
     if compiled and compiled.graph_breaks:
-        notes.append(f"the compiled model is broken into parts by {compiled.graph_breaks} graph break(s)")
+        notes.append(f"the compiled model is broken into parts by {counted(compiled.graph_breaks, 'graph break')}")
     if compiled and compiled.graphs_later:
-        notes.append(f"{compiled.graphs_later} graph(s) were compiled after the first step, while times were taken")
+        were = "was" if compiled.graphs_later == 1 else "were"
+        graphs = counted(compiled.graphs_later, "graph")
+        notes.append(f"{graphs} {were} compiled after the first step, while times were taken")
     return notes
 
 

@@ -26,6 +26,11 @@ def places_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
     return places.assign(**{"pass": [one for one, _ in told], "part": [part for _, part in told]})
 
 
+def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table by `part`; none of them where nothing tells one part of the model from another."""
+    return rows if (rows["part"] != NO_RANGE).any() else rows.iloc[:0]
+
+
 def parts_in(name: str) -> list[str]:
     """The parts of a set of parts."""
     return name.split(JOINT)

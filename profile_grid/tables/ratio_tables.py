@@ -9,6 +9,7 @@ from profile_grid.quantities import ABSENT, known, ratio, significant, with_spre
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, Dimension, keys_without
 from profile_grid.tables.apart import pivoted, shown_dimensions, sorted_values, split
 from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.model_parts import told_apart
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
 
 ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
@@ -55,7 +56,9 @@ def phases_table(times: pd.DataFrame, dimension: Dimension) -> Table | None:
 
 def parts_tables(parts: pd.DataFrame) -> list[tuple[str, Table]]:
     """Speed-up of the GPU time of each part, one column per model, one table for each combination of the other
-    dimensions that vary, with its title. `parts` are rows of `parts_beside_base` of one phase."""
+    dimensions that vary, with its title; none where no part is told from another. `parts` are rows of
+    `parts_beside_base` of one phase."""
+    parts = told_apart(parts)
     return [(title, _parts_table(own)) for title, own in split(parts, (MODEL.key, MODE.key))] if len(parts) else []
 
 

@@ -146,8 +146,8 @@ def test_a_process_says_one_line_per_stage_and_prints_nothing_else(finished_proc
     assert done.stdout == ""
     assert [line.partition(" in ")[0] for line in done.stderr.splitlines()] == [
         "one: initialised on cpu",
-        "one: 1 warm-up steps",
-        "one: 1 measured steps",
+        "one: 1 warm-up step",
+        "one: 1 measured step",
     ]
 
 

@@ -46,7 +46,7 @@ def test_a_free_and_cool_gpu_that_is_large_enough_gets_no_note(nvidia_smi):
 def test_a_gpu_with_another_users_process_is_said_to_be_in_use(nvidia_smi):
     nvidia_smi("20480, 200000, 0x0000000000000000", "4711\n4712")
     assert notes_before(PROGRAM, ["0"]) == [
-        "the GPU was in use by 2 other process(es) before the run (20.0 GiB of its memory taken)"
+        "the GPU was in use by 2 other processes before the run (20.0 GiB of its memory taken)"
     ]
 
 

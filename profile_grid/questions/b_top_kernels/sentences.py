@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.markdown import escaped
-from profile_grid.quantities import count, interval, percent, with_spread
+from profile_grid.quantities import counted, interval, percent, with_spread
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 from profile_grid.tables.wording import (
@@ -41,7 +41,7 @@ def _top_sentence(top: pd.DataFrame, measured: Measured) -> str:
     if top["kernel"].nunique() == 1:
         row = top.iloc[0]
         takes = f"{measured.label(row['kernel'])} takes the most {words.time} in the forward pass of"
-        many = f"{interval(top['share'], percent)} of it, {interval(top['invocations'], count)} invocations per pass"
+        many = f"{interval(top['share'], percent)} of it, {counted(top['invocations'], 'invocation')} per pass"
         if len(top) > 1:
             return f"{takes} {of_all(len(top), len(top))}: {many}."
         time = with_spread(row["gpu_time_ms"], row["gpu_time_std_ms"], "ms")
@@ -51,7 +51,7 @@ def _top_sentence(top: pd.DataFrame, measured: Measured) -> str:
         f"In the forward pass the {words.kernel} with the most {words.time} is"
         f" {leaders(_kinds(top, words.kernel))}: {top['kernel'].nunique()} different ones, with {shares} of the"
         f" {words.time} and"
-        f" {interval(top['invocations'], count)} invocations per pass."
+        f" {counted(top['invocations'], 'invocation')} per pass."
     )
 
 

@@ -11,6 +11,7 @@ from profile_grid.tables.apart import pivoted, split
 from profile_grid.tables.cells import by_size, run_table, small_ones_together
 from profile_grid.tables.classes import NON_TRIVIAL_SHARE, family_shares
 from profile_grid.tables.measured import Measured
+from profile_grid.tables.model_parts import told_apart
 from profile_grid.tables.names import FORWARD_OTHERS
 
 __all__ = ["NON_TRIVIAL_SHARE", "class_table", "others_table", "parts_tables"]
@@ -29,7 +30,7 @@ def class_table(measured: Measured) -> Table:
 
 def others_table(measured: Measured) -> Table:
     """(c) Outside matrix multiplies: the parts of the model and the kernels with most time, in order."""
-    parts, top = measured.inference("forward_parts"), measured.inference("top_kernels")
+    parts, top = told_apart(measured.inference("forward_parts")), measured.inference("top_kernels")
     top = top[top["scope"] == FORWARD_OTHERS]
     cells = {}
     for run in measured.runs["run"]:
@@ -38,14 +39,15 @@ def others_table(measured: Measured) -> Table:
         if not named.empty:
             told = [f"{escaped(row.part)} {percent(row.other_share)}" for row in own.itertuples()]
             kernels = [f"{measured.label(row.kernel)} {percent(row.share)}" for row in named.itertuples()]
-            cells[run] = (", ".join(told), ", ".join(kernels))
-    return run_table(measured, ("parts of the model", measured.words.kernels), cells, text=True)
+            cells[run] = (*([] if parts.empty else [", ".join(told)]), ", ".join(kernels))
+    headings = (*([] if parts.empty else ["parts of the model"]), measured.words.kernels)
+    return run_table(measured, headings, cells, text=True)
 
 
 def parts_tables(measured: Measured) -> tuple[int, list[tuple[str, Table]]] | None:
     """(c) Share of the forward pass by part of the model, one column per model, and the context at which: the longest
     that most models have. One table for each combination of further dimensions that vary, with its title."""
-    parts = measured.inference("forward_parts")
+    parts = told_apart(measured.inference("forward_parts"))
     if parts.empty:
         return None
     models_at = parts.groupby(CONTEXT_LENGTH.key)[MODEL.key].nunique()

@@ -46,10 +46,13 @@ def _table_of(measured: Measured, name: str, mode: str) -> Table:
     return run_table(measured, headings, cells, mode)
 
 
-def flops_table(measured: Measured) -> Table:
-    """(e) FLOPs of one layer's parts of attention: the formula, and the number for every configuration."""
+def flops_table(measured: Measured) -> Table | None:
+    """(e) FLOPs of one layer's parts of attention: the formula, and the number for every configuration; None where the
+    sizes that they follow from are not known."""
     rows = measured.inference("attention")
-    rows = rows[rows["part"].isin(PARTS)]
+    rows = rows[rows["part"].isin(PARTS) & rows["flops_per_layer"].notna()]
+    if rows.empty:
+        return None
     formulas = rows.drop_duplicates("part").set_index("part")["flops_formula"]
     shown, lines = shown_dimensions(rows, LED_BY, hidden=(MODE.key,)), []
     for _, own in rows.groupby(keys_without(MODE.key), sort=False):

@@ -19,6 +19,8 @@ from profile_grid.tables.wording import (
     stand_in,
 )
 
+NO_FLOPS = "their FLOPs are not known, since no sizes named `d_model` and `num_heads` tell them"
+
 
 def sentences(measured: Measured) -> list[str]:
     """(e) Softmax against the matrix multiplies of attention: runtime beside FLOPs."""
@@ -43,8 +45,11 @@ def sentences(measured: Measured) -> list[str]:
 def _ratio_sentences(softmax: pd.DataFrame) -> list[str]:
     if softmax.empty:
         return ["No run has ranges for softmax and for both matrix multiplies."]
+    softmax = softmax[softmax["flops_to_matmuls"].notna()] if softmax["flops_to_matmuls"].notna().any() else softmax
     slower = softmax["runtime_to_matmuls"] / softmax["flops_to_matmuls"]
     times, flops = interval(softmax["runtime_to_matmuls"], ratio), interval(softmax["flops_to_matmuls"], percent)
+    if slower.isna().all():
+        return [f"Softmax takes {times} the time of the two matrix multiplies; {NO_FLOPS}."]
     amount = interval(slower, significant)
     if (slower > 1).all():
         compared = f"so one of its FLOPs takes {amount} times as long as one of theirs"
@@ -67,7 +72,8 @@ def _backward_sentence(measured: Measured) -> list[str]:
     if softmax.empty:
         return []
     times, flops = interval(softmax["runtime_to_matmuls"], ratio), interval(softmax["flops_to_matmuls"], percent)
-    return [f"In the backward pass it takes {times} the time of what differentiates them, with {flops} of the FLOPs."]
+    of_flops = "" if softmax["flops_to_matmuls"].isna().all() else f", with {flops} of the FLOPs"
+    return [f"In the backward pass it takes {times} the time of what differentiates them{of_flops}."]
 
 
 def _longest_part(rows: pd.DataFrame) -> list[str]:
@@ -78,7 +84,8 @@ def _longest_part(rows: pd.DataFrame) -> list[str]:
 
 
 def _layers_sentence(rows: pd.DataFrame) -> list[str]:
-    odd = rows[(rows["part"] == SOFTMAX) & (rows["instances_per_pass"] != rows["layers"].astype("float64"))]
+    layers = rows["layers"].astype("float64")
+    odd = rows[(rows["part"] == SOFTMAX) & layers.notna() & (rows["instances_per_pass"] != layers)]
     if odd.empty:
         return []
     return [f"`{SOFTMAX}` does not run once per layer in {places(odd)}: there a layer is one instance of the range."]

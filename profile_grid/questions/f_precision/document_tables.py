@@ -28,9 +28,12 @@ def parts_tables(measured: Measured) -> list[tuple[str, Table]]:
     return ratio_tables.parts_tables(rows[rows["phase"] == FORWARD])
 
 
-def accuracy_table(measured: Measured) -> Table:
-    """(f) One line per timed run: its relative errors, what its precision explains, and whether that is enough."""
+def accuracy_table(measured: Measured) -> Table | None:
+    """(f) One line per timed run: its relative errors, what its precision explains, and whether that is enough; None
+    where no run has errors."""
     rows = measured.tables["precision_accuracy"]
+    if rows["loss_error"].isna().all():
+        return None
     shown = shown_dimensions(rows, (*ratio_tables.ALWAYS, PRECISION.key))
     lines = []
     for row in rows.to_dict("records"):

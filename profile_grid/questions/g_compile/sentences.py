@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.quantities import count, interval, percent, significant
+from profile_grid.quantities import count, counted, interval, percent, significant
 from profile_grid.questions.g_compile.parts_sentences import fused_sentences, matmuls_sentence
 from profile_grid.study.dimensions import COMPILE
 from profile_grid.tables.apart import sorted_values
@@ -84,5 +84,5 @@ def _graphs(cost: pd.DataFrame) -> list[str]:
     if known.empty:
         return []
     if broken.empty:
-        return [f"Dynamo traced {interval(known['graphs'], count)} graph(s) per run, without a break."]
+        return [f"Dynamo traced {counted(known['graphs'], 'graph')} per run, without a break."]
     return [f"The graph is broken into parts in {places(broken)}."]

@@ -57,7 +57,7 @@ def test_the_sentences_say_what_is_left_of_the_kernels_and_what_took_their_place
     assert "64.8 % of the kernels of a step are left, and 91.8 % of their GPU time." in text
     assert "softmax lose most of it (0.900 ms before, 0 ms after)" in text
     assert "triton-fused take more (0 ms before, 1.00 ms after)" in text
-    assert "Dynamo traced 1 graph(s) per run, without a break." in text
+    assert "Dynamo traced 1 graph per run, without a break." in text
 
 
 SCORES, NORM = "computing attention scores", "norm"

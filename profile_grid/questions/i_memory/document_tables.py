@@ -15,6 +15,7 @@ from profile_grid.study.dimensions import BY_KEY, MODEL
 from profile_grid.tables.apart import pivoted, shown_dimensions, split
 from profile_grid.tables.cells import headings_of, leading_cells
 from profile_grid.tables.measured import Measured
+from profile_grid.tables.model_parts import told_apart
 
 UNITS = ((GIBIBYTE, "GiB"), (MEBIBYTE, "MiB"), (2**10, "KiB"), (1, "B"))
 MOST_FAILURES = 3  # whose allocations are shown; the table has all
@@ -43,7 +44,7 @@ def peak_table(measured: Measured) -> Table:
 def parts_tables(measured: Measured) -> list[tuple[str, Table]]:
     """(i) What each part keeps for the backward pass and its share, one column per model, one table with a title for
     each combination of the other dimensions."""
-    rows = measured.tables["memory_parts"]
+    rows = told_apart(measured.tables["memory_parts"])
     return [(title, _parts_table(part)) for title, part in split(rows, (MODEL.key,))] if len(rows) else []
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 
 from kernel_tables.markdown import escaped
 from profile_grid.measuring.results import COMPLETE
-from profile_grid.quantities import interval, percent, ratio, significant
+from profile_grid.quantities import counted, interval, percent, ratio, significant
 from profile_grid.study.dimensions import CONTEXT_LENGTH, PRECISION, keys_without
 from profile_grid.study.stages import ENERGY, NOT_ASKED
 from profile_grid.tables.apart import sorted_values
@@ -26,7 +26,8 @@ def sentences(measured: Measured) -> list[str]:
         return [f"Not answered: the energy of no run was counted, and that of {lacking} was asked for."]
     found = [_of_mode(own, mode) for mode, own in rows.groupby("mode", sort=False)]
     found += [*_precisions(rows), *_contexts(rows), *_power(rows, measured), *_waiting(rows), _counter(rows)]
-    return [*found, f"Of {len(rows) + lacking} runs {lacking} have none."] if lacking else found
+    have = "has" if lacking == 1 else "have"
+    return [*found, f"Of {counted(len(rows) + lacking, 'run')} {lacking} {have} none."] if lacking else found
 
 
 def millijoules(joules: float) -> str:

@@ -115,6 +115,6 @@ def test_the_table_has_a_line_per_run_with_its_spread():
 
 def test_a_run_whose_energy_nothing_counts_is_counted_and_its_reason_is_told_once():
     text = answered(counted(Made()), (Made(model="large"), None))
-    assert "Of 2 runs 1 have none." in text
+    assert "Of 2 runs 1 has none." in text
     nothing = answered((Made(), None), (Made(model="large"), None))
     assert "Not answered: the energy of no run was counted, and that of 2 was asked for." in nothing
