@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 
 import torch
 from torch.nn.functional import gelu, scaled_dot_product_attention
@@ -43,6 +44,7 @@ class Loop:
         self.updates = torch.optim.AdamW(self.weights, lr=1e-5, **self.optimizer)
         for number in range(warmup):
             self._step(number)
+            self.between()
         with window(self.device), marked("measure"):
             for number in range(measured):
                 with marked("step"):
@@ -133,10 +135,14 @@ def programs(device: str = "cuda", megabytes: int = 64) -> dict[str, Loop]:
         while time.perf_counter() < until:
             pass
 
+    def slept():
+        torch.cuda.synchronize() if device == "cuda" else None  # else the GPU still has work while the host sleeps
+        time.sleep(0.005)
+
     loops = {
         CLEAN: Loop(),
         "launch_bound": Loop(tokens=512, width=1024, layers=96),
-        "idle_host": Loop(between=lambda: time.sleep(0.005)),
+        "idle_host": Loop(between=slept),
         "idle_sync": Loop(layers=8, between=waited_and_logged),
         "idle_copy": Loop(between=lambda: pinned.to(device, non_blocking=True)),
         "idle_allocation": Loop(between=torch.cuda.empty_cache),
@@ -161,13 +167,18 @@ def replayed(tiny: torch.Tensor, kernels: int, device: str) -> Callable:
     """So many tiny kernels in a CUDA graph, which is launched once and has gaps of the GPU's own."""
     if device != "cuda":
         return lambda: [tiny.add_(1) for _ in range(3)]
+
+    @cache
+    def graph() -> torch.cuda.CUDAGraph:  # made by the loop that replays it: its nodes are in the captures of no other
+        made = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(made):
+            for _ in range(kernels):
+                tiny.add_(1)
+        return made
+
     tiny.add_(1)
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(kernels):
-            tiny.add_(1)
-    return graph.replay
+    return lambda: graph().replay()
 
 
 def main() -> None:
