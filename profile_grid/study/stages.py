@@ -119,8 +119,8 @@ TIMING = Stage(
         ),
         "quiet_host": Setting(
             {
-                "description": "Whether no other GPU of the host is measured on meanwhile, which makes launch-bound"
-                " passes up to 5 % slower.",
+                "description": "Whether no other GPU of the host is measured on meanwhile, which can make launch-bound"
+                " passes slower.",
                 "type": "boolean",
             },
             default=False,
