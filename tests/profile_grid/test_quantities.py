@@ -5,6 +5,7 @@ import pytest
 
 from profile_grid.quantities import (
     count,
+    counted,
     interval,
     memory,
     percent,
@@ -67,3 +68,9 @@ def test_an_interval_of_numbers_that_read_the_same_is_one_number():
     assert interval([0.5621, 0.5624], significant) == "0.562"
     assert interval([1.0, math.nan, 3.0], significant) == "1.00 to 3.00"
     assert interval([math.nan], significant) == "–"
+
+
+def test_one_thing_is_counted_as_one():
+    assert [counted(number, "run") for number in (0, 1, 2, 1.5)] == ["0 runs", "1 run", "2 runs", "1.5 runs"]
+    assert counted(pd.Series([1, 1]), "invocation") == "1 invocation"
+    assert counted([1, 9], "process", "processes") == "1 to 9 processes"

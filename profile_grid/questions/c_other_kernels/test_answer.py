@@ -12,7 +12,7 @@ from tests.profile_grid.made_up import (
     forward_kernels,
     grid,
 )
-from tests.profile_grid.made_up_answers import forward, rows, said, summaries
+from tests.profile_grid.made_up_answers import answered, forward, rows, said, summaries
 
 
 def test_forward_classes_sum_to_one_and_memory_operations_are_a_class_of_their_own():
@@ -57,6 +57,9 @@ def test_captures_without_inner_ranges_cannot_tell_parts_of_the_model():
         "the captures have no range `computing attention scores`, `computing softmax` and `final matmul`" in text["e"]
     )
     assert "51.2 % to 67.8 %" in text["b"]
+    document = answered("c_other_kernels", runs)
+    assert "(no inner range)" not in document and "Share by part" not in document
+    assert "parts of the model |" not in document
 
 
 def test_fused_attention_is_said_to_hold_matrix_multiplies():

@@ -1,7 +1,11 @@
 """The tables and sentences of (e), from made-up runs."""
 
+import pandas as pd
 import pytest
 
+from profile_grid.documents.documents import documents, section
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.tables.machines import by_machine
 from tests.profile_grid.made_up import (
     GEMM,
     SDPA,
@@ -9,9 +13,10 @@ from tests.profile_grid.made_up import (
     Kernel,
     Made,
     forward_kernels,
+    merged,
 )
 from tests.profile_grid.made_up_answers import forward, said, summaries
-from tests.profile_grid.test_answers import rendered
+from tests.profile_grid.test_answers import PROVENANCE, rendered
 
 
 def test_attention_has_time_per_layer_and_exact_flops():
@@ -51,6 +56,21 @@ def test_softmax_is_compared_with_the_matrix_multiplies_in_time_and_flops():
 def test_a_softmax_that_is_cheaper_per_flop_is_told_as_such():
     text = said(forward(kernels=forward_kernels(8000.0, 16.0)))["e"]
     assert "so one of its FLOPs takes only 0.512 of the time of one of theirs." in text
+
+
+def test_flops_that_no_size_tells_are_said_to_be_unknown_and_have_no_table():
+    tables = merged(forward())
+    tables["runs"] = tables["runs"].assign(d_model=pd.NA, num_heads=pd.NA, num_layers=pd.NA)
+    summaries_of_run = summary_tables(tables)
+    machine, names = by_machine(tables["runs"])[0]
+    found = section(machine, names, tables["runs"], summaries_of_run)
+    text = " ".join(found.sentences["e_attention"])
+    assert text.startswith(
+        "Softmax takes × 0.562 the time of the two matrix multiplies; their FLOPs are not known, since"
+    )
+    assert "does not run once per layer" not in text
+    made = documents(summaries_of_run, tables["runs"], PROVENANCE, ["e_attention"])["e_attention"]
+    assert "FLOPs of one layer:" not in made and "In one layer:" in made
 
 
 BACKWARD_OF_ATTENTION = (
