@@ -133,6 +133,9 @@ def test_the_document_says_what_it_costs_what_shows_what_waits_and_how_fast_it_i
     assert "waiting for the slowest rank 0.0 % on rank 1" in text and "40.0 % on rank 0" in text
     assert "The fastest all-reduce, of 24.0 MB, has a bus bandwidth of 2.00 GB/s" in text
     assert "With the same batch over all GPUs, efficiency is 0.625 ± 0.010" in text
+    lines = text.splitlines()
+    after_tables = [lines[number + 1] for number, line in enumerate(lines[:-1]) if line.startswith("|")]
+    assert {line[:1] for line in after_tables} == {"|", ""}  # text right below a table would be a row of it
     line = line_of(text, "small", "512", "training step", "8", "2", "ddp", "1")
     cells = [cell.strip() for cell in line.split("|")[8:-1]]
     assert cells == ["60.0", "3.00", "0", "37.0", "100", "12.0", "12.0", "0", "75.0 %"]
