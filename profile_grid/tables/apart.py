@@ -29,13 +29,15 @@ def pivoted(rows: pd.DataFrame, index: Sequence[str], columns: str, values: Sequ
             f"{len(twice)} rows share a place ({where}) in a table of {columns} by {', '.join(index)};"
             f" {', '.join(differing) or 'no dimension'} differs between them and is not shown"
         )
+    if rows.empty:
+        return pd.DataFrame(columns=list(values))  # laid out, no column would name the values
     return unstacked(rows.set_index(place)[list(values)], columns)
 
 
 def unstacked(table: pd.DataFrame | pd.Series, level: str, fill_value: float | None = None) -> pd.DataFrame:
     """The table with this level of its index as columns, in the order in which rows and columns come.
 
-    Sorted first, and put in order then: pandas 3.0's unstack(sort=False) puts values into rows of other places.
+    Sorted first, and put in order then: unsorted, pandas 3.0 puts values into rows of other places.
     """
     wide = table.unstack(level, fill_value=fill_value)
     places = table.index.droplevel(level).drop_duplicates()

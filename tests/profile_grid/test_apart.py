@@ -31,6 +31,10 @@ def test_a_wide_table_has_a_row_and_a_column_for_each_value():
     assert wide.loc[512].to_dict() == {"small": 0, "large": 1}
 
 
+def test_a_wide_table_of_no_rows_has_the_values_that_were_asked_for():
+    assert pivoted(rows(SMALL)[:0], ["context_length"], "model", ["share"])["share"].empty
+
+
 def test_two_rows_in_one_place_are_an_error_that_names_the_dimension_and_nothing_is_averaged():
     with pytest.raises(NotApart, match=r"2 rows share a place \(512, small\) .*; precision differs between them"):
         pivoted(rows(SMALL, SMALL_IN_BF16), ["context_length"], "model", ["share"])

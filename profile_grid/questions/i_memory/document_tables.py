@@ -12,7 +12,7 @@ from profile_grid.quantities import ABSENT, GIBIBYTE, MEBIBYTE, count, known, pe
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.questions.i_memory.table import COUNTED
 from profile_grid.study.dimensions import BY_KEY, MODEL
-from profile_grid.tables.apart import pivoted, shown_dimensions, split
+from profile_grid.tables.apart import pivoted, shown_dimensions, split, unstacked
 from profile_grid.tables.cells import headings_of, leading_cells
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import told_apart
@@ -105,7 +105,7 @@ def failures_table(measured: Measured) -> Table | None:
     rows = measured.tables["memory_at_failure"]
     if rows.empty:
         return None
-    sums = rows.groupby(["run", "category"], sort=False)["bytes"].sum().unstack("category", sort=False)
+    sums = unstacked(rows.groupby(["run", "category"], sort=False)["bytes"].sum(), "category")
 
     def cells(row: dict) -> list[str]:
         asked = (size(row[name]) for name in ("requested_bytes", "free_bytes", "live_bytes"))
