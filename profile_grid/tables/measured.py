@@ -15,7 +15,8 @@ from profile_grid.study.dimensions import FULLEST_FIRST, MODES
 from profile_grid.tables.machines import Machine
 from profile_grid.tables.names import FORWARD
 
-TOLD = ["kernel", "gpu_time_ms"]
+TIME_OF_KERNELS = "gpu_time_ms"
+TOLD = ["kernel", TIME_OF_KERNELS]
 PLAIN = re.compile(r"[\w:.]+", re.ASCII)  # names that Markdown takes for nothing else
 
 
@@ -61,8 +62,8 @@ class Measured:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether any run has a whole capture: one without kernels is none."""
-        return bool((self.runs["steps_captured"] > 0).any())
+        """Whether any table of the kernels has a row: a capture may be whole and hold none."""
+        return any(not table.empty for table in self.tables.values() if TIME_OF_KERNELS in table)
 
     def inference(self, name: str) -> pd.DataFrame:
         """The rows of a summary table that belong to the runs of the inference mode."""
