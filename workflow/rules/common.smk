@@ -52,7 +52,9 @@ def packed_rows(archive):
     try:
         return read_manifest(Path(archive)).runs
     except FileNotFoundError:
-        raise WorkflowError(f"no archive {os.path.abspath(archive)}: name it by its full path where --directory is given")
+        raise WorkflowError(
+            f"no archive {os.path.abspath(archive)}: name it by its full path where --directory is given"
+        )
     except (BadArchive, OSError) as error:
         raise WorkflowError(str(error))
 
