@@ -7,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from profile_grid.study.stages import BY_NAME
+from profile_grid.study.stages import BY_NAME, STAGES
 
 TOTAL_VARIABLE = "PROFILE_GRID_MEASUREMENTS"
 STARTED_VARIABLE = "PROFILE_GRID_STARTED"
-WIDEST = max(len(stage.name) for stage in BY_NAME.values())
+WIDEST = max(len(stage.name) for stage in STAGES if stage.of_every_run)
 
 
 class Announced:

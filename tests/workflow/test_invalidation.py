@@ -176,7 +176,7 @@ CHANGED_SOURCES = {
     "cs336_model/program/benchmark.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
     "kernel_tables/embedded/kineto_trace.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
     "kernel_tables/recording/nsys_profile.py": [*captures(ONE, TWO), *MERGE],
-    "kernel_tables/attribution/rule.py": [*TABLES, *MERGE],
+    "kernel_tables/attribution/rule.py": ["plan", *TABLES, *MERGE],  # planning checks own rules of the diagnosis
     "kernel_tables/classes/class_rules.toml": [*TABLES, *MERGE],
     "profile_grid/merging/run_tables.py": [*TABLES, *MERGE],
     "profile_grid/merging/merge.py": MERGE,

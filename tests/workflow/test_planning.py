@@ -29,6 +29,7 @@ NO_PART_IN_A_MEASUREMENT = {
     "profile_grid/measuring/progress.py",
     "profile_grid/measuring/results.py",
     "profile_grid/measuring/typed_json.py",
+    "profile_grid/quantities.py",
     "workflow/command.py",
 }
 WITHOUT = """
