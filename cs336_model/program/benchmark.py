@@ -182,15 +182,15 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
         wait_for_all(device)
         step_seconds = run_steps(subject, spec.measured_steps, clock)
     _say(spec, f"{_steps('measured', spec.measured_steps)} in {progress.seconds['measured']:.1f} s")
-    times = {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
-    times |= {"warmup_seconds": warmup_seconds, "warmup_phase_seconds": warmup_clock.seconds()}
+    found |= {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
+    found |= {"warmup_seconds": warmup_seconds, "warmup_phase_seconds": warmup_clock.seconds()}
     with progress.stage("profiler"):
         save_capture(recording, watch.path, device)
     if watch.profiler == "none":
         found["step_no_sync_seconds"] = seconds_without_communication(subject, progress)
         with progress.stage("accuracy"):
             found["accuracy"] = accuracy(subject)
-    return {"status": "complete"} | found | times
+    return {"status": "complete"} | found
 
 
 def facts_of(subject: Subject, device: torch.device) -> Result:

@@ -21,10 +21,9 @@ GIVEN_BACK = b"given back"  # what a program says to who gave it the lease
 
 @dataclass
 class _Held:
-    """What this process has of a lease: the locks of the GPUs, those that say that it is there, and who is told."""
+    """What this process has of a lease: the locks of the GPUs, and who is told when they are given back."""
 
     locks: list[int] = field(default_factory=list)
-    staying: list[int] = field(default_factory=list)
     giver: socket.socket | None = None
 
 
@@ -47,8 +46,8 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
     for file in files:
         os.set_inheritable(file, False)
     told = json.loads(message)
-    locks = len(files) - told["staying"]
-    _HELD.locks, _HELD.staying, _HELD.giver = files[:locks], files[locks:], giver
+    locks = len(files) - told["staying"]  # the others stay open until this process is gone
+    _HELD.locks, _HELD.giver = files[:locks], giver
     os.environ[GPUS_VARIABLE] = ",".join(told["gpus"])
     return tuple(told["gpus"])
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,10 +22,16 @@ from kernel_tables.recording.gpu import gpu_is_visible
 from profile_grid.files import replacing
 from profile_grid.measuring.counter_problems import NO_COUNTERS, NO_GPU, NO_NCU, NO_TABLE, TIME_LIMIT, problem_of
 from profile_grid.measuring.job import Job
-from profile_grid.measuring.measured_program import Attempt, program_command
-from profile_grid.measuring.nsys_capture import PROGRAM_CRASHED
+from profile_grid.measuring.measured_program import Attempt, program_command, run_to_result
 from profile_grid.measuring.problems import Problem, append_to_log
-from profile_grid.measuring.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
+from profile_grid.measuring.processes import (
+    Outcome,
+    ProgramFailed,
+    allowed_environment,
+    failure_message,
+    python_crashed,
+    run_program,
+)
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, UNSUPPORTED
 from profile_grid.study.stages import COUNTERS
 
@@ -112,7 +117,7 @@ def _problem(job: Job, table: Path, written: dict | None, outcome: Outcome) -> P
     if outcome.timed_out:
         return TIME_LIMIT
     if written is None:
-        if PROGRAM_CRASHED.search(said):
+        if python_crashed(said):
             what = f"counters of {job.program['run']}"
             raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
         return Problem("ncu_ended_early", f"ncu {outcome.how} before the program had written its result")
@@ -145,15 +150,8 @@ def _status_of(problem: Problem) -> str:
 
 def _calibrated(job: Job) -> tuple[dict[str, float | None], float]:
     """The rates that this GPU reaches, by roof, and the seconds that it took; raises ProgramFailed where it crashes."""
-    started, result = time.monotonic(), job.scratch / "roofs.json"
+    result = job.scratch / "roofs.json"
     lease = ["--lease", str(job.leases.address)] if job.leases.address else []
-    outcome = run_program(
-        [sys.executable, "-m", ROOFS, "--output", str(result), *lease],
-        environment=allowed_environment(job.specification["environment"]),
-        log=job.log,
-        time_limit_s=job.time_limit_s,
-        leases=job.leases,
-    )
-    if not outcome.succeeded or not result.exists():
-        raise ProgramFailed(failure_message(f"roofs of {job.program['run']}", outcome, job.log, job.time_limit_s))
-    return json.loads(result.read_text()), time.monotonic() - started
+    command = [sys.executable, "-m", ROOFS, "--output", str(result), *lease]
+    reached, outcome = run_to_result(job, f"roofs of {job.program['run']}", result, command)
+    return reached, outcome.seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from profile_grid.measuring.job import Job
-from profile_grid.measuring.measured_program import program_command, run_to_result
+from profile_grid.measuring.measured_program import program_command, run_to_result, told
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.study.stages import ENERGY
 
@@ -18,5 +18,4 @@ def counted(job: Job) -> dict:
     command = program_command(job, result, ENERGY.name, windows, job.leases.address, **own)
     written, outcome = run_to_result(job, f"energy of {job.program['run']}", result, command)
     facts = json.loads(windows.read_text()) if written["status"] == COMPLETE else {}
-    ended = {"status": written["status"], "reason": written["unsupported"], "reason_code": None, "facts": facts}
-    return ended | {"program": written, "seconds": {"program": outcome.seconds}}
+    return told(written, outcome, facts)

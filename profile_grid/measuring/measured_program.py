@@ -52,6 +52,18 @@ def run_to_result(job: Job, what: str, result: Path, command: Sequence[str]) -> 
     return json.loads(result.read_text()), outcome
 
 
+def told(written: dict, outcome: Outcome, facts: dict) -> dict:
+    """What a stage's JSON holds of a process that wrote its result, and what the stage found besides."""
+    return {
+        "status": written["status"],
+        "reason": written["unsupported"],
+        "reason_code": None,
+        "program": written,
+        "facts": facts,
+        "seconds": {"program": outcome.seconds},
+    }
+
+
 def run_for(job: Job, command: Sequence[str]) -> Outcome:
     """How a command of the job ended: in the environment and within the time that the job is told, by its leases."""
     return run_program(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from profile_grid.files import replacing
 from profile_grid.measuring.job import Job
-from profile_grid.measuring.measured_program import program_command, run_to_result
+from profile_grid.measuring.measured_program import program_command, run_to_result, told
 from profile_grid.study.stages import MEMORY
 
 (HISTORY,) = MEMORY.files
@@ -30,8 +30,7 @@ def recorded(job: Job) -> dict:
     else:
         with replacing(job.folder / HISTORY) as beside:
             beside.write_bytes(gzip.compress(json.dumps(None).encode(), mtime=0))
-    ended = {"status": written["status"], "reason": written["unsupported"], "reason_code": None, "facts": {}}
-    return ended | {"program": written, "seconds": {"program": outcome.seconds}}
+    return told(written, outcome, {})
 
 
 def counted_peak_bytes(folder: Path) -> int:

@@ -7,7 +7,6 @@ is in the log. Only a crash of the program itself raises.
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,14 @@ from profile_grid.measuring.job import Job
 from profile_grid.measuring.long_output import cut_line
 from profile_grid.measuring.measured_program import Attempt, program_command
 from profile_grid.measuring.problems import Problem, append_to_log, joined
-from profile_grid.measuring.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
+from profile_grid.measuring.processes import (
+    Outcome,
+    ProgramFailed,
+    allowed_environment,
+    failure_message,
+    python_crashed,
+    run_program,
+)
 from profile_grid.measuring.ranks import (
     LOGS,
     as_one_run,
@@ -45,8 +51,6 @@ NSYS_MISSING = Problem(
 CANNOT_RUN = "nsys is on PATH and cannot tell its version: it does not run here; try `nsys --version`"
 NOT_EXPORTED = "nsys cannot export its own report: it is damaged, or the disk is full"
 UNREADABLE = "nsys exported its report, and the export cannot be read: it is cut short, or the disk is full"
-# nsys passes on the exit status of its program; that Python itself ended badly stands in the output only.
-PROGRAM_CRASHED = re.compile(r"^(Traceback \(most recent call last\):|Fatal Python error:)", re.MULTILINE)
 
 
 def nsys_attempt(job: Job, trial: Path) -> Attempt:
@@ -117,7 +121,7 @@ def _problem_without_result(job: Job, outcome: Outcome) -> Problem:
     if outcome.timed_out:
         ended = f"ended at the time limit of {job.time_limit_s:g} s, before the program had written its result"
         return Problem("time_limit", ended)
-    if PROGRAM_CRASHED.search(outcome.output(job.log)):
+    if python_crashed(outcome.output(job.log)):
         what = f"capture of {job.program['run']} (nsys)"
         raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
     said = next((line.strip() for line in reversed(outcome.output(job.log).split("\n")) if line.strip()), "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -40,6 +41,10 @@ SUPERVISOR = Path(__file__).with_name("supervisor.py")
 WORKFLOW_VARIABLE = "PROFILE_GRID_WORKFLOW"  # the process id of Snakemake, set by the Snakefile
 
 
+# A profiler passes on the exit status of its program, or its own; that Python ended badly stands in the output only.
+CRASHED = re.compile(r"^(Traceback \(most recent call last\):|Fatal Python error:)", re.MULTILINE)
+
+
 class ProgramFailed(OutsideError):
     """A program that was run ended badly; the message holds the end of its log and the path of the whole."""
 
@@ -73,6 +78,11 @@ class Outcome:
     def output(self, log: Path) -> str:
         """What the program printed, as far as it is text."""
         return log.read_bytes()[self.log_start :].decode(errors="replace")
+
+
+def python_crashed(output: str) -> bool:
+    """Whether this output of a program under a profiler tells that Python itself ended badly."""
+    return bool(CRASHED.search(output))
 
 
 def allowed_environment(extra_names: Iterable[str] = (), source: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profile_grid.measuring.job import Job
-from profile_grid.measuring.measured_program import program_command
+from profile_grid.measuring.measured_program import program_command, told
 from profile_grid.measuring.ranks import as_one_run, of_rank, results_of_ranks
 
 
@@ -16,11 +16,4 @@ def timed(job: Job) -> dict:
 
     ranks, outcome = results_of_ranks(job, f"timing of {job.program['run']}", result, command)
     written, facts = as_one_run(ranks)
-    return {
-        "status": written["status"],
-        "reason": written["unsupported"],
-        "reason_code": None,
-        "program": written,
-        "facts": facts,
-        "seconds": {"program": outcome.seconds},
-    }
+    return told(written, outcome, facts)

@@ -213,8 +213,6 @@ COUNTERS = Stage(
         "kernel_tables/counters/reading.py",
         "kernel_tables/recording/ncu_profile.py",
         "profile_grid/measuring/counter_problems.py",
-        "profile_grid/measuring/hidden_host.py",
-        "profile_grid/measuring/nsys_capture.py",
     ),
     settings={
         "runs": Setting(

@@ -23,6 +23,8 @@ def runs(monkeypatch):
     seen = []
 
     def run(job):
+        began = job.leases.began
+        began(Lease(("GPU-a",), 0.0, (), alone=job.leases.alone))
         job.leases.given.append(Lease(("GPU-a",), 0.0, (), alone=job.leases.alone))
         (job.scratch / "attempt-1").mkdir()
         seen.append((job.leases.alone, job.scratch))
@@ -31,11 +33,15 @@ def runs(monkeypatch):
         return {"status": status, "reason": None, "program": {"machine": machine}, "seconds": {}}
 
     @contextmanager
-    def leases_for(*_, **__):
-        yield Leases(Path("socket"))
+    def leases_for(*_, began, **__):
+        leases = Leases(Path("socket"))
+        leases.began = began
+        yield leases
 
     monkeypatch.setattr(measure, "import_module", lambda _: SimpleNamespace(timed=run))
     monkeypatch.setattr(measure, "leases_for", leases_for)
+    free = {False: "139.0 GiB free", True: "139.8 GiB free"}
+    monkeypatch.setattr(measure, "notes_before", lambda program, gpus, alone: [free[alone]])
     return seen
 
 
@@ -50,6 +56,7 @@ def test_it_is_measured_once_more_alone(runs, tmp_path):
     result = measured(tmp_path)
     assert [alone for alone, _ in runs] == [False, True]
     assert (result["status"], result["program"]["machine"]["other_processes"]) == ("complete", 1)
+    assert result["notes"] == ["139.8 GiB free"]
 
 
 def test_out_of_memory_alone_is_the_result(runs, tmp_path, monkeypatch):

@@ -78,6 +78,7 @@ def measured(stage: Stage, job_with: Callable[[Leases], Job], arguments: argpars
             say(f"{what} ran out of memory beside a measurement that was ending: once more, alone")
             leases.alone, scratch = True, job.scratch / "alone"
             scratch.mkdir()
+            notes.clear()  # of a GPU that was not empty
             result = run(replace(job, scratch=scratch))
     if result["reason"]:
         say_notes([f"{result['status']}: {result['reason']}; see {arguments.log}"])
