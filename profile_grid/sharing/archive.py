@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kernel_tables.clean_text import visible
 from profile_grid.errors import OutsideError
 from profile_grid.files import replacing
 from profile_grid.measuring.typed_json import Mismatch, built
@@ -28,15 +30,17 @@ NO_TIME = (1980, 1, 1, 0, 0, 0)
 MOST_BYTES = 64 * 2**30
 MOST_FILES = 500_000
 MOST_MANIFEST_BYTES = 256 * 2**20
+MOST_SAID = 300  # characters of what an archive itself may say in an error
 PIECE = 2**20
 RUN_COLUMNS = (*(one.key for one in DIMENSIONS), *(stage.status_column for stage in STAGES), "steps_warmed")
+_NUMBERS = {*(one.key for one in DIMENSIONS if one.value_schema.get("type") == "integer"), "steps_warmed"}
 
 
 class BadArchive(OutsideError):
     """An archive is none of ours, is damaged, or holds what no results hold; the message is one line."""
 
     def __init__(self, path: Path, what: str):
-        super().__init__(f"{path}: {what}; ask for it again: snakemake pack makes such archives")
+        super().__init__(f"{path}: {visible(what)[:MOST_SAID]}; ask for it again: snakemake pack makes such archives")
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,16 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def unpack(path: Path, folder: Path) -> Manifest:
-    """Writes every file of an archive below `folder`, once it is what the manifest says. Raises BadArchive."""
+    """Writes every file of an archive below `folder`, once it is what the manifest says. Raises BadArchive, and
+    OutsideError where the disk is too small for it."""
     with _opened(path) as (archive, manifest):
+        folder.mkdir(parents=True, exist_ok=True)
+        size, free = sum(entry.bytes for entry in manifest.files.values()), shutil.disk_usage(folder).free
+        if size > free:
+            raise OutsideError(
+                f"{path}: it would take {size:,} bytes, and {folder} has {free:,} free; free some space, or name"
+                " another folder: --directory"
+            )
         for name, entry in manifest.files.items():
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -156,8 +168,11 @@ def _manifest(path: Path, content: bytes) -> Manifest:
 
 
 def _is_run(row: Mapping) -> bool:
-    values = [row.get(column, ...) for column in RUN_COLUMNS]
-    return all(value is None or isinstance(value, (str, int, float)) for value in values) and values[-1] is not None
+    """Whether questions can be asked of a row: numbers where questions compare them, else text, or none."""
+    return all(
+        isinstance(row.get(column, ...), (int, float) if column in _NUMBERS else (str, type(None)))
+        for column in RUN_COLUMNS
+    )
 
 
 def _difference(members: list[zipfile.ZipInfo], files: Mapping[str, Entry]) -> str | None:

@@ -3,13 +3,16 @@
 import json
 import os
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 
+from profile_grid.errors import OutsideError
 from profile_grid.sharing import archive
 from profile_grid.sharing.archive import RUN_COLUMNS, BadArchive, read_manifest, unpack, write_archive
 
-RUN = dict.fromkeys(RUN_COLUMNS, "x") | {"steps_warmed": 5}
+NUMBERS = ("context_length", "batch_size", "checkpoint", "gpus", "steps_warmed")
+RUN = dict.fromkeys(RUN_COLUMNS, "x") | dict.fromkeys(NUMBERS, 5)
 FILES = {
     "grid.json": "{}",
     "runs/a/timing.json": "[1]",
@@ -105,6 +108,10 @@ TIMING = "runs/a/timing.json"
         ([], {"files": 5}, "files is 5, not an object"),
         ([], {"runs": [{}]}, "runs are not rows of"),
         ([], {"runs": [RUN | {"model": []}]}, "runs are not rows of"),
+        ([], {"runs": [RUN | {"gpus": None}]}, "runs are not rows of"),
+        ([], {"runs": [RUN | {"steps_warmed": "5"}]}, "runs are not rows of"),
+        ([], {"files": {"\x1b[2J": {"bytes": 1, "sha256": "0"}}}, "\\x1b[2J is not the file that"),
+        ([], {"format": ["x" * 9999]}, "its format is ['xxx"),
     ],
 )  # fmt: skip
 def test_an_archive_that_is_none_of_ours_is_refused_in_one_line_that_names_it(tmp_path, members, manifest, said):
@@ -113,6 +120,7 @@ def test_an_archive_that_is_none_of_ours_is_refused_in_one_line_that_names_it(tm
         unpack(path, tmp_path / "out")
     assert said in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
+    assert len(str(raised.value)) < len(str(path)) + 400
     assert not (tmp_path / "evil.json").exists()
 
 
@@ -129,6 +137,15 @@ def test_an_archive_that_would_fill_the_disk_is_refused_before_anything_is_writt
     with pytest.raises(BadArchive, match="it would take"):
         unpack(path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_archive_for_which_the_disk_is_too_small_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    listed = {"files": {TIMING: {"bytes": 2_000_000, "sha256": "0"}}}
+    path = written(tmp_path / "a.zip", member(TIMING, bytes(2_000_000)), manifest=listed)
+    monkeypatch.setattr(archive.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1_999_999))
+    with pytest.raises(OutsideError, match=r"it would take 2,000,000 bytes, and .* has 1,999,999 free"):
+        unpack(path, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
 
 
 @pytest.mark.parametrize("damage", [lambda raw: b"no zip", lambda raw: raw[: len(raw) // 2], lambda raw: b""])
