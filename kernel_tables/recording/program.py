@@ -20,6 +20,8 @@ INJECTED = Path(__file__).with_name("injected")
 OWN_STREAMS = Path(__file__).with_name("own_streams.py")
 HANDOVER = "KERNEL_TABLES_RECORDING"
 REPORT, NSYS_LOG = "capture.nsys-rep", "nsys.log"
+# Without it a replayed CUDA graph is one row without a name: its kernels and the time between them are not told apart.
+NSYS_OPTIONS = ("--cuda-graph-trace=node",)
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 PATIENCE_S = 10.0  # for what a program does at its end
 POLL_S = 0.2
@@ -93,7 +95,7 @@ def _started(
         return
     streams = [os.dup(number) for number in (0, 1, 2)]
     own = [sys.executable, "-I", "-S", str(OWN_STREAMS), *map(str, streams), *program]
-    command = profile_command(own, handover / REPORT.removesuffix(".nsys-rep"))
+    command = profile_command(own, handover / REPORT.removesuffix(".nsys-rep"), options=NSYS_OPTIONS)
     with (
         (handover / NSYS_LOG).open("wb") as log,
         subprocess.Popen(

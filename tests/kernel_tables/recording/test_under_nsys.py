@@ -69,6 +69,7 @@ def test_nsys_records_the_window_alone_and_the_program_keeps_its_streams(under_n
     (line,) = under_nsys.profiles.read_text().splitlines()
     for option in ("--trace=cuda,nvtx", "--capture-range=cudaProfilerApi", "--capture-range-end=stop"):
         assert option in line
+    assert "--cuda-graph-trace=node" in line  # else a replayed graph is one row
     assert "recording.sqlite: steps 6 to 7 of process" in err
     assert "by nsys" in err
     assert [line.split()[:3] for line in err.splitlines() if line.startswith("step")] == [["step", "2", "2"]]
