@@ -21,7 +21,8 @@ from cs336_model.program.loaded_files import digest_of_file
 from profile_grid.measuring.capture_identity import TABLE, identity
 from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY, MadeFrom, Status
 from profile_grid.study.runs import grid_plan
-from profile_grid.study.stages import BY_NAME, STAGES, Stage
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import BY_NAME, STAGES
 from tests.profile_grid.made_up_results import CAPTURE, MACHINE, TIMING, changed
 
 ROOT = Path(__file__).parent.parent

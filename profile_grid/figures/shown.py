@@ -7,7 +7,8 @@ import pandas as pd
 from profile_grid.figures.drawing import Tables
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import FULLEST_FIRST, LEADING, MODE, keys_without
-from profile_grid.study.stages import NOT_ASKED, Stage
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import NOT_ASKED
 from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import ON_CPU, ON_GPU, Words
 

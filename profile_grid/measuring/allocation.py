@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from profile_grid.measuring.gpu_check import needed_bytes
-from profile_grid.study.stages import Stage
+from profile_grid.study.stage import Stage
 
 PROCESS_MB = 6000  # PyTorch with CUDA's libraries, a profiler's buffers, the export: a guess on the safe side
 START_S = 60  # Snakemake, the interpreter and imports, before the time limit counts

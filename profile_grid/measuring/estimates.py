@@ -12,7 +12,8 @@ from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from profile_grid.gpu_peaks import peaks_of
 from profile_grid.measuring.gpu_check import needed_bytes
 from profile_grid.measuring.results import COMPLETE, BadResult, StageResult, read_result
-from profile_grid.study.stages import BY_NAME, ENERGY, STAGES, Stage
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import BY_NAME, ENERGY, STAGES
 
 AS_SMOKE = "start-ups as long as the smoke capture"
 NO_PACE = "the steps come on top, their pace is not known yet"

@@ -24,7 +24,8 @@ from profile_grid.measuring.results import (
     read_status,
 )
 from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS
-from profile_grid.study.stages import BY_NAME, NOT_ASKED, STAGES, Stage
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import BY_NAME, NOT_ASKED, STAGES
 
 
 class StaleRun(OutsideError):

@@ -13,7 +13,8 @@ from profile_grid.merging.joined import joined_tables
 from profile_grid.merging.largest import largest_table
 from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.merging.runs_table import runs_table
-from profile_grid.study.stages import STAGES, Stage
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import STAGES
 
 LARGEST = "largest"  # the folder beside that of the runs
 

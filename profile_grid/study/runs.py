@@ -14,7 +14,8 @@ from cs336_model.program.variants.values import impossible
 from profile_grid.study.dimensions import DIMENSIONS, FULLEST_FIRST, GPUS, Dimension, Value, combinations, run_name
 from profile_grid.study.program import has_own_arguments, program_of, told_of_model, unusable_program
 from profile_grid.study.schema import ConfigError, check_schema
-from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING, Stage
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 from profile_grid.study.unusable import unusable_values
 
 PREFERRED_CONTEXT = 512

@@ -8,7 +8,8 @@ from pathlib import Path
 from profile_grid.errors import OutsideError
 from profile_grid.study.dimensions import DIMENSIONS, Dimension
 from profile_grid.study.program import KNOWN_PROGRAMS
-from profile_grid.study.stages import BY_NAME, ON_REQUEST, Stage
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import BY_NAME, ON_REQUEST
 from profile_grid.study.sweep_dimensions import OF_A_CELL, PROGRAM
 
 SCHEMA = Path(__file__).with_name("config.schema.yaml")

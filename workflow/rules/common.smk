@@ -25,7 +25,8 @@ from profile_grid.study.runs import (
     specification,
 )
 from profile_grid.study.schema import ConfigError
-from profile_grid.study.stages import BY_NAME, GPU, OWN_RULES, STAGES, SWEEP, TIMING
+from profile_grid.study.stage import GPU
+from profile_grid.study.stages import BY_NAME, OWN_RULES, STAGES, SWEEP, TIMING
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest

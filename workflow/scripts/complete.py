@@ -10,7 +10,8 @@ import pandas as pd
 
 from profile_grid.files import write_json
 from profile_grid.measuring.results import MEASURED_OR_KNOWN
-from profile_grid.study.stages import NOT_ASKED, STAGES, Stage
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import NOT_ASKED, STAGES
 from workflow.command import run_command
 
 

@@ -25,7 +25,8 @@ from profile_grid.measuring.leases import Lease
 from profile_grid.measuring.progress import Announced, say, say_notes
 from profile_grid.measuring.ranks import of_all_ranks, rank_count
 from profile_grid.measuring.results import FORMAT, OUT_OF_MEMORY
-from profile_grid.study.stages import BY_NAME, Stage
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import BY_NAME
 from workflow.command import run_command
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from profile_grid.files import write_json, write_table, write_text
 from profile_grid.measuring.freshness import digest_of_rules, digests_of_files
 from profile_grid.measuring.results import StageResult, read_result
-from profile_grid.study.stages import BY_NAME, TablesOfARun
+from profile_grid.study.stage import TablesOfARun
+from profile_grid.study.stages import BY_NAME
 from workflow.command import run_command
 
 
