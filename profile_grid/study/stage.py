@@ -52,7 +52,7 @@ class Stage:
 
     `runs` is the "module:function" of (job) -> result; `files` is what a job leaves besides NAME.json, `may_leave` what
     it leaves only sometimes. `sources` are the files whose change makes its results stale, besides the measured program
-    and the module of `runs`. `needs` is what a job has of the machine to itself: a GPU, or nothing (None). `tables` is the
+    and the module of `runs`. `needs` is what a job has to itself: a GPU, or nothing (None). `tables` is the
     "module:function" of (runs) -> {name: table} for `table_names`, which joins its results to the tables of the study.
     `lasts_s` is what a job takes besides its start and its steps, in seconds, by what the stage is told.
     `attempts` is how often a job tries at most; `disk_bytes` is about what it leaves, and for every layer and step
