@@ -36,7 +36,8 @@ from cs336_model.program.memory.recording import Recorder, recorder_on, save_mem
 from cs336_model.program.non_finite import where_not_finite
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
 from cs336_model.program.parallel.launch import RESULT_WITHOUT_TIMES, WORLD_SIZE
-from cs336_model.program.parallel.ranks import leave_group, process_group, this_rank, wait_for_all
+from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
+from cs336_model.program.parallel.reduction import import_ahead
 from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec, read_spec
 from cs336_model.program.stacks import print_stacks_before
@@ -68,7 +69,6 @@ from cs336_model.program.work import count_parameters, counted_flops, planned_fl
 from kernel_tables.whole_files import written_whole
 
 SCHEMA = 1
-
 Result = dict[str, Any]
 
 
@@ -96,10 +96,11 @@ def main(arguments: list[str] | None = None) -> None:
     if (options.profiler in WRITING) != (options.capture is not None):
         raise SystemExit(f"--capture names what --profiler {', '.join(WRITING)} write: give both or neither")
     progress = Progress()
-    progress.seconds["import"] = process_age_seconds()
     spec, rank = read_spec(options.spec), this_rank()
     if rank.count != spec.dimensions["gpus"]:
         raise SystemExit(f"gpus is {spec.dimensions['gpus']}, and {WORLD_SIZE} says {rank.count} processes")
+    import_ahead(spec)
+    progress.seconds["import"] = process_age_seconds()
     with progress.stage("wait"):
         take_lease(options.lease)
     print_stacks_before(options.time_limit_s, process_age_seconds() - progress.seconds["wait"])
@@ -124,16 +125,14 @@ def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
         leave_device(device)
     age, now = process_age_seconds(), time.time()
     result |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
-    result |= {"rank_device": own_digest(device)}
     ran = {"loaded_files": loaded_files(spec.named), "loaded_distributions": loaded_distributions(spec.named)}
-    return result | ran
+    return result | ran | {"rank_device": own_digest(device)}
 
 
 def measured_or_why_not(spec: RunSpec, device: torch.device, watch: Watch, progress: Progress) -> Result:
     """The entries of a complete result, or of one without times."""
     try:
-        with process_group(device):
-            return measure(spec, device, watch, progress)
+        return measure(spec, device, watch, progress)
     except OutOfMemoryError as error:
         _say(spec, f"out of memory during {progress.during}: {error}")
         ended = {"status": "out_of_memory", "out_of_memory": out_of_memory_record(error, progress.during)}
@@ -148,6 +147,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     """The entries of a complete result. Warm-up, then the measured steps, which alone the profiler sees."""
     with progress.stage("context"):
         open_context(device)
+        join_group(device)
         meter = Meter(device, energy_counter(device)) if watch.energy else None  # says at once that there is none
     with progress.stage("initialise"):
         watch.subject = subject = make_subject(spec, device)
@@ -190,6 +190,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
         found["step_no_sync_seconds"] = seconds_without_communication(subject, progress)
         with progress.stage("accuracy"):
             found["accuracy"] = accuracy(subject)
+    leave_group()  # not after an exception: the others may hang, and the launcher ends them
     return {"status": "complete"} | found
 
 
@@ -282,9 +283,8 @@ def _say(spec: RunSpec, what: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m cs336_model.program.benchmark", description=__doc__.partition("\n")[0]
-    )
+    described = __doc__.partition("\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m cs336_model.program.benchmark", description=described)
     parser.add_argument("--spec", required=True, help="the run, as JSON (see cs336_model/program/spec.py)")
     parser.add_argument("--output", required=True, type=Path, help="where the result is written, as JSON")
     parser.add_argument("--profiler", choices=tuple(EMITTER_OF_PROFILER), default="none")

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from cs336_model.program.gpu_state import gpu_state
+from cs336_model.program.lease import check_leased
 
 
 def resolve_device(name: str, number: int = 0) -> torch.device:
@@ -26,9 +27,11 @@ def resolve_device(name: str, number: int = 0) -> torch.device:
 
 
 def open_context(device: torch.device) -> None:
-    """Creates the CUDA context, so that its cost is not taken for the model's; nothing on a CPU."""
+    """Creates the CUDA context, so that its cost is not taken for the model's; nothing on a CPU. Raises RuntimeError
+    where this is no GPU that was leased."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        check_leased(gpu_uuid(device))
         torch.empty(1, device=device)
         torch.cuda.synchronize(device)
 

@@ -21,8 +21,9 @@ GIVEN_BACK = b"given back"  # what a program says to who gave it the lease
 
 @dataclass
 class _Held:
-    """What this process has of a lease: the locks of the GPUs, and who is told when they are given back."""
+    """What this process has of a lease: names of the GPUs, their locks, and who is told when they are given back."""
 
+    gpus: tuple[str, ...] = ()
     locks: list[int] = field(default_factory=list)
     giver: socket.socket | None = None
 
@@ -48,8 +49,19 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
     told = json.loads(message)
     locks = len(files) - told["staying"]  # the others stay open until this process is gone
     _HELD.locks, _HELD.giver = files[:locks], giver
-    os.environ[GPUS_VARIABLE] = ",".join(told["gpus"])
-    return tuple(told["gpus"])
+    _HELD.gpus = tuple(told["gpus"])
+    os.environ[GPUS_VARIABLE] = ",".join(_HELD.gpus)
+    return _HELD.gpus
+
+
+def check_leased(uuid: str | None) -> None:
+    """Raises RuntimeError where this process works on a GPU, by its UUID, that is none of those it was leased: what was
+    imported asked CUDA for its devices before there was a lease."""
+    if uuid and _HELD.gpus and uuid not in _HELD.gpus and all(name.startswith("GPU-") for name in _HELD.gpus):
+        raise RuntimeError(
+            f"this process works on {uuid}, and was leased {', '.join(_HELD.gpus)}: an import asked CUDA for its"
+            f" devices before the lease; name what imports it late, or set {GPUS_VARIABLE} to one GPU"
+        )
 
 
 def give_back_lease() -> None:

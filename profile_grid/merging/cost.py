@@ -55,7 +55,7 @@ DESCRIBED = {
         columns("""
     stage | | name of the stage
     import_s | s | importing torch and the model
-    context_s | s | making the CUDA context
+    context_s | s | making the CUDA context, and on several GPUs NCCL's communicator
     initialise_s | s | making weights, optimizer state and data
     compile_s | s | first step of a compiled model, in which it is compiled with an empty cache
     warmup_s | s | warm-up steps

@@ -47,7 +47,7 @@ DESCRIBED = {
         columns(f"""
     rank | | number of the process, from 0; −1 for the slowest one at every step
     phase | | step, one phase of it, or {WITHOUT_COMMUNICATION}: the same, its gradients not reduced
-    n | | measured steps
+    n | | measured steps; half as many without communication
     mean_ms | ms | mean over the measured steps
     std_ms | ms | standard deviation (n − 1)
     min_ms | ms | shortest step

@@ -8,6 +8,7 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.program.parallel.ranks import process_group, this_rank
+from cs336_model.program.parallel.reduction import import_ahead
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, finite_losses, make_subject, run_steps
@@ -16,14 +17,18 @@ CPU = torch.device("cpu")
 
 
 def outcome(text: str) -> dict:
-    """Losses of the whole batch; whether the ranks have the same gradients, with communication and without."""
+    """Losses of the whole batch; whether the ranks have the same gradients, with communication and without; how many
+    modules a run imports when it has its GPUs."""
     spec = read_spec(text)
+    import_ahead(spec)
+    modules = len(sys.modules)
     subject = make_subject(spec, CPU)
     run_steps(subject, spec.measured_steps, PhaseClock(CPU, ranges.MEASURE, Progress()))
     losses, together = finite_losses(subject), gradients(subject)
     with subject.reduction.paused():
         run_steps(subject, 1, PhaseClock(CPU, ranges.NO_SYNC, Progress()))
-    return {"losses": losses, "gradients": together, "apart": gradients(subject)}
+    imported = len(sys.modules) - modules
+    return {"losses": losses, "gradients": together, "apart": gradients(subject), "imported": imported}
 
 
 def gradients(subject) -> float:

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from cs336_model.program import device as device_module
-from cs336_model.program.device import cpu_name, machine_facts, memory_facts, resolve_device
+from cs336_model.program import lease
+from cs336_model.program.device import cpu_name, machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.gpu_state import GpuState
 from cs336_model.program.windows import profiled_window, save_capture
 
@@ -28,6 +29,17 @@ def one_gpu(monkeypatch):
 def test_auto_means_the_gpu_where_there_is_one(one_gpu):
     assert resolve_device("auto") == GPU
     assert resolve_device("cpu") == CPU
+
+
+def test_a_gpu_that_was_not_leased_is_not_worked_on(one_gpu, monkeypatch):
+    for name in ("set_device", "synchronize"):
+        monkeypatch.setattr(torch.cuda, name, lambda device: None)
+    monkeypatch.setattr(lease._HELD, "gpus", ("GPU-another",))
+    with pytest.raises(RuntimeError, match=f"works on GPU-{UUID}, and was leased GPU-another: an import asked CUDA"):
+        open_context(GPU)
+    monkeypatch.setattr(lease._HELD, "gpus", ("GPU-another", f"GPU-{UUID}"))
+    monkeypatch.setattr(torch, "empty", lambda *size, device: None)
+    open_context(GPU)
 
 
 def test_a_gpu_that_is_not_there_is_asked_for_in_vain(monkeypatch):

@@ -51,6 +51,12 @@ def test_ranks_have_the_same_gradients_and_without_communication_each_its_own(tw
     assert one["apart"] != pytest.approx(other["apart"], rel=1e-3)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_ranks_import_what_they_need_before_they_have_their_gpus(two_ranks, spec_values, way):
+    for rank in two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[way]:
+        assert rank["imported"] < 10
+
+
 def ended(folder: Path, *programs: str) -> int:
     """How ranks of these Python programs end."""
     commands = [[sys.executable, "-S", "-c", program] for program in programs]

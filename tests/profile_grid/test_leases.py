@@ -103,6 +103,39 @@ def test_a_lease_that_has_to_be_waited_for_is_had_once_it_is_free(monkeypatch):
     assert len(said) == 1
 
 
+def test_who_needs_several_gpus_and_has_waited_long_is_next_for_each(monkeypatch):
+    """GPU-b is given back, and another one wants it before GPU-a is free too."""
+    monkeypatch.setattr(leases, "PATIENCE_S", 0.0)
+    said = []
+    with held("GPU-a") as first, held("GPU-b") as second:
+
+        def goes_on(seconds):
+            if second.poll() is None:
+                second.stdin.close()
+                second.wait()
+                monkeypatch.setattr(leases, "PATIENCE_S", 300.0)  # of the other one
+                because = pytest.raises(Waited, match=r"GPU-b: this test \(process .*, which waited before")
+                with because, leased(["GPU-b"], 1, "another", say=waits):
+                    pass
+            else:
+                first.stdin.close()
+                first.wait()
+
+        monkeypatch.setattr(leases.time, "sleep", goes_on)
+        with leased(["GPU-a", "GPU-b"], 2, "this test", say=said.append) as lease:
+            assert lease.gpus == ("GPU-a", "GPU-b")
+            with HostLock("next-GPU-b") as turn:
+                assert turn.taken()  # it is next no more
+
+
+def test_who_waits_for_other_gpus_than_the_one_that_is_next_does_not_wait_for_it():
+    with HostLock("next-GPU-a") as turn:
+        assert turn.taken()
+        assert not is_free(["GPU-a"], 1)
+        assert is_free(["GPU-a", "GPU-b"], 1) == ("GPU-b",)
+        assert is_free(whole_host=True) == ()
+
+
 def test_a_killed_holder_has_no_lease():
     with held("GPU-a") as holder:
         holder.kill()

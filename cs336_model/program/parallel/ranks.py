@@ -31,16 +31,22 @@ def this_rank() -> Rank:
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
-    """All processes of the run can communicate inside: by NCCL between GPUs, by Gloo between processors; nothing where
-    this process is alone. Leaving it by an exception leaves the group as it is: its peers may hang, and the launcher
-    ends them."""
+    """All processes of the run can communicate inside. Leaving it by an exception leaves the group as it is: its peers
+    may hang, and the launcher ends them."""
+    open_context(device)
+    join_group(device)
+    yield
+    leave_group()
+
+
+def join_group(device: torch.device) -> None:
+    """From now on all processes of the run can communicate: by NCCL between GPUs, by Gloo between processors. Nothing
+    where this process is alone. The device's context is open."""
     rank = this_rank()
     if rank.count == 1:
-        yield
         return
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes are on one host
     on_gpu = device.type == "cuda"
-    open_context(device)
     if not on_gpu:
         torch.set_num_threads(max(len(os.sched_getaffinity(0)) // rank.count, 1))  # the cores are shared
     dist.init_process_group(
@@ -48,8 +54,6 @@ def process_group(device: torch.device) -> Iterator[None]:
         init_method=f"file://{os.path.realpath(os.environ[STORE])}",
         rank=rank.number, world_size=rank.count, timeout=NO_LIMIT, device_id=device if on_gpu else None,
     )  # fmt: skip
-    yield
-    leave_group()
 
 
 def leave_group() -> None:

@@ -112,6 +112,14 @@ def reduction_of(spec: RunSpec) -> NoReduction:
     return ways.get(parallel, NoReduction)()
 
 
+def import_ahead(spec: RunSpec) -> None:
+    """Imports what DistributedDataParallel imports when it is made: torch._dynamo, 800 modules, which take seconds. A
+    process does that before it has its GPUs. Asks CUDA for nothing."""
+    if spec.dimensions["parallel"] in BUCKET_MB:
+        import torch._dynamo
+        import torch.distributed.algorithms.ddp_comm_hooks.default_hooks  # noqa: F401
+
+
 def mean_of_ranks(tensor: Tensor, asynchronous: bool = False) -> dist.Work | None:
     """Begins to make the tensor the mean over all ranks, in place. Without `asynchronous` what the device is given
     next waits for it; else the work is given back, to wait for. Gloo has no mean: it sums what is divided before."""
