@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS
-from kernel_tables.diagnosis.calls import ALLOCATION, COPY, NO_CALL, WAIT
+from kernel_tables.diagnosis.calls import ALLOCATION, COPY, FREEING, NO_CALL, WAIT
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.reading.schema import MISSING
 
@@ -63,11 +63,12 @@ class Blocking:
         calls = self._scope.calls
         cause = np.full(len(calls), -1, np.int8)
         in_step = self._goes_on(calls.start_ns, self._step_of_calls)
-        for kind, inside, outside in (
-            (WAIT, SYNC_IN_STEP, SYNC), (ALLOCATION, ALLOCATION_IN_STEP, ALLOCATED), (COPY, SYNC_IN_STEP, SYNC),
-        ):  # fmt: skip
-            cause[(calls.kind == kind) & in_step] = CAUSES.index(inside)
-            cause[(calls.kind == kind) & ~in_step] = CAUSES.index(outside)
+        for kinds, mine, inside, outside in (
+            ((WAIT, COPY), in_step, SYNC_IN_STEP, SYNC),
+            ((ALLOCATION, FREEING), in_step & ~self._freed_between(in_step), ALLOCATION_IN_STEP, ALLOCATED),
+        ):
+            of_kind = np.isin(calls.kind, kinds)
+            cause[of_kind] = np.where(mine, CAUSES.index(inside), CAUSES.index(outside))[of_kind]
         found, of_copy = self._scope.activities, self.copy_cause
         copied = np.flatnonzero((of_copy >= 0) & found.launched)
         by_call = np.full(len(calls) + 1, -1, np.int8)  # the last entry serves calls without one before
@@ -76,6 +77,14 @@ class Blocking:
         waits_for_copy = (calls.kind == WAIT) & (before >= 0)
         cause[waits_for_copy] = before[waits_for_copy]
         return np.where(by_call[:-1] >= 0, by_call[:-1], cause)
+
+    def _freed_between(self, in_step: np.ndarray) -> np.ndarray:
+        """By call: whether its process frees memory between steps, and never in one. Then its steps allocate what was
+        freed between them."""
+        calls = self._scope.calls
+        freeing = calls.kind == FREEING
+        between, inside = (np.unique(calls.process[freeing & where]) for where in (~in_step, in_step))
+        return np.isin(calls.process, np.setdiff1d(between, inside))
 
     @cached_property
     def _copy_kind(self) -> np.ndarray:

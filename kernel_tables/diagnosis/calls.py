@@ -1,4 +1,4 @@
-"""The CUDA API calls of a capture by what they do to the host: launch, wait, allocate, copy."""
+"""The CUDA API calls of a capture by what they do to the host: launch, wait, allocate, free, copy."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from kernel_tables.intervals import Intervals, union
 from kernel_tables.reading.global_ids import process_of
 from kernel_tables.reading.schema import RUNTIME
 
-LAUNCH, WAIT, ALLOCATION, COPY, OTHER = range(5)
+LAUNCH, WAIT, ALLOCATION, FREEING, COPY, OTHER = range(6)
 KINDS = (
     (LAUNCH, r"cu(da)?(Launch|GraphLaunch|Memset|Memcpy\w*Async)"),
     (COPY, r"cu(da)?Memcpy"),
     (WAIT, r"cu(da)?(Device|Stream|Event|Ctx|Thread)Synchronize"),
     (
+        FREEING,
+        r"cuda(Free(?!\w*Async)|HostUnregister)|cuMem(Free(?!\w*Async)|Unmap|Release|AddressFree|HostUnregister)",
+    ),
+    (
         ALLOCATION,
-        r"cuda(Malloc(?!\w*Async)|Free(?!\w*Async)|Host(Alloc|Register|Unregister))"
-        r"|cuMem(Alloc(?!\w*Async)|Free(?!\w*Async)|Create|Map|Unmap|Release|SetAccess|Address|Host)",
+        r"cuda(Malloc(?!\w*Async)|Host(Alloc|Register))"
+        r"|cuMem(Alloc(?!\w*Async)|Create|Map|SetAccess|Address|Host)",
     ),
 )
 NO_CALL = -1
@@ -35,7 +39,7 @@ class Calls:
     start_ns: np.ndarray
     end_ns: np.ndarray
     thread: np.ndarray  # global id
-    kind: np.ndarray  # LAUNCH, WAIT, ALLOCATION, COPY or OTHER
+    kind: np.ndarray  # LAUNCH, WAIT, ALLOCATION, FREEING, COPY or OTHER
     function: np.ndarray  # index into functions
     functions: list[str]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,10 +55,9 @@ def diagnose(
     Raises ImpossibleCapture for a capture that cannot be believed.
     """
     case = Case(Scope(trace, step_name), _filling(trace, counters))
-    said = [_said(rule, case) for rule in (*rules, *own_rules)]
+    said = _said_by_all((*rules, *own_rules), case)
     trace.capture.require_sound()
-    found = [one for one in said if one is not None]
-    return sorted(found, key=lambda one: (one.abstained, -(one.gain_ms or 0)))
+    return sorted(said, key=lambda one: (one.abstained, -(one.gain_ms or 0)))
 
 
 def as_table(found: list[Diagnosis]) -> pd.DataFrame:
@@ -84,12 +84,27 @@ def _filling(trace: CaptureArrays, counters: pd.DataFrame | None) -> Filling | N
     return filling_of(trace, counters)
 
 
-def _said(rule: Rule, case: Case) -> Diagnosis | None:
-    reason = next(filter(None, (need(case) for need in rule.needs)), None)
-    if reason:
-        return _diagnosis(rule, reason, abstained=True)
-    found = rule.find(case)
-    return found and _diagnosis(rule, found.said, False, found.evidence, _where(case, found), *_gain(case.scope, found))
+def _said_by_all(rules: Sequence[Rule], case: Case) -> list[Diagnosis]:
+    """What RULES say, in their order; each is asked after those to which it leaves something."""
+    by_code = {rule.code: rule for rule in rules}
+    said, found = {}, {}
+    for code in TopologicalSorter({one.code: (*one.leaves_to, *one.silent_where) for one in rules}).static_order():
+        rule = by_code.get(code)
+        if rule is None:
+            continue
+        if reason := next(filter(None, (need(case) for need in rule.needs)), None):
+            said[code] = _diagnosis(rule, reason, abstained=True)
+        elif one := _found(rule, case, found):
+            found[code] = one
+            said[code] = _diagnosis(rule, one.said, False, one.evidence, _where(case, one), *_gain(case.scope, one))
+    return [said[code] for code in by_code if code in said]
+
+
+def _found(rule: Rule, case: Case, found: dict[str, Found]) -> Found | None:
+    """What a rule finds besides what was FOUND by others before it, by code."""
+    if any(code in found for code in rule.silent_where):
+        return None
+    return rule.find(case.leaving(found[code] for code in rule.leaves_to if code in found))
 
 
 def _diagnosis(rule: Rule, message: str, abstained: bool, evidence=None, where=None, gain_ms=None, gain_percent=None):

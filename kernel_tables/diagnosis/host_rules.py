@@ -19,7 +19,7 @@ from kernel_tables.diagnosis.blocking import (
 from kernel_tables.diagnosis.calls import LAUNCH
 from kernel_tables.diagnosis.case import Case, Found
 from kernel_tables.diagnosis.devices import Device
-from kernel_tables.diagnosis.idle import HOST, LONG_PAUSE_NS
+from kernel_tables.diagnosis.idle import HOST, LAUNCHING, LONG_PAUSE_NS
 from kernel_tables.intervals import NOTHING, Intervals, difference, intersection, union
 
 IDLE_SHARE = 0.15  # nsys-ai's line for idle time
@@ -27,16 +27,11 @@ CAUSE_SHARE = 0.05  # a third of that, for one cause of several
 WORTH_SHARE = 0.01  # below that, a gain cannot be told from the scatter of processes
 
 
-def is_launch_bound(case: Case) -> bool:
-    """Whether the GPU idles for long because kernels are launched too late."""
-    return case.scope.share(int(case.launching_by_activity.sum())) >= IDLE_SHARE
-
-
 def launch_bound(case: Case) -> Found | None:
-    if not is_launch_bound(case):
-        return None
-    weight = case.launching_by_activity
+    weight = np.where(case.claimed_ns > 0, 0, case.idle_by_activity(LAUNCHING))
     idle_ns, scope = int(weight.sum()), case.scope
+    if scope.share(idle_ns) < IDLE_SHARE:
+        return None
     launches = int((scope.inside & scope.activities.launched).sum())
     evidence = _host_per_launch(case, launches) | {"launches_per_step": round(launches / scope.count, 1)}
     return Found(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from kernel_tables.diagnosis.case import MANY_OPTIMIZER_KERNELS, Case, Found
-from kernel_tables.diagnosis.host_rules import is_launch_bound
 from kernel_tables.diagnosis.idle import GPU
 from kernel_tables.intervals import intersection
 
@@ -19,11 +18,11 @@ BACKWARD_OF_ATTENTION = 2.5
 
 
 def small_kernels(case: Case) -> Found | None:
-    """Silent where launch_bound speaks, which says the same of kernels that end before the next is launched."""
-    small = case.scope.is_kernel & case.scope.inside & ~case.optimizer & (case.scope.activities.duration_ns < SMALL_NS)
-    weight, scope = case.with_own_gaps(small, GPU), case.scope
+    scope = case.scope
+    small = scope.is_kernel & scope.inside & (case.claimed_ns == 0) & (scope.activities.duration_ns < SMALL_NS)
+    weight = case.with_own_gaps(small, GPU)
     total_ns = scope.busy_ns(small) + int(np.where(small, case.idle_by_activity(GPU), 0).sum())
-    if small.sum() < MANY_LAUNCHES * scope.count or scope.share(total_ns) < SMALL_SHARE or is_launch_bound(case):
+    if small.sum() < MANY_LAUNCHES * scope.count or scope.share(total_ns) < SMALL_SHARE:
         return None
     evidence = {
         "kernels_per_step": round(int(small.sum()) / scope.count, 1),
@@ -36,8 +35,7 @@ def small_kernels(case: Case) -> Found | None:
 
 def unfused_elementwise(case: Case) -> Found | None:
     scope = case.scope
-    mask = scope.of_class("elementwise") & scope.inside
-    mask &= ~case.optimizer & ~case.written_out_attention & ~case.casts
+    mask = scope.of_class("elementwise") & scope.inside & (case.claimed_ns == 0)
     chains, members, gain_ns, total_ns = _chains(case, mask)
     if not chains or scope.share(gain_ns) < KERNEL_SHARE:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernel_tables.diagnosis import counter_rules, host_rules, kernel_rules, needs, step_rules
-from kernel_tables.diagnosis.case import Case, Found
+from kernel_tables.diagnosis.case import MANY_OPTIMIZER_KERNELS, Case, Found
 from kernel_tables.markdown import code, compact_table
 
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"  # counted; profiling adds to it; the program has to tell
@@ -18,7 +18,11 @@ KERNELS = f"{kernel_rules.KERNEL_SHARE:.0%} of the span"
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. `needs` are asked in turn, and the first reason that one gives is why the rule abstains."""
+    """One rule. `needs` are asked in turn, and the first reason that one gives is why the rule abstains.
+
+    Where several rules could say the same, one does: `silent_where` names those whose speaking silences this one, and
+    `leaves_to` those whose kernels and idle time are no more this one's, where they speak.
+    """
 
     code: str
     looks_for: str
@@ -28,19 +32,24 @@ class Rule:
     sure: str
     find: Callable[[Case], Found | None]
     needs: tuple[Callable[[Case], str | None], ...]
+    leaves_to: tuple[str, ...] = ()
+    silent_where: tuple[str, ...] = ()
 
 
 HOST = (needs.kernels, needs.gpu, needs.calls)
 IN_STEP = (*HOST, needs.steps)
 GPU = (needs.kernels, needs.gpu)
-
+HOLDING_IDLE_TIME = (
+    "launch_bound", "idle_host", "idle_sync", "idle_copy", "idle_allocation", "small_kernels", "sync_in_step",
+    "copy_in_step", "pageable_copy", "allocation_in_step", "unfused_optimizer",
+)  # fmt: skip
 
 RULES = (
     Rule(
         "launch_bound", "the GPU idle because kernels are launched too late",
         f"{host_rules.IDLE_SHARE:.0%} of the span", "nsys-ai, idle time",
         "compile the model (torch.compile), replay CUDA graphs, or give each launch more work (a larger batch)",
-        LIKELY, host_rules.launch_bound, HOST,
+        LIKELY, host_rules.launch_bound, HOST, leaves_to=("unfused_optimizer",),
     ),
     Rule(
         "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", CAUSE, OWN,
@@ -66,7 +75,7 @@ RULES = (
         "small_kernels", "kernels shorter than 10 µs, 100 and more in a step, where launching is not what limits",
         f"{kernel_rules.SMALL_SHARE:.0%} of the span", "nsys-ai, small kernels",
         "fuse them (torch.compile), or work on larger tensors",
-        POSSIBLE, kernel_rules.small_kernels, GPU,
+        POSSIBLE, kernel_rules.small_kernels, GPU, leaves_to=("unfused_optimizer",), silent_where=("launch_bound",),
     ),
     Rule(
         "sync_in_step", "synchronisation within a step: .item(), .cpu(), print, a condition on a tensor", WORTH, OWN,
@@ -93,6 +102,7 @@ RULES = (
         "unfused_elementwise", "three and more elementwise kernels in a row, in one range on one stream", KERNELS, OWN,
         "compile that part of the model, or write one kernel for it: one pass over memory instead of several",
         POSSIBLE, kernel_rules.unfused_elementwise, (needs.kernels,),
+        leaves_to=("unfused_attention", "unfused_optimizer", "casts", "small_kernels"),
     ),
     Rule(
         "casts", "kernels that only convert between number formats", KERNELS, OWN,
@@ -111,8 +121,9 @@ RULES = (
         LIKELY, kernel_rules.unfused_attention, (needs.kernels, needs.attention_range),
     ),
     Rule(
-        "unfused_optimizer", "an optimizer of 100 and more kernels in a step that are not its library's own", KERNELS,
-        "nsys-ai, 100 launches", "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
+        "unfused_optimizer",
+        f"an optimizer of {MANY_OPTIMIZER_KERNELS} and more kernels in a step that are not its library's own",
+        KERNELS, OWN, "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
         LIKELY, kernel_rules.unfused_optimizer, (needs.kernels, needs.optimizer_range),
     ),
     Rule(
@@ -133,10 +144,11 @@ RULES = (
     ),
     Rule(
         "unsteady_steps", "steps that take longer than others, or ever longer",
-        f"a step over {step_rules.OUTLIER} times the median, or a drift of {step_rules.DRIFT:.0%}",
+        f"a step over {step_rules.OUTLIER} times the median, or a drift of {step_rules.DRIFT:.0%}, and {CAUSE} in all",
         "scatter of ten steps on an H200",
         "look at the slow steps alone; fix the clocks where the time is the GPU's (nvidia-smi -lgc)",
         POSSIBLE, step_rules.unsteady_steps, (needs.kernels, needs.steps, needs.several_steps),
+        leaves_to=HOLDING_IDLE_TIME,
     ),
 )  # fmt: skip
 CODES = tuple(rule.code for rule in RULES)
@@ -144,8 +156,14 @@ CODES = tuple(rule.code for rule in RULES)
 
 def as_markdown() -> str:
     """The rules as a Markdown table."""
-    rows = [(code(rule.code), rule.looks_for, rule.threshold, rule.source, rule.advice) for rule in RULES]
-    return compact_table(("code", "looks for", "speaks from", "source", "advice"), rows)
+    rows = [
+        (code(one.code), one.looks_for, one.threshold, one.source, _leaves(one) or "–", one.advice) for one in RULES
+    ]
+    return compact_table(("code", "looks for", "speaks from", "source", "leaves it to", "advice"), rows)
+
+
+def _leaves(rule: Rule) -> str:
+    return ", ".join(map(code, (*rule.silent_where, *rule.leaves_to)))
 
 
 OF_COUNTERS = tuple(rule for rule in RULES if needs.counters in rule.needs)

@@ -67,7 +67,13 @@ class Program:
 
     def reallocate(self, took: float) -> None:
         """torch.cuda.empty_cache() and what follows from it: cudaFree waits for the GPU, cudaMalloc takes its time."""
+        self.free()
+        self.allocate(took)
+
+    def free(self) -> None:
         self._call("cudaFree_v3020", max(self._gpu - self._host, 0) + 20_000)
+
+    def allocate(self, took: float) -> None:
         self._call("cudaMalloc_v3020", round(took * 1000))
 
     def pause(self, duration: float) -> None:

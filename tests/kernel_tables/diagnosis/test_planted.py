@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose
-from kernel_tables.diagnosis.rules import CODES
+from kernel_tables.diagnosis.rules import CODES, RULES
 from kernel_tables.trace import Trace
 from tests.kernel_tables.diagnosis.program import ADAM, CAST, FLASH, GEMM, MUL, NCCL, SGEMM, SOFTMAX, Program
 
@@ -126,6 +126,50 @@ def test_mending_a_planted_fault_gains_no_more_than_was_said(code, tmp_path):
 def test_steps_that_are_not_alike_are_found_and_nothing_else(tmp_path):
     said = said_of(training(in_step=slow_step), tmp_path)
     assert speaking(said) == {"unsteady_steps"}
+
+
+def test_a_slow_step_that_takes_little_of_the_whole_is_not_worth_a_word(tmp_path):
+    program = training(in_step=lambda p, number: p.launch(GEMM, 450 if number == 3 else 1))
+    assert speaking(said_of(program, tmp_path)) == set()
+
+
+def test_a_slow_second_half_is_told_from_a_tenth_on_as_its_steps_beside_the_others(tmp_path):
+    def slower_by(us: float):
+        return training(in_step=lambda p, number: p.launch(GEMM, us if number >= STEPS // 2 else 1))
+
+    assert speaking(said_of(slower_by(80), tmp_path)) == set()
+    said = said_of(slower_by(400), tmp_path)
+    assert speaking(said) == {"unsteady_steps"}
+    assert said["unsteady_steps"].gain_ms == pytest.approx(0.399 / 2, rel=0.01)
+
+
+ONE_OF_SEVERAL = {
+    "steps that differ in how long they allocate": (
+        "allocation_in_step", lambda: training(in_step=lambda p, number: p.reallocate(150 if number % 3 else 5000)),
+    ),
+    "steps that differ in how late they launch": (
+        "launch_bound", lambda: training(in_step=lambda p, number: [p.launch(GEMM, 5, 100 * number) for _ in range(6)]),
+    ),
+    "memory that is freed between steps and allocated in them": (
+        "idle_allocation", lambda: training(in_step=lambda p, _: p.allocate(800), between=lambda p: p.free()),
+    ),
+    "tiny elementwise kernels in a row": (
+        "small_kernels", lambda: training(in_step=lambda p, _: p.replay([MUL] * 120, 3, 1)),
+    ),
+    "an optimizer of few elementwise kernels": (
+        "unfused_optimizer", lambda: training(optimizer=lambda p: [p.launch(MUL, 20) for _ in range(24)]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ONE_OF_SEVERAL)
+def test_of_what_several_rules_could_say_the_one_that_names_the_cause_says_it(fault, tmp_path):
+    code, made = ONE_OF_SEVERAL[fault]
+    assert speaking(said_of(made(), tmp_path)) == {code}
+
+
+def test_rules_leave_what_they_find_to_rules_that_there_are():
+    assert {code for rule in RULES for code in (*rule.leaves_to, *rule.silent_where)} <= set(CODES)
 
 
 def test_nothing_is_said_of_a_program_without_a_fault(tmp_path):

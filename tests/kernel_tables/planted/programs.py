@@ -17,7 +17,6 @@ import torch
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
 CLEAN = "clean"
-WARMUP, MEASURED = 5, 8
 
 
 @dataclass
@@ -36,17 +35,19 @@ class Loop:
     in_step: Callable = lambda x, number: x
     between: Callable = lambda: None
     device: str = "cuda"
+    warmup: int = 5
+    measured: int = 8
 
-    def run(self, warmup: int = WARMUP, measured: int = MEASURED) -> None:
+    def run(self) -> None:
         """Runs the loop; the measured steps are the profiler's window."""
         self.weights = [self._weight() for _ in range(self.layers)]
         self.batch = torch.randn(self.tokens, self.width, device=self.device, dtype=self.dtype)
         self.updates = torch.optim.AdamW(self.weights, lr=1e-5, **self.optimizer)
-        for number in range(warmup):
+        for number in range(self.warmup):
             self._step(number)
             self.between()
         with window(self.device), marked("measure"):
-            for number in range(measured):
+            for number in range(self.measured):
                 with marked("step"):
                     self._step(number)
                 self.between()
@@ -125,8 +126,8 @@ def programs(device: str = "cuda", megabytes: int = 64) -> dict[str, Loop]:
         return x
 
     def more_in_one(x, number):
-        for _ in range(60 if number == 3 else 0):
-            x = x @ x.detach().T @ x.detach() * 1e-6
+        for _ in range(100 if number == 3 else 0):
+            x.detach() @ x.detach()
         return x
 
     def waited_and_logged():
@@ -141,12 +142,12 @@ def programs(device: str = "cuda", megabytes: int = 64) -> dict[str, Loop]:
 
     loops = {
         CLEAN: Loop(),
-        "launch_bound": Loop(tokens=512, width=1024, layers=96),
+        "launch_bound": Loop(tokens=512, width=1024, layers=96, measured=6),
         "idle_host": Loop(between=slept),
         "idle_sync": Loop(layers=8, between=waited_and_logged),
         "idle_copy": Loop(between=lambda: pinned.to(device, non_blocking=True)),
         "idle_allocation": Loop(between=torch.cuda.empty_cache),
-        "small_kernels": Loop(between=replayed(tiny, 10_000, device)),
+        "small_kernels": Loop(layers=4, in_step=replayed(tiny, 800, device)),
         "sync_in_step": Loop(tokens=1024, after_layer=read_now),
         "copy_in_step": Loop(in_step=copied(pinned, non_blocking=True)),
         "pageable_copy": Loop(in_step=copied(host)),
@@ -154,7 +155,7 @@ def programs(device: str = "cuda", megabytes: int = 64) -> dict[str, Loop]:
         "unfused_elementwise": Loop(in_step=one_after_the_other),
         "casts": Loop(dtype=torch.float32, autocast=True),
         "no_tensor_cores": Loop(dtype=torch.float32),
-        "unfused_attention": Loop(written_out_attention=True, layers=4),
+        "unfused_attention": Loop(written_out_attention=True, layers=4, measured=24),
         "unfused_optimizer": Loop(optimizer={"foreach": False, "fused": False}),
         "unsteady_steps": Loop(in_step=more_in_one),
     }
@@ -165,20 +166,22 @@ def programs(device: str = "cuda", megabytes: int = 64) -> dict[str, Loop]:
 
 def replayed(tiny: torch.Tensor, kernels: int, device: str) -> Callable:
     """So many tiny kernels in a CUDA graph, which is launched once and has gaps of the GPU's own."""
-    if device != "cuda":
-        return lambda: [tiny.add_(1) for _ in range(3)]
 
     @cache
     def graph() -> torch.cuda.CUDAGraph:  # made by the loop that replays it: its nodes are in the captures of no other
+        tiny.add_(1)  # loads the kernel, which cannot be done while a graph is made
+        torch.cuda.synchronize()
         made = torch.cuda.CUDAGraph()
         with torch.cuda.graph(made):
             for _ in range(kernels):
                 tiny.add_(1)
         return made
 
-    tiny.add_(1)
-    torch.cuda.synchronize()
-    return lambda: graph().replay()
+    def replay(x, number):
+        graph().replay() if device == "cuda" else tiny.add_(1)
+        return x
+
+    return replay
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ def test_every_fault_has_its_loop():
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_loop_runs_to_its_end(fault):
     loop = programs("cpu", megabytes=1)[fault]
-    replace(loop, tokens=8, width=16, layers=2, heads=2).run(warmup=1, measured=1)
+    replace(loop, tokens=8, width=16, layers=2, heads=2, warmup=1, measured=1).run()
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name)
