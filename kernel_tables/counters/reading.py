@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kernel_tables.counters.metrics import METRICS, Metric
+from kernel_tables.counters.metrics import METRICS, STALLS, Metric
 from kernel_tables.errors import TraceError
 
 CONFIGURATION = ["kernel", "grid", "block"]
@@ -56,6 +56,14 @@ def kept_counters(path: Path) -> pd.DataFrame:
         return table.astype(wanted.dtypes.to_dict())
     except ValueError as error:
         raise TraceError(f"{path}: it is damaged ({error}); count again") from error
+
+
+def rounds_together(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """One table of what several rounds counted, in their order. A launch of which nobody asked what its warps wait for
+    has that of the first launch of its kernel, grid and block."""
+    table, stalls = pd.concat(rounds, ignore_index=True), list(STALLS.values())
+    first = table.groupby(CONFIGURATION, sort=False)[stalls].transform("first")
+    return table.assign(**table[stalls].fillna(first))
 
 
 def size(text: str) -> str:

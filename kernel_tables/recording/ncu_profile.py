@@ -6,17 +6,35 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_tables.counters.metrics import METRICS
+from kernel_tables.counters.metrics import METRICS, STALLS, Metric
 
 VERSION = re.compile(r"Version\s+(\d[\w.]*)", re.IGNORECASE)
 MATMUL = "gemm|nvjet|cutlass|cublas"
 # A replay of NCCL's waits for ever for the other processes of a collective (NVIDIA/nccl#466).
-MATMULS, OTHERS = f"regex:^(?!nccl).*({MATMUL})", f"regex:^(?!nccl)(?!.*({MATMUL}))"
-# Launches of a name, grid and block that are counted. A matrix multiply may be of several depths: queries, keys, values
-# and output projection of a block are alike, and the fifth launch of such a kernel may be one of the feed-forward.
-ROUNDS = ((OTHERS, 1), (MATMULS, 5))
+ALL, MATMULS = "regex:^(?!nccl)", f"regex:^(?!nccl).*({MATMUL})"
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one process counts: of kernels with these `names`, and of each size that they are launched in, so many
+    `launches` after the first `skipped`, by these metrics."""
+
+    names: str
+    skipped: int
+    launches: int
+    metrics: tuple[Metric, ...]
+
+
+# A matrix multiply of one name, grid and block may be of several depths: queries, keys, values and output projection of
+# a block are alike, and the fifth launch of such a kernel may be one of the feed-forward. What its warps wait for is
+# told of the first launch alone: that takes twice the passes of all else.
+ROUNDS = (
+    Round(ALL, skipped=0, launches=1, metrics=METRICS),
+    Round(MATMULS, skipped=1, launches=4, metrics=tuple(one for one in METRICS if one.name not in STALLS.values())),
+)
 
 
 def find() -> Path | None:
@@ -35,9 +53,9 @@ def version(ncu: Path) -> str | None:
     return found[1] if found else None
 
 
-def counters_command(program: Sequence[str], table: Path, names: str, launches: int) -> list[str]:
-    """`ncu` around a program: of what lies between cudaProfilerStart and cudaProfilerStop it counts the kernels of
-    these `names`, so many launches of each size, and writes the table to a file. No report is written.
+def counters_command(program: Sequence[str], table: Path, of_round: Round) -> list[str]:
+    """`ncu` around a program: of what lies between cudaProfilerStart and cudaProfilerStop it counts what a round says,
+    and writes the table to a file. No report is written.
 
     Configurations are told apart by full names: without --kernel-name-base all instances of a template would be one,
     in silence; with --rename-kernels it shortens them. Clocks stay as they are, since times are not taken from here;
@@ -45,8 +63,9 @@ def counters_command(program: Sequence[str], table: Path, names: str, launches: 
     """
     return [
         "ncu", "--profile-from-start", "off", "--clock-control", "none", "--cache-control", "all",
-        "--kernel-name-base", "demangled", "--rename-kernels", "off", "--kernel-name", names,
-        "--filter-mode", "per-launch-config",
-        "--launch-count", str(launches), "--csv", "--page", "raw", "--print-units", "base",
-        "--metrics", ",".join(metric.name for metric in METRICS), "--log-file", str(table), *program,
+        "--import-sass", "off", "--kernel-name-base", "demangled", "--rename-kernels", "off",
+        "--kernel-name", of_round.names, "--filter-mode", "per-launch-config",
+        "--launch-skip", str(of_round.skipped), "--launch-count", str(of_round.launches),
+        "--csv", "--page", "raw", "--print-units", "base",
+        "--metrics", ",".join(metric.name for metric in of_round.metrics), "--log-file", str(table), *program,
     ]  # fmt: skip

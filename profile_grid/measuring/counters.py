@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from kernel_tables.counters.reading import no_counters, read_counters
+from cs336_model.program.variants.values import NOT_COMPILED
+from kernel_tables.counters.reading import no_counters, read_counters, rounds_together
 from kernel_tables.errors import TraceError
 from kernel_tables.recording import ncu_profile
 from kernel_tables.recording.gpu import gpu_is_visible
@@ -36,6 +37,7 @@ from profile_grid.measuring.results import COMPLETE, INCOMPLETE, UNSUPPORTED
 from profile_grid.study.stages import COUNTERS
 
 ROOFS = "cs336_model.program.roofs"
+LAYERS = "num_layers"
 (TABLE,) = COUNTERS.files
 
 
@@ -51,7 +53,7 @@ def counted(job: Job) -> dict:
         version = ncu_profile.version(ncu_profile.find())
         attempt, tables = _counted(job)
     status = attempt.program["status"] if attempt.problem is None else _status_of(attempt.problem)
-    table = pd.concat(tables, ignore_index=True) if status == COMPLETE else no_counters()
+    table = rounds_together(tables) if status == COMPLETE else no_counters()
     roofs, seconds = _calibrated(job) if status == COMPLETE else ({}, 0.0)
     with replacing(job.folder / TABLE) as beside:
         table.to_csv(beside, index=False)
@@ -73,15 +75,29 @@ def _why_not_here(job: Job) -> Problem | None:
     return None if ncu_profile.find() else NO_NCU
 
 
+def with_few_layers(job: Job) -> Job:
+    """The job with a model of no more layers than the stage is told: every block launches the same kernels, and ncu
+    saves and restores all memory of the process for each pass over each of them. A compiled graph is another with other
+    blocks, and so are the buckets that several GPUs exchange: these keep their layers, as does a model that has none by
+    that name."""
+    sizes, own = job.program["sizes"], job.program["dimensions"]
+    layers, most = sizes.get(LAYERS), job.specification["layers"]
+    if own["compile"] != NOT_COMPILED or own["gpus"] > 1 or not isinstance(layers, int) or layers <= most:
+        return job
+    program = job.program | {"sizes": sizes | {LAYERS: most}}
+    return replace(job, specification=job.specification | {"program": program})
+
+
 def _counted(job: Job) -> tuple[Attempt, list[pd.DataFrame]]:
     """What the rounds gave: the program's result in the last of them, and their tables; the first problem ends them.
     They share the time limit."""
     attempt, tables, seconds = Attempt(None), [], 0.0
-    for number, (names, launches) in enumerate(ncu_profile.ROUNDS):
+    job = with_few_layers(job)
+    for number, of_round in enumerate(ncu_profile.ROUNDS):
         folder = job.scratch / f"round-{number}"
         folder.mkdir()
         own = replace(job, scratch=folder, time_limit_s=max(job.time_limit_s - seconds, 1.0))
-        attempt = _round(own, names, launches)
+        attempt = _round(own, of_round)
         seconds += attempt.seconds["program"]
         if attempt.problem or attempt.program["status"] != COMPLETE:
             return replace(attempt, seconds={"program": seconds}), []
@@ -90,14 +106,14 @@ def _counted(job: Job) -> tuple[Attempt, list[pd.DataFrame]]:
     return replace(attempt, seconds={"program": seconds}, problem=problem), tables
 
 
-def _round(job: Job, names: str, launches: int) -> Attempt:
-    """One process under ncu, which counts the kernels of these names."""
+def _round(job: Job, of_round: ncu_profile.Round) -> Attempt:
+    """One process under ncu."""
     result, table = job.scratch / "program.json", job.scratch / TABLE
     program = program_command(job, result, "ncu", lease=job.leases.address)
     # ncu unpacks its sections into HOME; a lock of another user's ncu in /tmp would stop this one
     folders = dict.fromkeys(("HOME", "TMPDIR"), str(job.scratch.resolve()))
     outcome = run_program(
-        ncu_profile.counters_command(program, table, names, launches),
+        ncu_profile.counters_command(program, table, of_round),
         environment=allowed_environment(job.specification["environment"]) | folders,
         log=job.log,
         time_limit_s=job.time_limit_s,

@@ -140,6 +140,14 @@ COUNTERS = Stage(
             default="",
             of_study=True,
         ),
+        "layers": Setting(
+            {
+                "description": "Layers of a model (its size num_layers) that are counted at most: all launch the same"
+                " kernels. More where they differ.",
+                **COUNT,
+            },
+            default=2,
+        ),
         "warmup_steps": Setting(WARMUP, default=1, of_program=True),
         "measured_steps": Setting(COUNT, default=1, of_program=True),
     },

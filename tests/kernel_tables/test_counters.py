@@ -15,10 +15,11 @@ from kernel_tables.counters.metrics import (
     LIMITS,
     METRICS,
     MULTIPROCESSORS,
+    STALLS,
     TENSOR_OPERATIONS,
     TIME_NS,
 )
-from kernel_tables.counters.reading import kept_counters, no_counters, read_counters
+from kernel_tables.counters.reading import kept_counters, no_counters, read_counters, rounds_together
 from kernel_tables.counters.roofs import Roofs
 from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL, UNKNOWN, verdicts_of
 from kernel_tables.counters.work import WORK, rates_of, total_flops, work_of
@@ -211,17 +212,28 @@ def test_the_sizes_of_launches_are_read_and_other_activities_have_none(tmp_path)
     assert (grid.tolist(), block.tolist()) == (["16x6x8", "", ""], ["128x1x1", "", ""])
 
 
-def test_every_kernel_but_those_of_nccl_is_counted_in_one_round():
+def test_every_kernel_but_those_of_nccl_is_counted_once_and_a_matrix_multiply_as_often_as_it_may_be_of_other_depths():
     import re
 
-    patterns = [names.removeprefix("regex:") for names, _ in ROUNDS]
-    for name in (
-        "void cutlass::Kernel2<s>(P)",
-        "nvjet_tst_1",
-        "void at::native::reduce_kernel<1>(T)",
-        "sm80_xmma_gemm_f",
-    ):
-        assert sum(bool(re.search(pattern, name)) for pattern in patterns) == 1
-    assert not any(re.search(pattern, "ncclDevKernel_AllReduce(ncclArgs)") for pattern in patterns)
-    command = counters_command(["python", "-m", "p"], Path("t.csv"), *ROUNDS[0])
-    assert command[-3:] == ["python", "-m", "p"] and "--kernel-name-base demangled" in " ".join(command)
+    def times(name: str) -> int:
+        rounds = [one for one in ROUNDS if re.search(one.names.removeprefix("regex:"), name)]
+        return sum(one.launches for one in rounds)
+
+    multiplies = ("void cutlass::Kernel2<s>(P)", "nvjet_tst_1", "sm80_xmma_gemm_f")
+    assert [times(name) for name in multiplies] == [5] * 3
+    assert times("void at::native::reduce_kernel<1>(T)") == 1
+    assert times("ncclDevKernel_AllReduce(ncclArgs)") == 0
+    first, later = ROUNDS
+    assert (first.skipped, later.skipped) == (0, first.launches)  # no launch is counted twice
+    command = " ".join(counters_command(["python", "-m", "p"], Path("t.csv"), later))
+    assert command.endswith("t.csv python -m p") and "--kernel-name-base demangled" in command
+    assert "issue_stalled" not in command and "dram__bytes_read.sum" in command
+
+
+def test_a_launch_counted_without_what_its_warps_wait_for_has_that_of_the_first_of_its_size():
+    waited, other = STALLS["barrier"], {"grid": "8x1x1"}
+    first = counters({waited: 3.0}, {waited: 5.0} | other)
+    later = counters({TIME_NS: 70.0}, {TIME_NS: 80.0} | other, {"kernel": "new"}).drop(columns=list(STALLS.values()))
+    table = rounds_together([first, later])
+    assert table[waited].tolist()[:4] == [3.0, 5.0, 3.0, 5.0] and np.isnan(table[waited].iloc[4])
+    assert table[TIME_NS].tolist() == [0.0, 0.0, 70.0, 80.0, 0.0]

@@ -30,7 +30,10 @@ from tests.profile_grid.made_up_results import CAPTURE, changed
 
 FAKES = Path(__file__).parents[1] / "fakes"
 PRINTED = Path(__file__).parents[1] / "captures" / "ncu_2025.3.1.csv"
-PROGRAM = {"run": "tiny_ctx8_forward", "constructor": "elsewhere:Model", "device": "auto", "measured_steps": 1}
+PROGRAM = {
+    "run": "tiny_ctx8_forward", "constructor": "elsewhere:Model", "device": "auto", "measured_steps": 1,
+    "sizes": {"num_layers": 12, "d_model": 8}, "dimensions": {"compile": "off", "gpus": 1},
+}  # fmt: skip
 ROOFS = {"memory": 1e9, "fp32": 1e12, "tf32": 2e12, "bf16": 4e12, "fp16": None}
 FFMA, (READ, WRITTEN) = INSTRUCTIONS["ffma"], DRAM_BYTES
 
@@ -59,7 +62,7 @@ def counted(tmp_path, monkeypatch):
     def run(manner="works", program="ends well", **changes):
         (fakes / "manner").write_text(manner)
         (tmp_path / "program").write_text(program)
-        specification = {"program": PROGRAM | changes, "environment": []}
+        specification = {"program": PROGRAM | changes, "environment": [], "layers": 2}
         job = Job(specification, Path("results"), Path("scratch"), Path("counters.log"), 20.0, Leases())
         return counters.counted(job)
 
@@ -67,13 +70,31 @@ def counted(tmp_path, monkeypatch):
     return run
 
 
-def test_matrix_multiplies_and_other_kernels_are_counted_in_a_process_each_and_the_roofs_beside(counted):
+def test_all_kernels_and_further_matrix_multiplies_are_counted_in_a_process_each_and_the_roofs_beside(counted):
     result = counted()
     assert (result["status"], result["facts"]["ncu"], result["facts"]["roofs"]) == ("complete", "2099.1.1.0", ROOFS)
     assert len(kept_counters(Path("results/ncu.csv"))) == 2 * 10  # the fake prints all in both
     assert len(counted.commands()) == 2 and all("--profiler ncu" in command for command in counted.commands())
     kept = Path("results/ncu.csv").read_text()
     assert "gpu-node-17" not in kept and "python3.12" not in kept and str(Path.cwd()) not in kept
+
+
+@pytest.mark.parametrize(
+    ("changes", "layers"),
+    [
+        ({}, 2),
+        ({"sizes": {"num_layers": 1}}, 1),
+        ({"sizes": {"depth": 12}}, None),
+        ({"dimensions": {"compile": "on", "gpus": 1}}, 12),  # a graph of all blocks
+        ({"dimensions": {"compile": "off", "gpus": 2}}, 12),  # buckets of all gradients
+    ],
+)
+def test_a_model_of_many_layers_is_counted_with_few_unless_its_kernels_would_be_others(changes, layers):
+    specification = {"program": PROGRAM | changes, "environment": [], "layers": 2}
+    job = Job(specification, Path("results"), Path("scratch"), Path("counters.log"), 20.0, Leases())
+    told = counters.with_few_layers(job).program
+    assert told["sizes"].get("num_layers") == layers and told["run"] == PROGRAM["run"]
+    assert PROGRAM["sizes"]["num_layers"] == 12  # what the run is told stays
 
 
 @pytest.mark.parametrize(
@@ -91,8 +112,8 @@ def test_what_ncu_refuses_or_fails_at_is_told_in_our_own_words_and_not_tried_twi
     assert len(counted.commands()) == 1 and kept_counters(Path("results/ncu.csv")).empty
 
 
-def test_a_program_without_kernels_of_some_names_is_counted_by_the_others(counted):
-    assert counted("finds no other kernels")["status"] == "complete"
+def test_a_program_without_matrix_multiplies_is_counted_without_them(counted):
+    assert counted("finds no further matrix multiplies")["status"] == "complete"
     assert len(kept_counters(Path("results/ncu.csv"))) == 10
     shutil.rmtree("scratch")
     os.mkdir("scratch")
