@@ -110,7 +110,8 @@ def _round(job: Job, of_round: ncu_profile.Round) -> Attempt:
     """One process under ncu."""
     result, table = job.scratch / "program.json", job.scratch / TABLE
     program = program_command(job, result, "ncu", lease=job.leases.address)
-    # ncu unpacks its sections into HOME; a lock of another user's ncu in /tmp would stop this one
+    # ncu unpacks its sections into HOME. Its lock in TMPDIR lets one ncu count at a time, and stops that of another
+    # user: with one of its own, runs on other GPUs of the host are counted at once.
     folders = dict.fromkeys(("HOME", "TMPDIR"), str(job.scratch.resolve()))
     outcome = run_program(
         ncu_profile.counters_command(program, table, of_round),

@@ -49,7 +49,7 @@ DESCRIBED = {
     registers | | of a thread
     waves | | times that its blocks fill the GPU
     tail | of 1 | places for blocks that stay empty in the last wave, of those in all its waves
-    stall | | what warps waited for most
+    stall | | what warps waited for most, in the first launch of the kernel, grid and block
     stall_share | of 1 | of the time in which warps waited
     second_stall | | what they waited for next
     second_stall_share | of 1 | of the time in which warps waited

@@ -100,7 +100,8 @@ def _what_is_lost(counters: pd.DataFrame) -> str:
     return (
         f"{len(lost)} of {len(counters)} kernel configurations have no counters, {share}, and {100 * MOST_LOST:g} % may"
         f" lack them; the longest is {first['kernel']}, grid {first['grid']}, block {first['block']}:"
-        f" {first['not_counted']}; count again, in the environment of the capture"
+        f" {first['not_counted']}; count again, in the environment of the capture, and more layers where they differ"
+        " (counters: {layers: 100})"
     )
 
 
