@@ -13,6 +13,7 @@ from cs336_model.program.steps import Subject
 from cs336_model.program.subject import build_model
 
 TOO_LARGE = "an fp64 run of this size does not fit into memory"
+NOT_WANTED = "the comparison with fp64 is switched off (timing: {accuracy: false})"
 NOT_OURS = "the model is not this package's: whether it computes in fp64 is not known"
 
 ON_SEVERAL_GPUS = "the batch is shared by several GPUs, and an fp64 run is of one"
@@ -28,11 +29,13 @@ class Outcome:
     gradient_norm: Tensor | None
 
 
-def accuracy(subject: Subject) -> dict[str, float | str | None]:
+def accuracy(subject: Subject, wanted: bool = True) -> dict[str, float | str | None]:
     """Relative errors of the subject's loss, logits (in the Euclidean norm) and norm of the gradients, with the weights
     that its seed gives; `reason` says why there are none. The subject cannot be used afterwards: its memory is needed.
     """
     nothing = dict.fromkeys(("reason", "loss_error", "logits_error", "gradient_norm_error"))
+    if not wanted:
+        return nothing | {"reason": NOT_WANTED}
     if subject.spec.dimensions["gpus"] > 1:
         return nothing | {"reason": ON_SEVERAL_GPUS}
     if shape_of(vars(subject.spec)) is None:

@@ -11,7 +11,6 @@ where this machine cannot run the variant, or has no energy counter. A model tha
 is one line, every other failure a traceback; either way the exit status is not 0, and there is no result.
 """
 
-import argparse
 import gc
 import json
 import os
@@ -34,6 +33,7 @@ from cs336_model.program.loaded_distributions import loaded_distributions
 from cs336_model.program.loaded_files import loaded_files
 from cs336_model.program.memory.recording import Recorder, recorder_on, save_memory
 from cs336_model.program.non_finite import where_not_finite
+from cs336_model.program.options import command_parser
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
 from cs336_model.program.parallel.launch import RESULT_WITHOUT_TIMES, WORLD_SIZE
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
@@ -74,11 +74,12 @@ Result = dict[str, Any]
 
 @dataclass
 class Watch:
-    """What looks on while a program runs: a profiler, the file that it writes, the windows of energy, the recorder of
-    memory, and the subject once it is made."""
+    """What looks on while a program runs: a profiler, the file that it writes, whether the first step is held against
+    fp64 afterwards, the windows of energy, the recorder of memory, and the subject once it is made."""
 
     profiler: str
     path: Path | None = None
+    accuracy: bool = True
     energy: Plan | None = None
     recorder: Recorder | None = None
     subject: Subject | None = None
@@ -92,7 +93,7 @@ class Watch:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs one specification and writes its result."""
-    options = _parser().parse_args(arguments)
+    options = command_parser().parse_args(arguments)
     if (options.profiler in WRITING) != (options.capture is not None):
         raise SystemExit(f"--capture names what --profiler {', '.join(WRITING)} write: give both or neither")
     progress = Progress()
@@ -105,8 +106,9 @@ def main(arguments: list[str] | None = None) -> None:
         take_lease(options.lease)
     print_stacks_before(options.time_limit_s, process_age_seconds() - progress.seconds["wait"])
     energy = Plan(options.windows, options.window_s) if options.profiler == ENERGY else None
+    watch = Watch(options.profiler, options.capture, options.accuracy == "yes", energy)
     try:
-        result = run(spec, Watch(options.profiler, options.capture, energy), progress)
+        result = run(spec, watch, progress)
     except UnusableModel as error:
         raise SystemExit(f"{spec.run}: {error}") from None
     write_result(result, options.output)
@@ -189,7 +191,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     if watch.profiler == "none":
         found["step_no_sync_seconds"] = seconds_without_communication(subject, progress)
         with progress.stage("accuracy"):
-            found["accuracy"] = accuracy(subject)
+            found["accuracy"] = accuracy(subject, watch.accuracy)
     leave_group()  # not after an exception: the others may hang, and the launcher ends them
     return {"status": "complete"} | found
 
@@ -280,20 +282,6 @@ def _steps(kind: str, number: int) -> str:
 
 def _say(spec: RunSpec, what: str) -> None:
     print(f"{spec.run}: {what}", file=sys.stderr, flush=True)
-
-
-def _parser() -> argparse.ArgumentParser:
-    described = __doc__.partition("\n")[0]
-    parser = argparse.ArgumentParser(prog="python -m cs336_model.program.benchmark", description=described)
-    parser.add_argument("--spec", required=True, help="the run, as JSON (see cs336_model/program/spec.py)")
-    parser.add_argument("--output", required=True, type=Path, help="where the result is written, as JSON")
-    parser.add_argument("--profiler", choices=tuple(EMITTER_OF_PROFILER), default="none")
-    parser.add_argument("--lease", type=Path, help="the socket where this program asks for its GPU")
-    parser.add_argument("--capture", type=Path, help="where --profiler torch, memory or energy writes what it saw")
-    parser.add_argument("--windows", type=int, default=3, help="windows of steps of --profiler energy")
-    parser.add_argument("--window-s", type=float, default=5.0, help="seconds of each at least")
-    parser.add_argument("--time-limit-s", type=float, help="when whoever starts this program ends it")
-    return parser
 
 
 if __name__ == "__main__":

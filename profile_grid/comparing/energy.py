@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from profile_grid.comparing.cells import not_comparable
@@ -24,6 +25,6 @@ def energies(before: Results, after: Results) -> pd.DataFrame:
     one, other = (results.tables["energy"] for results in (before, after))
     both = other[[*LEADING, *KEPT[1:]]].merge(one[KEPT].rename(columns=RENAMED), on=["run", "counter"])
     same = [not_comparable(name, before, after, ENERGY.status_column) is None for name in both["run"]]
-    both = both[same].reset_index(drop=True)
+    both = both[np.array(same, bool)].reset_index(drop=True)
     ratio, std = ratio_and_std(both[FIGURE], both[SPREAD], both[RENAMED[FIGURE]], both[RENAMED[SPREAD]])
     return both.assign(ratio=ratio, ratio_std=std)[COLUMNS]

@@ -4,6 +4,7 @@ any."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from profile_grid.comparing.timed import PLAN, timed_tables
 from profile_grid.errors import OutsideError
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.on_disk import TablesOnDisk
@@ -24,7 +26,7 @@ class Results:
     """One side of a comparison."""
 
     folder: Path
-    tables: TablesOnDisk
+    tables: Mapping[str, pd.DataFrame]
     provenance: dict
 
     @cached_property
@@ -55,8 +57,11 @@ class Results:
 
 
 def read_results(folder: Path) -> Results:
-    """The results below a folder such as `results`; raises OutsideError where these are none."""
+    """The results below a folder such as `results`, whose runs may have been timed alone; raises OutsideError where
+    these are none."""
     tables = TablesOnDisk(folder / "tables")
+    if not len(tables) and (folder / PLAN).exists():
+        return Results(folder, *timed_tables(folder))
     lacking = [name for name in NEEDED if name not in tables]
     provenance = folder / "tables" / "provenance.json"
     if lacking or not provenance.exists():

@@ -10,9 +10,11 @@ from profile_grid.measuring.ranks import as_one_run, of_rank, results_of_ranks
 def timed(job: Job) -> dict:
     """What timing.json holds of the process; raises ProgramFailed when it does not end well."""
     result = job.scratch / "timing.json"
+    settings = {} if job.specification.get("accuracy", True) else {"accuracy": "no"}
 
     def command(rank: int) -> list[str]:
-        return program_command(job, result.with_name(of_rank(result.name, rank)), lease=job.leases.address)
+        own = result.with_name(of_rank(result.name, rank))
+        return program_command(job, own, lease=job.leases.address, **settings)
 
     ranks, outcome = results_of_ranks(job, f"timing of {job.program['run']}", result, command)
     written, facts = as_one_run(ranks)

@@ -26,7 +26,7 @@ def runs_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 
 def _row(run: MeasuredRun) -> dict:
-    timing, capture = run.results[TIMING.name], run.results[CAPTURE.name]
+    timing, capture = run.results[TIMING.name], run.results.get(CAPTURE.name)
     program, machine = timing.program, timing.program.machine
     sizes, held, compiled = _sizes(program.spec), program.memory, program.compilation
     programs = [result.program for result in run.results.values()]
@@ -42,9 +42,9 @@ def _row(run: MeasuredRun) -> dict:
         "oom_requested_bytes": oom and oom.requested_bytes,
         "oom_free_bytes": oom and oom.free_bytes,
         "oom_total_bytes": oom and oom.total_bytes,
-        "backend": capture.facts["backend"],
+        "backend": capture and capture.facts["backend"],
         **{one.key: getattr(machine, one.key) for one in MACHINE_FACTS},
-        "nsys": capture.facts["nsys"],
+        "nsys": capture and capture.facts["nsys"],
         "steps_timed": len(program.step_seconds),
         "steps_captured": captured_steps(run),
         "steps_warmed": len(program.warmup_seconds),
@@ -82,8 +82,8 @@ def out_of_memory_in_words(oom: OutOfMemory) -> str:
 
 def captured_steps(run: MeasuredRun) -> int:
     """The steps that the run's whole capture holds, as it was configured; 0 where it is not whole."""
-    capture = run.results[CAPTURE.name]
-    return capture.specification["program"]["measured_steps"] if run.complete(CAPTURE.name) else 0
+    complete = run.complete(CAPTURE.name)
+    return run.results[CAPTURE.name].specification["program"]["measured_steps"] if complete else 0
 
 
 def _notes(run: MeasuredRun) -> list[str]:

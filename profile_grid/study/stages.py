@@ -33,6 +33,14 @@ TIMING = Stage(
             default=1,
             of_study=True,
         ),
+        "accuracy": Setting(
+            {
+                "description": "Whether the first step is held against one in fp64 once the times are taken; of several"
+                " processes the first alone does that.",
+                "type": "boolean",
+            },
+            default=True,
+        ),
         "quiet_host": Setting(
             {
                 "description": "Whether no other GPU of the host is measured on meanwhile, which can make launch-bound"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cs336_model.program import accuracy as module
-from cs336_model.program.accuracy import NOT_OURS, TOO_LARGE, accuracy, relative_error
+from cs336_model.program.accuracy import NOT_OURS, NOT_WANTED, TOO_LARGE, accuracy, relative_error
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
@@ -78,6 +78,12 @@ def test_only_the_process_without_a_profiler_asks(run_benchmark, tmp_path):
     assert run_benchmark()["accuracy"]["logits_error"] < 1e-5
     captured = run_benchmark("--profiler", "torch", "--capture", str(tmp_path / "capture.sqlite"))
     assert captured["accuracy"] is None
+
+
+def test_who_does_not_want_the_comparison_is_told_so_and_has_the_times(run_benchmark):
+    result = run_benchmark("--accuracy", "no")
+    assert result["accuracy"] == {"reason": NOT_WANTED} | dict.fromkeys(ERRORS)
+    assert len(result["step_seconds"]) == result["spec"]["measured_steps"]
 
 
 def test_a_relative_error_is_that_of_the_euclidean_norm():

@@ -15,6 +15,7 @@ from profile_grid.comparing.results import Results, read_results
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json, write_table
 from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, merged
+from tests.profile_grid.made_up_results import TIMING, changed
 from workflow.scripts.compare import Changed, main
 
 PROVENANCE = {"driver": "580", "torch": "2.11", "config_sha256": "aa", "device_name": "NVIDIA H200"}
@@ -54,7 +55,8 @@ def document_of(before, after) -> str:
 
 def with_energy(folder: Path, runs: list[Made], joules: float) -> Results:
     """The results with an energy of so many joules for each of these runs, give or take one percent."""
-    table = pd.DataFrame([run.leading | {"counter": "NVML"} for run in runs])
+    columns = [*three()[0].leading, "counter"]
+    table = pd.DataFrame([run.leading | {"counter": "NVML"} for run in runs], columns=columns)
     figures = {"joules_per_step": joules, "joules_per_step_std": 0.01 * joules}
     write_table(folder / "tables" / "energy.csv", table.assign(**figures))
     rows = pd.read_parquet(folder / "tables" / "runs.parquet")
@@ -127,6 +129,26 @@ def test_the_energy_of_a_step_stands_beside_that_before_where_both_sides_counted
     text = document_of(before, after)
     assert text.index("## Cells") < text.index("## Energy") < text.index("## What changed")
     assert "| 200 ± 2 | 150 ± 2 | × 0.750 ± 0.011 |" in " ".join(text.split())
+
+
+def test_a_table_of_energy_without_rows_is_none(tmp_path):
+    before, after = (with_energy(written(tmp_path / side, three()).folder, [], 1.0) for side in ("before", "after"))
+    assert energies(before, after).empty
+
+
+def test_results_that_were_timed_and_not_captured_can_be_compared(tmp_path):
+    sizes = {"d_model": 8, "d_ff": 32, "num_layers": 1, "num_heads": 1}
+    spec = TIMING["program"]["spec"] | {"constructor": "a:b", "arguments": {}, "sizes": sizes, "vocab_size": 10}
+    runs = [Made(model=model).leading for model in ("small", "large")]
+    for run, seconds in zip(runs, ([0.01, 0.02], [0.03, 0.03]), strict=True):
+        made = changed(TIMING, program__spec=spec, program__step_seconds=seconds)
+        write_json(tmp_path / "runs" / run["run"] / "timing.json", made)
+    write_json(tmp_path / "grid.json", {"grid": "g", "runs": runs})
+    side = read_results(tmp_path)
+    table = cells(side, side)
+    assert table["verdict"].tolist() == ["too few processes to tell"] * 2
+    assert table["before_ms"].tolist() == [15, 30] and table["ratio"].tolist() == [1, 1]
+    assert changes(side, side).empty and side.provenance["stages"] == "timing"
 
 
 def test_results_without_a_count_of_energy_have_no_section_of_it(tmp_path):

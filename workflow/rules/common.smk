@@ -67,6 +67,8 @@ SPECIFICATIONS = {
     stage.name: {name: specification(config, run, stage) for name, run in RUNS.items() if stage in run.stages}
     for stage in STAGES
 }
+FIRST_ALONE = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}  # what the others leave out
+AGAIN_SPECIFICATIONS = {name: specification(FIRST_ALONE, run, TIMING) for name, run in RUNS.items()}
 prepare_job_environment(ROOT)
 if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
     gc.disable()  # planning makes millions of objects and drops none: looking for dropped ones takes a sixth of its time
@@ -180,7 +182,7 @@ def results_of_round(wildcards):
 
 def timed_again(wildcards):
     """No input, but a job for a result that is there and is not what would be measured now."""
-    reason = result_reason(SPECIFICATIONS[TIMING.name][wildcards.run], SOURCES[TIMING.name], TIMING.files)
+    reason = result_reason(AGAIN_SPECIFICATIONS[wildcards.run], SOURCES[TIMING.name], TIMING.files)
     return STALENESS.again_if(f"results/processes/{wildcards.number}/{wildcards.run}/{TIMING.result}", reason)
 
 

@@ -27,7 +27,7 @@ rule timing_again:
         time_limit_s=config["time_limit_s"],
     params:
         stage=TIMING.name,
-        specification=told(TIMING),
+        specification=lambda wildcards: AGAIN_SPECIFICATIONS[wildcards.run],
         sources=SOURCES[TIMING.name],
     message:
         "timing {wildcards.run}, process {wildcards.number}"
