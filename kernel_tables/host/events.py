@@ -13,9 +13,13 @@ from kernel_tables.attribution.rule import Rule
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import MISSING, OSRT, RUNTIME, SAMPLE_FRAMES, SAMPLES
 
-SOURCES = CUDA, OS_RUNTIME, SAMPLE = ("cuda", "osrt", "sample")
+SOURCES = CUDA, OS_RUNTIME, PYTHON, NATIVE = ("cuda", "osrt", "python", "sample")
+SAMPLED = np.array([False, False, True, True])  # by source: whether it is of moments, not of calls
 UNKNOWN = "(unknown)"
-PYTHON = ".py"  # how the module of a Python frame ends
+PYTHON_FILE = ".py"  # how the module of a Python frame ends
+
+
+_NONE = (np.empty(0, np.int64),) * 3 + ([],)
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Events:
 
 def read_events(trace: CaptureArrays) -> Events:
     """The events of a trace: of each source that the capture holds."""
-    found = [_cuda(trace), _os_runtime(trace.capture), _samples(trace.capture)]
+    found = [_cuda(trace), _os_runtime(trace.capture), _NONE, _native_samples(trace.capture)]
     source = np.repeat(np.arange(len(SOURCES), dtype=np.int8), [len(part[0]) for part in found])
     start, end, thread = (np.concatenate([part[column] for part in found]) for column in range(3))
     names = [name for part in found for name in part[3]]
@@ -58,7 +62,7 @@ def _os_runtime(capture: Capture) -> tuple:
     return calls["start"], calls["end"], calls["thread"], _named(calls["name_id"], capture.strings(calls["name_id"]))
 
 
-def _samples(capture: Capture) -> tuple:
+def _native_samples(capture: Capture) -> tuple:
     """A sample is named by its innermost Python frame, or where it has none by its innermost function."""
     samples, frames = capture.host_rows(SAMPLES), capture.host_rows(SAMPLE_FRAMES)
     symbols, modules = capture.strings(frames["symbol"]), capture.strings(frames["module"])
@@ -67,7 +71,7 @@ def _samples(capture: Capture) -> tuple:
     rows = zip(*(frames[column][order].tolist() for column in ("id", "symbol", "module")), strict=True)
     has_python: set[int] = set()
     for sample, symbol, module in rows:
-        is_python = modules.get(module, "").endswith(PYTHON)
+        is_python = modules.get(module, "").endswith(PYTHON_FILE)
         if sample not in names or (is_python and sample not in has_python):
             names[sample] = symbols.get(symbol, UNKNOWN)
         if is_python:

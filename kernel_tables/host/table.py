@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernel_tables.attribution.capture_arrays import CaptureArrays
-from kernel_tables.attribution.keys import compact
-from kernel_tables.host.events import SAMPLE, SOURCES, Events, read_events
-from kernel_tables.intervals import Intervals, difference, union
-from kernel_tables.reading.global_ids import process_number, process_of, thread_number
+from kernel_tables.attribution.keys import compact, grouped
+from kernel_tables.host.events import SOURCES, Events, read_events
+from kernel_tables.host.phases import OpenPhases
+from kernel_tables.host.thread import Thread
+from kernel_tables.reading.global_ids import process_number, thread_number
 from kernel_tables.views.phases import phases_and_parts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-BY = ("phase", "range")
-NO_CALL = "(in no call)"  # Python, the dispatcher, and what no traced call covers
-COLUMNS = ["process", "thread", "where", "source", "function", "calls", "time_ns", "us_per_launch", "samples"]
+BY = PHASE, RANGE = ("phase", "range")
+KEYS = ["process", "thread", "where", "source", "function"]
+FIGURES = ["calls", "time_ns", "own_ns", "samples", "samples_in_calls", "estimated_ns"]
 
 
-def host_table(trace: CaptureArrays, by: str = "phase", step_name: str = "step") -> pd.DataFrame:
+def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -> pd.DataFrame:
     """One row per thread, phase (BY "range": innermost range), source and function that was called there.
 
-    `time_ns` is the time in which the thread was in such a call, once where calls nest; of a phase also what it was in
-    no call at all. `us_per_launch` is that over the activities launched in the phase; samples have a number, no time.
+    `time_ns` is the time in which the thread was in such a call, `own_ns` that without the calls made in it: with what
+    a phase was in no call at all, `own_ns` adds up to the phase, on every thread. `us_per_launch` is `own_ns` over the
+    activities launched there. Samples have a number, and an estimate: each stands for its share of the phase's time in
+    no call. Where that is not known, it is empty.
     """
     import pandas as pd
 
     events = read_events(trace)
-    labels = np.array(phases_and_parts(events.paths, step_name)[BY.index(by)], object)
-    launches = _launches(trace, by, step_name)
-    rows = list(_function_rows(events, labels[events.path], launches))
-    if by == "phase":
-        rows += _rows_in_no_call(trace, events, labels[events.path], launches, step_name)
+    phases, ranges = OpenPhases(trace, step_name), phases_and_parts(events.paths, step_name)[1]
+    innermost = np.array(ranges, object)[events.path]
+    rows = []
+    for thread, mine in _by_thread(events):
+        told = Thread(events, mine, phases.of(thread))
+        if by == PHASE:
+            found = [*told.calls_by_phase(), *told.samples_by(told.phases_of(told.samples))]
+        else:
+            found = [*told.calls_by(innermost[told.calls]), *told.samples_by(innermost[told.samples])]
+        rows += [(process_number(thread), thread_number(thread), *row) for row in found]
     trace.capture.require_sound()
-    table = pd.DataFrame(rows, columns=COLUMNS).astype({"us_per_launch": "float64", "time_ns": "Int64"})
-    order = ["process", "thread", "where", "time_ns", "samples", "function"]
+    table = pd.DataFrame(rows, columns=[*KEYS, *FIGURES]).astype(
+        dict.fromkeys(("time_ns", "own_ns", "estimated_ns"), "Int64")
+    )
+    launches = table["where"].map(_launches(trace, by, step_name)).astype("float64")
+    table.insert(
+        len(KEYS) + 3, "us_per_launch", (table["own_ns"].astype("float64") / 1e3 / launches.replace(0, np.nan))
+    )
+    order = ["process", "thread", "where", "own_ns", "samples", "function"]
     return table.sort_values(order, ascending=[True] * 3 + [False] * 2 + [True], ignore_index=True)
 
 
@@ -46,50 +61,10 @@ def sources_of(table: pd.DataFrame) -> list[str]:
     return [source for source in SOURCES if (table["source"] == source).any()]
 
 
-def _function_rows(events: Events, where: np.ndarray, launches: dict[str, int]):
-    names = {name: number for number, name in enumerate(dict.fromkeys(where.tolist()))}
-    threads, thread = compact(events.thread)
-    place = np.array([names[name] for name in where.tolist()], np.int64)
-    key = ((thread * len(names) + place) * len(SOURCES) + events.source) * len(events.functions) + events.function
-    order = np.argsort(key, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(key[order])) + 1) if len(order) else []
-    for group in groups:
-        one, label = group[0], where[group[0]]
-        source, name = SOURCES[events.source[one]], events.functions[events.function[one]]
-        whose = _whose(int(threads[thread[one]]))
-        if source == SAMPLE:
-            yield (*whose, label, source, name, 0, None, None, len(group))
-        else:
-            time_ns = union(events.start_ns[group], events.end_ns[group]).total_ns
-            yield (*whose, label, source, name, len(group), time_ns, _per_launch(time_ns, label, launches), 0)
-
-
-def _rows_in_no_call(trace: CaptureArrays, events: Events, where: np.ndarray, launches: dict[str, int], step_name: str):
-    """For every thread and phase in which it made calls: how long it was in none."""
-    is_call = events.source != SOURCES.index(SAMPLE)
-    phases = _PhaseRanges(trace, step_name)
-    for thread in np.unique(events.thread[is_call]).tolist():
-        mine = is_call & (events.thread == thread)
-        busy = union(events.start_ns[mine], events.end_ns[mine])
-        for label in dict.fromkeys(where[mine].tolist()):
-            time_ns = difference(phases.opened(label, process_of(thread)), busy).total_ns
-            if time_ns:
-                yield (*_whose(thread), label, "none", NO_CALL, 0, time_ns, _per_launch(time_ns, label, launches), 0)
-
-
-class _PhaseRanges:
-    """The ranges that are phases themselves, not what is nested in them or has their name elsewhere."""
-
-    def __init__(self, trace: CaptureArrays, step_name: str):
-        self._ranges, self._paths = trace.range_arrays, trace.range_paths
-        phases = np.array(phases_and_parts(self._paths.tuples, step_name)[0], object)
-        self._phase = phases[self._paths.of_node[: len(self._ranges)]]
-
-    def opened(self, label: str, process: int) -> Intervals:
-        """The time in which this phase was open in a process."""
-        ranges = self._ranges
-        mine = (self._phase == label) & (ranges.name == self._paths.code(label)) & (ranges.process == process)
-        return union(ranges.start_ns[mine], ranges.end_ns[mine])
+def _by_thread(events: Events) -> Iterator[tuple[int, np.ndarray]]:
+    """(global id, positions of its events) of every thread."""
+    threads, index = compact(events.thread)
+    yield from zip(threads.tolist(), grouped(index, len(threads)), strict=True)
 
 
 def _launches(trace: CaptureArrays, by: str, step_name: str) -> dict[str, int]:
@@ -100,11 +75,3 @@ def _launches(trace: CaptureArrays, by: str, step_name: str) -> dict[str, int]:
     for label, count in zip(labels, counts.tolist(), strict=True):
         launches[label] = launches.get(label, 0) + count
     return launches
-
-
-def _per_launch(time_ns: int, label: str, launches: dict[str, int]) -> float | None:
-    return time_ns / 1e3 / launches[label] if launches.get(label) else None
-
-
-def _whose(thread: int) -> tuple[int, int]:
-    return process_number(thread), thread_number(thread)

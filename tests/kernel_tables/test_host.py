@@ -1,6 +1,7 @@
 """What the host did, by thread, phase and function, against what is written in the test."""
 
 from pathlib import Path
+from random import Random
 
 import pandas as pd
 import pytest
@@ -51,7 +52,55 @@ def test_calls_of_one_function_that_nest_count_once(tmp_path):
 def test_time_per_launch_is_over_the_activities_of_the_phase(tmp_path):
     with Trace(step().write(tmp_path / "capture.sqlite")) as trace:
         table = host_table(trace).set_index(["thread", "where", "function"])
-    assert table.loc[(1, "forward", "cudaLaunchKernel"), "us_per_launch"] == pytest.approx(0.004)
+    # 20 to 24 and 30 to 34, without the driver's call from 21 to 23 and the read from 30 to 32, for two launches
+    assert table.loc[(1, "forward", "cudaLaunchKernel"), "us_per_launch"] == pytest.approx(0.002)
+    assert table.loc[(1, "forward"), "us_per_launch"].sum() == pytest.approx(0.040 / 2)
+
+
+def test_a_call_over_several_phases_has_in_each_what_lies_there_and_steps_interrupt_what_is_open_around_them(tmp_path):
+    capture = (
+        Synthetic().range("measure", 0, 200).range("step", 0, 100).range("forward", 0, 40).range("backward", 40, 90)
+    )
+    capture.os_call("poll", 30, 100).call(5, 1, api="cudaMalloc").call(150, 2, api="cudaMalloc")
+    assert told(capture, tmp_path) == {
+        (1, "forward", "cuda", "cudaMalloc"): (1, 1, 0),
+        (1, "forward", "osrt", "poll"): (1, 10, 0),
+        (1, "forward", "none", "(in no call)"): (0, 29, 0),
+        (1, "backward", "osrt", "poll"): (0, 50, 0),
+        (1, "(outside)", "osrt", "poll"): (0, 10, 0),  # in the step, behind its phases
+        (1, "measure", "osrt", "poll"): (0, 30, 0),
+        (1, "measure", "cuda", "cudaMalloc"): (1, 1, 0),
+        (1, "measure", "none", "(in no call)"): (0, 100 - 30 - 1, 0),
+    }
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_nanosecond_of_a_thread_belongs_to_the_call_that_began_last_and_they_add_up_to_the_phase(tmp_path, seed):
+    """Against a clock that looks at every nanosecond by itself."""
+    random = Random(seed)
+    capture = Synthetic().range("step", 0, 60).range("forward", 2, 30).range("backward", 30, 55)
+    made = {1: [], 2: []}
+    for number in range(14):
+        thread, at, length = random.choice((1, 2)), random.randrange(60), random.choice((0, 1, 3, 8, 20))
+        name = random.choice("abc")
+        if random.random() < 0.5:
+            capture.call(at, number, thread=thread, api=name, duration=length)
+        else:
+            capture.os_call(name, at, length, thread=thread)
+        made[thread].append((at, -(at + length), name))
+    own: dict[tuple, int] = {}
+    for thread, calls in made.items():
+        for now in range(2, 55):
+            inside = [call for call in calls if call[0] <= now < -call[1]]
+            key = thread, "forward" if now < 30 else "backward", max(inside)[2] if inside else "(in no call)"
+            own[key] = own.get(key, 0) + 1
+    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
+        table = host_table(trace)
+    table = table[table["where"] != "(outside)"]
+    found = table.groupby(["thread", "where", "function"])["own_ns"].sum()
+    reached = set(zip(table["thread"], table["where"], strict=True))  # of a phase without a call nothing is told
+    assert found[found > 0].to_dict() == {key: ns for key, ns in own.items() if key[:2] in reached}
+    assert set(table.groupby(["thread", "where"])["own_ns"].sum()) <= {28, 25}
 
 
 def test_a_sample_is_named_by_its_innermost_python_frame_or_its_innermost_function(tmp_path):
