@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, write
+from kernel_tables.host.sources import NATIVE, OS_RUNTIME, PYTHON, UNKNOWN
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUMMARY = "time of CUDA calls, calls of the OS runtime and sampled stacks, by thread, phase and function"
-ABSENT = {
-    "osrt": "no calls of the OS runtime (nsys profile --trace=cuda,nvtx,osrt)",
-    "sample": "no sampled stacks (nsys profile --sample=process-tree --python-sampling=true)",
-}
+NO_CALLS = "the capture holds no calls of the OS runtime (nsys profile --trace=cuda,nvtx,osrt)"
+NO_STACKS = "the capture holds no sampled stacks (nsys profile --python-sampling=true, or --sample=process-tree)"
+NO_FRAMES = "the export holds no frames of its Python samples (nsys export --type sqlite --include-blobs=true)"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -23,14 +28,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     require_output(options, options.capture)
-    from kernel_tables.host.table import host_table, sources_of
+    from kernel_tables.host.table import host_table
     from kernel_tables.trace import Trace
 
     with Trace(options.capture) as trace:
         table = host_table(trace, options.by, options.step_name)
     write(table, options)
-    held = sources_of(table)
-    absent = [told for source, told in ABSENT.items() if source not in held]
-    if absent:
-        print(f"kernel_tables: the capture holds {' and '.join(absent)}", file=sys.stderr)
+    for said in _absent(table):
+        print(f"kernel_tables: {said}", file=sys.stderr)
     return 0
+
+
+def _absent(table: pd.DataFrame) -> Iterator[str]:
+    """What the capture does not tell, with how it would."""
+    sampled = table[table["source"].isin((PYTHON, NATIVE))]
+    if not (table["source"] == OS_RUNTIME).any():
+        yield NO_CALLS
+    if sampled.empty:
+        yield NO_STACKS
+    elif (sampled["source"] == PYTHON).any() and (sampled["function"] == UNKNOWN).all():
+        yield NO_FRAMES

@@ -10,16 +10,11 @@ from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.paths import NO_RANGE, Paths
 from kernel_tables.attribution.rule import Rule
+from kernel_tables.host.sources import SOURCES, UNKNOWN
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import MISSING, OSRT, RUNTIME, SAMPLE_FRAMES, SAMPLES
 
-SOURCES = CUDA, OS_RUNTIME, PYTHON, NATIVE = ("cuda", "osrt", "python", "sample")
-SAMPLED = np.array([False, False, True, True])  # by source: whether it is of moments, not of calls
-UNKNOWN = "(unknown)"
 PYTHON_FILE = ".py"  # how the module of a Python frame ends
-
-
-_NONE = (np.empty(0, np.int64),) * 3 + ([],)
 
 
 @dataclass(frozen=True)
@@ -41,8 +36,8 @@ class Events:
 
 def read_events(trace: CaptureArrays) -> Events:
     """The events of a trace: of each source that the capture holds."""
-    found = [_cuda(trace), _os_runtime(trace.capture), _NONE, _native_samples(trace.capture)]
-    source = np.repeat(np.arange(len(SOURCES), dtype=np.int8), [len(part[0]) for part in found])
+    found = [_cuda(trace), _os_runtime(trace.capture), _python(trace.capture), _native_samples(trace.capture)]
+    source = np.repeat(np.arange(len(SOURCES)), [len(part[0]) for part in found])
     start, end, thread = (np.concatenate([part[column] for part in found]) for column in range(3))
     names = [name for part in found for name in part[3]]
     distinct = {name: number for number, name in enumerate(dict.fromkeys(names))}
@@ -60,6 +55,12 @@ def _cuda(trace: CaptureArrays) -> tuple:
 def _os_runtime(capture: Capture) -> tuple:
     calls = capture.host_rows(OSRT)
     return calls["start"], calls["end"], calls["thread"], _named(calls["name_id"], capture.strings(calls["name_id"]))
+
+
+def _python(capture: Capture) -> tuple:
+    samples = capture.python_samples()
+    at_ns, thread = (np.array([sample[column] for sample in samples], np.int64) for column in range(2))
+    return at_ns, at_ns, thread, [sample.frames[0] if sample.frames else UNKNOWN for sample in samples]
 
 
 def _native_samples(capture: Capture) -> tuple:

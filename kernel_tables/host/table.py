@@ -9,7 +9,7 @@ import numpy as np
 
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.keys import compact, grouped
-from kernel_tables.host.events import SOURCES, Events, read_events
+from kernel_tables.host.events import Events, read_events
 from kernel_tables.host.phases import OpenPhases
 from kernel_tables.host.thread import Thread
 from kernel_tables.reading.global_ids import process_number, thread_number
@@ -54,11 +54,6 @@ def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -
     )
     order = ["process", "thread", "where", "own_ns", "samples", "function"]
     return table.sort_values(order, ascending=[True] * 3 + [False] * 2 + [True], ignore_index=True)
-
-
-def sources_of(table: pd.DataFrame) -> list[str]:
-    """The sources that the capture held."""
-    return [source for source in SOURCES if (table["source"] == source).any()]
 
 
 def _by_thread(events: Events) -> Iterator[tuple[int, np.ndarray]]:

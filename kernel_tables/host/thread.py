@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernel_tables.host.events import SAMPLED, SOURCES, Events
+from kernel_tables.host.events import Events
 from kernel_tables.host.own_time import own_time
 from kernel_tables.host.phases import Phases
+from kernel_tables.host.sources import SAMPLED, SOURCES
 from kernel_tables.intervals import Intervals, difference, intersection, union
 from kernel_tables.views.phases import OUTSIDE
 
@@ -20,7 +21,7 @@ class Thread:
     """The calls and samples of one thread of EVENTS, those at MINE, and when its phases were open."""
 
     def __init__(self, events: Events, mine: np.ndarray, phases: Phases):
-        is_sample = SAMPLED[events.source[mine]]
+        is_sample = np.array(SAMPLED)[events.source[mine]]
         self._events, self._phases = events, phases
         self.calls, self.samples = mine[~is_sample], mine[is_sample]
         self._own = own_time(events.start_ns[self.calls], events.end_ns[self.calls])

@@ -14,9 +14,11 @@ from contextlib import closing
 from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
+from kernel_tables.reading.python_samples import OF_SAMPLES, frames_of, function_name, module_name, string_ids
 from kernel_tables.reading.quick_check import require_sound
 from kernel_tables.reading.small_queries import damaged, shown
 
+NVTX = "NVTX_EVENTS"
 KEPT_TABLES = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
     "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -27,7 +29,7 @@ KEPT_TABLES = (
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
     "CUDA_GRAPH_NODE_EVENTS",
     "CUDA_GPU_MEMORY_USAGE_EVENTS",
-    "NVTX_EVENTS",
+    NVTX,
     "OSRT_API",
     "DIAGNOSTIC_EVENT",
     "ANALYSIS_DETAILS",
@@ -69,6 +71,7 @@ def write_publishable(source: Path, target: Path) -> None:
             database.execute("PRAGMA synchronous=OFF")
             database.execute("PRAGMA ignore_check_constraints=ON")  # those that the source brings with its tables
             database.create_function("published_text", 1, _published_text, deterministic=True)
+            database.create_function("published_stack", 1, _published_stack, deterministic=True)
             database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
             _copy_kept_tables(database)
     except sqlite3.Error as error:
@@ -92,6 +95,11 @@ def _published_text(value: bytes | None) -> str | None:
     return None if value is None else without_names(shown(value)[:LONGEST_MESSAGE])
 
 
+def _published_stack(payload: bytes | None) -> bytes | None:
+    """A sampled Python stack: numbers alone, where it is of that layout to the byte."""
+    return None if frames_of(payload) is None else payload
+
+
 def _copy_kept_tables(database: sqlite3.Connection) -> None:
     found = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: a virtual table
     statements = dict(database.execute(found))
@@ -104,6 +112,8 @@ def _copy_kept_tables(database: sqlite3.Connection) -> None:
     if "StringIds" in statements:
         _create(database, "StringIds", statements["StringIds"])
         _copy_used_strings(database, kept)
+        if "binaryData" in _columns(database, NVTX):
+            _copy_names_of_stacks(database)
 
 
 def _create(database: sqlite3.Connection, table: str, statement: str) -> None:
@@ -117,6 +127,9 @@ def _published(table: str, column: str) -> str:
     """The SQL expression of what is published of a column."""
     if column in IDENTIFYING_COLUMNS:
         return "NULL"
+    if (table, column) == (NVTX, "binaryData"):
+        of_samples = OF_SAMPLES.format(table=f'source."{NVTX}"')
+        return f"CASE WHEN {of_samples} THEN published_stack(CAST(binaryData AS BLOB)) END"
     return f'published_text(CAST("{column}" AS BLOB))' if column in TEXT_COLUMNS.get(table, ()) else f'"{column}"'
 
 
@@ -130,6 +143,19 @@ def _copy_used_strings(database: sqlite3.Connection, tables: list[str]) -> None:
     if used:
         ids = " UNION ".join(used)
         database.execute(f"INSERT INTO main.StringIds SELECT * FROM source.StringIds WHERE id IN ({ids})")
+
+
+def _copy_names_of_stacks(database: sqlite3.Connection) -> None:
+    """The names of functions, and of files without their folders, that sampled Python stacks refer to."""
+    payloads = database.execute(f"SELECT binaryData FROM main.{NVTX} WHERE binaryData IS NOT NULL")
+    stacks = [frames_of(payload) or () for (payload,) in payloads]
+    files = {frame.file for stack in stacks for frame in stack}
+    there = {number for (number,) in database.execute("SELECT id FROM main.StringIds")}
+    for number in sorted(string_ids(stacks) - there):
+        found = database.execute("SELECT CAST(value AS BLOB) FROM source.StringIds WHERE id = ?", (number,)).fetchone()
+        text = shown(found[0]) if found and found[0] else ""
+        if name := (module_name if number in files else function_name)(text):
+            database.execute("INSERT INTO main.StringIds (id, value) VALUES (?, ?)", (number, name))
 
 
 def _columns(database: sqlite3.Connection, table: str) -> list[str]:

@@ -8,7 +8,19 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables.errors import impossible
-from kernel_tables.reading.schema import BOUNDS, DIAGNOSTICS, GPUS, METADATA, MISSING, RUNTIME, SESSION, STRINGS, WANTED
+from kernel_tables.reading.python_samples import OF_SAMPLES, PythonSample, frame_name, frames_of, string_ids
+from kernel_tables.reading.schema import (
+    BOUNDS,
+    DIAGNOSTICS,
+    GPUS,
+    METADATA,
+    MISSING,
+    NVTX,
+    RUNTIME,
+    SESSION,
+    STRINGS,
+    WANTED,
+)
 from kernel_tables.reading.small_queries import as_text, opened
 from kernel_tables.reading.times import Bounds
 
@@ -80,6 +92,21 @@ class SmallTables:
             return {}
         rows = self._rows(f"SELECT id, ifnull(label, name) FROM {table}")
         return {number: as_text(label) for number, label in rows if label is not None}
+
+    def python_samples(self) -> list[PythonSample]:
+        """The Python stacks that nsys sampled; without frames where the export left the payloads out."""
+        if not self.has(NVTX, "start", "eventType", "text", "globalTid", "domainId"):
+            return []
+        payload = "CAST(binaryData AS BLOB)" if self.has(NVTX, "binaryData") else "NULL"
+        of_samples = OF_SAMPLES.format(table=NVTX)
+        rows = self._rows(f"SELECT start, globalTid, {payload} FROM {NVTX} WHERE {of_samples}")
+        if any(not (isinstance(start, int) and isinstance(thread, int)) for start, thread, _ in rows):
+            raise impossible(self.path, "wrong_type", "the time or thread of a sample is no integer; export it again")
+        stacks = [frames_of(payload) or () for *_, payload in rows]
+        strings = self.strings(np.array(sorted(string_ids(stacks)), np.int64))
+        named = {frame: frame_name(*map(strings.get, frame[:2])) for stack in stacks for frame in stack}
+        found = zip(rows, stacks, strict=True)
+        return [PythonSample(start, thread, tuple(named[f] for f in stack)) for (start, thread, _), stack in found]
 
     def gpus(self) -> list[str]:
         """The names of the GPUs that the capture tells of, sorted."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 from contextlib import closing
 from pathlib import Path
 
 PUSH_POP, START_END = 59, 60
 HOST = 1 << 48
+PYTHON_DOMAIN = "Python Periodic Sampling"
 
 COLUMNS = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId streamId correlationId globalPid demangledName graphNodeId"
@@ -19,7 +21,7 @@ COLUMNS = {
     "OSRT_API": "start end globalTid nameId callchainId",
     "COMPOSITE_EVENTS": "id start globalTid",
     "SAMPLING_CALLCHAINS": "id symbol module stackDepth",
-    "NVTX_EVENTS": "start end eventType text globalTid endGlobalTid textId domainId",
+    "NVTX_EVENTS": "start end eventType text globalTid endGlobalTid textId domainId binaryData",
     "DIAGNOSTIC_EVENT": "timestamp severity text globalPid",
     "ANALYSIS_DETAILS": "globalVid duration startTime stopTime",
     "StringIds": "id value",
@@ -138,6 +140,17 @@ class Synthetic:
             {"id": number, "symbol": self.string(symbol), "module": self.string(module), "stackDepth": depth}
             for depth, (symbol, module) in enumerate(stack)
         ]
+        return self
+
+    def python_sample(self, at: int, *stack: tuple[str, str], thread=1, process=1, domain=7) -> Synthetic:
+        """A Python stack of (function, file), innermost first, as nsys's own sampler marks it."""
+        if not any(row.get("text") == PYTHON_DOMAIN for row in self.rows["NVTX_EVENTS"]):
+            self.domain(domain, PYTHON_DOMAIN, process)
+        frames = [(self.string(function), self.string(file), 1 + line) for line, (function, file) in enumerate(stack)]
+        payload = struct.pack("<QII", thread, 1, len(frames)) + b"".join(struct.pack("<QQQ", *f) for f in frames)
+        head = struct.pack("<QQQQ", domain, 1 << 32, len(payload), 32 + len(payload))
+        row = {"start": at, "eventType": 34, "globalTid": thread_id(thread, process), "domainId": domain}
+        self.rows["NVTX_EVENTS"].append(row | {"binaryData": head + payload})
         return self
 
     def string(self, value: str) -> int:

@@ -9,7 +9,7 @@ import pytest
 from kernel_tables.__main__ import main
 from kernel_tables.host.table import host_table
 from kernel_tables.trace import Trace
-from tests.kernel_tables.synthetic import Synthetic
+from tests.kernel_tables.synthetic import Synthetic, changed
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 
@@ -42,6 +42,14 @@ def test_calls_stand_by_thread_phase_and_function_with_what_was_in_no_call(tmp_p
         (2, "backward", "cuda", "cudaLaunchKernel"): (1, 4, 0),
         (2, "backward", "none", "(in no call)"): (0, 40 - 4, 0),
     }
+
+
+def test_hundreds_of_functions_stand_apart(tmp_path):
+    capture = Synthetic().range("step", 0, 1000).range("forward", 0, 1000)
+    for number in range(300):
+        capture.os_call(f"call_{number}", 3 * number, 2)
+    found = told(capture, tmp_path)
+    assert {ns for key, (_, ns, _) in found.items() if key[2] == "osrt"} == {2} and len(found) == 301
 
 
 def test_calls_of_one_function_that_nest_count_once(tmp_path):
@@ -110,6 +118,35 @@ def test_a_sample_is_named_by_its_innermost_python_frame_or_its_innermost_functi
     )
     found = told(capture, tmp_path)
     assert found[(1, "forward", "sample", "norm")] == found[(1, "forward", "sample", "poll")] == (0, None, 1)
+
+
+def test_a_python_sample_outside_of_calls_stands_for_its_share_of_the_time_in_none(tmp_path):
+    capture = step().python_sample(15, ("norm", "/home/me/model.py"), ("forward", "/home/me/model.py"))
+    capture.python_sample(21, ("linear", "/x/site-packages/torch/nn/functional.py"))  # in cudaLaunchKernel
+    capture.python_sample(40, ("linear", "/x/site-packages/torch/nn/functional.py"))
+    capture.python_sample(45, ("&lt;lambda&gt;", "&lt;string&gt;")).python_sample(95, ("step", "run.py"))
+    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
+        table = host_table(trace)
+    rows = table[table["source"] == "python"].set_index(["where", "function"])
+    assert rows.loc[("forward", "linear (torch.nn.functional)"), ["samples", "samples_in_calls"]].tolist() == [2, 1]
+    free_ns = 40 - 8
+    assert rows.loc["forward", "estimated_ns"].to_dict() == pytest.approx(
+        {
+            "linear (torch.nn.functional)": free_ns / 3,
+            "norm (model)": free_ns / 3,
+            "<lambda> (<string>)": free_ns / 3,
+        },
+        abs=1,
+    )
+    assert rows.loc[("(outside)", "step (run)"), "estimated_ns"] is pd.NA
+
+
+def test_python_samples_of_an_export_without_payloads_count_and_have_no_name(tmp_path):
+    capture = step().python_sample(15, ("norm", "model.py")).write(tmp_path / "capture.sqlite")
+    changed(capture, "UPDATE NVTX_EVENTS SET binaryData = NULL")
+    with Trace(capture) as trace:
+        table = host_table(trace)
+    assert table.loc[table["source"] == "python", ["function", "samples"]].to_numpy().tolist() == [["(unknown)", 1]]
 
 
 def test_by_range_the_innermost_range_has_it(tmp_path):

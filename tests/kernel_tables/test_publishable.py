@@ -8,7 +8,10 @@ import pytest
 
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import publishable
+from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.publishable import without_names, without_paths, write_publishable
+from kernel_tables.reading.python_samples import module_name
+from tests.kernel_tables.synthetic import Synthetic
 
 CANARY = "CANARYq7x"
 
@@ -196,3 +199,52 @@ def test_paths_leave_a_text_and_addresses_stay(text, published):
 def test_names_that_nsys_quotes_and_values_it_shows_leave_a_text():
     text = """process 'secret-tool' of `bob` with "x" and TOKEN=abc"""
     assert without_names(text) == "process <name> of <name> with <name> and TOKEN=<value>"
+
+
+def test_sampled_python_stacks_stay_with_functions_and_files_without_folders(tmp_path):
+    made = Synthetic().range("step", 0, 9)
+    made.python_sample(
+        5, ("norm", f"/home/{CANARY}/x y/model.py"), ("run", "/v/lib/python3.12/site-packages/torch/_x.py")
+    )
+    made.string(f"PATH=/home/{CANARY}")
+    write_publishable(made.write(tmp_path / "full.sqlite"), tmp_path / "published.sqlite")
+    with closing(sqlite3.connect(tmp_path / "published.sqlite")) as copy:
+        assert sorted(copy.execute("SELECT value FROM StringIds")) == [
+            ("model",),
+            ("norm",),
+            ("run",),
+            ("torch._x",),
+        ]
+    assert CANARY.encode() not in (tmp_path / "published.sqlite").read_bytes()
+    with Capture(tmp_path / "full.sqlite") as full, Capture(tmp_path / "published.sqlite") as copy:
+        assert full.python_samples() == copy.python_samples()
+        assert [sample.frames for sample in copy.python_samples()] == [("norm (model)", "run (torch._x)")]
+
+
+def test_no_other_payload_stays_nor_a_name_that_no_python_has(tmp_path):
+    """A payload of another domain, of another layout, or that refers to what is no name of a function or file."""
+    made = Synthetic().domain(3, "NCCL")
+    made.python_sample(5, (f"{CANARY}=1", f"/{CANARY}")).python_sample(6, ("norm", "model.py"))
+    made.rows["NVTX_EVENTS"].append({"start": 7, "eventType": 34, "domainId": 3, "binaryData": CANARY.encode()})
+    made.rows["NVTX_EVENTS"][-2]["binaryData"] += CANARY.encode()
+    write_publishable(made.write(tmp_path / "full.sqlite"), tmp_path / "published.sqlite")
+    assert CANARY.encode() not in (tmp_path / "published.sqlite").read_bytes()
+    with Capture(tmp_path / "published.sqlite") as copy:
+        assert [sample.frames for sample in copy.python_samples()] == [("(unknown)",), ()]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/usr/lib/python3.12/threading.py", "threading"),
+        ("/v/lib/python3.12/site-packages/torch/nn/modules/linear.py", "torch.nn.modules.linear"),
+        ("C:\\Users\\me\\own.py", "own"),
+        ("/home/me/python3.12/own.py", "own"),
+        ("/site-packages/../me/own.py", None),
+        ("&lt;frozen importlib._bootstrap&gt;", "<frozen importlib._bootstrap>"),
+        ("/home/me/TOKEN=abc.py", None),
+        ("/etc/passwd", None),
+    ],
+)
+def test_of_a_file_its_name_in_its_package_is_told(path, name):
+    assert module_name(path) == name

@@ -1,0 +1,78 @@
+"""Python stacks that nsys sampled: NVTX marks of a domain of its own, whose payload holds the frames.
+
+`nsys export` writes payloads with --include-blobs=true alone. A payload is four numbers of 8 bytes (domain, layout,
+size, end of the payload), then the thread's number, its state, the number of frames, and of each frame, innermost
+first, the string ids of function and file, and the line. Nothing else is taken for one.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+DOMAIN = "Python Periodic Sampling"
+HEAD, STACK, FRAME = struct.Struct("<QQQQ"), struct.Struct("<QII"), struct.Struct("<QQQ")
+MOST_STRINGS = 1 << 31
+STATES = (1, 2, 3)  # running, blocked, not to be interrupted
+FUNCTION = re.compile(r"[\w<>.]{1,200}")
+MODULE = re.compile(r"<[\w .:-]{1,200}>|[\w-]+(?:\.[\w-]+)*")
+FOLDER = re.compile(r".*/(?:(?:site|dist)-packages|lib(?:64)?/python\d\.\d+)/|.*/", re.DOTALL)
+OF_SAMPLES = (  # the rows of NVTX_EVENTS that are samples; domains are numbered by process
+    f"eventType = 34 AND (globalTid >> 24, domainId) IN (SELECT globalTid >> 24, domainId FROM {{table}}"
+    f" WHERE eventType = 75 AND text = '{DOMAIN}')"
+)
+
+
+class Frame(NamedTuple):
+    """The string ids of one frame, and its line."""
+
+    function: int
+    file: int
+    line: int
+
+
+class PythonSample(NamedTuple):
+    """One sampled stack; `frames` are names, innermost first."""
+
+    at_ns: int
+    thread: int  # global id
+    frames: tuple[str, ...]
+
+
+def frames_of(payload: object) -> tuple[Frame, ...] | None:
+    """The frames of a payload, innermost first; None where it is not of that layout, to the byte."""
+    if not isinstance(payload, bytes) or len(payload) < HEAD.size + STACK.size:
+        return None
+    _, _, size, end = HEAD.unpack_from(payload)
+    _, state, count = STACK.unpack_from(payload, HEAD.size)
+    if size != STACK.size + count * FRAME.size or end != HEAD.size + size or len(payload) != end or state not in STATES:
+        return None
+    return tuple(Frame(*numbers) for numbers in FRAME.iter_unpack(payload[HEAD.size + STACK.size :]))
+
+
+def string_ids(stacks: Iterable[tuple[Frame, ...]]) -> set[int]:
+    """The ids of all names in the stacks, but for what nsys never gives."""
+    return {number for frame in set().union(*stacks) for number in frame[:2] if number < MOST_STRINGS}
+
+
+def function_name(text: str) -> str | None:
+    """The name of a function as Python has it; None for what is none."""
+    name = html.unescape(text)  # nsys writes &lt;module&gt;
+    return name if FUNCTION.fullmatch(name) else None
+
+
+def module_name(path: str) -> str | None:
+    """A file as Python names its module, torch.nn.modules.linear, or by its last part alone where it is not installed,
+    so that no folder of a user is told; None for what is no file of Python's."""
+    file = FOLDER.sub("", html.unescape(path).replace("\\", "/"), count=1)
+    name = file.removesuffix(".py").replace("/", ".")
+    return name if MODULE.fullmatch(name) and (file.endswith(".py") or file.startswith("<")) else None
+
+
+def frame_name(function: str | None, file: str | None) -> str:
+    """How a frame is told, `forward (torch.nn.modules.linear)`; the file may be named as a module already."""
+    name, module = function_name(function or ""), module_name(file or "") or file or ""
+    return f"{name} ({module})" if name and MODULE.fullmatch(module) else name or "(unknown)"
