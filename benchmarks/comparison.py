@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -66,7 +67,7 @@ def measured(options: argparse.Namespace) -> int:
         try:
             side.wait(left)
         except subprocess.TimeoutExpired:
-            side.send_signal(signal.SIGINT)
+            os.killpg(side.pid, signal.SIGTERM)  # its jobs too: it would wait for those
             side.wait(ENDING_S)
     print(f"measured for {time.monotonic() - started:.0f} s", flush=True)
     return min(rounds(options.folder / side / "results") for side in SIDES)
