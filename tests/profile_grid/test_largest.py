@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from profile_grid.measuring.job import Job
 from profile_grid.measuring.largest import Try, tried, with_value
 from profile_grid.merging.largest import largest_table
 from tests.profile_grid.made_up import Made
+from workflow.scripts import largest as script
 
 PROGRAM = {
     "run": "tiny", "dimensions": {"context_length": 64, "batch_size": 4}, "sizes": {"d_model": 8},
@@ -83,6 +85,21 @@ def test_a_processor_without_a_limit_and_a_variant_that_is_refused_are_told_in_o
         try_of(result("complete", "cpu"))
     with pytest.raises(OutsideError, match="tiny cannot be measured: why"):
         try_of(result("unsupported", "cuda"))
+
+
+def test_the_bisection_goes_on_from_what_the_shapes_let_expect_once_the_memory_is_known(monkeypatch):
+    asked = []
+
+    def one_try(specification, limit, arguments):
+        asked.append(specification["program"]["dimensions"]["context_length"])
+        return Try(asked[-1] <= 700, 1, 10 * 2**30)
+
+    monkeypatch.setattr(script, "one_try", one_try)
+    monkeypatch.setattr(script, "predicted", lambda program, dimension, available: available // 2**30 * 70)
+    told = Namespace(dimension="context_length", multiple_of=None, memory_gib=None)
+    found = script.bisected(ENTRY, told)
+    assert asked == [512, 576, 640, 768, 704]
+    assert (found["largest"], found["predicted"], found["limit_bytes"]) == (640, 630, 10 * 2**30)
 
 
 ENTRY = Made(mode="train_step").leading | {"specifications": {"timing": {"program": PROGRAM}}}

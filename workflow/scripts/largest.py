@@ -1,7 +1,7 @@
 """The longest context or the largest batch with which a run fits: `python -m workflow.scripts.largest --run NAME`.
 
-Bisects with a process for each try, one after another, and says beside it what the shapes let expect. On a GPU what
-does not fit runs out of memory; a processor has no memory of its own to fill, so there --memory-gib says how much is.
+Bisects from what the shapes let expect, with a process for each try, one after another. On a GPU what does not fit runs
+out of memory; a processor has no memory of its own to fill, so there --memory-gib says how much is.
 The next `snakemake` shows what was found in document (i), where that is asked.
 """
 
@@ -62,18 +62,20 @@ def bisected(entry: dict, arguments: argparse.Namespace) -> dict:
 
     def fits(number: int) -> bool:
         value = number * unit
-        tries[value] = one = one_try(with_value(specification, dimension, value), limit, arguments)
-        told = f", {memory(one.peak_bytes)}" if one.peak_bytes else ""
-        say(f"{dimension} {value} {'fits' if one.fits else 'does not fit'}{told}")
-        return one.fits
+        if value not in tries:
+            tries[value] = one = one_try(with_value(specification, dimension, value), limit, arguments)
+            told = f", {memory(one.peak_bytes)}" if one.peak_bytes else ""
+            say(f"{dimension} {value} {'fits' if one.fits else 'does not fit'}{told}")
+        return tries[value].fits
 
-    found = largest_fitting(fits, max(entry[dimension] // unit, 1)) * unit
-    total = next(iter(tries.values())).device_total_bytes
-    available = (limit or total) - (BESIDE_TENSORS if total else 0)
+    own = max(entry[dimension] // unit, 1)
+    fits(own)  # tells how much memory there is
+    total = tries[own * unit].device_total_bytes
+    expected = predicted(specification["program"], dimension, (limit or total) - (BESIDE_TENSORS if total else 0))
+    found = largest_fitting(fits, own if expected is None else max(expected // unit, 1)) * unit
     return {
         "run": entry["run"], "dimension": dimension, "multiple_of": unit, "limit_bytes": limit or total,
-        "largest": found, "predicted": predicted(specification["program"], dimension, available),
-        "specification": specification,
+        "largest": found, "predicted": expected, "specification": specification,
         "tries": [{"value": value, **vars(one)} for value, one in sorted(tries.items())],
     }  # fmt: skip
 
