@@ -17,6 +17,7 @@ include: "workflow/rules/common.smk"
 
 if ROWS:  # the grid is of attention alone
 
+    include: "workflow/rules/sweep_documents.smk"
     include: "workflow/rules/sweep.smk"
 
 elif PACKED:  # somebody else has measured

@@ -1,7 +1,8 @@
 """The examples below docs/, made anew from their merged tables by `python -m docs.examples`, after a change of them.
 
 The first is a whole study. The others are studies beside it, of which only what they are about is kept: the merged
-tables as Parquet, the tables of their question as CSV, the answers in one document, and the figures of the question.
+tables as Parquet, the tables of their question as CSV, the answers in one document, and the figures of the question. Of
+the attention sweep all that it gives is kept.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 from collections import ChainMap
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pandas as pd
 
@@ -23,6 +25,9 @@ from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, questions
 from profile_grid.study.described import LEADING_COLUMNS
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.study.stages import NOT_ASKED
+from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP, SWEEP_ROWS
+from profile_grid.sweep.document import document as document_of_sweep
+from profile_grid.sweep.figure import SWEEP
 from profile_grid.tables.on_disk import TablesOnDisk
 
 DOCS = Path(__file__).parent
@@ -67,11 +72,15 @@ STUDIES = (
     Example(H200 / "memory", "i_memory"),
     Example(H200 / "checkpoint", "j_checkpoint"),
 )
+SWEEP_EXAMPLE = H200 / "attention-sweep"
 
 
 def main() -> None:
     for example in (WHOLE, *STUDIES):
         remake(example)
+    for path, content in made_of_sweep(SWEEP_EXAMPLE).items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
     write_text(H200 / "tables" / "README.md", dictionary())
 
 
@@ -97,6 +106,22 @@ def remake(example: Example) -> None:
         drawn = on_paper(figure, ChainMap(summaries, on_disk))
         for suffix in (".svg", ".png"):
             save(drawn, folder / "figures" / f"{name}{suffix}", suffix)
+
+
+def made_of_sweep(folder: Path) -> dict[Path, bytes]:
+    """What each file of a sweep holds that is made from its two tables, by the file's path."""
+    on_disk = TablesOnDisk(folder / "tables")
+    table, rows = on_disk[ATTENTION_SWEEP], on_disk[SWEEP_ROWS]
+    provenance = json.loads((folder / "tables" / "provenance.json").read_text())
+    drawn = on_paper(SWEEP, {"runs": rows, ATTENTION_SWEEP: table})
+    made = {folder / "answers" / f"{ATTENTION_SWEEP}.md": document_of_sweep(table, rows, provenance).encode()}
+    with TemporaryDirectory() as scratch:
+        write_table(Path(scratch, ATTENTION_SWEEP), table)
+        made[folder / "tables" / f"{ATTENTION_SWEEP}.csv"] = Path(scratch, f"{ATTENTION_SWEEP}.csv").read_bytes()
+        for suffix in (".svg", ".png"):
+            save(drawn, Path(scratch, "figure"), suffix)
+            made[folder / "figures" / f"{ATTENTION_SWEEP}{suffix}"] = Path(scratch, "figure").read_bytes()
+    return made
 
 
 def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:

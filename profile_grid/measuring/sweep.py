@@ -10,7 +10,7 @@ from typing import Any
 
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.measured_program import run_to_result
-from profile_grid.measuring.results import COMPLETE, MachineFacts, OutOfMemory, read_as
+from profile_grid.measuring.results import COMPLETE, Checkout, MachineFacts, OutOfMemory, read_as
 
 MODULE = "cs336_model.program.operator.row"
 
@@ -52,6 +52,7 @@ class RowResult:
     notes: list[str]
     seconds: dict[str, float]
     started_utc: str
+    git: Checkout
 
 
 def swept(job: Job) -> dict:

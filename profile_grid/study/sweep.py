@@ -13,7 +13,7 @@ from itertools import product
 
 from cs336_model.program.operator.spec import KNOWN_DIMENSIONS, impossible_row
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, Dimension, Value
-from profile_grid.study.runs import environment_of, settings_of
+from profile_grid.study.runs import environment_of, setting, settings_of
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import SWEEP
 from profile_grid.study.sweep_dimensions import BATCH_OF_SWEEP, DIMENSIONS, KEYS, PROGRAM
@@ -70,10 +70,32 @@ def row_specification(config: dict, row: Row) -> str:
     return json.dumps(told, sort_keys=True, separators=(",", ":"))
 
 
+def sweep_part(config: dict) -> dict:
+    """The part of the configuration that decides what the chosen grid of attention measures."""
+    part = {key: config[key] for key in ("grid", "seed", "device")}
+    part |= {one.setting: setting(config, one) for one in DIMENSIONS if one.setting}
+    part |= {SWEEP.name: settings_of(config, SWEEP), "environment": environment_of(config)}
+    return part | {"grids": {config["grid"]: config["grids"][config["grid"]]}}
+
+
+def sweep_plan(config: dict) -> dict:
+    """The grid's name and its rows in order: dimensions, context lengths, and what the process of each is told."""
+    rows = [
+        {
+            "run": name,
+            **row.values,
+            "context_lengths": list(row.context_lengths),
+            "specification": json.loads(row_specification(config, row)),
+        }
+        for name, row in sweep_rows(config).items()
+    ]
+    return {"grid": config["grid"], "rows": rows}
+
+
 def _listed(config: dict, one: Mapping, dimension: Dimension) -> list[Value]:
     """The values of a dimension in a product; batches are of 8 where it lists none, as the course has them."""
     if dimension.listed in one:
         return [dimension.spelled(value) for value in one[dimension.listed]]
     if dimension is BATCH_SIZE:
         return [BATCH_OF_SWEEP]
-    return [config.get(dimension.setting, dimension.default) if dimension.setting else dimension.default]
+    return [setting(config, dimension)]

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,14 +23,15 @@ CELL = ["forward_ms", "forward_std_ms", "backward_ms", "backward_std_ms", "memor
 TITLES = {"forward": "Forward pass, ms", "backward": "Backward pass, ms", "memory": "In use before the backward pass"}
 
 
-def document(table: pd.DataFrame, machines: pd.DataFrame) -> str:
-    """The document; figures of two machines never share a table."""
+def document(table: pd.DataFrame, rows: pd.DataFrame, provenance: dict) -> str:
+    """The document, from the table of cells and that of rows; figures of two machines never share a table."""
     sections = [
-        (machine, sentences(own), list(tables(own))) for machine, own in _by_machine(table, machines)
+        (machine, sentences(own), list(tables(own))) for machine, own in _by_machine(table, rows)
     ]  # fmt: skip
     environment = template_environment()
     template = environment.from_string((Path(__file__).with_name("document.md.j2")).read_text(encoding="utf-8"))
-    return template.render(sections=sections, passes=int(table["passes"].max())).strip() + "\n"
+    text = template.render(sections=sections, passes=int(table["passes"].max()), provenance=provenance)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def tables(cells: pd.DataFrame) -> Iterator[tuple[str, Table]]:
@@ -41,8 +43,8 @@ def tables(cells: pd.DataFrame) -> Iterator[tuple[str, Table]]:
                 yield f"{title}, in {precision}", _table(own, _TEXT[name])
 
 
-def _by_machine(table: pd.DataFrame, machines: pd.DataFrame) -> Iterator[tuple[Machine, pd.DataFrame]]:
-    for machine, names in by_machine(machines):
+def _by_machine(table: pd.DataFrame, rows: pd.DataFrame) -> Iterator[tuple[Machine, pd.DataFrame]]:
+    for machine, names in by_machine(rows):
         yield machine, table[table["run"].isin(names)]
 
 

@@ -12,7 +12,8 @@ from profile_grid.figures.scales import Contexts, Log, Series
 from profile_grid.figures.theme import WIDTH
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import interval, ratio
-from profile_grid.sweep.table import NAME, PASSES
+from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP
+from profile_grid.sweep.table import PASSES
 
 HEIGHT_PX, AXIS_PX, COLUMNS = 150, 60, 2
 SPLIT = ["precision", "batch_size"]
@@ -20,7 +21,7 @@ SPLIT = ["precision", "batch_size"]
 
 def draw_sweep(tables: Tables) -> Drawing:
     """A row of panels per precision, a panel per width of head: ms against context length, both logarithmic."""
-    cells = tables[NAME]
+    cells = tables[ATTENTION_SWEEP]
     cells = cells.assign(both_ms=cells["forward_ms"] + cells["backward_ms"])
     cells["both_std_ms"] = (cells["forward_std_ms"] ** 2 + cells["backward_std_ms"] ** 2) ** 0.5
     if cells["both_ms"].isna().all():
@@ -32,9 +33,26 @@ def draw_sweep(tables: Tables) -> Drawing:
         "Forward and backward pass, the device waited for after each, ± the standard deviation between passes. eager:"
         " written out; compiled: the same by torch.compile."
     )
-    missing = cells[cells["status"] != COMPLETE]
-    named = missing.assign(run=missing["run"] + " at " + missing["context_length"].astype("str"))
-    return Drawing(column(*lines, spacing=22), (note, *marks.missing_notes(named)))
+    return Drawing(column(*lines, spacing=22), (note, *marks.missing_notes(_without_figures(cells))))
+
+
+def _without_figures(cells: pd.DataFrame) -> pd.DataFrame:
+    """By status the variants that lack figures, each with the lengths at which it does: "eager in fp32 at 8192"."""
+    several, rows = cells["batch_size"].nunique() > 1, []
+    for (variant, precision, batch), own in cells.groupby(["variant", *SPLIT], sort=False):
+        name = f"{variant} in {precision}{f', batch {batch}' if several else ''}"
+        for status, missing in own[own["status"] != COMPLETE].groupby("status", sort=False):
+            rows.append((status, f"{name} {_where(missing, own)}"))
+    return pd.DataFrame(rows, columns=["status", "run"])
+
+
+def _where(missing: pd.DataFrame, own: pd.DataFrame) -> str:
+    """At which lengths some cells of a variant have no figures."""
+    if len(missing) == len(own):
+        return "at every length"
+    lengths = missing.groupby("context_length").size()
+    everywhere = (lengths == own.groupby("context_length").size().reindex(lengths.index)).all()
+    return f"at {', '.join(map(str, lengths.index))}{'' if everywhere else ' in some widths'}"
 
 
 def _title(own: pd.DataFrame, cells: pd.DataFrame) -> str:
@@ -77,7 +95,7 @@ def _panel(cells: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, y: Lo
 
 def caption_sweep(tables: Tables) -> str:
     """The speed-ups of each variant over the written-out attention."""
-    cells = tables[NAME]
+    cells = tables[ATTENTION_SWEEP]
     told = []
     for variant, own in cells[cells["forward_speed_up"].notna()].groupby("variant", sort=False):
         gains = [f"{interval(own[f'{which}_speed_up'], ratio)} {which}" for which in PASSES]
@@ -87,4 +105,10 @@ def caption_sweep(tables: Tables) -> str:
     )
 
 
-SWEEP = Figure(NAME, "Attention alone, forward and backward pass", draw_sweep, caption_sweep, tables=("runs", NAME))
+SWEEP = Figure(
+    ATTENTION_SWEEP,
+    "Attention alone, forward and backward pass",
+    draw_sweep,
+    caption_sweep,
+    tables=("runs", ATTENTION_SWEEP),
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
 from cs336_model.program.variants.values import EAGER
@@ -11,6 +13,8 @@ from profile_grid.quantities import interval, memory, ratio, significant
 from profile_grid.sweep.table import PASSES, PLACE
 from profile_grid.tables.wording import leaders, listed
 
+WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)")
+
 
 def sentences(table: pd.DataFrame) -> list[str]:
     """By precision: the fastest variant, speed-ups over the written-out attention, and what was not measured."""
@@ -18,20 +22,31 @@ def sentences(table: pd.DataFrame) -> list[str]:
     for precision, cells in table.groupby("precision", sort=False):
         done = cells[cells["status"] == COMPLETE]
         if len(done):
-            found += [_fastest(done, precision), *_gains(done, precision)]
+            found += [*_fastest(done, precision), *_gains(done, precision)]
         found += [*_memory(cells, precision), *_refused(cells, precision)]
     return [*found, *_compiling(table)]
 
 
-def _fastest(done: pd.DataFrame, precision: str) -> str:
-    """The variant with the shortest forward and backward pass together, in how many cells."""
+def _fastest(done: pd.DataFrame, precision: str) -> list[str]:
+    """The variant with the shortest forward and backward pass together by length, where several were measured."""
     both = done.assign(ms=done["forward_ms"] + done["backward_ms"])
-    first = both.loc[both.groupby(PLACE, sort=False)["ms"].idxmin()]
+    both = both[both.groupby(PLACE)["variant"].transform("nunique") > 1]
+    if both.empty:
+        return []
+    first = both.loc[both.groupby(PLACE, sort=False)["ms"].idxmin()].sort_values("context_length")
+    by_length = {
+        int(length): leaders([escaped(name) for name in own["variant"]])
+        for length, own in first.groupby("context_length")
+    }
     told = [
-        f"at context {length} {leaders([escaped(name) for name in own['variant']])}"
-        for length, own in first.sort_values("context_length").groupby("context_length")
+        f"{_at([length for length, fastest in by_length.items() if fastest == name])} {name}"
+        for name in dict.fromkeys(by_length.values())
     ]
-    return f"In {precision}, fastest in forward and backward pass together is {listed(told)}."
+    return [f"In {precision}, fastest in forward and backward pass together is {listed(told)}."]
+
+
+def _at(lengths: list[int]) -> str:
+    return f"at context {listed([str(length) for length in lengths])}"
 
 
 def _gains(done: pd.DataFrame, precision: str) -> list[str]:
@@ -65,7 +80,8 @@ def _memory(cells: pd.DataFrame, precision: str) -> list[str]:
 
 def _refused(cells: pd.DataFrame, precision: str) -> list[str]:
     refused = cells[cells["status"] == UNSUPPORTED]
-    told = [escaped(reason.rstrip(".")) for reason in dict.fromkeys(refused["reason"])]
+    reasons = dict.fromkeys(WHERE_IN_PYTORCH.sub("", reason).rstrip(".") for reason in refused["reason"])
+    told = [escaped(reason) for reason in reasons]
     return [f"Not supported here in {precision}: {'; '.join(told)}."] if told else []
 
 

@@ -12,12 +12,11 @@ from cs336_model.program.variants.values import EAGER, NOT_COMPILED
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.measuring.sweep import Cell, RowResult
 from profile_grid.study.described import Column, Described, columns
-from profile_grid.study.dimensions import MACHINE_KEYS
 from profile_grid.study.sweep_dimensions import CELL_KEYS, OF_A_CELL
+from profile_grid.sweep.rows import ROW_COLUMN
 from profile_grid.tables.ideal import causal_attention_flops, least_ms_of_attention, peaks_of_device
 from profile_grid.tables.ratios import with_speed_up
 
-NAME = "attention_sweep"
 PASSES = ("forward", "backward")
 PLACE = [key for key in CELL_KEYS if key not in ("compile", "attention")]
 LEADING = ["run", *CELL_KEYS, "variant"]
@@ -28,12 +27,6 @@ def sweep_table(rows: Mapping[str, RowResult]) -> pd.DataFrame:
     """One line per cell of these rows, by the row's name."""
     found = [_cell(name, row, cell) for name, row in rows.items() for cell in row.program.cells]
     return _with_ideal(_beside_written_out(pd.DataFrame(found)), rows)
-
-
-def machines_table(rows: Mapping[str, RowResult]) -> pd.DataFrame:
-    """What ran each row, as the table of runs tells it."""
-    facts = [(name, vars(row.program.machine)) for name, row in rows.items()]
-    return pd.DataFrame([{"run": name} | {key: one.get(key) for key in MACHINE_KEYS} for name, one in facts])
 
 
 def _cell(name: str, row: RowResult, cell: Cell) -> dict:
@@ -88,6 +81,7 @@ def _number(value: float | None) -> float:
 DESCRIBED = Described(
     "One row per cell: one attention operator at one width of head and context length",
     (
+        ROW_COLUMN,
         *(Column(one.key, one.unit, one.meaning) for one in OF_A_CELL),
         *columns("""
     variant | | attention, or compiled: the written-out one by torch.compile

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.examples import STUDIES
+from docs.examples import STUDIES, SWEEP_EXAMPLE, made_of_sweep
 from profile_grid.documents.dictionary import check_documented, dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import summary_tables
@@ -90,3 +90,8 @@ def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
         figure = all_figures()[name]
         save(on_paper(figure, ChainMap(summaries, tables)), tmp_path / "figure.svg", ".svg")
         assert (tmp_path / "figure.svg").read_bytes() == (example.folder / "figures" / f"{name}.svg").read_bytes()
+
+
+def test_the_attention_sweep_beside_it_is_the_same_byte_for_byte():
+    for path, content in made_of_sweep(SWEEP_EXAMPLE).items():
+        assert path.suffix == ".png" or path.read_bytes() == content, path

@@ -8,15 +8,16 @@ import pytest
 import yaml
 
 from profile_grid.figures.paper import on_paper
-from profile_grid.measuring.results import FORMAT, BadResult, MachineFacts, OutOfMemory
+from profile_grid.measuring.results import FORMAT, BadResult, Checkout, MachineFacts, OutOfMemory
 from profile_grid.measuring.sweep import Cell, MeasuredRow, RowResult, read_row
 from profile_grid.study.runs import checked_config
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows
 from profile_grid.sweep.document import document
 from profile_grid.sweep.figure import SWEEP
+from profile_grid.sweep.rows import rows_table, sweep_provenance
 from profile_grid.sweep.sentences import sentences
-from profile_grid.sweep.table import DESCRIBED, LEADING, machines_table, sweep_table
+from profile_grid.sweep.table import DESCRIBED, LEADING, sweep_table
 from tests.profile_grid.made_up_results import MACHINE as CPU
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +42,11 @@ def made(ms: float | None, context: int = 256, gib: float | None = 1.0, status: 
 def row(*cells: Cell, machine=MACHINE, **dimensions) -> RowResult:
     plain = {"precision": "fp32", "batch_size": 8, "compile": "off", "attention": "eager", "head_dim": 64}
     program = MeasuredRow({"dimensions": plain | dimensions}, list(cells), machine, None, 1.0)
-    return RowResult(FORMAT, {}, "00", program, [], {}, "2026-01-02T03:04:05Z")
+    return RowResult(FORMAT, {}, "00", program, [], {"all": 5.0}, "2026-01-02T03:04:05Z", Checkout("0a1b", True))
+
+
+def made_document(rows: dict[str, RowResult]) -> str:
+    return document(sweep_table(rows), rows_table(rows), sweep_provenance(rows, {"grid": "g"}))
 
 
 def three() -> dict[str, RowResult]:
@@ -118,13 +123,13 @@ def test_the_ideal_is_what_the_data_sheet_allows_the_operator():
 
 def test_every_column_is_described():
     table = sweep_table(three())
-    assert list(table.columns) == ["run", *(column.name for column in DESCRIBED.columns)]
+    assert list(table.columns) == [column.name for column in DESCRIBED.columns]
     assert list(table.columns)[: len(LEADING)] == LEADING
 
 
 def test_the_sentences_say_what_is_fastest_where_and_where_memory_ends():
     text = " ".join(sentences(sweep_table(three())))
-    assert text.startswith("In fp32, fastest in forward and backward pass together is at context 256 flash and at")
+    assert text.startswith("In fp32, fastest in forward and backward pass together is at context 256 and 1024 flash. ")
     assert "Times as fast as written out in fp32: flash × 4.00 forward and × 4.00 backward and compiled × 2.00" in text
     assert "In fp32 memory runs out for eager from context 1024 on." in text
     assert "In use before the backward pass at context 1024 in fp32: flash 512 MiB and compiled 1.0 GiB." in text
@@ -133,7 +138,7 @@ def test_the_sentences_say_what_is_fastest_where_and_where_memory_ends():
 def test_the_document_has_the_tables_of_the_course_with_a_word_where_there_is_no_figure():
     rows = three() | {"cudnn": row(made(None, 256, None, "unsupported", reason="attention cudnn: No kernel."),
                                    attention="cudnn")}  # fmt: skip
-    text = document(sweep_table(rows), machines_table(rows))
+    text = made_document(rows)
     memory = text.partition("In use before the backward pass, in fp32:")[2]
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in memory.splitlines() if line.startswith("|")]
     assert lines[0] == ["d", "context", "eager", "flash", "compiled", "cudnn"]
@@ -146,17 +151,17 @@ def test_the_document_has_the_tables_of_the_course_with_a_word_where_there_is_no
 
 def test_figures_of_two_machines_never_share_a_table():
     rows = three() | {"other": row(made(9.0), attention="math", machine=replace(MACHINE, device_name="NVIDIA A10"))}
-    text = document(sweep_table(rows), machines_table(rows))
+    text = made_document(rows)
     assert text.count("Forward pass, ms, in fp32:") == 2 and "## NVIDIA A10" in text
 
 
 def test_the_figure_has_a_point_for_every_cell_with_times_and_a_cross_for_every_other():
-    table, machines = sweep_table(three()), machines_table(three())
+    table, machines = sweep_table(three()), rows_table(three())
     chart = on_paper(SWEEP, {"runs": machines, "attention_sweep": table})
     data = [one for rows in chart["datasets"].values() for one in rows]
     assert len([one for one in data if "both_low" in one and one["status"] == "complete"]) == 5
     assert {one["label"] for one in data if "label" in one} == {"eager: out of memory"}
-    assert SWEEP.draw({"runs": machines, "attention_sweep": table}).notes[-1] == "Out of memory: eager at 1024."
+    assert SWEEP.draw({"runs": machines, "attention_sweep": table}).notes[-1] == "Out of memory: eager in fp32 at 1024."
     assert SWEEP.caption({"runs": machines, "attention_sweep": table}).startswith("Times as fast as written out: flash")
 
 

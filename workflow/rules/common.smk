@@ -27,7 +27,8 @@ from profile_grid.study.runs import (
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stage import GPU
 from profile_grid.study.stages import BY_NAME, OWN_RULES, STAGES, SWEEP, TIMING
-from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows
+from profile_grid.study.sweep import is_sweep, row_specification, sweep_part, sweep_plan, sweep_rows
+from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest
 from profile_grid.measuring.allocation import host_megabytes, minutes_at_most

@@ -1,7 +1,8 @@
-"""The attention sweep: what is made where the chosen grid is of attention alone.
+"""The attention sweep: what is measured, and brought together, where the chosen grid is of attention alone.
 
-sweep            the specification of a row -> results/sweep/ROW/sweep.json: every context length in one process
-attention_sweep  every row -> results/tables/attention_sweep.csv, answers/attention_sweep.md, figures/attention_sweep.svg
+sweep         the specification of a row -> results/sweep/ROW/sweep.json: every context length in one process
+sweep_plan    the grid -> results/grid.json
+sweep_tables  every row -> results/tables/attention_sweep.csv, sweep_rows.csv, provenance.json
 
 Rows are declared in profile_grid/study/sweep.py.
 """
@@ -11,11 +12,8 @@ SWEEP_SOURCES = digest(
     program_sources("cs336_model/program/operator/row.py")
     + sources(file_of(SWEEP.runs), *SWEEP.sources, "workflow/scripts/measure.py")
 )
-EVERYTHING = [
-    multiext("results/tables/attention_sweep", ".csv", ".parquet"),
-    multiext("results/figures/attention_sweep", ".svg", ".png"),
-    "results/answers/attention_sweep.md",
-]
+PLAN_OF_SWEEP = sweep_plan(config)
+EVERYTHING = [f"results/sweep/{row}/{SWEEP.result}" for row in ROWS] + MADE_FROM_RESULTS
 
 
 onstart:
@@ -51,34 +49,47 @@ rule sweep:
         " --sources {params.sources} --output {output.result:q} --log {log:q} --time-limit-s {resources.time_limit_s}"
 
 
-rule attention_sweep:
+rule sweep_plan:
     input:
-        [f"results/sweep/{row}/{SWEEP.result}" for row in ROWS],
-        sources=program_sources("workflow/scripts/sweep.py") + sources("profile_grid/sweep/*.j2"),
+        program_sources("workflow/scripts/plan.py"),
+        again=lambda wildcards: STALENESS.again_if("results/grid.json", content_reason(lambda: PLAN_OF_SWEEP)),
     output:
-        report(EVERYTHING[0][0], caption="../report/table.rst", category="Tables"),
-        EVERYTHING[0][1],
-        report(
-            EVERYTHING[1][0],
-            caption="../report/figure.rst",
-            category="Figures",
-            labels={"figure": "attention_sweep"},
-        ),
-        EVERYTHING[1][1],
-        report(
-            EVERYTHING[2],
-            caption="../report/answer.rst",
-            category="Documents",
-            labels={"document": "attention_sweep"},
-        ),
+        "results/grid.json",
     log:
-        "logs/attention_sweep.log",
+        "logs/plan.log",
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:
-        rows=list(ROWS),
+        config=json.dumps(sweep_part(config), sort_keys=True),
     message:
-        "the attention sweep"
+        "plan of the sweep"
     shell:
-        "python -m workflow.scripts.sweep --rows {params.rows:q} --folder results/sweep --output results"
-        " 2> >(tee {log:q} >&2)"
+        "python -m workflow.scripts.plan --config {params.config:q} --output {output:q} 2> >(tee {log:q} >&2)"
+
+
+rule sweep_tables:
+    input:
+        [f"results/sweep/{row}/{SWEEP.result}" for row in ROWS],
+        sources=program_sources("workflow/scripts/sweep_tables.py"),
+        plan="results/grid.json",
+    output:
+        report(
+            expand("results/tables/{table}.csv", table=TABLES_OF_SWEEP),
+            caption="../report/table.rst",
+            category="Tables",
+        ),
+        expand("results/tables/{table}.parquet", table=TABLES_OF_SWEEP),
+        provenance="results/tables/provenance.json",
+    log:
+        "logs/sweep_tables.log",
+    localrule: True
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        sources=SWEEP_SOURCES,
+    message:
+        "tables of the sweep"
+    shell:
+        "python -m workflow.scripts.sweep_tables --plan {input.plan:q} --folder results/sweep --sources {params.sources}"
+        " --output $(dirname {output.provenance:q}) 2> >(tee {log:q} >&2)"

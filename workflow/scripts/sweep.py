@@ -1,33 +1,32 @@
-"""The attention sweep: `python -m workflow.scripts.sweep --rows ROW ... --folder results/sweep --output results`."""
+"""The attention sweep, from its tables: `python -m workflow.scripts.sweep --tables results/tables --output results`."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
+import pandas as pd
+
 from profile_grid.figures.paper import on_paper, save
-from profile_grid.files import replacing, write_table, write_text
-from profile_grid.measuring.sweep import read_row
-from profile_grid.study.stages import SWEEP
+from profile_grid.files import replacing, write_text
+from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP, SWEEP_ROWS
 from profile_grid.sweep.document import document
 from profile_grid.sweep.figure import SWEEP as FIGURE
-from profile_grid.sweep.table import NAME, machines_table, sweep_table
 from workflow.command import run_command
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", nargs="+", required=True, help="the rows of the sweep, by name")
-    parser.add_argument("--folder", type=Path, required=True, help="holds a folder for each row")
-    parser.add_argument("--output", type=Path, required=True, help="folder of tables, answers and figures")
+    parser.add_argument("--tables", type=Path, required=True, help="folder of the tables and provenance.json")
+    parser.add_argument("--output", type=Path, required=True, help="folder of answers and figures")
     arguments = parser.parse_args()
-    rows = {name: read_row(arguments.folder / name / SWEEP.result) for name in arguments.rows}
-    table, machines = sweep_table(rows), machines_table(rows)
-    write_table(arguments.output / "tables" / f"{NAME}.csv", table)
-    write_text(arguments.output / "answers" / f"{NAME}.md", document(table, machines))
-    specification = on_paper(FIGURE, {"runs": machines, NAME: table})
+    table, rows = (pd.read_parquet(arguments.tables / f"{name}.parquet") for name in (ATTENTION_SWEEP, SWEEP_ROWS))
+    provenance = json.loads((arguments.tables / "provenance.json").read_text())
+    write_text(arguments.output / "answers" / f"{ATTENTION_SWEEP}.md", document(table, rows, provenance))
+    specification = on_paper(FIGURE, {"runs": rows, ATTENTION_SWEEP: table})
     for suffix in (".svg", ".png"):
-        with replacing(arguments.output / "figures" / f"{NAME}{suffix}") as beside:
+        with replacing(arguments.output / "figures" / f"{ATTENTION_SWEEP}{suffix}") as beside:
             save(specification, beside, suffix)
 
 
