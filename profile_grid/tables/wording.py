@@ -69,15 +69,17 @@ def in_some(some: pd.DataFrame, every: pd.DataFrame) -> str:
     return f" in {of_all(len(some), len(every))}" if len(every) > 1 else ""
 
 
-def extremes(rows: pd.DataFrame, column: str, text: Callable[[object], str]) -> str:
+def extremes(
+    rows: pd.DataFrame, column: str, text: Callable[[object], str], place: Callable[[object], str] = where
+) -> str:
     """The smallest and the largest row in words, each with its place: "3.1 ms (small at …) to 27 ms (large at …)"."""
     present = rows[rows[column].map(known)]
     low, high = present.loc[present[column].astype(float).idxmin()], present.loc[present[column].astype(float).idxmax()]
     if len(present) == 1:
-        return f"{text(low)} ({where(low)})"
+        return f"{text(low)} ({place(low)})"
     if text(low) == text(high):
         return text(low)
-    return f"{text(low)} ({where(low)}) to {text(high)} ({where(high)})"
+    return f"{text(low)} ({place(low)}) to {text(high)} ({place(high)})"
 
 
 def leaders(names: list[str], most: int = 3) -> str:

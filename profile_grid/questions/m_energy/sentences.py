@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 
 from kernel_tables.markdown import escaped
@@ -12,7 +14,7 @@ from profile_grid.study.stages import ENERGY, NOT_ASKED
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.ratios import beside_base
-from profile_grid.tables.wording import PASSES, capital, extremes, listed
+from profile_grid.tables.wording import PASSES, capital, extremes, listed, run_in_words, where
 
 TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
 
@@ -44,7 +46,7 @@ def _precisions(rows: pd.DataFrame) -> list[str]:
     both = beside_base(rows, PRECISION, TOKEN, TOKEN_STD)
     both = both.assign(times=1 / both["speed_up"])
     told = [
-        f"{PRECISION.words(value)} {extremes(own.assign(precision=PRECISION.default), 'times', _times)}"
+        f"{PRECISION.words(value)} {_of_runs(own.assign(precision=PRECISION.default), 'times', _times)}"
         for value, own in ((value, both[both["precision"] == value]) for value in sorted_values(both, PRECISION.key))
     ]
     return [f"Beside {PRECISION.default} a token takes {listed(told)} of the energy."] if told else []
@@ -52,22 +54,29 @@ def _precisions(rows: pd.DataFrame) -> list[str]:
 
 def _contexts(rows: pd.DataFrame) -> list[str]:
     """The energy of a token at the longest context beside that at the shortest, where runs differ in that alone."""
-    place, told = keys_without(CONTEXT_LENGTH.key), []
+    place, ends = keys_without(CONTEXT_LENGTH.key), []
     for _, own in rows.groupby(place, sort=False):
-        ends = own.sort_values(CONTEXT_LENGTH.key).iloc[[0, -1]]
+        own = own.sort_values(CONTEXT_LENGTH.key)
         if len(own) > 1:
-            told.append(ends.iloc[1][TOKEN] / ends.iloc[0][TOKEN])
-    if not told:
+            shortest, longest = own.iloc[0], own.iloc[-1]
+            ends.append(
+                longest.to_dict() | {"least": shortest["context_length"], "times": longest[TOKEN] / shortest[TOKEN]}
+            )
+    if not ends:
         return []
-    return [f"At the longest context it takes {interval(told, ratio)} of what it takes at the shortest."]
+
+    def told(row: pd.Series) -> str:
+        return f"{ratio(row['times'])} of that at context {row['least']}"
+
+    return [f"At the longest context a token takes {_of_runs(pd.DataFrame(ends), 'times', told)}."]
 
 
 def _power(rows: pd.DataFrame, measured: Measured) -> list[str]:
     power, idle = (interval(rows[name], _watts) for name in ("power_w", "idle_power_w"))
     efficiency = rows["tflops_per_watt"].dropna()
-    done = f"; that is {interval(efficiency, significant)} TFLOP/s per watt" if len(efficiency) else ""
+    done = f" and does {interval(efficiency, significant)} TFLOP/s per watt" if len(efficiency) else ""
     device = measured.words.device
-    return [f"The {device} draws {power} while the model steps, and {idle} while nothing runs{done}."]
+    return [f"While the model steps the {device} draws {power}{done}; while nothing runs it draws {idle}."]
 
 
 def _waiting(rows: pd.DataFrame) -> list[str]:
@@ -77,7 +86,7 @@ def _waiting(rows: pd.DataFrame) -> list[str]:
     bound = rows[rows["launch_bound"]]
     if bound.empty:
         return [f"No run is launch-bound; while it waits, idle power takes {_waited(rows)} of a step's energy."]
-    text = extremes(bound, "waiting_energy_share", lambda row: percent(row["waiting_energy_share"]))
+    text = _of_runs(bound, "waiting_energy_share", lambda row: percent(row["waiting_energy_share"]))
     waits = interval(bound["waiting_share"], percent)
     return [
         f"In launch-bound runs the GPU waits {waits} of a step, and idle power alone takes {text} of the step's energy"
@@ -96,6 +105,11 @@ def _counter(rows: pd.DataFrame) -> str:
     return (
         f"The counter ({names}) ticks every {ticks} ms, at most {most} of a window; the windows scatter by {scatter}."
     )
+
+
+def _of_runs(rows: pd.DataFrame, column: str, text: Callable[[object], str]) -> str:
+    """The extremes of these rows, whose places are told with the mode where they differ in it."""
+    return extremes(rows, column, text, run_in_words if rows["mode"].nunique() > 1 else where)
 
 
 def _times(row: pd.Series) -> str:

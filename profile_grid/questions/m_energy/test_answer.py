@@ -102,8 +102,9 @@ def test_the_sentences_tell_the_extremes_the_precisions_and_the_contexts_of_thes
         "The forward pass takes 1.95 mJ (small at context 512 in bf16) to 6.10 mJ (small at context 1024) per" in text
     )
     assert "Beside fp32 a token takes in bf16 × 0.400 ± 0.006 (small at context 512) of the energy." in text
-    assert "At the longest context it takes × 1.25 of what it takes at the shortest." in text
-    assert "The GPU draws 400 W to 500 W while the model steps, and 125 W while nothing runs" in text
+    assert "At the longest context a token takes × 1.25 of that at context 512 (small at context 1024)." in text
+    assert "While the model steps the GPU draws 400 W to 500 W and does 0.08" in text
+    assert " to 0.500 TFLOP/s per watt; while nothing runs it draws 125 W." in text
     assert "ticks every 100 ms, at most 2.0 % of a window; the windows scatter by 1.0 %." in text
 
 
