@@ -82,6 +82,11 @@ def extremes(
     return f"{text(low)} ({place(low)}) to {text(high)} ({place(high)})"
 
 
+def extremes_of_runs(rows: pd.DataFrame, column: str, text: Callable[[object], str]) -> str:
+    """The same, the places with their mode where the rows differ in it."""
+    return extremes(rows, column, text, run_in_words if rows["mode"].nunique() > 1 else where)
+
+
 def leaders(names: list[str], most: int = 3) -> str:
     """Who leads in how many configurations: "**sgemm 128×64 tn** in 12 of 20 configurations, **reduce sum** in 8"."""
     ranking = Counter(names).most_common()

@@ -207,7 +207,7 @@ def test_every_launch_has_its_time_from_the_capture_and_its_work_from_the_counte
 def test_a_join_that_loses_more_than_one_percent_of_the_time_is_incomplete_and_names_what_it_lost(tmp_path):
     little = ("add", 1000, (2, 1, 1)), ("mul", 100, (9, 1, 1))
     status, tables = tables_of(capture(*little), tmp_path)
-    assert status["status"] == "complete" and "1 kernel configurations without counters" in status["warnings"][0]
+    assert status["status"] == "complete" and "1 kernel configuration without counters" in status["warnings"][0]
     assert tables["counters"]["not_counted"].tolist() == ["", "", "not profiled"]
     ranges = tables["counter_ranges"]
     assert (ranges["total_ns"] - ranges["counted_ns"]).sum() == 200

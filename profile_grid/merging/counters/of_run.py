@@ -19,6 +19,7 @@ from profile_grid.measuring.results import COMPLETE, INCOMPLETE, UNSUPPORTED, St
 from profile_grid.merging.counters import tables
 from profile_grid.merging.counters.described import DESCRIBED as DESCRIBED
 from profile_grid.merging.findings import findings_of_counters, findings_table
+from profile_grid.quantities import counted as number
 from profile_grid.study.stages import CAPTURE, COUNTERS
 
 (TABLE,) = COUNTERS.files
@@ -109,7 +110,7 @@ def _notes(counters: pd.DataFrame) -> list[str]:
     """What a reader should know of counters that are nearly whole."""
     lost = counters[~counters["not_counted"].isin(("", tables.LEFT_OUT))]
     share = f"{100 * tables.lost_share(counters):.2g} % of the time"
-    return [f"{len(lost)} kernel configurations without counters ({share})"] if len(lost) else []
+    return [f"{number(len(lost), 'kernel configuration')} without counters ({share})"] if len(lost) else []
 
 
 def _status(status: str, reason: str | None, warnings: Sequence[str] = ()) -> dict:

@@ -14,6 +14,7 @@ from profile_grid.tables.apart import pivoted, shown_dimensions
 from profile_grid.tables.cells import headings_of, leading_cells
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import NO_RANGE
+from profile_grid.tables.wording import listed
 
 LED_BY = ("model", "context_length", "mode")
 MOST_KERNELS, MOST_PARTS = 8, 10  # of a run
@@ -24,17 +25,18 @@ def kernels_table(measured: Measured) -> Table:
     rows = measured.tables["counter_kernels"].groupby("run", sort=False).head(MOST_KERNELS)
 
     def cells(row: dict) -> tuple[str, ...]:
+        waits = listed([reason for reason in (row["stall"], row["second_stall"]) if reason])
         filled = f"{percent(row['occupancy'])} of {percent(row['occupancy_possible'])}"
         return (
             measured.label(row["kernel"]), escaped(row["grid"]), row["verdict"], row["limited_by"] or ABSENT,
-            row["stall"] or ABSENT, significant(row["gpu_time_ms"]), percent(row["share"]), rate(row["flop_per_s"]),
+            waits or ABSENT, significant(row["gpu_time_ms"]), percent(row["share"]), rate(row["flop_per_s"]),
             percent(row["compute_share"]), speed(row["dram_bytes_per_s"]), percent(row["memory_share"]),
-            significant(row["flops_per_byte"]), filled, significant(row["waves"]),
+            significant(row["flops_per_byte"]), filled, significant(row["waves"]), percent(row["tail"]),
         )  # fmt: skip
 
     headings = (
         "kernel", "grid", "limited by", "occupancy limited by", "waits for", "ms", "of kernels", "FLOP/s", "of roof",
-        "DRAM", "of roof", "FLOP/B", "occupancy", "waves",
+        "DRAM", "of roof", "FLOP/B", "occupancy", "waves", "tail",
     )  # fmt: skip
     return _by_run(rows, headings, cells, words=5)
 

@@ -18,7 +18,7 @@ from profile_grid.questions.l_counters.sentences import NOT_COUNTED, bandwidth
 from profile_grid.study.dimensions import KEYS
 from profile_grid.study.stages import COUNTERS, NOT_ASKED
 
-HEIGHT_PX, AXES_PX = 260, 90
+HEIGHT_PX, AXES_PX, ROOFS_PX = 260, 90, 95
 VERDICTS = (COMPUTE, MEMORY, LATENCY, TOO_SMALL)
 SMALLEST_PX, AREA_PX = 12, 900  # of a marker, and of one that takes all the time
 SEEN = ("flops_per_byte", "flop_per_s")
@@ -51,7 +51,7 @@ def draw(tables: Tables) -> Drawing:
 def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.LayerChart:
     memory = roofs[roofs["roof"] == "memory"].iloc[0]
     heights = roofs[~roofs["roof"].isin(("memory", "fp16")) & roofs["reached_per_s"].notna()]  # fp16 is as high as bf16
-    x = Log.around(points["flops_per_byte"], WIDTH - AXES_PX, margin=2)
+    x = Log.around(points["flops_per_byte"], WIDTH - AXES_PX - ROOFS_PX, margin=2)
     y = Log.around([*points["flop_per_s"], *heights["reached_per_s"], *heights["data_sheet_per_s"].dropna()], HEIGHT_PX)
     place = {
         "x": alt.X("flops_per_byte:Q", scale=x.scale, axis=x.axis("FLOP per byte of DRAM, counted")),
@@ -77,7 +77,7 @@ def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.Lay
         if pd.notna(roof[column])
         for line in _roof(x, y, roof["roof"], roof[column], memory[column], dashed, place)
     ]
-    return alt.layer(*lines, markers).properties(width=WIDTH - AXES_PX, height=HEIGHT_PX)
+    return alt.layer(*lines, markers).properties(width=WIDTH - AXES_PX - ROOFS_PX, height=HEIGHT_PX)
 
 
 def _roof(x: Log, y: Log, name: str, height: float, slope: float, dashed: bool, place: dict) -> list[alt.Chart]:
@@ -92,7 +92,7 @@ def _roof(x: Log, y: Log, name: str, height: float, slope: float, dashed: bool, 
     if dashed:
         return [line]
     told = pd.DataFrame({"flops_per_byte": [x.high], "flop_per_s": [height], "text": [f"{name}: {rate(height)}"]})
-    text = alt.Chart(told).mark_text(align="right", baseline="top", dx=-3, dy=2, fontSize=SMALL)
+    text = alt.Chart(told).mark_text(align="left", baseline="middle", dx=5, fontSize=SMALL)
     return [line, text.encode(**place, text="text:N")]
 
 

@@ -7,10 +7,10 @@ import pandas as pd
 
 from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL, UNKNOWN
 from kernel_tables.markdown import escaped
-from profile_grid.quantities import interval, percent, rate, ratio, significant
+from profile_grid.quantities import interval, known, percent, rate, ratio, significant
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
-from profile_grid.tables.wording import PASSES, extremes, listed, of_all, places
+from profile_grid.tables.wording import PASSES, extremes_of_runs, listed, of_all, places
 
 NOT_COUNTED = "Not answered: no run has counters of its kernels."
 WORDS = {
@@ -53,7 +53,7 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> str:
         time = f"{significant(row['gpu_time_ms'])} ms of {measured.label(row['kernel'])}"
         return f"{time} at {percent(row['nearer'])} of the nearer roof"
 
-    return f"Most time is lost below the roofs in {extremes(most, 'lost_ms', told)}."
+    return f"Most time is lost below the roofs in {extremes_of_runs(most, 'lost_ms', told)}."
 
 
 def _memory_part(measured: Measured) -> list[str]:
@@ -63,10 +63,14 @@ def _memory_part(measured: Measured) -> list[str]:
     if own.empty:
         return []
 
-    def told(row) -> str:
-        return f"{significant(row['dram_bytes'] / 1e9)} GB at {percent(row['memory_share'])} of the memory's roof"
+    layers = measured.runs.set_index("run")["num_layers"]
 
-    return [f"In the forward pass, **{SOFTMAX}** moves {extremes(own, 'dram_bytes', told)}."]
+    def told(row) -> str:
+        every = row["dram_bytes"] / 1e9
+        of_layer = f" ({significant(every / layers[row['run']])} GB per layer)" if known(layers[row["run"]]) else ""
+        return f"{significant(every)} GB{of_layer} at {percent(row['memory_share'])} of the memory's roof"
+
+    return [f"In the forward pass, **{SOFTMAX}** moves {extremes_of_runs(own, 'dram_bytes', told)}."]
 
 
 def _roofs(measured: Measured) -> list[str]:

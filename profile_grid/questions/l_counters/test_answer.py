@@ -140,7 +140,7 @@ def test_the_sentences_say_what_limits_what_is_furthest_from_its_roof_and_what_t
     assert (
         "Most time is lost below the roofs in 0.800 ms of **sgemm 256×128 nn** at 79.4 % of the nearer roof (" in text
     )
-    assert "**computing softmax** moves 0.864 GB at 90.0 % of the memory's roof" in text
+    assert "**computing softmax** moves 0.864 GB (0.0720 GB per layer) at 90.0 % of the memory's roof" in text
     assert "4.00 TB/s (83.3 % of the data sheet) copying" in text and "multiplying in tf32" not in text
 
 

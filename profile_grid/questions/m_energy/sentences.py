@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pandas as pd
 
 from kernel_tables.markdown import escaped
@@ -14,7 +12,7 @@ from profile_grid.study.stages import ENERGY, NOT_ASKED
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.ratios import beside_base
-from profile_grid.tables.wording import PASSES, capital, extremes, listed, run_in_words, where
+from profile_grid.tables.wording import PASSES, capital, extremes, extremes_of_runs, listed
 
 TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
 
@@ -46,7 +44,7 @@ def _precisions(rows: pd.DataFrame) -> list[str]:
     both = beside_base(rows, PRECISION, TOKEN, TOKEN_STD)
     both = both.assign(times=1 / both["speed_up"])
     told = [
-        f"{PRECISION.words(value)} {_of_runs(own.assign(precision=PRECISION.default), 'times', _times)}"
+        f"{PRECISION.words(value)} {extremes_of_runs(own.assign(precision=PRECISION.default), 'times', _times)}"
         for value, own in ((value, both[both["precision"] == value]) for value in sorted_values(both, PRECISION.key))
     ]
     return [f"Beside {PRECISION.default} a token takes {listed(told)} of the energy."] if told else []
@@ -68,7 +66,7 @@ def _contexts(rows: pd.DataFrame) -> list[str]:
     def told(row: pd.Series) -> str:
         return f"{ratio(row['times'])} of that at context {row['least']}"
 
-    return [f"At the longest context a token takes {_of_runs(pd.DataFrame(ends), 'times', told)}."]
+    return [f"At the longest context a token takes {extremes_of_runs(pd.DataFrame(ends), 'times', told)}."]
 
 
 def _power(rows: pd.DataFrame, measured: Measured) -> list[str]:
@@ -86,7 +84,7 @@ def _waiting(rows: pd.DataFrame) -> list[str]:
     bound = rows[rows["launch_bound"]]
     if bound.empty:
         return [f"No run is launch-bound; while it waits, idle power takes {_waited(rows)} of a step's energy."]
-    text = _of_runs(bound, "waiting_energy_share", lambda row: percent(row["waiting_energy_share"]))
+    text = extremes_of_runs(bound, "waiting_energy_share", lambda row: percent(row["waiting_energy_share"]))
     waits = interval(bound["waiting_share"], percent)
     return [
         f"In launch-bound runs the GPU waits {waits} of a step, and idle power alone takes {text} of the step's energy"
@@ -105,11 +103,6 @@ def _counter(rows: pd.DataFrame) -> str:
     return (
         f"The counter ({names}) ticks every {ticks} ms, at most {most} of a window; the windows scatter by {scatter}."
     )
-
-
-def _of_runs(rows: pd.DataFrame, column: str, text: Callable[[object], str]) -> str:
-    """The extremes of these rows, whose places are told with the mode where they differ in it."""
-    return extremes(rows, column, text, run_in_words if rows["mode"].nunique() > 1 else where)
 
 
 def _times(row: pd.Series) -> str:
