@@ -60,6 +60,15 @@ def diagnose(
     return sorted(said, key=lambda one: (one.abstained, -(one.gain_ms or 0)))
 
 
+def silent_by_reason(found: list[Diagnosis]) -> dict[str, list[str]]:
+    """The rules that cannot tell, by why."""
+    reasons: dict[str, list[str]] = {}
+    for one in found:
+        if one.abstained:
+            reasons.setdefault(one.message, []).append(one.code)
+    return reasons
+
+
 def as_table(found: list[Diagnosis]) -> pd.DataFrame:
     """One row per diagnosis; evidence and where are JSON."""
     import pandas as pd

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
-from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose
+from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose, silent_by_reason
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.page.colors import PHASES
 from kernel_tables.page.markup import html_environment, script, style
@@ -45,7 +45,7 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         picture=drawn,
         phases=[bar.name for bar in drawn.bars if bar.name in PHASES],
         findings=[one for one in found if not one.abstained],
-        abstained=[one for one in found if one.abstained],
+        silent=silent_by_reason(found),
         checked=trace.check(step_name=step_name),
         of_tables=f"What lies in the range “{WINDOW}”." if under else "All of the capture.",
         tables={table.name: table for table in shown},

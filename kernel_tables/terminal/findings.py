@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from kernel_tables.clean_text import visible
+from kernel_tables.diagnosis.diagnose import Diagnosis, silent_by_reason
 from kernel_tables.names.short import short_names
 
-if TYPE_CHECKING:
-    from kernel_tables.diagnosis.diagnose import Diagnosis
-
 INDENT = "    "
+MOST_NAMED = 3  # rules that cannot tell for one reason
 
 
 def finding_lines(found: list[Diagnosis], width: int) -> str:
     """The findings, largest gain first, then the rules that cannot tell, by their reason."""
-    said, silent = [one for one in found if not one.abstained], [one for one in found if one.abstained]
+    said = [one for one in found if not one.abstained]
     lines = [line for one in said for line in _finding(one, width)] or ["No rule finds anything."]
-    reasons: dict[str, list[str]] = {}
-    for one in silent:
-        reasons.setdefault(one.message, []).append(one.code)
-    for reason, codes in reasons.items():
-        lines += _wrapped(f"cannot tell: {', '.join(codes)} ({reason})", width, "", INDENT)
+    for reason, codes in silent_by_reason(found).items():
+        named = ", ".join(codes) if len(codes) <= MOST_NAMED else f"{len(codes)} rules"
+        lines += _wrapped(f"cannot tell: {named} ({reason})", width, "", INDENT)
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernel_tables.markdown import Table, code, escaped
+from kernel_tables.markdown import Table, code
 from profile_grid.quantities import ABSENT, percent, significant
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.tables.apart import shown_dimensions
@@ -45,17 +45,6 @@ def predictions_table(measured: Measured) -> Table | None:
     )  # fmt: skip
     headings = ("remedy", "for", "at most, ms (of a step)", "gained, ms (of a step)", "holds")
     return Table((*headings_of(shown), *headings), lines, first_right=len(shown) + 2)
-
-
-def rules_that_cannot_tell(measured: Measured) -> Table | None:
-    """One line per rule and reason for which it cannot tell, with the number of runs; None where all can."""
-    found = measured.tables["time_lost"]
-    silent = found[found["abstained"].astype(bool)]
-    if silent.empty:
-        return None
-    counts = silent.groupby(["code", "message"], sort=False, observed=True)["run"].nunique()
-    lines = tuple((code(name, in_table=True), escaped(why), str(runs)) for (name, why), runs in counts.items())
-    return Table(("rule", "why it cannot tell", "runs"), lines)
 
 
 def _told(row) -> str:

@@ -34,14 +34,13 @@ def _largest(said: pd.DataFrame, runs: int) -> list[str]:
 
 
 def _abstaining(found: pd.DataFrame) -> list[str]:
-    """The rules that cannot tell in any run, with the reason."""
-    silent = found[found["abstained"].astype(bool)]
-    runs = silent.groupby("code", sort=False, observed=True)["run"].nunique()
-    always = silent[silent["code"].isin(runs.index[runs == found["run"].nunique()])].drop_duplicates("code")
-    told = [
-        f"{escaped(str(message))} ({_named(list(rows['code']))})"
-        for message, rows in always.groupby("message", sort=False, observed=True)
-    ]
+    """The rules that cannot tell, which is not the same as finding nothing, by their reason."""
+    silent, every = found[found["abstained"].astype(bool)], found["run"].nunique()
+    told = []
+    for message, rows in silent.groupby("message", sort=False, observed=True):
+        some = rows["run"].nunique()
+        where = f" in {of_all(some, every, 'run')}" if some < every else ""
+        told.append(f"{escaped(str(message))} ({_named(list(dict.fromkeys(rows['code'])))}{where})")
     return [f"What cannot be told: {'; '.join(told)}."] if told else []
 
 
