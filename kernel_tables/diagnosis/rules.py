@@ -39,6 +39,7 @@ class Rule:
 HOST = (needs.kernels, needs.gpu, needs.calls)
 IN_STEP = (*HOST, needs.steps)
 GPU = (needs.kernels, needs.gpu)
+OF_IDLE_TIME = ("launch_bound", "idle_host", "idle_allocation", "allocation_in_step")  # and of nothing else
 HOLDING_IDLE_TIME = (
     "launch_bound", "idle_host", "idle_sync", "idle_copy", "idle_allocation", "small_kernels", "sync_in_step",
     "copy_in_step", "pageable_copy", "allocation_in_step", "unfused_optimizer",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kernel_tables.markdown import Table, code
 from profile_grid.quantities import ABSENT, percent, significant
+from profile_grid.questions.time_lost.bounds import at_most
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.cells import LED_BY, headings_of, leading_cells
@@ -16,7 +17,7 @@ MOST = 4  # findings of a run
 def findings_table(measured: Measured) -> Table:
     """One line per run: what its diagnosis finds, largest gain first, each with the most that mending it gains."""
     found = measured.tables["time_lost"]
-    said = found[~found["abstained"].astype(bool)]
+    said = at_most(found[~found["abstained"].astype(bool)])
     shown = shown_dimensions(measured.runs, ALWAYS)
     lines = []
     for run in measured.runs.to_dict("records"):
@@ -48,7 +49,7 @@ def predictions_table(measured: Measured) -> Table | None:
 
 
 def _told(row) -> str:
-    return f"{code(row.code, in_table=True)} {significant(row.gain_ms)} ms ({percent(row.gain_percent / 100)})"
+    return f"{code(row.code, in_table=True)} {significant(row.ms)} ms ({percent(row.percent / 100)})"
 
 
 def _codes(codes: str) -> str:

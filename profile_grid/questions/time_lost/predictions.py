@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from cs336_model.arithmetic.memory import FUSED
+from profile_grid.questions.time_lost.bounds import bounded
 from profile_grid.study.dimensions import ATTENTION, BATCH_SIZE, COMPILE, LEADING, PRECISION, Dimension
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged
@@ -44,7 +45,7 @@ def predictions(merged: Merged) -> pd.DataFrame:
     Gains are percent of a step, for a larger batch of the time per sequence. A remedy for which no rule spoke is said
     to gain nothing.
     """
-    found = merged["findings"]
+    found = bounded(merged["findings"], merged)
     diagnosed = set(found["run"])
     said = found[~found["abstained"].astype(bool)].set_index("run")
     tables = [_of_remedy(remedy, merged, said, diagnosed) for remedy in REMEDIES]
@@ -79,7 +80,7 @@ def _of_remedy(remedy: Remedy, merged: Merged, said: pd.DataFrame, diagnosed: se
 def _predicted(remedy: Remedy, said: pd.DataFrame) -> tuple[float, str]:
     """(percent of the step that is gained at most, the rules that say so), from what is SAID of the run without it."""
     own = said[said["code"].isin(remedy.codes)]
-    percent = min(float(own["gain_percent"].astype("float64").sum()), 100.0)
+    percent = min(float(own["unprofiled_percent"].sum()), 100.0)
     if remedy.halves_the_rest:
         percent += (100 - percent) / 2
     return percent, ", ".join(own["code"])

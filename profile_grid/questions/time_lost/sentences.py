@@ -6,6 +6,7 @@ import pandas as pd
 
 from kernel_tables.markdown import code, escaped
 from profile_grid.quantities import interval, percent
+from profile_grid.questions.time_lost.bounds import at_most
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import capital, leaders, listed, of_all, places
 
@@ -27,7 +28,7 @@ def _largest(said: pd.DataFrame, runs: int) -> list[str]:
         return [f"No rule of the diagnosis finds anything in {of_all(runs, runs, 'run')}."]
     first = said.drop_duplicates("run")
     most = leaders([code(name) for name in first["code"]])
-    gain = interval(first["gain_percent"].astype("float64") / 100, percent)
+    gain = interval(at_most(first)["percent"] / 100, percent)
     lead = f"{capital(most)} could gain most: at most {gain} of a step."
     quiet = runs - len(first)
     return [lead, *([f"Nothing is found in {of_all(quiet, runs, 'run')}."] if quiet else [])]

@@ -6,6 +6,7 @@ import pandas as pd
 
 from kernel_tables.diagnosis.rules import OF_COUNTERS
 from profile_grid.measuring.results import COMPLETE
+from profile_grid.questions.time_lost.bounds import at_most, bounded
 from profile_grid.questions.time_lost.predictions import predictions
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
@@ -14,12 +15,18 @@ from profile_grid.tables.findings import OF_A_FINDING
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.texts import as_texts
 
-FIGURES = ["code", "abstained", "gain_ms", "gain_percent", "sure", "message", "advice"]
+FIGURES = [
+    "code", "abstained", "gain_ms", "gain_percent", "unprofiled_ms", "unprofiled_percent", "sure", "message", "advice",
+]  # fmt: skip
 
 
 def time_lost(merged: Merged) -> pd.DataFrame:
     """One row per run and rule that speaks or abstains; the largest gain of a run first."""
-    return as_texts(findings_of(merged)[[*LEADING, *FIGURES]].reset_index(drop=True))
+    found = at_most(bounded(findings_of(merged), merged))
+    order = {run: number for number, run in enumerate(merged["runs"]["run"])}
+    keys = found.assign(_run=found["run"].astype("str").map(order), _gain=-found["ms"].fillna(0.0))
+    found = found.loc[keys.sort_values(["_run", "abstained", "_gain"], kind="stable").index]
+    return as_texts(found[[*LEADING, *FIGURES]].reset_index(drop=True))
 
 
 def findings_of(merged: Merged) -> pd.DataFrame:
@@ -30,18 +37,19 @@ def findings_of(merged: Merged) -> pd.DataFrame:
         return found
     found, more = (as_texts(merged[name]) for name in ("findings", "counter_findings"))
     silent = found["run"].isin(counted) & found["code"].isin([rule.code for rule in OF_COUNTERS])
-    both = pd.concat([found[~silent], more], ignore_index=True)
-    order = {run: number for number, run in enumerate(runs["run"])}
-    keys = both.assign(_run=both["run"].map(order), _gain=-both["gain_ms"].astype("float64").fillna(0.0))
-    return both.loc[keys.sort_values(["_run", "abstained", "_gain"], kind="stable").index]
+    return pd.concat([found[~silent], more], ignore_index=True)
 
 
+UNPROFILED = columns("""
+    unprofiled_ms | ms | at most gained in a step without a profiler, where the GPU idles less; empty if none was timed
+    unprofiled_percent | % | the same, of that step
+""")
 TABLES = {
     "time_lost": SummaryTable(
         time_lost,
         Described(
             "One row per run and rule of the diagnosis that speaks, or cannot tell",
-            (*columns("code | | the rule"), *OF_A_FINDING),
+            (*columns("code | | the rule"), *OF_A_FINDING, *UNPROFILED),
         ),
     ),
     "predictions": SummaryTable(

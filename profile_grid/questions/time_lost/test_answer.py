@@ -49,6 +49,17 @@ def test_a_gain_beyond_what_was_said_is_told():
     assert rendered(list(runs))["time_lost"].count("**no**") == 1
 
 
+def test_idle_time_is_at_most_what_a_step_without_a_profiler_takes_beyond_the_gpus_own_time():
+    made = replace(PLAIN, findings=(speaks("launch_bound", 70.0), speaks("no_tensor_cores", 60.0)))
+    found = summaries(made)["time_lost"].set_index("code")
+    busy_ms = sum(kernel.time_us for kernel in PLAIN.kernels) / 1000
+    assert list(found.index) == ["no_tensor_cores", "launch_bound"]
+    assert found["unprofiled_ms"].tolist() == pytest.approx([6.0, 10.0 - busy_ms])
+    assert found.loc["launch_bound", "unprofiled_percent"] == pytest.approx(100 - 10 * busy_ms)
+    assert found["gain_ms"].tolist() == [6.0, 7.0]
+    assert "`no_tensor_cores` 6.00 ms (60.0 %), `launch_bound` 0.198 ms (2.0 %)" in rendered([made])["time_lost"]
+
+
 def test_attention_in_one_kernel_is_a_remedy_and_attention_by_pytorch_in_many_is_none():
     runs = (PLAIN, faster(9.0, attention="math"), faster(8.0, attention="efficient"))
     assert summaries(*runs)["predictions"]["attention"].tolist() == ["efficient"]
@@ -60,7 +71,7 @@ def test_a_remedy_for_which_no_rule_spoke_is_said_to_gain_nothing():
 
 
 def test_a_larger_batch_is_judged_by_the_time_of_a_sequence():
-    waiting = replace(PLAIN, findings=(speaks("launch_bound", 40.0),))
+    waiting = replace(PLAIN, kernels=forward_kernels(4000.0), findings=(speaks("launch_bound", 40.0),))
     (row,) = summaries(waiting, faster(15.0, batch_size=8))["predictions"].to_dict("records")
     assert (row["predicted_percent"], row["measured_percent"]) == pytest.approx((40.0, 25.0))
 
