@@ -11,7 +11,7 @@ from unittest.mock import patch
 from kernel_tables.__main__ import command_parser
 from kernel_tables.markdown import Table, code, escaped, pipe_table
 from profile_grid.study.schema import config_schema
-from workflow.scripts import all_reduce, largest
+from workflow.scripts import largest
 
 RULES = Path(__file__).parents[1] / "workflow" / "rules"
 
@@ -34,7 +34,7 @@ def kernel_tables_commands() -> str:
 
 def study_commands() -> str:
     """The commands of the pipeline that are no rules."""
-    modules = (largest, all_reduce)
+    modules = (largest,)
     return "\n\n".join(_command(f"python -m {one.__name__}", parser_of(one.main)) for one in modules) + "\n"
 
 

@@ -98,8 +98,11 @@ QUESTIONS = (
     ),
     Question(
         "n_communication", "What does communication cost?", needs=lambda run: run[GPUS.key] > 1,
-        tables=("communication_times", "communication_steps", "communication_collectives", "communication_scaling"),
-        figures=("communication",),
+        tables=(
+            "communication_times", "communication_steps", "communication_collectives", "communication_scaling",
+            "communication_all_reduce",
+        ),
+        figures=("communication", "all_reduce"),
     ),
     Question("time_lost", "Where is time lost, and what would help?", tables=("time_lost", "predictions")),
     Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),

@@ -77,9 +77,10 @@ def grid_runs(config: dict) -> dict[str, Run]:
             run = Run(values, asked_for(config, product, run_name(values)))
             if reason := impossible(values, program_of(config)["constructor"]):
                 raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
-            if run["gpus"] > 1 and (alone := [stage.name for stage in run.stages if not stage.of_every_run]):
+            if unfit := _unfit_stage(run):
+                count = "several GPUs" if unfit.of_several_gpus else "one GPU"
                 raise ConfigError(
-                    f"grids.{config['grid']}: {run.name}: stage {alone[0]} is of one GPU; list gpus apart"
+                    f"grids.{config['grid']}: {run.name}: stage {unfit.name} is of {count}; list gpus apart"
                 )
             known = runs.setdefault(run.name, run)
             if known.values != run.values:
@@ -88,6 +89,12 @@ def grid_runs(config: dict) -> dict[str, Run]:
                 both = {*known.stages, *run.stages}
                 runs[run.name] = replace(run, stages=tuple(stage for stage in STAGES if stage in both))
     return runs
+
+
+def _unfit_stage(run: Run) -> Stage | None:
+    """A stage that is asked of this run, and is not of so many GPUs."""
+    asked = (stage for stage in run.stages if not stage.of_every_run)
+    return next((stage for stage in asked if stage.of_several_gpus != (run[GPUS.key] > 1)), None)
 
 
 def asked_for(config: dict, product: Mapping, name: str) -> tuple[Stage, ...]:

@@ -57,7 +57,7 @@ class Stage:
     `lasts_s` is what a job takes besides its start and its steps, in seconds, by what the stage is told.
     `attempts` is how often a job tries at most; `disk_bytes` is about what it leaves, and for every layer and step
     `disk_bytes_per_layer_and_step` more. A stage that is not `of_every_run` is measured where a product of the grid
-    names it under `stages`.
+    names it under `stages`: in runs on one GPU, or where it is `of_several_gpus` in those on several.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Stage:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     tables_of_a_run: TablesOfARun | None = None
     of_every_run: bool = True
+    of_several_gpus: bool = False
 
     @property
     def result(self) -> str:

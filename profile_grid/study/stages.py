@@ -218,6 +218,25 @@ COLD_START = Stage(
     of_every_run=False,
 )
 
+ALL_REDUCE = Stage(
+    name="all_reduce",
+    meaning="all-reduce alone between the GPUs of a run",
+    runs="profile_grid.measuring.all_reduce:all_reduced",
+    tables="profile_grid.merging.all_reduce:all_reduce_tables",
+    table_names=("all_reduce",),
+    sources=(*PROCESSES, "cs336_model/program/parallel/all_reduce.py"),
+    settings={
+        "megabytes": Setting(
+            {"description": "Sizes that are reduced, of 10^6 bytes.", "type": "array", "minItems": 1, "items": COUNT},
+            default=(1, 10, 100, 1000),
+        ),
+        "warmup_steps": Setting(WARMUP, default=5, of_program=True),
+        "measured_steps": Setting(COUNT, default=20, of_program=True),
+    },
+    of_every_run=False,
+    of_several_gpus=True,
+)
+
 SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
     name="sweep",
     meaning="attention alone, every context length in one process",
@@ -229,7 +248,7 @@ SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
     },
 )
 
-STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START)
+STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START, ALL_REDUCE)
 BY_NAME = {stage.name: stage for stage in (*STAGES, SWEEP)}
 ON_REQUEST = tuple(stage.name for stage in STAGES if not stage.of_every_run)
 RESULTS_OF_A_RUN = tuple(stage.result for stage in STAGES)

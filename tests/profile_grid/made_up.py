@@ -9,6 +9,7 @@ import pandas as pd
 
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.merging.accuracy import explained_error
+from profile_grid.merging.all_reduce import all_reduce_tables
 from profile_grid.merging.cold_start import empty_tables as cold_tables
 from profile_grid.merging.counters.of_run import empty_tables as counter_tables
 from profile_grid.merging.energy import energy_tables
@@ -161,7 +162,7 @@ def without_requests() -> dict[str, pd.DataFrame]:
     tables |= memory_tables() | counter_tables() | cold_tables() | rank_tables()
     leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
     led = {name: pd.concat([leading, table], axis=1) for name, table in tables.items()}
-    return led | energy_tables([]) | {"largest": largest_table([], Path())}
+    return led | energy_tables([]) | all_reduce_tables([]) | {"largest": largest_table([], Path())}
 
 
 def _run_row(run: Made) -> dict:

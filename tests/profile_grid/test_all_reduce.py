@@ -1,27 +1,42 @@
-"""All-reduce alone: what two processes measure, and the bandwidths that follow."""
+"""All-reduce alone: what two processes measure of it, and the table of that."""
+
+from types import SimpleNamespace
 
 import pytest
 
-from profile_grid.measuring.all_reduce import COLUMNS, all_reduced, rows, specification
-from profile_grid.measuring.job import Job
-from profile_grid.measuring.lease_server import Leases
+from profile_grid.measuring.all_reduce import all_reduced
+from profile_grid.measuring.results import COMPLETE, ProgramResult, _require_times
+from profile_grid.measuring.typed_json import built
+from profile_grid.merging.all_reduce import all_reduce_tables
+from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.merging.statistics_of_steps import STATISTICS
+from profile_grid.study.dimensions import LEADING
+from tests.profile_grid.test_ranks import job
 
 
-def rank(*seconds):
-    return {"sizes": [{"bytes": 3 * 10**9, "seconds": list(seconds)}], "machine": {"device_name": "NVIDIA H200"}}
+def table_of(facts: dict):
+    """The table of a run whose stage left these facts."""
+    entry = dict.fromkeys(LEADING, "x")
+    result = SimpleNamespace(status=COMPLETE, facts=facts)
+    return all_reduce_tables([MeasuredRun(entry, {"all_reduce": result}, {"all_reduce": result})])["all_reduce"]
 
 
-def test_bandwidths_are_of_the_slowest_rank_and_the_bus_carries_each_byte_twice_but_once():
-    (row,) = rows([rank(1.0, 2.0), rank(1.5, 1.0), rank(1.0, 1.0)])
-    assert list(row) == list(COLUMNS)
-    assert (row["gpus"], row["repeats"], row["mean_ms"]) == (3, 2, 1750.0)
-    assert row["std_ms"] == pytest.approx(353.55, abs=0.01)
-    assert row["algorithm_gb_per_s"] == pytest.approx(3 / 1.75)
-    assert row["bus_gb_per_s"] == pytest.approx(3 / 1.75 * 4 / 3)
+def test_an_all_reduce_takes_as_long_as_its_slowest_rank():
+    size = {"bytes": 3 * 10**9, "warmup_seconds": []}
+    table = table_of({"ranks": [[size | {"seconds": one}] for one in ([1.0, 2.0], [1.5, 1.0])]})
+    assert table[["bytes", *STATISTICS]].values.tolist() == [
+        [3 * 10**9, 2, 1750.0, pytest.approx(353.55, abs=0.01), 1500.0, 2000.0]
+    ]
 
 
-def test_two_processes_reduce_a_megabyte(tmp_path):
-    told = specification("cpu", 2, [10**6], warmup=1, repeats=3)
-    (row,) = rows(all_reduced(Job(told, tmp_path, tmp_path, tmp_path / "log", 100.0, Leases())))
-    assert (row["gpus"], row["bytes"], row["repeats"]) == (2, 10**6, 3)
-    assert row["bus_gb_per_s"] == row["algorithm_gb_per_s"] > 0
+def test_two_processes_reduce_a_megabyte_and_leave_a_result_as_every_stage_does(tmp_path):
+    asked = job(tmp_path, measured_steps=3)
+    asked.specification["megabytes"] = [1, 2]
+    found = all_reduced(asked)
+    table = table_of(found["facts"])
+    assert table["bytes"].tolist() == [10**6, 2 * 10**6]
+    assert table["n"].tolist() == [3, 3]
+    assert (table["min_ms"] > 0).all()
+    program = built(ProgramResult, {name: found["program"][name] for name in ProgramResult.__annotations__}, "program")
+    _require_times(program)
+    assert program.step_seconds == found["facts"]["ranks"][0][1]["seconds"]

@@ -1,10 +1,15 @@
 """One rank of a measurement of all-reduce alone: fp32 sums of given sizes, each repeated, and what they took as JSON.
 
-Started by cs336_model.program.parallel.launch, as the ranks of a run are.
+    python -m cs336_model.program.parallel.all_reduce --spec '{...}' --megabytes '[1, 1000]' --output result.json
+
+Started by cs336_model.program.parallel.launch, as the ranks of a run are. The run's model is not made: a step of this
+program is an all-reduce, and those of the last size are the steps of its result.
 """
 
 import argparse
 import json
+import time
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from timeit import default_timer
@@ -13,46 +18,71 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from cs336_model.program.benchmark import write_result
-from cs336_model.program.device import machine_facts, resolve_device
+from cs336_model.program.benchmark import empty_result, leave_device, write_result
+from cs336_model.program.device import machine_facts, memory_facts, open_context, own_digest, resolve_device
 from cs336_model.program.lease import take_lease
-from cs336_model.program.parallel.ranks import process_group, this_rank, wait_for_all
-from cs336_model.program.process_cost import process_age_seconds
+from cs336_model.program.loaded_distributions import loaded_distributions
+from cs336_model.program.loaded_files import loaded_files
+from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
+from cs336_model.program.process_cost import Progress, process_age_seconds
+from cs336_model.program.spec import RunSpec, read_spec
 from cs336_model.program.stacks import print_stacks_before
 
-FP32_BYTES = 4
+MEGABYTE, FP32_BYTES = 10**6, 4
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measures every size and writes the result of this rank."""
     parser = argparse.ArgumentParser(prog="python -m cs336_model.program.parallel.all_reduce")
-    parser.add_argument("--spec", required=True, type=json.loads, help="device, sizes in bytes, warm-up and repeats")
+    parser.add_argument("--spec", required=True, help="the run, as JSON (see cs336_model/program/spec.py)")
+    parser.add_argument("--megabytes", required=True, type=json.loads, help="a JSON list of sizes, of 10^6 bytes")
     parser.add_argument("--output", required=True, type=Path, help="where the result is written, as JSON")
     parser.add_argument("--lease", type=Path, help="the socket where this program asks for its GPUs")
     parser.add_argument("--time-limit-s", type=float, help="when whoever starts this program ends it")
     options = parser.parse_args(arguments)
-    started = process_age_seconds()
-    take_lease(options.lease)
-    print_stacks_before(options.time_limit_s, started)
-    spec, device = options.spec, resolve_device(options.spec["device"], this_rank().number)
-    with process_group(device):
-        sizes = [{"bytes": size, "seconds": repeated(size, spec, device)} for size in spec["bytes"]]
-        write_result({"status": "complete", "sizes": sizes, "machine": machine_facts(device)}, options.output)
+    spec, progress = read_spec(options.spec), Progress()
+    progress.seconds["import"] = process_age_seconds()
+    with progress.stage("wait"):
+        take_lease(options.lease)
+    print_stacks_before(options.time_limit_s, process_age_seconds() - progress.seconds["wait"])
+    write_result(measured(spec, options.megabytes, progress), options.output)
 
 
-def repeated(byte_count: int, spec: dict[str, Any], device: torch.device) -> list[float]:
-    """Seconds of each all-reduce of so many bytes, one right behind the other, after those that warm up. On a GPU
-    between events on the stream, so that none waits for the host."""
+def measured(spec: RunSpec, megabytes: Sequence[int], progress: Progress) -> dict[str, Any]:
+    """A result as every program writes it, and `sizes`: bytes and seconds of each all-reduce."""
+    device = resolve_device(spec.device, this_rank().number)
+    with progress.stage("context"):
+        open_context(device)
+        join_group(device)
+    sizes = [_of_size(size * MEGABYTE, spec, device, progress) for size in megabytes]
+    facts = {"machine": machine_facts(device), "memory": memory_facts(device), "rank_device": own_digest(device)}
+    leave_group()
+    leave_device(device)
+    age, now = process_age_seconds(), time.time()
+    facts |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
+    facts |= {"loaded_files": loaded_files(()), "loaded_distributions": loaded_distributions(())}
+    steps = {"step_seconds": sizes[-1]["seconds"], "warmup_seconds": sizes[-1]["warmup_seconds"]}
+    return empty_result(spec, "none") | {"status": "complete", "sizes": sizes} | facts | steps
+
+
+def _of_size(byte_count: int, spec: RunSpec, device: torch.device, progress: Progress) -> dict[str, Any]:
     tensor = torch.zeros(byte_count // FP32_BYTES, device=device)
-    for _ in range(spec["warmup"]):
+    with progress.stage("warmup"):
+        warmup = repeated(tensor, spec.warmup_steps)
+    with progress.stage("measured"):
+        return {"bytes": byte_count, "warmup_seconds": warmup, "seconds": repeated(tensor, spec.measured_steps)}
+
+
+def repeated(tensor: torch.Tensor, count: int) -> list[float]:
+    """Seconds of each of so many all-reduces, one right behind the other. On a GPU between events on the stream, so
+    that none waits for the host."""
+    wait_for_all(tensor.device)
+    moments = [_now(tensor.device)]
+    for _ in range(count):
         dist.all_reduce(tensor)
-    wait_for_all(device)
-    moments = [_now(device)]
-    for _ in range(spec["repeats"]):
-        dist.all_reduce(tensor)
-        moments.append(_now(device))
-    wait_for_all(device)
-    on_gpu = device.type == "cuda"
+        moments.append(_now(tensor.device))
+    wait_for_all(tensor.device)
+    on_gpu = tensor.device.type == "cuda"
     return [(a.elapsed_time(b) / 1000) if on_gpu else b - a for a, b in pairwise(moments)]
 
 

@@ -80,6 +80,26 @@ def collectives_table(measured: Measured) -> Table | None:
     return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown) + 1)
 
 
+def all_reduce_table(measured: Measured) -> Table | None:
+    """(n) One line per run and size of all-reduce alone."""
+    rows = measured.tables["communication_all_reduce"]
+    if rows.empty:
+        return None
+    shown = shown_dimensions(rows, (GPUS.key,))
+    lines = [
+        (
+            *leading_cells(row, shown),
+            significant(row["bytes"] / 1e6),
+            with_spread(row["mean_ms"], row["std_ms"]),
+            significant(row["algorithm_gb_per_s"]),
+            significant(row["bus_gb_per_s"]),
+        )
+        for row in rows.to_dict("records")
+    ]
+    headings = ("MB", "time, ms", "algorithm, GB/s", "bus, GB/s")
+    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+
+
 def scaling_table(measured: Measured) -> Table | None:
     """(n) One line per run and kind of scaling."""
     rows = measured.tables["communication_scaling"]

@@ -14,6 +14,7 @@ from profile_grid.figures.shown import without_figures
 from profile_grid.figures.splitting import Group, split, stacked
 from profile_grid.figures.theme import GROUND, SMALL, WIDTH, fill
 from profile_grid.quantities import interval, percent, significant
+from profile_grid.questions.n_communication.all_reduce_figure import ALL_REDUCE
 from profile_grid.questions.n_communication.table import PARTS, communication_of_steps
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, MODEL, PARALLEL
 from profile_grid.study.stages import CAPTURE
@@ -93,4 +94,5 @@ def caption(tables: Tables) -> str:
 
 FIGURES = (
     Figure("communication", "What fills a step on every GPU", draw, caption, tables=("runs", "communication_steps")),
+    ALL_REDUCE,
 )

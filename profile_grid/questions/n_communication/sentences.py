@@ -7,10 +7,10 @@ import pandas as pd
 from profile_grid.quantities import interval, percent, significant, with_spread
 from profile_grid.questions.n_communication.scaling import STRONG, WEAK
 from profile_grid.questions.n_communication.table import communication_of_steps
-from profile_grid.study.dimensions import PARALLEL
+from profile_grid.study.dimensions import GPUS, PARALLEL
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import extremes, where
+from profile_grid.tables.wording import extremes, listed, where
 
 NOTHING = "Not answered: no run on several GPUs has figures."
 ON_PROCESSOR = (
@@ -24,9 +24,10 @@ def sentences(measured: Measured) -> list[str]:
     """(n) Cost without a profiler; exposed, overlapped and waiting under it; bandwidth; scaling."""
     times = measured.tables["communication_times"].dropna(subset=["cost_ms"])
     steps = communication_of_steps(measured.tables["communication_steps"])
-    if times.empty and steps.empty:
+    found = [*_cost(times), *_exposed(steps), *_waiting(steps), *_bandwidth(measured), *_alone(measured)]
+    found += _scaling(measured)
+    if not found:
         return [NOTHING]
-    found = [*_cost(times), *_exposed(steps), *_waiting(steps), *_bandwidth(measured), *_scaling(measured)]
     return [*found, ON_PROCESSOR] if measured.machine.on_cpu else found
 
 
@@ -73,6 +74,17 @@ def _bandwidth(measured: Measured) -> list[str]:
     best = fast.loc[fast["bus_gb_per_s"].idxmax()]
     size = f"{significant(best['bytes'] / 1e6)} MB"
     return [f"The fastest {best['operation']}, of {size}, has a bus bandwidth of {_gb(best)} ({where(best)})."]
+
+
+def _alone(measured: Measured) -> list[str]:
+    """The bus bandwidth of all-reduce alone at the largest size, by number of GPUs."""
+    table = measured.tables["communication_all_reduce"]
+    largest = table[table["bytes"] == table["bytes"].max()].drop_duplicates(GPUS.key, keep="first")
+    if largest.empty:
+        return []
+    told = [f"{_gb(row)} {GPUS.words(row[GPUS.key])}" for _, row in largest.iterrows()]
+    size = significant(largest["bytes"].iloc[0] / 1e6)
+    return [f"All-reduce alone, with no model beside it, of {size} MB has a bus bandwidth of {listed(told)}."]
 
 
 def _gb(row: pd.Series) -> str:

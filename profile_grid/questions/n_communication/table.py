@@ -64,6 +64,16 @@ def communication_collectives(merged: Merged) -> pd.DataFrame:
     return _led(table, single).sort_values(["bucket"], kind="stable").pipe(_in_order_of, single)
 
 
+def communication_all_reduce(merged: Merged) -> pd.DataFrame:
+    """(n) One row per run and size of all-reduce alone, with its bandwidths by the mean time."""
+    table = as_texts(merged["all_reduce"])
+    gb_per_s = numbers(table["bytes"]) / numbers(table["mean_ms"]) / 1e6
+    on_a_ring = 2 * (numbers(table[GPUS.key]) - 1) / numbers(table[GPUS.key])
+    return table[[*LEADING, "bytes", "n", "mean_ms", "std_ms"]].assign(
+        algorithm_gb_per_s=gb_per_s, bus_gb_per_s=gb_per_s * on_a_ring
+    )
+
+
 def communication_of_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """The rows of communication_steps with shares: of a step what is communication, and exposed; of the time of all
     collectives what is waiting."""
@@ -147,6 +157,20 @@ TABLES = {
 """),
         ),
     ),
+    "communication_all_reduce": SummaryTable(
+        communication_all_reduce,
+        Described(
+            "(n) One row per run with the stage all_reduce and size: all-reduce alone, no model beside it",
+            columns("""
+    bytes | B | size of the fp32 tensor that every rank has
+    n | | all-reduces that were timed, one right behind the other
+    mean_ms | ms | their mean time, in each that of the slowest rank
+    std_ms | ms | its standard deviation (n − 1)
+    algorithm_gb_per_s | 10^9 B/s | bytes ÷ mean time
+    bus_gb_per_s | 10^9 B/s | that × 2(n − 1)/n for n ranks: what each link of a ring carries
+"""),
+        ),
+    ),
     "communication_scaling": SummaryTable(
         communication_scaling,
         Described(
@@ -159,5 +183,6 @@ SHOWN = {
     "communication_times": Shown("Steps with and without communication", "communication_times"),
     "communication_steps": Shown("What fills a step on every GPU", "communication_steps"),
     "communication_collectives": Shown("Collectives by size and bucket", "communication_collectives"),
+    "communication_all_reduce": Shown("All-reduce alone by size", "communication_all_reduce"),
     "communication_scaling": Shown("Strong and weak scaling", "communication_scaling"),
 }

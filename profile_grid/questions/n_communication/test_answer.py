@@ -17,6 +17,7 @@ ONE = Made(mode="train_step", batch_size=8, unprofiled_ms=100.0, unprofiled_std_
 HALF = replace(ONE, batch_size=4, unprofiled_ms=55.0)
 NAIVE = replace(ONE, gpus=2, parallel="naive", unprofiled_ms=80.0)
 DDP = replace(NAIVE, parallel="ddp", unprofiled_ms=62.5)
+FOUR = replace(NAIVE, gpus=4)
 MS = 1_000_000
 
 
@@ -47,6 +48,15 @@ def with_ranks(tables: dict[str, pd.DataFrame], run: Made, overlapped: int, byte
         rows["collectives"].append(place | single | {"algorithm_gb_per_s": speed, "bus_gb_per_s": speed})
     for name, own in rows.items():
         tables[name] = pd.concat([tables[name], pd.DataFrame(own)[tables[name].columns]], ignore_index=True)
+
+
+def with_all_reduce(tables: dict[str, pd.DataFrame], run: Made, ms_of_megabytes: dict[int, float]) -> None:
+    """Adds what all-reduce alone took of each size."""
+    rows = [
+        run.leading | {"bytes": size * MS, "n": 20, "mean_ms": ms, "std_ms": ms / 10, "min_ms": ms, "max_ms": ms}
+        for size, ms in ms_of_megabytes.items()
+    ]
+    tables["all_reduce"] = pd.concat([tables["all_reduce"], pd.DataFrame(rows)], ignore_index=True)
 
 
 @pytest.fixture
@@ -159,3 +169,18 @@ def test_a_run_that_ran_out_of_memory_is_a_cell_and_no_figure():
     text = document(made)
     assert "Not answered: no run on several GPUs has figures." in text
     assert line_of(text, "small", "512", "training step", "8", "2", "ddp", "OOM")
+
+
+def test_all_reduce_alone_has_its_bandwidths_by_size_and_number_of_gpus():
+    tables = merged([NAIVE, FOUR])
+    with_all_reduce(tables, NAIVE, {1: 0.1, 1000: 10.0})
+    with_all_reduce(tables, FOUR, {1000: 10.0})
+    table = summaries(tables)["communication_all_reduce"]
+    assert table[["gpus", "bytes", "mean_ms", "algorithm_gb_per_s", "bus_gb_per_s"]].values.tolist() == [
+        [2, 1 * MS, 0.1, 10.0, 10.0],
+        [2, 1000 * MS, 10.0, 100.0, 100.0],
+        [4, 1000 * MS, 10.0, 100.0, 150.0],
+    ]
+    text = document(tables)
+    assert "of 1000 MB has a bus bandwidth of 100 GB/s on 2 GPUs and 150 GB/s on 4 GPUs." in text
+    assert "| 4 | naive | 1000 | 10.0 ± 1.0 | 100 | 150 |" in " ".join(text.split())

@@ -4,11 +4,12 @@ import pytest
 
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import on_paper
+from profile_grid.questions.n_communication.all_reduce_figure import NOT_MEASURED
 from profile_grid.questions.n_communication.figure import FIGURES, NO_FIGURES, STYLES, bars
-from profile_grid.questions.n_communication.test_answer import DDP, NAIVE, TABLES, with_ranks
+from profile_grid.questions.n_communication.test_answer import DDP, FOUR, NAIVE, TABLES, with_all_reduce, with_ranks
 from tests.profile_grid.made_up import merged
 
-(FIGURE,) = FIGURES
+FIGURE, ALL_REDUCE = FIGURES
 
 
 @pytest.fixture
@@ -43,3 +44,22 @@ def test_without_captures_of_several_ranks_it_says_so():
     made = merged([DDP])
     made |= summary_tables(made, TABLES)
     assert FIGURE.draw(made).reason == FIGURE.caption(made) == NO_FIGURES
+
+
+def test_all_reduce_alone_is_a_line_for_each_number_of_gpus():
+    made = merged([NAIVE, FOUR])
+    with_all_reduce(made, NAIVE, {1: 0.1, 1000: 10.0})
+    with_all_reduce(made, FOUR, {1: 0.2, 1000: 10.0})
+    made |= summary_tables(made, TABLES)
+    drawn = [row for rows in ALL_REDUCE.draw(made).chart["datasets"].values() for row in rows]
+    assert [(row["ranks"], row["megabytes"], row["bus_gb_per_s"]) for row in drawn] == [
+        ("on 2 GPUs", 1.0, 10.0), ("on 2 GPUs", 1000.0, 100.0), ("on 4 GPUs", 1.0, 7.5), ("on 4 GPUs", 1000.0, 150.0),
+    ]  # fmt: skip
+    assert ALL_REDUCE.caption(made) == "All-reduce alone reaches 7.50 to 150 GB/s on the bus."
+    assert on_paper(ALL_REDUCE, {name: made[name] for name in ALL_REDUCE.tables})
+
+
+def test_where_all_reduce_alone_was_not_measured_the_figure_says_how_to():
+    made = merged([DDP])
+    made |= summary_tables(made, TABLES)
+    assert ALL_REDUCE.draw(made).reason == ALL_REDUCE.caption(made) == NOT_MEASURED
