@@ -22,6 +22,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from profile_grid.comparing.cells import FASTER, SLOWER
+from profile_grid.comparing.document import summary
+from profile_grid.comparing.results import read_results
+from profile_grid.comparing.tables import comparison
 from workflow.scripts import process_steps
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,8 +41,8 @@ GRIDS = {
     ),
     SLOWER_SOFTMAX: (["large"], [512], ["forward"]),
 }
-TOLD = "slower", "faster"
 ENDING_S = 60
+Tables = dict[str, pd.DataFrame]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -51,12 +55,9 @@ def main(arguments: list[str] | None = None) -> None:
         process_steps.main(
             ["--plan", str(results / "grid.json"), "--folder", str(results / "processes"), f"--processes={processes}"]
         )
-    from workflow.scripts import compare  # not above: what was measured stays where a package that draws is lacking
-
-    before, after = (str(options.folder / side / "results") for side in SIDES)
-    output = options.folder / "comparison"
-    compare.main(["--before", before, "--after", after, "--output", str(output)])
-    if complaint := (nothing_told if options.trial == SAME else slower_told)(output):
+    tables = comparison(*(read_results(options.folder / side / "results") for side in SIDES))
+    print(summary(tables["cells"]))
+    if complaint := (nothing_told if options.trial == SAME else slower_told)(tables):
         raise SystemExit(complaint)
 
 
@@ -112,9 +113,9 @@ def rounds(results: Path) -> int:
     return number
 
 
-def nothing_told(output: Path) -> str | None:
+def nothing_told(tables: Tables) -> str | None:
     """What is wrong where a cell of the same program is told to differ; prints how much the sides scatter."""
-    cells = pd.read_parquet(output / "cells.parquet")
+    cells = tables["cells"]
     off = (cells["ratio"] - 1).abs()
     inside = cells["ratio_low"].le(1) & cells["ratio_high"].ge(1)
     print(
@@ -123,17 +124,17 @@ def nothing_told(output: Path) -> str | None:
         f" {inside.sum()} intervals hold 1; {cells['p'].lt(0.05).sum()} of the p below 0.05, the smallest"
         f" {cells['p'].min():.2g}, adjusted {cells['p_adjusted'].min():.2g}"
     )
-    told = cells.loc[cells["verdict"].isin(TOLD), "run"]
+    told = cells.loc[cells["verdict"].isin((SLOWER, FASTER)), "run"]
     return f"told to differ, and are the same: {', '.join(told)}" if len(told) else None
 
 
-def slower_told(output: Path) -> str | None:
+def slower_told(tables: Tables) -> str | None:
     """What is wrong where the planted slowdown is not told, or another kernel is named first."""
-    cells, changes = (pd.read_parquet(output / f"{name}.parquet") for name in ("cells", "changes"))
+    cells, changes = tables["cells"], tables["changes"]
     kernels = changes[changes["level"] == "kernel"]
     for row in kernels.itertuples():
         print(f"{row.change}: {row.ms_before:.3f} -> {row.ms_after:.3f} ms, {row.name[:160]}")
-    if (cells["verdict"] != "slower").any():
+    if (cells["verdict"] != SLOWER).any():
         return "the slowdown was not told: " + ", ".join(cells["verdict"])
     first = kernels.iloc[0]["name"] if len(kernels) else "none"
     return None if NAMED in first else f"the kernel named first is another: {first}"

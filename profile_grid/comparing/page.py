@@ -1,32 +1,42 @@
-"""A comparison as one HTML file without scripts: what its document says, to be opened from a mail."""
+"""A comparison as one HTML file without scripts, to be opened from a mail: its document and the figure of ratios."""
 
 from __future__ import annotations
 
-from markdown_it import MarkdownIt
+import base64
+from pathlib import Path
 
+import pandas as pd
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from kernel_tables.page.markup import html_environment, style
+from profile_grid.comparing.document import TITLE, sections, summary
+from profile_grid.comparing.figure import FIGURE
+from profile_grid.figures.shown import of_one_machine
+
+HERE = Path(__file__).parent
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink"])
-STYLE = """\
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 80rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid #d0d0d0; padding: 0.25rem 0.6rem; text-align: left; }
-code { overflow-wrap: anywhere; }
-.wide { overflow-x: auto; }
-:focus-visible { outline: 2px solid #0059a3; outline-offset: 2px; }
-@media print {
-  .wide { overflow: visible; }
-  th, td { overflow-wrap: anywhere; padding: 0.15rem 0.4rem; }
-  tr { break-inside: avoid; }
-}
-@media (prefers-color-scheme: dark) { body { background: #16181c; color: #e6e6e6; } th, td { border-color: #444; } }
-"""
 WIDE = '<div class="wide" tabindex="0" role="region" aria-label="table">'  # scrolls by itself, by the keyboard too
 
 
-def page(document: str) -> str:
-    """The HTML of a document in Markdown; what stands in it as HTML is text."""
-    body = MARKDOWN.render(document).replace("<table>", f"{WIDE}<table>").replace("</table>", "</table></div>")
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>Before and after</title>\n'
-        f"<style>\n{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+def page(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, image: bytes | None = None) -> str:
+    """The HTML of a comparison from its tables, and the table of the runs after; `image` is its figure as PNG."""
+    environment = html_environment(HERE)
+    environment.filters["markdown"] = as_html
+    drawn = {"runs": runs, "cells": tables["cells"]}
+    return environment.get_template("page.html.j2").render(
+        title=TITLE,
+        machine=of_one_machine({"runs": runs})[1],
+        summary=summary(tables["cells"]),
+        sections=sections(tables),
+        figure=FIGURE,
+        caption=FIGURE.caption(drawn),
+        image=base64.b64encode(image).decode() if image else None,
+        style=style(HERE / "page.css"),
     )
+
+
+def as_html(text: str) -> Markup:
+    """Markdown as HTML; what stands in it as HTML is text."""
+    body = MARKDOWN.render(text).replace("<table>", f"{WIDE}<table>").replace("</table>", "</table></div>")
+    return Markup(body)

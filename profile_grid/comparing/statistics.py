@@ -7,6 +7,8 @@ side have a row per process and a column per step.
 
 from __future__ import annotations
 
+from math import comb
+
 import numpy as np
 from scipy import stats
 
@@ -20,6 +22,15 @@ SEED = 0
 def p_value(before: np.ndarray, after: np.ndarray) -> float:
     """How probable so different medians of processes are where nothing differs; two-sided, exact."""
     return float(stats.mannwhitneyu(np.median(before, axis=1), np.median(after, axis=1), method="exact").pvalue)
+
+
+def fewest_for_one(cells: int) -> int:
+    """The fewest processes of a side with which a change that one of so many cells has can be told: the smallest p that
+    they can give, 2 of all ways to deal them to two sides, is to be below RATE after the adjustment."""
+    processes = FEWEST_PROCESSES
+    while 2 * cells / comb(2 * processes, processes) >= RATE:
+        processes += 1
+    return processes
 
 
 def median_ms(times: np.ndarray) -> float:

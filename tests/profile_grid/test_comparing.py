@@ -8,14 +8,18 @@ import pytest
 
 from profile_grid.comparing.cells import cells
 from profile_grid.comparing.changes import changes, facts_that_differ
-from profile_grid.comparing.document import document
+from profile_grid.comparing.document import document, sections, summary
 from profile_grid.comparing.energy import energies
+from profile_grid.comparing.figure import FIGURE
 from profile_grid.comparing.page import page
 from profile_grid.comparing.results import Results, read_results
+from profile_grid.comparing.sections import memory_section
+from profile_grid.comparing.tables import comparison
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json, write_table
 from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, merged
 from tests.profile_grid.made_up_results import TIMING, changed
+from workflow.scripts import compare
 from workflow.scripts.compare import Changed, main
 
 PROVENANCE = {"driver": "580", "torch": "2.11", "config_sha256": "aa", "device_name": "NVIDIA H200"}
@@ -48,9 +52,7 @@ def written(folder: Path, runs: list[Made], processes=6, slower=(), seed=1, **pr
 
 
 def document_of(before, after) -> str:
-    return document(
-        facts_that_differ(before, after), cells(before, after), energies(before, after), changes(before, after)
-    )
+    return document(comparison(before, after))
 
 
 def with_energy(folder: Path, runs: list[Made], joules: float) -> Results:
@@ -156,33 +158,68 @@ def test_results_without_a_count_of_energy_have_no_section_of_it(tmp_path):
     assert energies(before, after).empty and "## Energy" not in document_of(before, after)
 
 
-def test_the_page_holds_the_tables_of_the_document_and_no_html_of_a_name(tmp_path):
+def test_the_page_holds_the_tables_of_the_document_its_figure_and_no_html_of_a_name(tmp_path):
     before = written(tmp_path / "before", three())
     hostile = Kernel("forward", "block > norm", "<script>alert(1)</script>|x", "elementwise", 3, 500.0)
     after = written(tmp_path / "after", [Made(model="small", kernels=(*forward_kernels(), hostile)), *three()[1:]])
-    html = page(document_of(before, after))
-    assert html.count("<table>") == html.count('tabindex="0"') == 2
+    tables = comparison(before, after)
+    html = page(tables, after.tables["runs"], b"PNG")
+    assert html.count("<table>") == document(tables).count("\n| :") == 2
+    assert all(f'<section id="{section.anchor}">' in html for section in sections(tables))
+    assert html.index('id="cells"') < html.index("base64,UE5H") < html.index("no evidence</td>")
     assert 'name="viewport"' in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;|x" in html and "<script" not in html
 
 
-def test_the_status_is_1_where_a_cell_is_what_the_caller_fails_on_and_all_is_written(tmp_path, capsys):
+def test_the_figure_has_a_line_for_every_cell_and_the_axis_holds_what_was_told(tmp_path):
+    before = written(tmp_path / "before", three())
+    after = written(tmp_path / "after", three(), slower={"large": 1.3}, seed=2)
+    drawing = FIGURE.draw({"runs": after.tables["runs"], "cells": cells(before, after)})
+    (panel,) = drawing.chart["hconcat"]
+    points = drawing.chart["datasets"][panel["layer"][2]["data"]["name"]]
+    assert [(row["cell"], row["verdict"]) for row in points] == [
+        ("small · 512", "no evidence"), ("large · 512", "slower"), ("2.7B · 512", "no evidence"),
+    ]  # fmt: skip
+    assert points[1]["ratio_drawn"] == pytest.approx(1.3, rel=0.01)
+    low, high = panel["layer"][1]["encoding"]["x"]["scale"]["domain"]
+    assert low * high == pytest.approx(1) and all(row["ratio_high"] < high for row in points)
+
+
+def test_cells_without_times_are_a_figure_that_says_so(tmp_path):
+    oom = [Made(model="2.7B", timing_status="out_of_memory", capture_status="out_of_memory")]
+    before, after = (written(tmp_path / side, oom, processes=1) for side in ("before", "after"))
+    tables = {"runs": after.tables["runs"], "cells": cells(before, after)}
+    assert FIGURE.draw(tables).reason == "No cell has times on both sides."
+
+
+def test_what_so_many_processes_cannot_tell_among_so_many_cells_is_said(tmp_path):
+    before, after = (written(tmp_path / side, three(), seed=number) for number, side in enumerate(("before", "after")))
+    table = pd.concat([cells(before, after)] * 8)
+    assert "of 24 cells have cannot be told, however large it is: 7 a side tell one" in summary(table)
+    assert "cannot be told" not in summary(table.head(23))
+
+
+def test_a_peak_of_memory_that_changed_is_shown_with_its_ratio(tmp_path):
+    before, after = written(tmp_path / "before", three()), written(tmp_path / "after", three())
+    table = cells(before, after).assign(peak_before_bytes=2.0**30, peak_after_bytes=[2.0**30, 2.0**31, None])
+    said = memory_section(table)
+    assert "changed by a MiB or more in 1 of 2 cells" in said
+    assert "| large | 512     | forward pass |        1.00 |       2.00 | 2.000 |" in said
+    assert memory_section(table.assign(peak_before_bytes=None)) == ""
+
+
+def test_the_status_is_1_where_a_cell_is_what_the_caller_fails_on_and_all_is_written(tmp_path, capsys, monkeypatch):
     written(tmp_path / "before", three())
     written(tmp_path / "after", three(), slower={"large": 1.05}, seed=2)
-    sides = [
-        "--before",
-        str(tmp_path / "before"),
-        "--after",
-        str(tmp_path / "after"),
-        "--output",
-        str(tmp_path / "out"),
-    ]
+    sides = [f"--before={tmp_path / 'before'}", f"--after={tmp_path / 'after'}", f"--output={tmp_path / 'out'}"]
+    monkeypatch.setattr(compare, "save", lambda drawn, path, suffix: path.write_bytes(b"drawn"))  # a second, twice
     main([*sides, "--fail-on", "faster"])
     assert "1 slower" in capsys.readouterr().out
     with pytest.raises(Changed, match=r"1 cells are slower: large_ctx512_forward"):
         main([*sides, "--fail-on", "slower"])
     assert (tmp_path / "out" / "comparison.md").read_text().startswith("# Before and after\n\nOf 3 cells: 1 slower")
-    assert (tmp_path / "out" / "cells.parquet").exists()
+    written_too = ("cells.parquet", "comparison.html", "ratios.svg", "ratios.png")
+    assert all((tmp_path / "out" / name).exists() for name in written_too)
 
 
 def test_a_folder_without_results_is_refused_with_its_name(tmp_path):

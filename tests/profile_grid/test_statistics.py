@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from profile_grid.comparing.statistics import RATE, adjusted, median_ms, p_value, ratio_interval
+from profile_grid.comparing.statistics import RATE, adjusted, fewest_for_one, median_ms, p_value, ratio_interval
 
 CELLS, PROCESSES, STEPS = 30, 8, 10
 
@@ -84,3 +84,23 @@ def test_intervals_hold_the_true_ratio_about_as_often_as_they_say():
 
 def test_the_time_of_a_side_is_the_median_over_processes_of_the_median_step():
     assert median_ms(np.array([[1.0, 2.0, 9.0], [4.0, 4.0, 4.0], [100.0, 5.0, 6.0]])) == 4.0
+
+
+def test_the_interval_is_that_of_scipys_bootstrap_where_a_process_has_one_step():
+    random = np.random.default_rng(3)
+    before, after = random.normal(100, 2, (2, 40, 1))
+    reference = stats.bootstrap(
+        (before[:, 0], after[:, 0]), lambda x, y, axis: np.median(y, axis=axis) / np.median(x, axis=axis),
+        n_resamples=20_000, method="percentile", random_state=random,
+    )  # fmt: skip
+    assert ratio_interval(before, after, 20_000) == pytest.approx(tuple(reference.confidence_interval), abs=5e-4)
+
+
+@pytest.mark.parametrize(("cells", "processes"), [(1, 6), (23, 6), (24, 7), (60, 7), (100, 8)])
+def test_so_many_processes_tell_one_cell_of_many_and_one_fewer_does_not(cells, processes):
+    def smallest(count: int) -> float:
+        apart = np.arange(count)[:, None] + np.array([0.0, 0.5])
+        return adjusted(np.array([p_value(apart, apart + 1000), *[1.0] * (cells - 1)]))[0]
+
+    assert fewest_for_one(cells) == processes and smallest(processes) < RATE
+    assert processes == 6 or smallest(processes - 1) >= RATE

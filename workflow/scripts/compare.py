@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from profile_grid.comparing.cells import FASTER, SLOWER, cells
-from profile_grid.comparing.changes import changes, facts_that_differ
+from profile_grid.comparing.cells import FASTER, SLOWER
 from profile_grid.comparing.document import document, summary
-from profile_grid.comparing.energy import energies
+from profile_grid.comparing.figure import FIGURE
 from profile_grid.comparing.page import page
 from profile_grid.comparing.results import read_results
+from profile_grid.comparing.tables import comparison
 from profile_grid.errors import OutsideError
+from profile_grid.figures.paper import on_paper, save
 from profile_grid.files import write_table, write_text
 from workflow.command import run_command
 
@@ -36,17 +37,16 @@ def main(arguments: list[str] | None = None) -> None:
     if not (options.before and options.after):
         raise OutsideError("name both folders of results: snakemake compare --config before=DIR after=DIR")
     before, after = (read_results(Path(folder)) for folder in (options.before, options.after))
-    tables = {
-        "facts": facts_that_differ(before, after),
-        "cells": cells(before, after),
-        "energies": energies(before, after),
-        "changes": changes(before, after),
-    }
+    tables = comparison(before, after)
     for name, table in tables.items():
         write_table(options.output / f"{name}.csv", table)
-    text = document(**tables)
-    write_text(options.output / "comparison.md", text)
-    write_text(options.output / "comparison.html", page(text))
+    runs = after.tables["runs"]
+    drawn = on_paper(FIGURE, {"runs": runs, "cells": tables["cells"]})
+    for suffix in (".svg", ".png"):
+        save(drawn, options.output / f"{FIGURE.name}{suffix}", suffix)
+    write_text(options.output / "comparison.md", document(tables))
+    image = (options.output / f"{FIGURE.name}.png").read_bytes()
+    write_text(options.output / "comparison.html", page(tables, runs, image))
     print(f"{summary(tables['cells'])} See {options.output / 'comparison.md'}")
     found = tables["cells"][tables["cells"]["verdict"].isin(FAIL_ON[options.fail_on])]
     if len(found):

@@ -1,0 +1,112 @@
+"""What stands in each section of a comparison, as Markdown, from its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from kernel_tables.markdown import Table, code, escaped, pipe_table
+from kernel_tables.names.short import short_names
+from profile_grid.quantities import ABSENT, GIBIBYTE, count, known, ratio, significant, with_spread
+from profile_grid.study.dimensions import KEYS
+from profile_grid.tables.apart import shown_dimensions
+from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.wording import run_in_words
+
+ALWAYS = ("model", "context_length", "mode")
+MOST_KERNELS = 5  # of one run
+LEAST_BYTES = 2**20  # by which a peak of memory has changed
+
+
+def facts_section(facts: pd.DataFrame) -> str:
+    """The facts of the two measurements that differ."""
+    if facts.empty:
+        return "Nothing that was recorded: machine, versions, source and configuration are the same."
+    rows = tuple(tuple(escaped(text) for text in row) for row in facts.itertuples(index=False))
+    return pipe_table(Table(("fact", "before", "after"), rows, first_right=99))
+
+
+def cells_section(cells: pd.DataFrame) -> str:
+    """Every cell with its times, the ratio, and the verdict."""
+    shown = shown_dimensions(cells, ALWAYS)
+    rows = tuple(_cell(row, shown) for row in cells.to_dict("records"))
+    headings = ("before, ms", "after, ms", "ratio", "interval", "p, adjusted", "processes", "verdict")
+    return pipe_table(Table((*headings_of(shown), *headings), rows, first_right=len(shown)))
+
+
+def _cell(row: dict, shown: list[str]) -> tuple[str, ...]:
+    low, high = (significant(row[f"ratio_{end}"], 4) for end in ("low", "high"))
+    verdict = row["verdict"] + (f": {row['reason']}" if row["reason"] else "")
+    return (
+        *leading_cells(row, shown), significant(row["before_ms"], 4), significant(row["after_ms"], 4),
+        significant(row["ratio"], 4), f"{low} to {high}" if known(row["ratio"]) else ABSENT,
+        f"{row['p_adjusted']:.2g}" if known(row["p_adjusted"]) else ABSENT,
+        " / ".join(count(row[f"processes_{side}"]) for side in ("before", "after")), escaped(verdict),
+    )  # fmt: skip
+
+
+def memory_section(cells: pd.DataFrame) -> str:
+    """The cells whose peak of memory changed; empty where no peak is known on both sides."""
+    peaks = cells[["peak_before_bytes", "peak_after_bytes"]].astype("float64")
+    both = cells[peaks.notna().all(axis=1)]
+    if both.empty:
+        return ""
+    changed = both[(both["peak_after_bytes"] - both["peak_before_bytes"]).abs() >= LEAST_BYTES]
+    said = f"The peak of the tensors' memory changed by a MiB or more in {len(changed)} of {len(both)} cells."
+    if changed.empty:
+        return said
+    shown = shown_dimensions(changed, ALWAYS)
+    rows = tuple((*leading_cells(row, shown), *_peaks(row)) for row in changed.to_dict("records"))
+    headings = (*headings_of(shown), "before, GiB", "after, GiB", "ratio")
+    return f"{said}\n\n{pipe_table(Table(headings, rows, first_right=len(shown)))}"
+
+
+def _peaks(row: dict) -> tuple[str, str, str]:
+    before, after = (row[f"peak_{side}_bytes"] for side in ("before", "after"))
+    return significant(before / GIBIBYTE), significant(after / GIBIBYTE), significant(after / before, 4)
+
+
+def energy_section(energies: pd.DataFrame) -> str:
+    """The energy of a step on both sides; empty where they did not both count it."""
+    if energies.empty:
+        return ""
+    shown, sides = shown_dimensions(energies, ALWAYS), ("before_", "")
+    rows = tuple(
+        (
+            *leading_cells(row, shown),
+            *(with_spread(row[f"{side}joules_per_step"], row[f"{side}joules_per_step_std"]) for side in sides),
+            ratio(row["ratio"], row["ratio_std"]),
+        )
+        for row in energies.to_dict("records")
+    )
+    headings = (*headings_of(shown), "before, J per step", "after, J per step", "ratio")
+    return pipe_table(Table(headings, rows, first_right=len(shown)))
+
+
+def changes_section(cells: pd.DataFrame, changes: pd.DataFrame) -> str:
+    """What changed in the captures of each run, and the full names of its kernels."""
+    return "\n\n".join(_changes(cells, changes))
+
+
+def _changes(cells: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
+    if changes.empty:
+        yield "Nothing, or no cell was captured on both sides."
+        return
+    kept = changes[(changes["level"] != "kernel") | (changes.groupby(["run", "level"]).cumcount() < MOST_KERNELS)]
+    short = short_names(kept.loc[kept["level"] == "kernel", "name"].unique(), {})
+    places = cells.drop_duplicates("run").set_index("run", drop=False)
+    for run, own in kept.groupby("run", sort=False):
+        yield f"### {run_in_words(places.loc[run, ['run', *KEYS]].to_dict())}"
+        rows = tuple(_change(row, short) for row in own.to_dict("records"))
+        yield pipe_table(Table(("level", "name", "change", "launches", "ms", "more, ms"), rows, first_right=3))
+    if longer := {label: name for name, label in short.items() if label != name}:
+        yield "Full names:"
+        yield "\n".join(f"- {code(label)}: {code(name)}" for label, name in longer.items())
+
+
+def _change(row: dict, short: dict[str, str]) -> tuple[str, ...]:
+    launches, ms = (tuple(row[f"{figure}_{side}"] for side in ("before", "after")) for figure in ("launches", "ms"))
+    arrows = " → ".join(map(count, launches)), " → ".join(map(significant, ms))
+    name = short.get(row["name"], row["name"]) if row["level"] == "kernel" else row["name"]
+    return row["level"], code(name, in_table=True), row["change"], *arrows, significant(row["ms_more"])
