@@ -85,7 +85,7 @@ def test_a_small_table_leaves_its_room_to_the_larger():
 
 
 def test_a_chart_without_room_says_where_the_figure_is(monkeypatch):
-    tables = made_up_tables(models=("small",), contexts=(128,), precisions=("fp32", "bf16"), compiles=("off", "on"))
+    tables = made_up_tables(models=("small",), contexts=(128,), modes=("forward", "train_step"))
     images = dict.fromkeys(FIGURES, b"PNG")
     drawn = [name for name, figure in shown(tables, images, []).items() if figure.chart and figure.image]
     assert set(drawn) >= {"phase_times", "top_kernels", "scaling"}

@@ -1,10 +1,12 @@
 """Copies of this project whose tiny grid has been run, and what Snakemake plans in them."""
 
+import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,18 @@ capture:
   nsys_options: []
 time_limit_s: 120
 kernel_classes: []
+"""
+FEW_FIGURES = """
+import runpy
+import sys
+from pathlib import Path
+
+folder, name = Path(sys.argv[sys.argv.index("--output") + 1]), sys.argv[-1]
+if name in {figures!r}:
+    runpy.run_module("workflow.scripts.real_figures", run_name="__main__")
+else:
+    for suffix in ("svg", "png"):
+        (folder / f"{{name}}.{{suffix}}").touch()
 """
 
 
@@ -106,13 +120,31 @@ def copy_sources(source: Path, target: Path) -> Path:
     return target
 
 
+def draw_only(folder: Path, *figures: str) -> None:
+    """Leaves all other figures of a project empty: drawing takes half of a grid's time and has tests of its own."""
+    script = folder / "workflow" / "scripts" / "figures.py"
+    script.rename(script.with_name("real_figures.py"))
+    script.write_text(FEW_FIGURES.format(figures=figures))
+
+
 @pytest.fixture(scope="session")
 def first_run(tmp_path_factory, snakemake) -> tuple[Path, Planned]:
-    """A project whose tiny grid has been run to its end, and that run.
+    """A project whose tiny grid has been run to its end, and that run: one for all workers, since it takes long."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    said = shared / "first_run.json"
+    with (shared / "first_run.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            folder = copy_sources(ROOT, shared / f"finished-{CANARY}")
+            said.write_text(json.dumps([str(folder), asdict(_first_run(folder, snakemake))]))
+    folder, run = json.loads(said.read_text())
+    assert run["status"] == 0, run["output"]
+    return Path(folder), Planned(**run)
 
-    The canary of tests/workflow/test_leaks.py was in its path, in its environment and in another process meanwhile.
-    """
-    folder = copy_sources(ROOT, tmp_path_factory.mktemp(f"finished-{CANARY}") / "project")
+
+def _first_run(folder: Path, snakemake: Planner) -> Planned:
+    """The canary of tests/workflow/test_leaks.py is in its path, its environment and another process meanwhile."""
     (folder / "config.yaml").write_text(TINY_GRID)
     with subprocess.Popen(["sh", "-c", "read line", CANARY], stdin=subprocess.PIPE) as other:
         # without the profile nothing in Snakemake keeps measurements apart: their leases have to
@@ -127,8 +159,7 @@ def first_run(tmp_path_factory, snakemake) -> tuple[Path, Planned]:
             SECRET_TOKEN=CANARY,
         )
         other.communicate(b"\n")
-    assert run.status == 0, run.output
-    return folder, run
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from tests.kernel_tables.synthetic import Synthetic
-from tests.workflow.conftest import FAKES, ROOT, copy_sources, write_config
+from tests.workflow.conftest import FAKES, ROOT, copy_sources, draw_only, write_config
 
 OUT_OF_MEMORY = """
 import torch
@@ -26,15 +26,6 @@ def Model(d_model, **sizes):
     if d_model == 48:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.25 GiB. host gpu-node-17, user anna")
     return TransformerLM(d_model=d_model, **sizes)
-"""
-# Drawing takes half of such a grid's time and has tests of its own.
-NO_FIGURES = """
-import sys
-from pathlib import Path
-
-folder, name = Path(sys.argv[sys.argv.index("--output") + 1]), sys.argv[-1]
-for suffix in ("svg", "png"):
-    (folder / f"{name}.{suffix}").touch()
 """
 TIMING = "results/runs/one_ctx8_forward/timing.json"
 
@@ -55,7 +46,7 @@ def failed_grid(tmp_path_factory, snakemake):
     capture = {"backend": "nsys", "warmup_steps": 0, "measured_steps": 1, "nsys_options": []}
     write_config(folder, capture=capture, program={"constructor": "my_models:Model"})
     (folder / "my_models.py").write_text(OUT_OF_MEMORY)
-    (folder / "workflow" / "scripts" / "figures.py").write_text(NO_FIGURES)
+    draw_only(folder)
     nsys = install_fake_nsys(folder.parent / "bin")
     (nsys / "manner-two").write_text("lacks a right")
     path = f"{nsys}{os.pathsep}{os.environ['PATH']}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.workflow.conftest import ROOT, copy_sources
+from tests.workflow.conftest import ROOT, copy_sources, draw_only
 from tests.workflow.test_invalidation import appended, plan, replaced
 
 PATCHES = ROOT / "tests" / "patches"
@@ -43,6 +43,7 @@ def grown(tmp_path_factory, snakemake):
     for patch in ("dimension", "stage", "question"):
         apply(patch, folder)
     delete_question("b_top_kernels", folder)
+    draw_only(folder, "spread")
     run = snakemake(folder, "--cores", "2", *GRID)
     assert run.status == 0, run.output
     return folder
