@@ -9,6 +9,8 @@ import pandas as pd
 from profile_grid.measuring.results import ProgramResult
 from profile_grid.merging.accuracy import DESCRIBED as ACCURACY_DESCRIBED
 from profile_grid.merging.accuracy import accuracy_table
+from profile_grid.merging.losses import DESCRIBED as LOSSES_DESCRIBED
+from profile_grid.merging.losses import losses_table
 from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.merging.rank_times import DESCRIBED as RANKS_DESCRIBED
 from profile_grid.merging.rank_times import rank_times_table
@@ -22,13 +24,14 @@ Times = dict[str, list[float]]  # seconds by phase
 
 
 def timing_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
-    """`timings`, `steps`, `warmup_steps`, `accuracy` and `rank_times`."""
+    """`timings`, `steps`, `warmup_steps`, `accuracy`, `rank_times` and `losses`."""
     return {
         "timings": timings_table(runs),
         "steps": steps_table(runs, times_by_phase),
         "warmup_steps": steps_table(runs, _warmup_times),
         "accuracy": accuracy_table(runs),
         "rank_times": rank_times_table(runs),
+        "losses": losses_table(runs),
     }
 
 
@@ -68,6 +71,7 @@ def _warmup_times(program: ProgramResult) -> Times:
 DESCRIBED = (
     ACCURACY_DESCRIBED
     | RANKS_DESCRIBED
+    | LOSSES_DESCRIBED
     | {
         "timings": Described(
             "One row per run and phase, from the process without a profiler",

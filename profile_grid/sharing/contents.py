@@ -31,8 +31,8 @@ def is_needed(name: str) -> bool:
 
 
 def is_capture(name: str) -> bool:
-    """Whether a file is the recording of a run, such as capture.sqlite. A .nsys-rep is never packed: it may tell more
-    of its host than is meant for others."""
+    """Whether a file is the recording of a run, such as capture.sqlite, or of its second rank, capture_rank1.sqlite. A
+    .nsys-rep is never packed: it may tell more of its host than is meant for others."""
     return bool(_captures().fullmatch(name))
 
 
@@ -48,7 +48,9 @@ def _needed() -> re.Pattern:
 
 @cache
 def _captures() -> re.Pattern:
-    return re.compile(rf"runs/{NAME}/({_any([name for stage in STAGES for name in stage.files])})")
+    names = (Path(name) for stage in STAGES for name in stage.files)
+    of_ranks = "|".join(rf"{re.escape(name.stem)}(_rank[0-9]+)?{re.escape(name.suffix)}" for name in names)
+    return re.compile(rf"runs/{NAME}/({of_ranks})")
 
 
 @cache

@@ -23,7 +23,7 @@ TIMING = Stage(
     meaning="the process without a profiler",
     runs="profile_grid.measuring.timing:timed",
     tables="profile_grid.merging.timings:timing_tables",
-    table_names=("timings", "steps", "warmup_steps", "accuracy", "rank_times"),
+    table_names=("timings", "steps", "warmup_steps", "accuracy", "rank_times", "losses"),
     sources=PROCESSES,
     settings={
         "warmup_steps": Setting(WARMUP, default=5, of_program=True),

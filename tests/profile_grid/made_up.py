@@ -25,6 +25,7 @@ PHASE = ["step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", 
 FINDING = ["code", "abstained", "gain_ms", "gain_percent", "sure", "message", "advice", "evidence", "located"]
 RANGE = ["step", "phase", "range", "instances", "wall_ns", "gpu_time_ns", "kernels", "memop_time_ns", "memops"]
 ERRORS = ["loss_error", "logits_error", "gradient_norm_error", "explained_error", "within_precision", "reason"]
+LOSSES = pd.DataFrame(columns=["number", "loss"])
 RANK_TIMES = pd.DataFrame(columns=["rank", "phase", *STATISTICS])
 MODES = ("forward", "forward_backward", "train_step")
 STATUS_OF_OTHERS = {BY_NAME[name].status_column: NOT_ASKED for name in ON_REQUEST}
@@ -158,7 +159,7 @@ def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
 def without_requests() -> dict[str, pd.DataFrame]:
     """The merged tables of runs that were asked for no further stage, and kept no times of single steps."""
     steps = pd.DataFrame({"phase": [], "step": [], "ms": []})
-    tables = {"steps": steps, "warmup_steps": steps, "rank_times": RANK_TIMES}
+    tables = {"steps": steps, "warmup_steps": steps, "rank_times": RANK_TIMES, "losses": LOSSES}
     tables |= memory_tables() | counter_tables() | cold_tables() | rank_tables()
     leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
     led = {name: pd.concat([leading, table], axis=1) for name, table in tables.items()}

@@ -8,6 +8,7 @@ from profile_grid.measuring.capture_identity import identity, write_specificatio
 from profile_grid.measuring.results import StageResult
 from profile_grid.measuring.typed_json import built
 from profile_grid.merging.capture_tables import tables_of_capture
+from profile_grid.merging.losses import losses_table
 from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.merging.rank_tables import empty_tables
 from profile_grid.merging.rank_times import rank_times_table
@@ -102,6 +103,15 @@ def test_a_run_that_was_not_captured_says_why_and_not_that_ranks_are_missing(fol
     (folder / FILES[1]).unlink()
     status, _ = tables_of_capture(record, folder)
     assert (status["status"], status["reason"]) == ("incomplete", "rank 1 died")
+
+
+def test_every_loss_of_a_run_is_kept_with_its_number():
+    entry = {"run": "a", "specifications": {}} | dict.fromkeys(KEYS, 1)
+    record = changed(TIMING)
+    record["program"]["losses"] = [4.0, 3.5]
+    status = type("Complete", (), {"status": "complete"})
+    table = losses_table([MeasuredRun(entry, {"timing": built(StageResult, record)}, {"timing": status})])
+    assert table[["run", "number", "loss"]].values.tolist() == [["a", 0, 4.0], ["a", 1, 3.5]]
 
 
 def test_the_times_of_ranks_are_told_of_each_and_of_the_slowest_at_every_step():

@@ -17,6 +17,7 @@ FILES = {
     "grid.json": "{}",
     "runs/a/timing.json": "[1]",
     "runs/a/capture.sqlite": "a recording",
+    "runs/a/capture_rank1.sqlite": "that of its second rank",
     "runs/a/capture.nsys-rep": "an environment",
     "runs/a/status.json": "complete",
     "tables/kernels.csv": "kernel\n",
@@ -51,7 +52,7 @@ def test_results_are_packed_without_recordings_and_without_what_is_not_ours(resu
 
 def test_recordings_are_packed_on_request_and_a_report_of_nsys_never(results, tmp_path):
     files = read_manifest(packed(results, tmp_path / "a.zip", captures=True)).files
-    assert "runs/a/capture.sqlite" in files
+    assert {"runs/a/capture.sqlite", "runs/a/capture_rank1.sqlite"} < set(files)
     assert "runs/a/capture.nsys-rep" not in files
 
 

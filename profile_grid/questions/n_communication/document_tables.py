@@ -13,6 +13,8 @@ from profile_grid.tables.measured import Measured
 
 LED_BY = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
 MOST_COLLECTIVES = 40
+VERDICTS = {True: "the same", False: "not the same"}
+NO_BASE = "no run on one GPU has this batch"
 
 
 def times_table(measured: Measured) -> Table | None:
@@ -97,6 +99,25 @@ def all_reduce_table(measured: Measured) -> Table | None:
         for row in rows.to_dict("records")
     ]
     headings = ("MB", "time, ms", "algorithm, GB/s", "bus, GB/s")
+    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+
+
+def losses_table(measured: Measured) -> Table | None:
+    """(n) One line per run: how far its losses are from those on one GPU, and the verdict."""
+    rows = measured.tables["communication_losses"]
+    if rows.empty:
+        return None
+    shown = shown_dimensions(rows, LED_BY)
+    lines = [
+        (
+            *leading_cells(row, shown),
+            count(row["losses"]),
+            *(f"{row[name]:.1e}" if known(row[name]) else ABSENT for name in ("first_off", "largest_off", "explained")),
+            VERDICTS[row["within_precision"]] if known(row["within_precision"]) else NO_BASE,
+        )
+        for row in rows.to_dict("records")
+    ]
+    headings = ("losses", "first off by", "at most off by", "explained of the first", "verdict")
     return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
 
 

@@ -25,7 +25,7 @@ def sentences(measured: Measured) -> list[str]:
     times = measured.tables["communication_times"].dropna(subset=["cost_ms"])
     steps = communication_of_steps(measured.tables["communication_steps"])
     found = [*_cost(times), *_exposed(steps), *_waiting(steps), *_bandwidth(measured), *_alone(measured)]
-    found += _scaling(measured)
+    found += [*_scaling(measured), *_losses(measured)]
     if not found:
         return [NOTHING]
     return [*found, ON_PROCESSOR] if measured.machine.on_cpu else found
@@ -99,3 +99,16 @@ def _scaling(measured: Measured) -> list[str]:
             told = extremes(own, "efficiency", lambda row: with_spread(row["efficiency"], row["efficiency_std"]))
             said.append(f"{words}, efficiency is {told}.")
     return said
+
+
+def _losses(measured: Measured) -> list[str]:
+    """Whether several GPUs compute what one does."""
+    table = measured.tables["communication_losses"]
+    known = table[table["within_precision"].notna()]
+    if known.empty:
+        return []
+    off = known[~known["within_precision"].astype(bool)]
+    if len(off):
+        return [f"Losses are not those of one GPU: {listed([where(row) for _, row in off.iterrows()])}."]
+    most = f"{known['largest_off'].max():.1e}"
+    return [f"Losses are those of one GPU with the same batch within the precision, off by {most} at most."]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.merging.rank_times import SLOWEST, WITHOUT_COMMUNICATION
+from profile_grid.questions.n_communication.losses import LOSSES_COLUMNS, communication_losses
 from profile_grid.questions.n_communication.scaling import SCALING_COLUMNS, communication_scaling
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import GPUS, LEADING
@@ -171,6 +172,13 @@ TABLES = {
 """),
         ),
     ),
+    "communication_losses": SummaryTable(
+        communication_losses,
+        Described(
+            "(n) One row per run on several GPUs: its losses beside those of the run on one GPU with the same batch",
+            columns(LOSSES_COLUMNS),
+        ),
+    ),
     "communication_scaling": SummaryTable(
         communication_scaling,
         Described(
@@ -184,5 +192,6 @@ SHOWN = {
     "communication_steps": Shown("What fills a step on every GPU", "communication_steps"),
     "communication_collectives": Shown("Collectives by size and bucket", "communication_collectives"),
     "communication_all_reduce": Shown("All-reduce alone by size", "communication_all_reduce"),
+    "communication_losses": Shown("Losses beside those of one GPU", "communication_losses"),
     "communication_scaling": Shown("Strong and weak scaling", "communication_scaling"),
 }

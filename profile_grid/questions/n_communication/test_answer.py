@@ -184,3 +184,32 @@ def test_all_reduce_alone_has_its_bandwidths_by_size_and_number_of_gpus():
     text = document(tables)
     assert "of 1000 MB has a bus bandwidth of 100 GB/s on 2 GPUs and 150 GB/s on 4 GPUs." in text
     assert "| 4 | naive | 1000 | 10.0 ± 1.0 | 100 | 150 |" in " ".join(text.split())
+
+
+def with_losses(tables: dict[str, pd.DataFrame], *losses: tuple[Made, list[float]]) -> None:
+    """Adds the losses of these runs."""
+    rows = [run.leading | {"number": n, "loss": loss} for run, own in losses for n, loss in enumerate(own)]
+    tables["losses"] = pd.DataFrame(rows)
+
+
+def test_losses_of_several_gpus_are_held_against_those_of_one_with_the_same_batch(tables):
+    other = replace(NAIVE, batch_size=16)
+    with_losses(tables, (ONE, [4.0, 2.0]), (NAIVE, [4.0, 2.1]), (DDP, [4.0, 2.00002]), (other, [4.0, 2.0]))
+    table = summaries(tables)["communication_losses"]
+    found = table[["parallel", "losses", "largest_off", "within_precision"]].to_dict("records")
+    assert found[0] == {"parallel": "naive", "losses": 2, "largest_off": pytest.approx(0.05), "within_precision": False}
+    assert found[1] == {"parallel": "ddp", "losses": 2, "largest_off": pytest.approx(1e-5), "within_precision": True}
+    assert found[2]["losses"] == 0 and pd.isna(found[2]["within_precision"])
+    assert 1e-5 > table["explained"][1] > 5e-6  # the second of two steps may be off by twice as much
+    assert table["base_run"].tolist()[:2] == [ONE.name, ONE.name]
+    text = document(tables)
+    assert "Losses are not those of one GPU: small at context 512 with batch 8 on 2 GPUs by naive." in text
+    assert "| 0.0e+00 | 1.0e-05 | 8.1e-06 | the same |" in " ".join(text.split())
+
+
+def test_losses_that_are_the_same_say_how_far_they_are_off(tables):
+    with_losses(tables, (ONE, [4.0, 2.0]), (NAIVE, [4.0, 2.0]), (DDP, [4.0, 2.00002]))
+    said = "Losses are those of one GPU with the same batch within the precision, off by 1.0e-05 at most."
+    assert said in document(tables)
+    with_losses(tables, (NAIVE, [4.0, 2.0]))
+    assert "no run on one GPU has this batch" in document(tables)

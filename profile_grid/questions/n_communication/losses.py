@@ -1,0 +1,51 @@
+"""Whether several GPUs compute what one does: the losses of every step beside those of the run on one."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.merging.accuracy import explained_error
+from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, PRECISION, keys_without
+from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.texts import as_texts
+
+
+def communication_losses(merged: Merged) -> pd.DataFrame:
+    """(n) One row per run on several GPUs: how far its losses are from those of the run on one GPU with the same batch,
+    and whether the precision explains that; empty where there is no such run. What the precision explains of a loss it
+    explains once more with every step before, since each makes weights of sums in another order."""
+    losses = as_texts(merged["losses"]).assign(loss=numbers(merged["losses"]["loss"]))
+    several = numbers(losses[GPUS.key]) > 1
+    keys = [*keys_without(GPUS.key, PARALLEL.key), "number"]
+    base = losses.loc[~several, ["run", *keys, "loss"]].rename(columns={"run": "base_run", "loss": "base_loss"})
+    both = losses[several].merge(base, on=keys, how="left", validate="many_to_one")
+    off = (both["loss"] - both["base_loss"]).abs() / both["base_loss"].abs()
+    of_one = pd.Series([explained_error(one) for one in both[PRECISION.key]], index=both.index, dtype="float64")
+    explained = of_one * (numbers(both["number"]) + 1)
+    compared = both.assign(off=off, explained=explained, known=off.notna(), within=off <= explained)
+    rows = [_verdict(own) for _, own in compared.groupby("run", sort=False)]
+    return pd.DataFrame(rows, columns=[*LEADING, *KINDS]).astype(KINDS)
+
+
+KINDS = {"base_run": "str", "losses": "Int64", "first_off": "float64", "largest_off": "float64", "explained": "float64"}
+KINDS |= {"within_precision": "boolean"}
+
+
+def _verdict(own: pd.DataFrame) -> dict:
+    """The row of a run, from all its losses."""
+    first, known = own.iloc[0], own["known"].any()
+    return first[LEADING].to_dict() | {
+        "base_run": first["base_run"], "losses": int(own["known"].sum()), "first_off": first["off"],
+        "largest_off": own["off"].max(), "explained": first["explained"],
+        "within_precision": bool(own.loc[own["known"], "within"].all()) if known else None,
+    }  # fmt: skip
+
+
+LOSSES_COLUMNS = """
+    base_run | | the run on one GPU with the same batch, which differs in nothing else; empty where there is none
+    losses | | losses that both have, one for each step
+    first_off | | relative difference of the first, before any gradient was reduced
+    largest_off | | the largest relative difference
+    explained | | what the precision explains of the first; of the k-th k times as much
+    within_precision | | whether every difference is within that
+"""
