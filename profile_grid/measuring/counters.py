@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,15 +47,17 @@ def counted(job: Job) -> dict:
 
     Raises ProgramFailed when the program under test, or the calibration, crashes.
     """
-    version, tables = None, []
+    version, tables, calibrated = None, [], None
     problem = _why_not_here(job)
     attempt = Attempt(None, problem=problem)
     if problem is None:
         version = ncu_profile.version(ncu_profile.find())
-        attempt, tables = _counted(job)
+        with ThreadPoolExecutor(1) as beside:  # it leases the GPU while ncu and its program still start
+            calibrated = beside.submit(_calibrated, job)
+            attempt, tables = _counted(job)
     status = attempt.program["status"] if attempt.problem is None else _status_of(attempt.problem)
     table = rounds_together(tables) if status == COMPLETE else no_counters()
-    roofs, seconds = _calibrated(job) if status == COMPLETE else ({}, 0.0)
+    roofs, seconds = calibrated.result() if status == COMPLETE else ({}, 0.0)
     with replacing(job.folder / TABLE) as beside:
         table.to_csv(beside, index=False)
     reason = attempt.problem.text if attempt.problem else attempt.program["unsupported"]
@@ -166,7 +169,9 @@ def _status_of(problem: Problem) -> str:
 
 
 def _calibrated(job: Job) -> tuple[dict[str, float | None], float]:
-    """The rates that this GPU reaches, by roof, and the seconds that it took; raises ProgramFailed where it crashes."""
+    """The rates that this GPU reaches, by roof, and the seconds that it took; raises ProgramFailed where it crashes.
+    It has a log of its own, since what ncu says is looked for in the other."""
+    job = replace(job, log=job.log.with_name(f"{job.log.stem}_roofs{job.log.suffix}"))
     result = job.scratch / "roofs.json"
     lease = ["--lease", str(job.leases.address)] if job.leases.address else []
     command = [sys.executable, "-m", ROOFS, "--output", str(result), *lease]

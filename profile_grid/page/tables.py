@@ -24,7 +24,11 @@ from profile_grid.tables.apart import shown_dimensions
 
 SIGNIFICANT = 6
 UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}
-SHARES = ("share", "share_of_step", "other_share", "share_of_others", "idle_share")
+SHARES = (
+    "share", "share_of_step", "other_share", "share_of_others", "idle_share", "compute_share", "memory_share",
+    "counted_share", "reached_share", "occupancy", "occupancy_possible", "tail", "waiting_share",
+    "waiting_energy_share", "tick_share",
+)  # fmt: skip
 RUN_COLUMNS = (
     *(stage.status_column for stage in STAGES), "reason", "parameters", "peak_allocated_bytes", "steps_timed",
     "steps_captured", "note",
