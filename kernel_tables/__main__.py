@@ -1,4 +1,4 @@
-"""The command: kernel-tables ranges|kernels|classes|check|trace CAPTURE, kernel-tables names NAME.
+"""The command: kernel-tables record -- PROGRAM, report|ranges|kernels|classes|check|... CAPTURE, names NAME.
 
 Only what parses the arguments is imported here, so that --help and a wrong argument are answered at once.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from kernel_tables.clean_text import visible
 from kernel_tables.commands import check, communication, diagnose, diff, host, names, record, report
@@ -25,7 +27,8 @@ from kernel_tables.output import FORMATS
 from kernel_tables.whole_files import written_whole
 
 BAD_INPUT, INTERRUPTED = 2, 130
-MODULES = (check, communication, names, diagnose, diff, host, report, record)
+FIRST = (record, report)
+MODULES = (diagnose, names, check, diff, host, communication)
 COMMANDS = {
     "ranges": "one row per range name: instances, kernels, their GPU time, memory operations, their time; inclusive",
     "kernels": "one row per range path and kernel: class, launches, total, mean, min, max and std of its time",
@@ -52,30 +55,35 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _refuse(message: str) -> int:
-    print(f"kernel_tables: {visible(' '.join(message.split()))}", file=sys.stderr)
+    print(f"kernel-tables: {visible(' '.join(message.split()))}", file=sys.stderr)
     return BAD_INPUT
 
 
 def command_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m kernel_tables" if Path(sys.argv[0]).name == "__main__.py" else "kernel-tables",
-        description="What each NVTX range of a program launched on the GPU, from a capture of Nsight Systems.",
-        epilog="Times are nanoseconds. Bad input: one line on standard error and exit status 2.",
+        description="Where the GPU time of a program goes, by its NVTX ranges: records the program, or reads a capture"
+        " of Nsight Systems.",
+        epilog="Begin with: kernel-tables record -- python train.py. Times are nanoseconds, in a terminal in readable"
+        " units. Bad input: one line on standard error and exit status 2.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_modules(commands, FIRST)
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
         add_captures(command)
         _add_options(command, name)
-    for module in MODULES:
-        command = commands.add_parser(_name(module), help=module.SUMMARY, description=module.SUMMARY)
-        module.add_options(command)
-        command.set_defaults(run=module.run)
+    _add_modules(commands, MODULES)
     return parser
 
 
-def _name(module) -> str:
-    return module.__name__.rpartition(".")[2]
+def _add_modules(commands: argparse._SubParsersAction, modules: Sequence[ModuleType]) -> None:
+    """Adds the commands that are modules of their own, each by the module's name."""
+    for module in modules:
+        name = module.__name__.rpartition(".")[2]
+        command = commands.add_parser(name, help=module.SUMMARY, description=module.SUMMARY)
+        module.add_options(command)
+        command.set_defaults(run=module.run)
 
 
 def _add_options(command: argparse.ArgumentParser, name: str) -> None:

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
             trace.capture.require_sound()
     write(table, options)
     for finding in findings:
-        print(f"kernel_tables: {finding.message}", file=sys.stderr)
+        print(f"kernel-tables: {finding.message}", file=sys.stderr)
     if len(ranks) == 1:
-        print("kernel_tables: one rank alone does not tell what is transfer and what is waiting", file=sys.stderr)
+        print("kernel-tables: one rank alone does not tell what is transfer and what is waiting", file=sys.stderr)
     return 0

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
         table = host_table(trace, options.by, options.step_name)
     write(table, options)
     for said in _absent(table):
-        print(f"kernel_tables: {said}", file=sys.stderr)
+        print(f"kernel-tables: {said}", file=sys.stderr)
     return 0
 
 

@@ -57,7 +57,8 @@ def _kind(core: str) -> Iterator[Part]:
     if xmma := re.match(
         r"sm\d+_xmma_(?:(fprop|dgrad|wgrad)_\w*?)?(?:implicit_)?gemm_(?:indexed_)?([a-z]+\d+?)(?=f|i|b|t|_)", core
     ):
-        yield _typed(xmma[2], xmma[2], xmma[1])
+        operands = "tf32" if "_tf32f32" in core else xmma[2]  # f32f32_tf32f32: fp32 in memory, rounded when multiplied
+        yield _typed(operands, operands, xmma[1])
     elif nvjet := re.match(r"nvjet_(?:sm\d+_)?([a-z]+)_", core):
         operands = NVJET.get(nvjet[1][0], nvjet[1])
         meaning = f"letters of types, {operands} operands by the first{NOT_DOCUMENTED}"

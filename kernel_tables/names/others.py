@@ -9,7 +9,7 @@ from kernel_tables.names.parts import TYPES, Part, type_in
 from kernel_tables.names.syntax import arguments, identifier_and_arguments
 
 MOST_OPERATORS, MOST_TEXT = 4, 32  # operators of a fused kernel in its short name, and their characters
-MOST_ARGUMENT = 12  # characters of a template argument that a short name can hold
+MOST_ARGUMENT = 14  # characters of a template argument that a short name can hold
 TRITON_KINDS = {"poi": "element by element", "red": "a reduction in a loop", "per": "a reduction in one pass",
                 "tem": "a template, such as a matrix multiply"}  # fmt: skip
 OPERATORS = (  # of ATen, longest first: the underscores within them do not separate
@@ -103,5 +103,5 @@ def _details(spaces: str, rest: str) -> Iterator[Part]:
     if found := type_in(rest):
         yield found
     for place, argument in enumerate(arguments(rest), start=1):
-        short = TYPES.get(argument, argument.split("::")[-1])
+        short = TYPES.get(argument) or f"<{argument.split('::')[-1]}>"
         yield Part(f"argument {place}", argument, "of its template", short if len(short) <= MOST_ARGUMENT else "")

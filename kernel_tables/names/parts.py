@@ -23,7 +23,8 @@ TYPES = {
     "c10::Float8_e4m3fn": "fp8", "c10::Float8_e5m2": "fp8", "c10::complex<float>": "complex64", "long": "int64",
     "int": "int32", "short": "int16", "bool": "bool", "unsigned char": "uint8", "signed char": "int8",
 }  # fmt: skip
-_TYPE = re.compile(rf"(?<![\w:])(?:{'|'.join(map(re.escape, sorted(TYPES, key=len, reverse=True)))})(?!\w|::)")
+_KNOWN = "|".join(map(re.escape, sorted(TYPES, key=len, reverse=True)))
+_TYPE = re.compile(rf"\bOpaqueType<(\d+)|(?<![\w:])(?:{_KNOWN})(?!\w|::)")
 
 
 def type_in(text: str) -> Part | None:
@@ -32,5 +33,7 @@ def type_in(text: str) -> Part | None:
     found = _TYPE.search(re.sub(r"\((?:unsigned )?\w+\)(?=\d)", "", text))
     if found is None:
         return None
+    if found[1]:
+        return Part("type", f"{found[0]}>", f"on elements of {found[1]} bytes, of whatever type", f"{found[1]}-byte")
     text = TYPES[found[0]]
     return Part("type", found[0], f"on numbers of type {text}", text)

@@ -33,13 +33,13 @@ BINDINGS = {
 WRAPPERS = {
     *BINDINGS, "func_wrapper_t", "gpu_kernel_impl", "gpu_kernel_impl_nocast", "opmath_gpu_kernel_with_scalars",
     "ReduceOp", "_cuda_scatter_gather_internal_kernel", "normal_and_transform", "CUDAGeneratorImpl",
-    "uniform_and_transform",
+    "uniform_and_transform", "gpu_index_kernel",
 }  # fmt: skip  # around the function that says what is computed
 RENAMED = {
     "direct_copy": "copy", "bfloat16_copy": "copy", "float16_copy": "copy", "MaxNan": "max", "MinNan": "min",
     "launch_clamp_scalar": "clamp", "NormTwo": "norm2", "Welford": "var", "pow_tensor_scalar": "pow",
     "TensorAssign": "assign", "ReduceAdd": "add", "CompareEq": "eq", "CompareNE": "ne", "ArgMax": "argmax",
-    "ArgMin": "argmin", "gpu_index": "index",
+    "ArgMin": "argmin",
 }  # fmt: skip
 NUMBERS = {"reduce_kernel": "most threads of a block, outputs per thread, inputs per load"}
 NUMBERS_OF_A_LOOP = "threads of a block, elements per thread"
@@ -83,16 +83,18 @@ def _operation(rest: str) -> Iterator[Part]:
     binding = next((word for word in words[: words.index(operation) + 1] if word.split("_")[0] in BINDINGS), None)
     if binding:
         yield Part("operands", binding, *reversed(BINDINGS[binding.split("_")[0]]))
-    yield from filter(None, [_type(rest, operation)])
+    yield from filter(None, [_type(rest, operation, binding)])
     if "LoadWithCast" in rest:
         yield Part("cast", "LoadWithCast", "converts what it loads to another type", "cast")
 
 
-def _type(rest: str, operation: str) -> Part | None:
-    """The type that the operation takes: that of its template, else of the lambda in it, else the first named."""
-    own = re.match(r"<[^<>]*>", rest[rest.index(operation) + len(operation) :])
+def _type(rest: str, operation: str, binding: str | None) -> Part | None:
+    """The type of the operands: that to which they are bound, since the operation may compute in another, else that of
+    the operation's template, else of the lambda in it, else the first named."""
+    bound, own = (re.match(r"<[^<>]*", rest[rest.index(word) + len(word) :]) for word in (binding or rest, operation))
     lambdas = re.findall(r"lambda\(([^()]+)\)", rest[rest.index(operation) :])
-    return next(filter(None, map(type_in, [own[0] if own else "", *lambdas[:1], rest])), None)
+    texts = [bound[0] if bound else "", own[0] if own else "", *lambdas[:1], rest]
+    return next(filter(None, map(type_in, texts)), None)
 
 
 def _operation_name(word: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import zip_longest
 
 from kernel_tables.clean_text import visible
 from kernel_tables.names.matrix import matrix_parts
@@ -13,6 +14,7 @@ from kernel_tables.names.pytorch import pytorch_parts
 
 MOST_READ = 4000  # characters of a full name: a bound in time, whatever it holds
 MOST_CHARACTERS = 40  # before what tells it apart from others
+HEAD = 18  # of them, before a mark, where only the ends of two names differ
 LEFT_OUT = "…"
 FIRST = ("library", "operands", "access", "type")  # what tells most stands before other parts
 READERS = (
@@ -28,9 +30,14 @@ def parts_of(name: str) -> tuple[Part, ...]:
 
 def short_name(name: str) -> str:
     """The short name of a kernel that stands alone: "sgemm 256×128 nn", "elementwise mul"."""
-    told = " ".join(part.text for part in parts_of(name) if part.told and part.text)
-    text = visible(" ".join((told or name).split()))
+    text = _told(name)
     return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + LEFT_OUT
+
+
+def _told(name: str) -> str:
+    """The parts that are always told, of any length."""
+    told = " ".join(part.text for part in parts_of(name) if part.told and part.text)
+    return visible(" ".join((told or name).split()))
 
 
 def short_names(names: Iterable[str], taken: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -40,10 +47,39 @@ def short_names(names: Iterable[str], taken: Mapping[str, str] | None = None) ->
     """
     taken = dict(taken or {})
     alike: dict[str, list[str]] = {}
-    for name in dict.fromkeys((*taken, *names)):
-        alike.setdefault(short_name(name), []).append(name)
+    names = list(dict.fromkeys(names))
+    for name, text in _cut_apart([*taken, *names]).items():
+        alike.setdefault(text, []).append(name)
     found = {name: short for text, group in alike.items() for name, short in _told_apart(text, group).items()}
-    return _numbered({name: found[name] for name in dict.fromkeys(names)} | taken, taken)
+    return _numbered({name: found[name] for name in names} | taken, taken)
+
+
+def _cut_apart(names: Iterable[str]) -> dict[str, str]:
+    """The short name of each alone; of those that are cut to the same, the end shows where they begin to differ."""
+    cut: dict[str, list[str]] = {}
+    for name in names:
+        cut.setdefault(short_name(name), []).append(name)
+    found = {}
+    for short, group in cut.items():
+        told = {name: _told(name) for name in group}
+        differ = len(short) == MOST_CHARACTERS and len(set(told.values())) > 1
+        begin = _first_difference(told.values()) if differ else 0
+        found |= {name: _with_end_from(begin, text) if differ else short for name, text in told.items()}
+    return found
+
+
+def _first_difference(texts: Iterable[str]) -> int:
+    """The first place at which not all texts, of which some differ, have the same character."""
+    columns = zip_longest(*texts)
+    return next(place for place, characters in enumerate(columns) if len(set(characters)) > 1)
+
+
+def _with_end_from(place: int, text: str) -> str:
+    """The text with the word at this place, cut before it and behind it."""
+    word = text.rfind("_", 0, place) + 1
+    begin = word if place - word < HEAD else place
+    kept = f"{text[:HEAD]}{LEFT_OUT}{text[begin:]}"
+    return kept if len(kept) <= MOST_CHARACTERS else kept[: MOST_CHARACTERS - 1] + LEFT_OUT
 
 
 def _told_apart(text: str, names: list[str]) -> dict[str, str]:

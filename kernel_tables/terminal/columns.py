@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from unicodedata import combining, east_asian_width
@@ -16,8 +17,8 @@ LUXURY = 5
 @dataclass(frozen=True)
 class Column:
     """A column: numbers stand right, texts left. A text may be cut to `least` characters, at its start where its end
-    tells more. Where there is no room, columns go by `rank`, the highest first, those of more than LUXURY before a text
-    is cut; those of rank 0 stay."""
+    tells more, in its middle where another would look like it. Where there is no room, columns go by `rank`, the
+    highest first, those of more than LUXURY before a text is cut; those of rank 0 stay."""
 
     heading: str
     cells: Sequence[str]
@@ -35,8 +36,10 @@ def aligned(columns: Sequence[Column], width: int) -> str:
     """The columns below their headings, no line longer than WIDTH where texts can be cut and columns left out."""
     columns = _fitting([replace(one, cells=[visible(cell) for cell in one.cells]) for one in columns], width)
     widths = _widths(columns, width)
-    lines = zip(*((one.heading, *one.cells) for one in columns), strict=True)
-    return "".join(f"{_line(cells, columns, widths)}\n" for cells in lines)
+    texts = [
+        _cut_apart((one.heading, *one.cells), width, one.cut_start) for one, width in zip(columns, widths, strict=True)
+    ]
+    return "".join(f"{_line(cells, columns, widths)}\n" for cells in zip(*texts, strict=True))
 
 
 def text_width(text: str) -> int:
@@ -55,6 +58,20 @@ def cut(text: str, width: int, at_start: bool = False) -> str:
             break
         kept = sign + kept if at_start else kept + sign
     return LEFT_OUT + kept if at_start else kept + LEFT_OUT
+
+
+def _cut_apart(texts: Sequence[str], width: int, at_start: bool) -> list[str]:
+    """The texts in this width; where two would be alike without being so, their middle is left out."""
+    short = {text: cut(text, width, at_start) for text in texts}
+    alike = Counter(short.values())
+    return [short[text] if alike[short[text]] == 1 else _without_middle(text, width) for text in texts]
+
+
+def _without_middle(text: str, width: int) -> str:
+    if text_width(text) <= width:
+        return text
+    end = cut(text, (width + 1) // 2, at_start=True)
+    return cut(text, width + 1 - text_width(end)).removesuffix(LEFT_OUT) + end
 
 
 def _fitting(columns: list[Column], width: int) -> list[Column]:
@@ -93,7 +110,6 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
 def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
     parts = []
     for text, column, width in zip(cells, columns, widths, strict=True):
-        text = cut(text, width, column.cut_start)
         space = " " * (width - text_width(text))
         parts.append(space + text if column.right else text + space)
     return GAP.join(parts).rstrip()

@@ -36,7 +36,7 @@ def refused(*arguments, environment: dict | None = None) -> str:
     done = run(*arguments, environment=environment)
     assert (done.returncode, done.stdout) == (2, b"")
     (line,) = done.stderr.decode().splitlines()
-    assert line.startswith("kernel_tables: ")
+    assert line.startswith("kernel-tables: ")
     return line
 
 

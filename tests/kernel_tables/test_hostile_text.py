@@ -204,7 +204,7 @@ def test_a_pattern_that_cannot_be_used_is_one_line_and_one_that_never_ends_ends(
     command = [sys.executable, "-m", "kernel_tables", "classes", str(path), "--class"]
     done = subprocess.run([*command, "mine=("], cwd=REPOSITORY, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("kernel_tables: kernel_classes, rule 1: the pattern '(' cannot be used (missing )")
+    assert done.stderr.startswith("kernel-tables: kernel_classes, rule 1: the pattern '(' cannot be used (missing )")
     changed(path, f"UPDATE StringIds SET value = '{'a' * 5000}' WHERE value = 'gemm'")
     done = subprocess.run([*command, "mine=(a|a|[a-z:_]+)+$!"], cwd=REPOSITORY, capture_output=True, timeout=60)
     assert done.returncode == 0

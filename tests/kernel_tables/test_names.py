@@ -27,6 +27,7 @@ IMPLEMENTATION = "at::native::gpu_kernel_impl_nocast"
     [
         (CUTLASS, "sgemm 256×128 nn"),
         (XMMA.format("_split_k"), "sgemm 256×128 nn split-k"),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x256x32_warpgroupsize2x1x1", "tf32 gemm 128×256 nt"),
         ("ampere_sgemm_128x64_tn", "sgemm 128×64 tn"),
         ("ampere_bf16_s16816gemm_bf16_128x128_ldg8_relu_f2f_stages_64x3_tn", "bf16 gemm 128×128 tn relu"),
         ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nt_align4>(P)", "tf32 gemm 64×64 nt"),
@@ -73,7 +74,7 @@ def test_few_real_names_are_told_apart_by_a_number_alone():
     """442 names of many programs in one table: those left are one kernel as two profilers spell it, or as two lists of
     long arguments tell it apart."""
     numbered = [name for name in short_names(REAL_NAMES).values() if "#" in name]
-    assert len(numbered) < len(REAL_NAMES) / 7
+    assert len(numbered) < len(REAL_NAMES) / 9
 
 
 def test_what_tells_kernels_apart_is_added_only_where_short_names_would_be_alike():
@@ -95,12 +96,46 @@ def test_what_tells_kernels_apart_is_added_only_where_short_names_would_be_alike
 
 def test_names_that_no_part_tells_apart_are_numbered_in_the_order_of_the_full_names():
     assert short_names(["void f<T2>(int)", "void f<T1>(int)", "f #1"]) == {
-        "void f<T2>(int)": "f T2", "void f<T1>(int)": "f T1", "f #1": "f #1",
+        "void f<T2>(int)": "f <T2>", "void f<T1>(int)": "f <T1>", "f #1": "f #1",
     }  # fmt: skip
-    long = "x" * 50
-    assert short_names([f"{long}b", f"{long}a"]) == {
-        f"{long}a": f"{'x' * 39}… #1", f"{long}b": f"{'x' * 39}… #2",
+    same, far = "x" * 50, "y" * 4000  # more than is read of a name
+    assert short_names([f"{same}{far}b", f"{same}{far}a"]) == {
+        f"{same}{far}a": f"{'x' * 39}… #1", f"{same}{far}b": f"{'x' * 39}… #2",
     }  # fmt: skip
+
+
+def test_long_names_that_begin_alike_are_cut_where_they_begin_to_differ():
+    tile = "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt64x{}_wt32x32x8_ws1x1_wr2x1"
+    assert list(short_names([tile.format("128x32"), tile.format("64x16"), "attn_fwd"]).values()) == [
+        "igemm_fwd_gtcx3_nh…bt64x128x32_wt32x32x…", "igemm_fwd_gtcx3_nh…bt64x64x16_wt32x32x8…", "attn_fwd",
+    ]  # fmt: skip
+    same = "x" * 50
+    assert list(short_names([f"{same}b", f"{same}a", same]).values()) == [f"{'x' * 18}…{end}" for end in ("b", "a", "")]
+
+
+@pytest.mark.parametrize(
+    ("full", "type_"),
+    [
+        (LOOP.format("vectorized_elementwise_kernel", BINARY.format("AUnaryFunctor")), "fp32"),
+        (LOOP.format("elementwise_kernel", BINARY.replace("float,", "c10::BFloat16,").format("BUnaryFunctor")), "bf16"),
+        (
+            f"void {NATIVE}<unnamed>::CatArrayBatchedCopy<{NATIVE}OpaqueType<(unsigned int)2>, unsigned int, 3>(T)",
+            "2-byte",
+        ),
+        (f"void {NATIVE}(anonymous namespace)::CatArrayBatchedCopy<{NATIVE}OpaqueType<4u>, unsigned int>(T)", "4-byte"),
+    ],
+)
+def test_the_type_is_that_of_the_tensors_not_of_what_computes_or_counts(full, type_):
+    assert [part.text for part in parts_of(full) if part.key == "type"] == [type_]
+
+
+def test_writing_through_an_index_is_told_from_reading_through_it():
+    full = (
+        f"void {NATIVE}index_elementwise_kernel<128, 4, {NATIVE}gpu_index_kernel<{NATIVE}{{}}_kernel_impl<float>>>(T)"
+    )
+    assert [short_name(full.format(name)) for name in ("index", "index_put")] == [
+        "elementwise index", "elementwise index_put",
+    ]  # fmt: skip
 
 
 def test_names_that_are_taken_stay_as_they_are_and_are_given_to_no_other_kernel():

@@ -25,7 +25,7 @@ def refused(*arguments, **options) -> str:
     done = subprocess.run([*PYTHON_M, *map(str, arguments)], cwd=REPOSITORY, stderr=subprocess.PIPE, **options)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.decode().splitlines()
-    assert line.startswith("kernel_tables: ")
+    assert line.startswith("kernel-tables: ")
     return line
 
 
@@ -109,7 +109,7 @@ def test_a_closed_standard_output_is_one_line(capture, command):
     closed = ["sh", "-c", 'exec "$@" >&-', "sh", *PYTHON_M, command, str(capture)]
     done = subprocess.run(closed, cwd=REPOSITORY, stderr=subprocess.PIPE)
     assert done.returncode == 2
-    assert done.stderr.decode().splitlines() == ["kernel_tables: standard output is closed; name a file with -o FILE"]
+    assert done.stderr.decode().splitlines() == ["kernel-tables: standard output is closed; name a file with -o FILE"]
 
 
 def test_a_full_disk_behind_standard_output_is_one_line(capture):

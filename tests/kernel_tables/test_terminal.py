@@ -124,6 +124,13 @@ def test_texts_are_cut_where_there_is_no_room_and_columns_left_out_by_rank():
     assert text_width("核e\u0301") == 3
 
 
+def test_texts_that_would_be_cut_to_the_same_lose_their_middle():
+    columns = [
+        Column("name", ["mul scalar-tensor fp32", "mul scalar-tensor bf16", "mul", "copy of a tensor"], False, 9)
+    ]
+    assert aligned(columns, 13).splitlines()[1:] == ["mul sc…r fp32", "mul sc…r bf16", "mul", "copy of a te…"]
+
+
 def test_what_cannot_be_seen_in_a_name_does_not_reach_the_terminal(printed, tmp_path):
     made = Synthetic().range("\x1b[31mred", 0, 100).kernel("\x1b]0;title\x07", at=10)
     lines = printed("kernels", made.write(tmp_path / "capture.sqlite"), width=120)

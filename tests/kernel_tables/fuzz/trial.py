@@ -146,7 +146,7 @@ def _faults_of_copy(path: Path, copy: Path, trial: Trial) -> list[str]:
 def _faults_of_refusal(done: Run) -> list[str]:
     found = [] if not done.output else ["output beside a refusal"]
     line = done.said.removesuffix("\n")
-    if not line.startswith("kernel_tables: ") or _has_control(line):
+    if not line.startswith("kernel-tables: ") or _has_control(line):
         found.append(f"not one line: {done.said[:300]!r}")
     return found
 

@@ -224,3 +224,8 @@ def test_options_that_mean_nothing_are_refused_before_the_program_runs(record, o
 @pytest.mark.parametrize(("program", "said"), [([], "there is no program to record"), (["./none"], "there is no such")])
 def test_a_program_that_is_not_there_is_told_in_one_line(record, program, said):
     assert said in runs_nothing(record, program=program)
+
+
+def test_a_script_without_its_python_is_told_how_it_is_run(record, tmp_path):
+    (tmp_path / "train.py").write_text("")
+    assert runs_nothing(record, program=["./train.py"]).endswith("a script needs its Python: python ./train.py")
