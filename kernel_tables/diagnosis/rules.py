@@ -54,8 +54,9 @@ RULES = (
     ),
     Rule(
         "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", CAUSE, OWN,
-        "prepare data in other processes, ahead of the step; see what Python does meanwhile (kernel-tables host)",
-        CERTAIN, host_rules.idle_host, HOST,
+        "prepare data in other processes, ahead of the step; spare Python's full collections (gc.freeze()); see what"
+        " the host does meanwhile (kernel-tables host)",
+        LIKELY, host_rules.idle_host, HOST,
     ),
     Rule(
         "idle_sync", "the GPU idle after synchronisation at the end of a step or outside of steps", CAUSE, OWN,

@@ -3,27 +3,34 @@
     python -m tests.kernel_tables.planted --output tests/captures/planted [FAULT ...]
 
 Each capture is scrubbed (kernel_tables.reading.publishable) and compressed to FAULT.sqlite.gz, which test_captures.py
-reads from then on. Status 1 where another rule speaks, or none.
+reads from then on, with the counters of ncu in FAULT.ncu.csv where the rule needs them. `exposed_communication` needs
+two GPUs. Status 1 where another rule speaks, or none.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from kernel_tables.counters.reading import kept_counters, read_counters
 from kernel_tables.diagnosis.diagnose import diagnose
-from kernel_tables.diagnosis.rules import CODES
+from kernel_tables.diagnosis.rules import CODES, OF_COUNTERS
 from kernel_tables.reading.publishable import write_publishable
+from kernel_tables.recording.ncu_profile import ROUNDS, counters_command
 from kernel_tables.recording.nsys_profile import profile_command
 from kernel_tables.trace import Trace
 
 CLEAN = "clean"
-LACKING = {"low_occupancy", "wave_tail", "exposed_communication"}  # counters; a second GPU
-FAULTS = (CLEAN, *(code for code in CODES if code not in LACKING))
+FAULTS = (CLEAN, *CODES)
+COUNTED = tuple(rule.code for rule in OF_COUNTERS)
+ON_TWO_GPUS = ("exposed_communication",)
 
 
 def main() -> int:
@@ -42,17 +49,44 @@ def captured(fault: str, folder: Path) -> set[str]:
     """Captures one fault into FOLDER; the rules that speak of it."""
     with tempfile.TemporaryDirectory() as scratch:
         report, target = Path(scratch, "capture"), folder / f"{fault}.sqlite.gz"
-        record([sys.executable, "-m", "tests.kernel_tables.planted.programs", fault], report)
+        program = [sys.executable, "-m", "tests.kernel_tables.planted.programs", fault]
+        with second_process(program) if fault in ON_TWO_GPUS else nullcontext() as environment:
+            record(program, report, environment)
         keep(report, target)
+        if fault in COUNTED:
+            count(program, Path(scratch, "ncu.csv"), counted(target))
     found = speaking(target)
     print(f"{fault}: {', '.join(sorted(found)) or 'nothing'} ({target.stat().st_size / 1e6:.2f} MB)", flush=True)
     return found
 
 
-def record(program: list[str], report: Path) -> None:
+@contextmanager
+def second_process(program: list[str]) -> Iterator[dict[str, str]]:
+    """The program runs on the second GPU; what is given is the environment of that on the first."""
+    both = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517", "WORLD_SIZE": "2", "NCCL_NVLS_ENABLE": "0"}
+    with subprocess.Popen(program, env=both | {"RANK": "1"}) as beside:
+        try:
+            yield both | {"RANK": "0"}
+            beside.wait(timeout=60)
+        finally:
+            beside.kill()
+
+
+def record(program: list[str], report: Path, environment: dict[str, str] | None = None) -> None:
     """Runs a program under nsys: REPORT.nsys-rep."""
     command = profile_command(program, report, options=["--cuda-graph-trace=node"])
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+
+
+def count(program: list[str], printed: Path, target: Path) -> None:
+    """Runs a program under ncu, and writes the counters of what it PRINTED, which names the host too, to TARGET."""
+    subprocess.run(counters_command(program, printed, ROUNDS[0]), check=True, stdout=subprocess.DEVNULL)
+    read_counters(printed).to_csv(target, index=False)
+
+
+def counted(capture: Path) -> Path:
+    """Where the counters of a capture's program are."""
+    return capture.with_name(capture.name.replace(".sqlite.gz", ".ncu.csv"))
 
 
 def keep(report: Path, target: Path) -> None:
@@ -71,8 +105,9 @@ def expected(fault: str) -> set[str]:
 
 def speaking(capture: Path) -> set[str]:
     """The rules that speak of a capture."""
+    counters = kept_counters(counted(capture)) if counted(capture).exists() else None
     with Trace(capture) as trace:
-        return {one.code for one in diagnose(trace) if not one.abstained}
+        return {one.code for one in diagnose(trace, counters=counters) if not one.abstained}
 
 
 if __name__ == "__main__":

@@ -7,14 +7,18 @@ and waits for nothing. Every fault is named after the rule that ought to speak.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import torch
+import torch.distributed as dist
 from torch.nn.functional import gelu, scaled_dot_product_attention
+
+from tests.kernel_tables.planted.kernels import LOW_OCCUPANCY, WAVE_TAIL, KernelLoop
+from tests.kernel_tables.planted.ranges import marked, window
 
 CLEAN = "clean"
 
@@ -34,6 +38,7 @@ class Loop:
     after_layer: Callable = lambda x: x
     in_step: Callable = lambda x, number: x
     between: Callable = lambda: None
+    reduce: Callable = lambda parameters: None
     device: str = "cuda"
     warmup: int = 5
     measured: int = 8
@@ -66,6 +71,7 @@ class Loop:
             loss = x.float().square().mean()
         with marked("backward"):
             loss.backward()
+            self.reduce(self.weights)
         with marked("optimizer"):
             self.updates.step()
             self.updates.zero_grad(set_to_none=True)
@@ -79,27 +85,7 @@ class Loop:
             return scaled_dot_product_attention(heads, heads, heads)
 
 
-@contextmanager
-def marked(name: str):
-    torch.cuda.nvtx.range_push(name) if torch.cuda.is_available() else None
-    yield
-    torch.cuda.nvtx.range_pop() if torch.cuda.is_available() else None
-
-
-@contextmanager
-def window(device: str):
-    """What nsys records: all that was launched inside is done at its end."""
-    if device != "cuda":
-        yield
-        return
-    torch.cuda.synchronize()
-    torch.cuda.cudart().cudaProfilerStart()
-    yield
-    torch.cuda.synchronize()
-    torch.cuda.cudart().cudaProfilerStop()
-
-
-def programs(device: str = "cuda", megabytes: int = 64) -> dict[str, Loop]:
+def programs(device: str = "cuda", megabytes: int = 64) -> dict[str, Loop | KernelLoop]:
     """Every loop by the rule that ought to speak of it; MEGABYTES is the size of what is copied."""
     host = torch.randn(megabytes << 18)
     pinned = host.pin_memory() if device == "cuda" else host
@@ -157,11 +143,18 @@ def programs(device: str = "cuda", megabytes: int = 64) -> dict[str, Loop]:
         "no_tensor_cores": Loop(dtype=torch.float32),
         "unfused_attention": Loop(written_out_attention=True, layers=4, measured=24),
         "unfused_optimizer": Loop(optimizer={"foreach": False, "fused": False}),
+        "low_occupancy": LOW_OCCUPANCY,
+        "wave_tail": WAVE_TAIL,
+        "exposed_communication": Loop(reduce=reduced_afterwards),
         "unsteady_steps": Loop(in_step=more_in_one),
     }
-    for loop in loops.values():
-        loop.device = device
-    return loops
+    return {name: replace(loop, device=device) for name, loop in loops.items()}
+
+
+def reduced_afterwards(parameters: list[torch.nn.Parameter]) -> None:
+    """The mean of the gradients of all processes, one after the other when all are there; of one alone, its own."""
+    for parameter in parameters if dist.is_initialized() else ():
+        dist.all_reduce(parameter.grad, dist.ReduceOp.AVG)
 
 
 def replayed(tiny: torch.Tensor, kernels: int, device: str) -> Callable:
@@ -190,7 +183,12 @@ def main() -> None:
     name = parser.parse_args().fault
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("highest")
+    if "RANK" in os.environ:
+        torch.cuda.set_device(int(os.environ["RANK"]))
+        dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["RANK"])))
     programs()[name].run()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.kernel_tables.planted.__main__ import FAULTS, expected, speaking
-from tests.kernel_tables.planted.programs import programs
+from tests.kernel_tables.planted.programs import Loop, programs
 
+NOT_CAPTURED = {"low_occupancy", "wave_tail", "exposed_communication"}  # they need ncu, or a second GPU
 CAPTURES = sorted((Path(__file__).parents[2] / "captures" / "planted").glob("*.sqlite.gz"))
 
 
@@ -18,11 +19,12 @@ def test_every_fault_has_its_loop():
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_loop_runs_to_its_end(fault):
     loop = programs("cpu", megabytes=1)[fault]
-    replace(loop, tokens=8, width=16, layers=2, heads=2, warmup=1, measured=1).run()
+    smaller = {"tokens": 8, "width": 16, "layers": 2, "heads": 2} if isinstance(loop, Loop) else {}
+    replace(loop, **smaller, warmup=1, measured=1).run()
 
 
 def test_every_loop_was_captured_on_a_gpu():
-    assert {capture.name.removesuffix(".sqlite.gz") for capture in CAPTURES} == set(FAULTS)
+    assert {capture.name.removesuffix(".sqlite.gz") for capture in CAPTURES} == set(FAULTS) - NOT_CAPTURED
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name)
