@@ -15,28 +15,38 @@ include: "workflow/rules/root.smk"
 include: "workflow/rules/common.smk"
 
 
-if ROWS:  # the grid is of attention alone
+if SWEPT:  # of attention alone
 
     include: "workflow/rules/sweep_documents.smk"
-    include: "workflow/rules/sweep.smk"
 
-elif PACKED:  # somebody else has measured
+else:
 
     include: "workflow/rules/documents.smk"
-    include: "workflow/rules/packed.smk"
-    include: "workflow/rules/pack.smk"
     include: "workflow/rules/compare.smk"
+
+
+if PACKED:  # somebody else has measured
+
+    include: "workflow/rules/packed.smk"
+
+elif SWEPT:
+
+    include: "workflow/rules/sweep.smk"
 
 else:
 
     include: "workflow/rules/doctor.smk"
     include: "workflow/rules/measure.smk"
     include: "workflow/rules/tables.smk"
-    include: "workflow/rules/documents.smk"
-    include: "workflow/rules/verify.smk"
     include: "workflow/rules/processes.smk"
-    include: "workflow/rules/compare.smk"
-    include: "workflow/rules/pack.smk"
+
+
+if not PACKED:
+
+    include: "workflow/rules/verify.smk"
+
+
+include: "workflow/rules/pack.smk"
 
 
 remember_imports()

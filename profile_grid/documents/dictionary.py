@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 
@@ -34,7 +35,11 @@ def described() -> dict[str, Described]:
 
 def check_documented(name: str, table: pd.DataFrame) -> None:
     """Raises UndocumentedColumn where a table has a column that is not described, or the other way round."""
-    expected = [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)]
+    check_columns(name, table, [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)])
+
+
+def check_columns(name: str, table: pd.DataFrame, expected: list[str]) -> None:
+    """Raises UndocumentedColumn where a table has other columns than these."""
     unknown = sorted(set(table.columns) - set(expected))
     absent = sorted(set(expected) - set(table.columns))
     if unknown or absent:
@@ -52,9 +57,16 @@ def dictionary() -> str:
         " not measured is empty, never zero. Every table begins with the same columns:",
         _as_table(LEADING_COLUMNS),
     ]
-    for name, table in described().items():
-        parts += [f"## {name}\n\n{escaped(table.rows)}.", _as_table(table.columns)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *sections(described())]) + "\n"
+
+
+def sections(tables: Mapping[str, Described]) -> list[str]:
+    """A section for every table, with its columns, in Markdown."""
+    return [
+        part
+        for name, table in tables.items()
+        for part in (f"## {name}\n\n{escaped(table.rows)}.", _as_table(table.columns))
+    ]
 
 
 def _as_table(columns: tuple[Column, ...]) -> str:

@@ -58,7 +58,7 @@ def page(
     asked = questions_asked(tables["runs"].to_dict("records"))
     found = page_tables(tables, names, asked)
     flame_views, flames_left_out = flames(of_machine, names)
-    return _template().render(
+    return environment().get_template("template.html.j2").render(
         sections=sections,
         shown_with=shown_with,
         machine=machine,
@@ -69,7 +69,7 @@ def page(
         menus=menus(tables["runs"]),
         tables=found,
         static_rows=STATIC_ROWS,
-        figures=shown(of_machine, images, left_out, asked),
+        figures=shown(all_figures(asked), of_machine, images, left_out),
         data={name: table.as_data() for name, table in found.items()},
         timeline=timeline_chart(timeline, names),
         timeline_named=NAMED,
@@ -103,10 +103,11 @@ def _first_flame(flames: dict[str, dict], timeline: pd.DataFrame) -> str | None:
     return same if same in flames else next(iter(flames), None)
 
 
-def _template() -> jinja2.Template:
-    environment = html_environment(HERE)
-    environment.filters |= {"markdown": markdown, "base64": _base64}
-    return environment.get_template("template.html.j2")
+def environment(*folders: Path) -> jinja2.Environment:
+    """Jinja with the templates of the page, and of FOLDERS."""
+    found = html_environment(*folders, HERE)
+    found.filters |= {"markdown": markdown, "base64": _base64}
+    return found
 
 
 def _base64(data: bytes) -> str:

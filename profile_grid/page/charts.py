@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernel_tables.page.markup import for_script
-from profile_grid.figures.drawing import Tables
+from profile_grid.figures.drawing import Figure, Tables
 from profile_grid.figures.layout import Spec
 from profile_grid.figures.paper import specification
-from profile_grid.figures.registry import all_figures
 from profile_grid.page.room import fitting
-from profile_grid.study.catalogue import QUESTIONS, Question
 
 SIGNIFICANT = 6
 MOST_CHART_BYTES, MOST_IMAGE_BYTES = 1_500_000, 1_900_000  # of all figures together
@@ -32,10 +30,9 @@ class Shown:
 
 
 def shown(
-    tables: Tables, images: dict[str, bytes], left_out: list[str], questions: Iterable[Question] = QUESTIONS
+    figures: Mapping[str, Figure], tables: Tables, images: dict[str, bytes], left_out: list[str]
 ) -> dict[str, Shown]:
-    """The figures of these questions by name, from the tables of one machine; `left_out` says what they leave out."""
-    figures = all_figures(questions)
+    """These figures by name, from the tables of one machine; `left_out` says what they leave out."""
     drawings = {name: figure.draw(tables) for name, figure in figures.items()}
     charts = {name: _json(drawing.chart) for name, drawing in drawings.items() if drawing.chart is not None}
     kept = fitting({name: len(chart) for name, chart in charts.items()}, MOST_CHART_BYTES)

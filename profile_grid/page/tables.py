@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from itertools import accumulate
@@ -75,7 +75,8 @@ def page_tables(
     for name, shown in every_table(questions).items():
         rows = shown.rows(tables[shown.source]) if shown.rows else tables[shown.source]
         frame = _columns(rows, tables["runs"], told, shown.columns)
-        made[name] = _page_table(name, shown.title, frame, shown.source, names)
+        meanings = {column.name: column.meaning for column in described()[shown.source].columns}
+        made[name] = page_table(name, shown, frame, names, meanings)
     return _within_room(made)
 
 
@@ -117,10 +118,10 @@ def _columns(frame: pd.DataFrame, runs: pd.DataFrame, told: list[str], chosen: t
     return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*told, *own]]
 
 
-def _page_table(name: str, title: str, whole: pd.DataFrame, source: str, names: Names) -> PageTable:
+def page_table(name: str, shown: Shown, whole: pd.DataFrame, names: Names, meanings: Mapping[str, str]) -> PageTable:
+    """The table of the page with these columns and rows; `meanings` has what its columns mean."""
     frame = whole.head(MOST_ROWS)
-    meanings = {column.name: column.meaning for column in described()[source].columns}
-    meanings |= {key: dimension.meaning for key, dimension in BY_KEY.items()}
+    meanings = {**meanings, **{key: dimension.meaning for key, dimension in BY_KEY.items()}}
     kinds = {column: _kind(column, frame[column]) for column in frame.columns}
     columns = tuple(
         PageColumn(column, _heading(column), meanings.get(column, ""), kind) for column, kind in kinds.items()
@@ -130,7 +131,7 @@ def _page_table(name: str, title: str, whole: pd.DataFrame, source: str, names: 
         _in_gibibytes(own) if column.endswith("_bytes") else own for column, own in zip(kinds, values, strict=True)
     ]
     rows = tuple(zip(*scaled, strict=True))
-    return PageTable(name, title, f"results/tables/{source}.csv", columns, rows, len(whole) - len(frame))
+    return PageTable(name, shown.title, f"results/tables/{shown.source}.csv", columns, rows, len(whole) - len(frame))
 
 
 def _within_room(tables: dict[str, PageTable]) -> dict[str, PageTable]:

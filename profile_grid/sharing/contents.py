@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from profile_grid.study.catalogue import DOCUMENTS, FIGURES, MERGED, TABLES
-from profile_grid.study.stages import STAGES, TIMING
+from profile_grid.study.stages import STAGES, SWEEP, TIMING
+from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP, SWEEP_ROWS, TABLES_OF_SWEEP
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of a run, or of a table for a write-up
 _STATUS_FILES = [stage.tables_of_a_run.status_file for stage in STAGES if stage.tables_of_a_run]
@@ -36,13 +38,20 @@ def is_capture(name: str) -> bool:
     return bool(_captures().fullmatch(name))
 
 
+def is_of_sweep(names: Iterable[str]) -> bool:
+    """Whether these are the files of an attention sweep."""
+    return f"tables/{SWEEP_ROWS}.parquet" in names
+
+
 @cache
 def _needed() -> re.Pattern:
     of_run = _any([stage.result for stage in STAGES], _STATUS_FILES)
     return re.compile(
-        rf"grid\.json|tables/({_any(MERGED)})\.(csv|parquet)|tables/provenance\.json|page/timeline\.(csv|parquet)"
+        rf"grid\.json|tables/({_any(MERGED, TABLES_OF_SWEEP)})\.(csv|parquet)|tables/provenance\.json"
+        r"|page/timeline\.(csv|parquet)"
         rf"|page/trace\.json\.gz|runs/{NAME}/({of_run})"
         rf"|processes/steps\.(csv|parquet)|processes/[0-9]+/{NAME}/{re.escape(TIMING.result)}"
+        rf"|{SWEEP.name}/{NAME}/{re.escape(SWEEP.result)}"
     )
 
 
@@ -57,7 +66,8 @@ def _captures() -> re.Pattern:
 def _made_anew() -> re.Pattern:
     return re.compile(
         rf"tables/({_any(TABLES)})\.(csv|parquet)|tables/README\.md|tables/(markdown|latex|typst)/{NAME}"
-        rf"|answers/({_any(['answers'], DOCUMENTS)})\.(md|tex|typ)|figures/({_any(FIGURES)})\.(svg|png)|report\.html"
+        rf"|report\.html|answers/({_any(['answers', ATTENTION_SWEEP], DOCUMENTS)})\.(md|tex|typ)"
+        rf"|figures/({_any(FIGURES, [ATTENTION_SWEEP])})\.(svg|png)"
     )
 
 

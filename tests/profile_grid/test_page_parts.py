@@ -8,6 +8,7 @@ import pytest
 from kernel_tables.page.markup import for_script
 from kernel_tables.page.names import Names
 from kernel_tables.page.step import flame
+from profile_grid.figures.registry import all_figures
 from profile_grid.page import charts
 from profile_grid.page import tables as page_tables_module
 from profile_grid.page.charts import compact, shown
@@ -87,11 +88,11 @@ def test_a_small_table_leaves_its_room_to_the_larger():
 def test_a_chart_without_room_says_where_the_figure_is(monkeypatch):
     tables = made_up_tables(models=("small",), contexts=(128,), modes=("forward", "train_step"))
     images = dict.fromkeys(FIGURES, b"PNG")
-    drawn = [name for name, figure in shown(tables, images, []).items() if figure.chart and figure.image]
+    drawn = [name for name, figure in shown(all_figures(), tables, images, []).items() if figure.chart and figure.image]
     assert set(drawn) >= {"phase_times", "top_kernels", "scaling"}
     monkeypatch.setattr(charts, "MOST_CHART_BYTES", 1000)
     monkeypatch.setattr(charts, "MOST_IMAGE_BYTES", 3 * len(b"PNG"))
-    found = shown(tables, images, ["Not drawn: 1 run(s) of another machine."])
+    found = shown(all_figures(), tables, images, ["Not drawn: 1 run(s) of another machine."])
     assert [figure.chart for figure in found.values()] == [None] * len(FIGURES)
     assert sum(figure.image is not None for figure in found.values()) == 3
     for name in drawn:

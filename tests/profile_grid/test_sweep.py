@@ -7,15 +7,19 @@ from pathlib import Path
 import pytest
 import yaml
 
+from profile_grid.documents.dictionary import UndocumentedColumn
 from profile_grid.figures.paper import on_paper
 from profile_grid.measuring.results import FORMAT, BadResult, Checkout, MachineFacts, OutOfMemory
 from profile_grid.measuring.sweep import Cell, MeasuredRow, RowResult, read_row
+from profile_grid.merging.measured_runs import StaleRun
 from profile_grid.study.runs import checked_config
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows
+from profile_grid.sweep.dictionary import check_sweep_table, dictionary
 from profile_grid.sweep.document import document
 from profile_grid.sweep.figure import SWEEP
-from profile_grid.sweep.rows import rows_table, sweep_provenance
+from profile_grid.sweep.page import menus, page
+from profile_grid.sweep.rows import read_rows, rows_table, sweep_provenance
 from profile_grid.sweep.sentences import sentences
 from profile_grid.sweep.table import DESCRIBED, LEADING, sweep_table
 from tests.profile_grid.made_up_results import MACHINE as CPU
@@ -147,6 +151,37 @@ def test_the_document_has_the_tables_of_the_course_with_a_word_where_there_is_no
         ["64", "1024", "OOM", "512 MiB", "1.0 GiB", "–"],
     ]
     assert "Not supported here in fp32: attention cudnn: No kernel." in text
+
+
+def test_the_page_has_the_sentences_the_figure_and_a_line_for_every_cell():
+    table, rows = sweep_table(three()), rows_table(three())
+    html = page(table, rows, sweep_provenance(three(), {"grid": "g"}), b"PNG")
+    assert "In fp32 memory runs out for eager from context 1024 on." in html
+    assert 'data-chart="attention_sweep"' in html and "data:image/png;base64,UE5H" in html
+    data = json.loads(html.partition('id="rows-attention_sweep">')[2].partition("</script>")[0])
+    status = [column["name"] for column in data["columns"]].index("status")
+    assert [cells[status] for cells in data["rows"]] == ["complete", "out_of_memory"] + 4 * ["complete"]
+    assert [menu.column for menu in menus(table)] == ["context_length", "variant"]
+
+
+def test_every_column_of_both_tables_is_described_and_no_other_is_taken():
+    assert all(f"`{column}`" in dictionary() for column in (*sweep_table(three()), *rows_table(three())))
+    with pytest.raises(UndocumentedColumn, match="sweep_rows: columns without a description: odd"):
+        check_sweep_table("sweep_rows", rows_table(three()).assign(odd=1))
+
+
+def test_a_row_that_would_be_measured_otherwise_now_is_named(tmp_path):
+    values = {
+        "format": FORMAT,
+        "specification": {"program": {"seed": 1}},
+        "sources": "00",
+        "program": None,
+        "files": {},
+    }
+    (tmp_path / "row").mkdir()
+    (tmp_path / "row/sweep.json").write_text(json.dumps(values))
+    with pytest.raises(StaleRun, match=r"sweep\.json is stale: config\.yaml has changed: program\.seed was 1 and is 2"):
+        read_rows([{"run": "row", "specification": {"program": {"seed": 2}}}], tmp_path, "00")
 
 
 def test_figures_of_two_machines_never_share_a_table():

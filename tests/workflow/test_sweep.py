@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from tests.workflow.conftest import ROOT, TINY_GRID, copy_sources
+from workflow.scripts import pack, read_packed
 
 ROW, IN_BF16 = "attention_d8_bs2", "attention_d8_bf16_bs2"
 
@@ -41,6 +42,40 @@ def test_a_grid_of_attention_gives_a_table_a_document_and_a_figure_and_nothing_o
     assert (folder / "results/answers/attention_sweep.md").read_text().startswith("# Attention alone")
     assert (folder / "results/figures/attention_sweep.svg").stat().st_size > 0
     assert json.loads((folder / f"results/sweep/{ROW}/sweep.json").read_text())["status"] == "complete"
+
+
+def test_what_a_sweep_made_is_held_against_its_rows_and_each_file_that_differs_is_named(swept, snakemake):
+    folder, _ = swept
+    results = folder / "results"
+    times = pd.read_parquet(results / "tables/attention_sweep.parquet")
+    times.assign(forward_ms=2 * times["forward_ms"]).to_parquet(results / "tables/attention_sweep.parquet", index=False)
+    run = snakemake(folder, "--cores", "1", "verify")
+    times.to_parquet(results / "tables/attention_sweep.parquet", index=False)
+    assert run.status != 0
+    assert "attention_sweep.parquet: column(s) forward_ms differ; row 0 of forward_ms is" in run.output
+    assert "1 of 11 files are not what the results give" in run.output
+
+
+def test_a_sweep_is_packed_and_its_documents_are_planned_anew_from_the_archive_without_measuring(
+    swept, snakemake, tmp_path
+):
+    folder, _ = swept
+    pack.main(["--results", str(folder / "results"), "--output", str(tmp_path / "sweep.zip")])
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    here = ("--directory", str(theirs), "--config", f"packed={tmp_path / 'sweep.zip'}", "--cores", "1")
+    planned = snakemake(ROOT, "--dry-run", *here)
+    assert planned.status == 0, planned.output
+    assert sorted(planned.jobs) == ["all", "attention_sweep", "read_packed"]
+    read_packed.main(
+        ["--archive", str(tmp_path / "sweep.zip"), "--results", str(theirs / "results"), "--marker", "packed.json"]
+    )
+    assert sorted(path.name for path in (theirs / "results").rglob("*.*") if path.is_file()) == [
+        "attention_sweep.csv", "attention_sweep.parquet", "grid.json", "packed.json", "provenance.json", "sweep.json",
+        "sweep_rows.csv", "sweep_rows.parquet",
+    ]  # fmt: skip
+    for name in ("attention_sweep.parquet", "sweep_rows.parquet", "provenance.json"):
+        assert (theirs / "results/tables" / name).read_bytes() == (folder / "results/tables" / name).read_bytes()
 
 
 def test_a_precision_added_plans_the_new_row_alone_and_nothing_is_planned_without_a_change(swept, snakemake):

@@ -31,6 +31,7 @@ from profile_grid.study.sweep import is_sweep, row_specification, sweep_part, sw
 from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest
+from profile_grid.sharing.contents import is_of_sweep
 from profile_grid.measuring.allocation import host_megabytes, minutes_at_most
 from profile_grid.measuring.freshness import digest_of_rules
 from workflow.import_statements import UnreadableSource, remember_imports
@@ -47,12 +48,12 @@ except ConfigError as error:
     raise WorkflowError(f"config.yaml: {error}")
 
 
-def packed_rows(archive):
-    """The runs in an archive, once the working folder has no results but those of archives."""
+def packed_manifest(archive):
+    """What an archive holds, once the working folder has no results but those of archives."""
     if Path("results/grid.json").exists() and not Path("results", PACKED_MARKER).exists():
         raise WorkflowError(f"results/ holds other results; to read {archive}, name a folder: --directory theirs")
     try:
-        return read_manifest(Path(archive)).runs
+        return read_manifest(Path(archive))
     except FileNotFoundError:
         raise WorkflowError(
             f"no archive {os.path.abspath(archive)}: name it by its full path where --directory is given"
@@ -61,7 +62,9 @@ def packed_rows(archive):
         raise WorkflowError(str(error))
 
 
-ASKED = questions_asked(packed_rows(PACKED) if PACKED else planned_rows(config, RUNS))
+MANIFEST = packed_manifest(PACKED) if PACKED else None
+SWEPT = is_of_sweep(MANIFEST.files) if PACKED else bool(ROWS)
+ASKED = questions_asked(MANIFEST.runs if PACKED else planned_rows(config, RUNS))
 QUESTION_DOCUMENTS = [question.name for question in ASKED if question.has_document]
 FIGURES = [name for question in ASKED for name in question.figures]
 SPECIFICATIONS = {

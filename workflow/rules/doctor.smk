@@ -7,6 +7,8 @@ No measurement depends on them, so a new look at the machine makes no result sta
 Where they fail, the measurements go on, since most causes leave something to measure.
 """
 
+DOCTOR_IS_TOLD = json.dumps(sweep_part(config)) if SWEPT else grid_part(config)
+
 
 rule doctor:
     log:
@@ -17,7 +19,7 @@ rule doctor:
         gpu=1,
         time_limit_s=config["time_limit_s"],
     params:
-        config=grid_part(config),
+        config=DOCTOR_IS_TOLD,
     message:
         "what this machine can do"
     shell:
@@ -40,7 +42,7 @@ rule machine:
         device=config["device"],
         backend=config["capture"]["backend"],
         # a parameter that knows the output is no reason to run again: another grid needs no other look at the machine
-        config=lambda wildcards, output: grid_part(config),
+        config=lambda wildcards, output: DOCTOR_IS_TOLD,
     message:
         "what this machine can do"
     shell:

@@ -179,6 +179,14 @@ rule table_documents:
         " --formats {params.formats} 2> >(tee {log:q} >&2)"
 
 
+# What an archive of somebody else's results gives.
+FROM_ARCHIVE = [
+    expand("results/tables/{table}.{suffix}", table=MERGED, suffix=["csv", "parquet"]),
+    multiext("results/page/timeline", ".csv", ".parquet"),
+    "results/tables/provenance.json",
+    "results/page/trace.json.gz",
+    "results/grid.json",
+]
 # Each is asked for by its name, since Snakemake does not miss a deleted file that stands between others. Of the files of
 # a run those that tell of the others are: the input functions of their jobs miss these.
 MADE_FROM_RESULTS = [

@@ -1,6 +1,6 @@
 """Results of somebody else, from an archive: snakemake --cores 1 --directory theirs all --config packed=FILE
 
-read_packed  FILE -> the merged tables, provenance and timeline; all else is made from them, and nothing is measured
+read_packed  FILE -> FROM_ARCHIVE, the merged tables and their like; all else is made from them, and nothing is measured
 """
 
 EVERYTHING = MADE_FROM_RESULTS
@@ -9,13 +9,11 @@ EVERYTHING = MADE_FROM_RESULTS
 rule read_packed:
     input:
         archive=lambda wildcards: PACKED,  # no wildcard, whatever its name holds
-        sources=program_sources("workflow/scripts/read_packed.py", *DESCRIPTIONS),
+        sources=program_sources(
+            "workflow/scripts/read_packed.py", *of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS
+        ),
     output:
-        expand("results/tables/{table}.{suffix}", table=MERGED, suffix=["csv", "parquet"]),
-        multiext("results/page/timeline", ".csv", ".parquet"),
-        "results/tables/provenance.json",
-        "results/page/trace.json.gz",
-        "results/grid.json",
+        FROM_ARCHIVE,
     log:
         "logs/read_packed.log",
     localrule: True

@@ -12,6 +12,7 @@ SWEEP_SOURCES = digest(
     program_sources("cs336_model/program/operator/row.py")
     + sources(file_of(SWEEP.runs), *SWEEP.sources, "workflow/scripts/measure.py")
 )
+MAKERS = json.dumps(SWEEP_SOURCES)
 PLAN_OF_SWEEP = sweep_plan(config)
 EVERYTHING = [f"results/sweep/{row}/{SWEEP.result}" for row in ROWS] + MADE_FROM_RESULTS
 

@@ -13,6 +13,7 @@ from profile_grid.errors import OutsideError
 from profile_grid.sharing.archive import RUN_COLUMNS, write_archive
 from profile_grid.sharing.contents import is_capture
 from profile_grid.study.catalogue import TABLES
+from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
 from workflow.command import run_command
 
 
@@ -22,22 +23,38 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--captures", action="store_true", help="with the recordings; never with a .nsys-rep")
     parser.add_argument("--output", type=Path, required=True, help="the archive")
     options = parser.parse_args(arguments)
-    needed = ["grid.json", "tables/provenance.json", *(f"tables/{name}.parquet" for name in TABLES), "report.html"]
-    if lacking := next((name for name in needed if not (options.results / name).exists()), None):
-        raise OutsideError(f"{options.results / lacking} is not there; before packing: snakemake --cores 1 all")
-    runs = pd.read_parquet(options.results / "tables" / "runs.parquet")
+    require(options.results, ["grid.json"])
+    plan = json.loads((options.results / "grid.json").read_text())
+    tables = TABLES_OF_SWEEP if "rows" in plan else TABLES
+    require(options.results, ["tables/provenance.json", *(f"tables/{name}.parquet" for name in tables), "report.html"])
     manifest = write_archive(
-        options.results, options.output, captures=options.captures, version=version(),
-        grid=json.loads((options.results / "grid.json").read_text())["grid"],
-        runs=json.loads(runs[list(RUN_COLUMNS)].fillna({"steps_warmed": 0}).to_json(orient="records")),
+        options.results, options.output, captures=options.captures, version=version(), grid=plan["grid"],
+        runs=[] if "rows" in plan else told_of_runs(options.results),
     )  # fmt: skip
     recordings = sum(is_capture(name) for name in manifest.files)
     size = options.output.stat().st_size
     print(
-        f"{options.output}: {len(manifest.files)} files of {len(runs)} runs, {size / 1e6:.1f} MB,"
+        f"{options.output}: {len(manifest.files)} files of {counted_measurements(plan)}, {size / 1e6:.1f} MB,"
         f" {recordings or 'without'} recordings; to read it, give its path:"
         " snakemake --cores 1 --directory theirs all --config packed=PATH"
     )
+
+
+def require(results: Path, names: list[str]) -> None:
+    """Raises OutsideError for the first of these files that is not there."""
+    if lacking := next((name for name in names if not (results / name).exists()), None):
+        raise OutsideError(f"{results / lacking} is not there; before packing: snakemake --cores 1 all")
+
+
+def told_of_runs(results: Path) -> list[dict]:
+    """What an archive says of each run, which tells the questions that it can answer."""
+    runs = pd.read_parquet(results / "tables" / "runs.parquet")
+    return json.loads(runs[list(RUN_COLUMNS)].fillna({"steps_warmed": 0}).to_json(orient="records"))
+
+
+def counted_measurements(plan: dict) -> str:
+    """How many runs, or rows of a sweep, were measured."""
+    return f"{len(plan['rows'])} rows" if "rows" in plan else f"{len(plan['runs'])} runs"
 
 
 if __name__ == "__main__":

@@ -13,8 +13,10 @@ from profile_grid.documents.dictionary import UndocumentedColumn, check_document
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json
 from profile_grid.sharing.archive import Manifest, unpack
-from profile_grid.sharing.contents import is_capture, is_needed
+from profile_grid.sharing.contents import is_capture, is_needed, is_of_sweep
 from profile_grid.study.catalogue import MERGED
+from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
+from profile_grid.sweep.dictionary import check_sweep_table
 from workflow.command import run_command
 
 
@@ -36,9 +38,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
     """Raises OutsideError where a merged table is missing, or is not what this version of the project reads."""
-    for name in MERGED:
+    check, names = (check_sweep_table, TABLES_OF_SWEEP) if is_of_sweep(manifest.files) else (check_documented, MERGED)
+    for name in names:
         try:
-            check_documented(name, pd.read_parquet(folder / f"{name}.parquet"))
+            check(name, pd.read_parquet(folder / f"{name}.parquet"))
         except (OSError, ValueError, UndocumentedColumn) as error:
             raise OutsideError(
                 f"{archive}: its table {name} cannot be used here ({' '.join(str(error).split())[:200]});"

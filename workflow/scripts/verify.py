@@ -21,7 +21,9 @@ from profile_grid.merging.measured_runs import Makers, require_fresh
 from profile_grid.merging.merge import LARGEST
 from profile_grid.merging.verify import file_difference
 from profile_grid.study.runs import grid_plan
-from profile_grid.study.stages import BY_NAME, CAPTURE
+from profile_grid.study.stages import BY_NAME, CAPTURE, SWEEP
+from profile_grid.study.sweep import is_sweep, sweep_plan
+from profile_grid.sweep.rows import read_rows
 from workflow.command import run_command
 
 ROOT = Path(__file__).parents[2]
@@ -36,10 +38,9 @@ def main() -> None:
     parser.add_argument("--results", type=Path, required=True, help="folder of runs, tables and documents")
     parser.add_argument("--cores", type=int, default=1)
     arguments = parser.parse_args()
-    plan = grid_plan(arguments.config)["runs"]
-    require_results(plan, arguments.results, Makers(**arguments.sources))
+    measured = measured_rows(arguments) if is_sweep(arguments.config) else measured_runs(arguments)
     with tempfile.TemporaryDirectory() as scratch:
-        link_results(plan, arguments.results, Path(scratch, "results"))
+        link_results(measured, arguments.results, Path(scratch, "results"))
         make_anew(arguments.config, Path(scratch), arguments.cores)
         count, found = differences(Path(scratch, "results"), arguments.results)
     print("".join(f"{line}\n" for line in found.values()), end="")
@@ -48,7 +49,22 @@ def main() -> None:
             f"{len(found)} of {count} files are not what the results give; make them again:"
             f" snakemake --cores 1 all --forcerun {' '.join(list(found)[:SHOWN])}{' ...' if len(found) > SHOWN else ''}"
         )
-    print(f"{count} files, made from the results of {len(plan)} runs, are what these give")
+    what = "rows" if is_sweep(arguments.config) else "runs"
+    print(f"{count} files, made from the results of {len(measured)} {what}, are what these give")
+
+
+def measured_runs(arguments: argparse.Namespace) -> dict[str, list[str]]:
+    """The files of each run, by its folder below results. Raises OutsideError where one cannot be used."""
+    plan = grid_plan(arguments.config)["runs"]
+    require_results(plan, arguments.results, Makers(**arguments.sources))
+    return {f"runs/{entry['run']}": files_of_run(entry) for entry in plan}
+
+
+def measured_rows(arguments: argparse.Namespace) -> dict[str, list[str]]:
+    """The files of each row of a sweep, by its folder below results. Raises OutsideError where one cannot be used."""
+    plan = sweep_plan(arguments.config)["rows"]
+    read_rows(plan, arguments.results / SWEEP.name, arguments.sources)
+    return {f"{SWEEP.name}/{entry['run']}": [SWEEP.result] for entry in plan}
 
 
 def require_results(plan: list[dict], results: Path, makers: Makers) -> None:
@@ -68,16 +84,20 @@ def is_measured(entry: dict, folder: Path) -> bool:
     return all((folder / BY_NAME[name].result).exists() for name in entry["specifications"])
 
 
-def link_results(plan: list[dict], results: Path, scratch: Path) -> None:
+def files_of_run(entry: dict) -> list[str]:
+    """What the stages of a run leave, or may leave."""
+    stages = [BY_NAME[name] for name in entry["specifications"]]
+    return [name for stage in stages for name in (stage.result, *stage.files, *stage.may_leave)]
+
+
+def link_results(measured: dict[str, list[str]], results: Path, scratch: Path) -> None:
     """Puts links to all that was measured into the same places below `scratch`."""
-    for entry in plan:
-        folder, stages = scratch / "runs" / entry["run"], [BY_NAME[name] for name in entry["specifications"]]
-        names = [name for stage in stages for name in (stage.result, *stage.files, *stage.may_leave)]
-        folder.mkdir(parents=True)
+    for folder, names in measured.items():
+        (scratch / folder).mkdir(parents=True)
         for name in names:
-            measured = results / "runs" / entry["run"] / name
-            if measured.exists():
-                (folder / name).symlink_to(measured.absolute())
+            path = results / folder / name
+            if path.exists():
+                (scratch / folder / name).symlink_to(path.absolute())
     if (found := results / LARGEST).exists():
         (scratch / LARGEST).symlink_to(found.absolute())
 
