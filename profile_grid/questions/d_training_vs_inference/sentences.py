@@ -10,7 +10,7 @@ from profile_grid.questions.d_training_vs_inference.shares import matmul_change,
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family_shares
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, BACKWARD
-from profile_grid.tables.wording import PASSES, TRAINING, in_some, leaders, listed, no_kernels_sentence, of_all
+from profile_grid.tables.wording import PASSES, TRAINING, capital, in_some, leaders, listed, no_kernels_sentence, of_all
 
 SAME_SHARE = 0.005
 
@@ -86,7 +86,7 @@ def _phase_sentences(measured: Measured) -> list[str]:
     ]
     time = f"{measured.words.time} of {TRAINING[measured.training_mode]} by phase"
     brackets = "(in brackets: matrix multiplies, of the phase)"
-    return [f"{time[0].upper()}{time[1:]} {brackets}: {listed(told)}."] if told else []
+    return [f"{capital(time)} {brackets}: {listed(told)}."] if told else []
 
 
 def _parts_sentence(measured: Measured) -> list[str]:

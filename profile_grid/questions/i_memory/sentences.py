@@ -5,12 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.markdown import escaped
-from profile_grid.quantities import interval, memory, percent, significant
+from profile_grid.quantities import count, interval, memory, percent, significant
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, OUTSIDE
 from profile_grid.tables.range_paths import innermost
-from profile_grid.tables.wording import PASSES, extremes, leaders, listed, run_in_words
+from profile_grid.tables.wording import PASSES, capital, extremes, leaders, listed, run_in_words
 
 MOST_NAMED = 3  # runs out of memory; the document's table has all
 EXPECTED = (
@@ -35,7 +35,7 @@ def _of_mode(rows: pd.DataFrame, mode: str) -> str:
     runs = rows.drop_duplicates("run")
     most = rows.sort_values("bytes", ascending=False, kind="stable").drop_duplicates("run")
     return (
-        f"{_capital(PASSES[mode])} needs {extremes(runs, 'peak_bytes', lambda row: memory(row['peak_bytes']))} at its"
+        f"{capital(PASSES[mode])} needs {extremes(runs, 'peak_bytes', lambda row: memory(row['peak_bytes']))} at its"
         f" fullest moment, in {leaders([f'**{phase}**' for phase in runs['fullest_phase']])}; the most is for"
         f" {leaders([f'**{name}**' for name in most['category']])} ({interval(most['share'], percent)})."
     )
@@ -87,8 +87,8 @@ def _fitting(measured: Measured) -> list[str]:
     trains = room[(room["mode"] != FORWARD) & room[LONGEST_CONTEXT].notna()]
     if trains.empty:
         return []
-    longest = extremes(trains, LONGEST_CONTEXT, lambda row: f"{row[LONGEST_CONTEXT]} tokens")
-    batch = extremes(trains, LARGEST_BATCH, lambda row: f"{row[LARGEST_BATCH]} sequences")
+    longest = extremes(trains, LONGEST_CONTEXT, lambda row: f"{count(row[LONGEST_CONTEXT])} tokens")
+    batch = extremes(trains, LARGEST_BATCH, lambda row: f"{count(row[LARGEST_BATCH])} sequences")
     return [f"By the shapes the longest context that trains on this GPU is {longest}; the largest batch {batch}."]
 
 
@@ -116,15 +116,11 @@ def _failure(own: pd.DataFrame) -> str:
     if first["in_phase"] == OUTSIDE:
         where = "the making of model and optimizer"
     return (
-        f"{_capital(run_in_words(first))} runs out of memory in {where}: {memory(first['requested_bytes'])} were asked"
-        f" for, {memory(first['free_bytes'])} free; of the {memory(first['live_bytes'])} that were live"
+        f"Memory runs out in {where} of {run_in_words(first)}: {memory(first['requested_bytes'])} were asked for,"
+        f" {memory(first['free_bytes'])} free; of the {memory(first['live_bytes'])} that were live"
         f" {percent(of_category.max() / first['live_bytes'])} are **{escaped(of_category.idxmax())}**."
     )
 
 
 def _times(value: float) -> str:
     return f"× {significant(value)}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -126,7 +126,7 @@ def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
     runs = tables["runs"].assign(memory_status="out_of_memory")
     text = answered(tables | {"runs": runs, "memory_failed": out_of_memory()})
     assert (
-        "Small at context 512, training step runs out of memory in **forward** (**norm**): 900 MiB were asked for,"
+        "Memory runs out in **forward** (**norm**) of small at context 512, training step: 900 MiB were asked for,"
         " 70 MiB free; of the 3.9 GiB that were live 75.0 % are **activations**."
     ) in text
     line = [
@@ -136,7 +136,9 @@ def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
     assert "What was live when `small_ctx512_train_step` ran out of memory, the largest groups first:" in text
     assert "12 | " in line_of(text, "activations")
     before = answered(tables | {"runs": runs, "memory_failed": out_of_memory(in_phase="(outside)", in_range="")})
-    assert "runs out of memory in the making of model and optimizer: 900 MiB" in before
+    assert (
+        "Memory runs out in the making of model and optimizer of small at context 512, training step: 900 MiB" in before
+    )
 
 
 def test_the_predicted_context_fits_and_one_token_more_does_not():

@@ -9,7 +9,7 @@ from profile_grid.quantities import interval, percent, ratio, significant
 from profile_grid.questions.k_warmup.table import of_whole_steps
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.wording import leaders, listed, places, run_in_words
+from profile_grid.tables.wording import capital, leaders, listed, places, run_in_words
 
 NOT_KEPT = "Not answered: no timed run kept the times of its warm-up steps."
 MOST_CAUSES = 3
@@ -37,7 +37,7 @@ def _enough(enough: pd.DataFrame) -> str:
     text += f"; {_steps(int(enough['taken'].max()))} were taken."
     if most and len(open_end):
         text += f" Whether fewer than all would do is not known for {places(open_end)}: take more there."
-    return _capital(text)
+    return capital(text)
 
 
 def _first(enough: pd.DataFrame) -> str:
@@ -81,7 +81,3 @@ def _causes(own: pd.DataFrame) -> str:
 
 def _steps(count: int) -> str:
     return f"{count} warm-up step{'' if count == 1 else 's'}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -78,22 +78,19 @@ def _power(rows: pd.DataFrame, measured: Measured) -> list[str]:
 
 
 def _waiting(rows: pd.DataFrame) -> list[str]:
-    """What idle power takes while the GPU waits for the host, in the runs that are launch-bound; else the most."""
+    """What idle power takes while the GPU waits for the host, where the capture is launch-bound; else the most."""
     if rows["waiting_share"].isna().all():
         return []
     bound = rows[rows["launch_bound"]]
     if bound.empty:
-        return [f"No run is launch-bound; while it waits, idle power takes {_waited(rows)} of a step's energy."]
+        waited = interval(rows["waiting_energy_share"], percent)
+        return [f"No capture is launch-bound; while the GPU waits, idle power takes {waited} of a step's energy."]
     text = extremes_of_runs(bound, "waiting_energy_share", lambda row: percent(row["waiting_energy_share"]))
     waits = interval(bound["waiting_share"], percent)
     return [
-        f"In launch-bound runs the GPU waits {waits} of a step, and idle power alone takes {text} of the step's energy"
-        " in that time."
+        f"Where the capture is launch-bound, the GPU waits {waits} of a step without a profiler, and idle power alone"
+        f" takes {text} of the step's energy in that time."
     ]
-
-
-def _waited(rows: pd.DataFrame) -> str:
-    return interval(rows["waiting_energy_share"], percent)
 
 
 def _counter(rows: pd.DataFrame) -> str:

@@ -89,9 +89,10 @@ def test_launch_bound_runs_are_those_that_the_diagnosis_finds_to_be_so():
     findings = {small.name: (SAID,), large.name: (abstained,)}
     assert use_of(counted(small), counted(large), findings=findings)["launch_bound"].tolist() == [True, False]
     text = answered(counted(small), counted(large), findings=findings)
-    assert "In launch-bound runs the GPU waits 75.0 % of a step, and idle power alone takes 18.8 % (small" in text
+    assert "Where the capture is launch-bound, the GPU waits 75.0 % of a step without a profiler, and idle" in text
+    assert "power alone takes 18.8 % (small" in text
     alone = answered(counted(large), findings=findings)
-    assert "No run is launch-bound; while it waits, idle power takes 1.3 % of a step's energy." in alone
+    assert "No capture is launch-bound; while the GPU waits, idle power takes 1.3 % of a step's energy." in alone
 
 
 def test_the_sentences_tell_the_extremes_the_precisions_and_the_contexts_of_these_runs():
