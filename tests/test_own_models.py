@@ -1,4 +1,4 @@
-"""Other people's models by the declarations of the README, from the configuration to the tables of an answer."""
+"""Other people's models by the declarations written for them, from the configuration to the tables of an answer."""
 
 import json
 import re
@@ -26,7 +26,8 @@ from profile_grid.tables.per_pass import Merged
 ROOT = Path(__file__).parents[1]
 STAND_INS = Path(__file__).with_name("stand_ins")
 SECTION = (ROOT / "README.md").read_text(encoding="utf-8").split("## Your own model\n")[1].split("\n## ")[0]
-COURSE, GPT, LLAMA = re.findall(r"```yaml\n(.*?)```", SECTION, re.DOTALL)
+WRITTEN = SECTION + (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+COURSE, _, GPT, LLAMA = re.findall(r"```yaml\n(.*?)```", WRITTEN, re.DOTALL)
 TINY = {"d_model": 16, "d_ff": 32, "num_layers": 2, "num_heads": 2}
 
 
