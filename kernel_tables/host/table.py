@@ -48,10 +48,8 @@ def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -
     table = pd.DataFrame(rows, columns=[*KEYS, *FIGURES]).astype(
         dict.fromkeys(("time_ns", "own_ns", "estimated_ns"), "Int64")
     )
-    launches = table["where"].map(_launches(trace, by, step_name)).astype("float64")
-    table.insert(
-        len(KEYS) + 3, "us_per_launch", (table["own_ns"].astype("float64") / 1e3 / launches.replace(0, np.nan))
-    )
+    table["launches"] = table["where"].map(_launches(trace, by, step_name)).fillna(0).astype("int64")
+    table["us_per_launch"] = table["own_ns"].astype("float64") / 1e3 / table["launches"].replace(0, np.nan)
     order = ["process", "thread", "where", "own_ns", "samples", "function"]
     return table.sort_values(order, ascending=[True] * 3 + [False] * 2 + [True], ignore_index=True)
 

@@ -41,8 +41,8 @@ def version_numbers(nsys: Path | None = None) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", (version(nsys) or "").partition("-")[0]))
 
 
-def export_report(report: Path, target: Path, nsys: Path | None = None) -> Path:
-    """TARGET, the SQLite export of REPORT, whole or not there.
+def export_report(report: Path, target: Path, nsys: Path | None = None, payloads: bool = False) -> Path:
+    """TARGET, the SQLite export of REPORT, whole or not there; with the PAYLOADS of NVTX, which hold Python stacks.
 
     A failed export leaves a partial file that is newer than its report, so nsys writes to another name, and what it
     wrote is looked at before it is renamed. Raises TraceError with nsys's own reason.
@@ -55,6 +55,7 @@ def export_report(report: Path, target: Path, nsys: Path | None = None) -> Path:
         )
     partial = target.with_name(f".{target.stem}.{os.getpid()}.partial.sqlite")
     options = ["--type", "sqlite", "--force-overwrite", "true", "--output", str(partial)]
+    options += ["--include-blobs", "true"] if payloads else []
     try:
         done = _run([str(nsys), "export", *options, str(report)], patience_s=900)
         if done.returncode or not partial.exists():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
@@ -65,6 +66,16 @@ def captured(job: Job) -> dict:
         "facts": facts,
         "seconds": attempt.seconds,
     }
+
+
+def captured_apart(job: Job, name: str) -> dict:
+    """The same of a stage with a capture of its own, which becomes NAME in the job's folder; the profiler's own report
+    is not kept."""
+    folder = job.scratch / "captured"
+    folder.mkdir()
+    result = captured(replace(job, folder=folder))
+    shutil.move(folder / SQLITE, job.folder / name)
+    return result
 
 
 def torch_attempt(job: Job, trial: Path) -> Attempt:

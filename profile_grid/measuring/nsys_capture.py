@@ -91,6 +91,7 @@ def _profiled(job: Job, trial: Path) -> Outcome:
                 folder.command(program),
                 files / Path(of_rank(REPORT, rank)).stem,
                 options=job.specification["nsys_options"],
+                host=job.specification.get("sources", ()),
                 window=job.program["device"] != "cpu" and gpu_is_visible(),
             )
 
@@ -135,7 +136,7 @@ def _problem_of_report(job: Job, trial: Path, written: dict, outcome: Outcome, r
         ended = f"hung and was ended at the time limit of {job.time_limit_s:g} s" if outcome.timed_out else outcome.how
         return Problem("nsys_no_report", f"nsys {ended} and wrote no report, though the program ended well")
     try:
-        nsys.export_report(report, export)
+        nsys.export_report(report, export, payloads="python" in job.specification.get("sources", ()))
     except TraceError as error:
         return _logged(job.log, "nsys_export_failed", NOT_EXPORTED, error)
     try:

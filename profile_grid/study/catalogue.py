@@ -104,7 +104,10 @@ QUESTIONS = (
         ),
         figures=("communication", "all_reduce"),
     ),
-    Question("time_lost", "Where is time lost, and what would help?", tables=("time_lost", "predictions")),
+    Question(
+        "time_lost", "Where is time lost, and what would help?",
+        tables=("time_lost", "predictions", "host_per_launch", "host_stacks"),
+    ),
     Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),
     Question("roofline", "How near to the peaks is the forward pass?", figures=("roofline",), has_document=False),
 )  # fmt: skip

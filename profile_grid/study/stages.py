@@ -237,6 +237,40 @@ ALL_REDUCE = Stage(
     of_several_gpus=True,
 )
 
+HOST_TRACE = Stage(
+    name="host_trace",
+    meaning="the process whose host is traced: calls of the OS runtime, and Python stacks",
+    runs="profile_grid.measuring.host_trace:host_traced",
+    files=("host_trace.sqlite",),
+    attempts=CAPTURE.attempts,
+    sources=(*CAPTURE.sources, "profile_grid/measuring/capture.py", "kernel_tables/reading/python_samples.py"),
+    disk_bytes=CAPTURE.disk_bytes,
+    disk_bytes_per_layer_and_step=CAPTURE.disk_bytes_per_layer_and_step,
+    settings=CAPTURE.settings
+    | {
+        "measured_steps": Setting(COUNT, default=10, of_program=True),
+        "backend": Setting({"enum": ["nsys"]}, default="nsys"),
+        "sources": Setting(
+            {
+                "description": "What is recorded of the host besides CUDA calls: calls of the OS runtime of 1 µs and"
+                " longer, and a thousand Python stacks a second.",
+                "type": "array",
+                "items": {"enum": ["osrt", "python"]},
+                "minItems": 1,
+                "uniqueItems": True,
+            },
+            default=("osrt", "python"),
+        ),
+    },
+    tables_of_a_run=TablesOfARun(
+        names=("host_time",),
+        status_file="host_trace_status.json",
+        made_by="profile_grid.merging.host_trace:tables_of_host_trace",
+        empty_by="profile_grid.merging.host_trace:empty_tables",
+    ),
+    of_every_run=False,
+)
+
 SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
     name="sweep",
     meaning="attention alone, every context length in one process",
@@ -248,7 +282,7 @@ SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
     },
 )
 
-STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START, ALL_REDUCE)
+STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START, ALL_REDUCE, HOST_TRACE)
 BY_NAME = {stage.name: stage for stage in (*STAGES, SWEEP)}
 ON_REQUEST = tuple(stage.name for stage in STAGES if not stage.of_every_run)
 RESULTS_OF_A_RUN = tuple(stage.result for stage in STAGES)

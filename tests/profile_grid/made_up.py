@@ -13,6 +13,7 @@ from profile_grid.merging.all_reduce import all_reduce_tables
 from profile_grid.merging.cold_start import empty_tables as cold_tables
 from profile_grid.merging.counters.of_run import empty_tables as counter_tables
 from profile_grid.merging.energy import energy_tables
+from profile_grid.merging.host_trace import empty_tables as host_tables
 from profile_grid.merging.largest import largest_table
 from profile_grid.merging.memory.of_run import empty_tables as memory_tables
 from profile_grid.merging.rank_tables import empty_tables as rank_tables
@@ -160,7 +161,7 @@ def without_requests() -> dict[str, pd.DataFrame]:
     """The merged tables of runs that were asked for no further stage, and kept no times of single steps."""
     steps = pd.DataFrame({"phase": [], "step": [], "ms": []})
     tables = {"steps": steps, "warmup_steps": steps, "rank_times": RANK_TIMES, "losses": LOSSES}
-    tables |= memory_tables() | counter_tables() | cold_tables() | rank_tables()
+    tables |= memory_tables() | counter_tables() | cold_tables() | host_tables() | rank_tables()
     leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
     led = {name: pd.concat([leading, table], axis=1) for name, table in tables.items()}
     return led | energy_tables([]) | all_reduce_tables([]) | {"largest": largest_table([], Path())}

@@ -84,7 +84,7 @@ def test_the_capture_of_a_cold_start_stands_beside_the_runs_own_and_replaces_not
         write_status(job.folder / "capture.sqlite", "complete", None, job.specification)
         return {"status": "complete"}
 
-    monkeypatch.setattr(cold_start, "captured", capture)
+    monkeypatch.setattr("profile_grid.measuring.capture.captured", capture)
     (tmp_path / "scratch").mkdir()
     (tmp_path / "capture.sqlite").write_text("the run's own")
     specification = json.loads('{"program": {}}')

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from kernel_tables.markdown import Table, code
-from profile_grid.quantities import ABSENT, percent, significant
+import pandas as pd
+
+from kernel_tables.markdown import Table, code, escaped
+from profile_grid.quantities import ABSENT, count, percent, significant
 from profile_grid.questions.time_lost.bounds import at_most
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.tables.apart import shown_dimensions
@@ -12,6 +14,7 @@ from profile_grid.tables.measured import Measured
 
 ALWAYS = (*LED_BY, "mode")
 MOST = 4  # findings of a run
+MOST_FUNCTIONS = 10
 
 
 def findings_table(measured: Measured) -> Table:
@@ -46,6 +49,41 @@ def predictions_table(measured: Measured) -> Table | None:
     )  # fmt: skip
     headings = ("remedy", "for", "at most, ms (of a step)", "gained, ms (of a step)", "holds")
     return Table((*headings_of(shown), *headings), lines, first_right=len(shown) + 2)
+
+
+def host_tables(measured: Measured) -> list[tuple[str, Table, Table | None]]:
+    """Of each run whose host was traced the name, what its launching threads do per launch, and in which functions."""
+    told, stacks = measured.tables["host_per_launch"], measured.tables["host_stacks"]
+    return [
+        (name, _per_launch(own), _stacks(stacks[stacks["run"] == name]))
+        for name, own in told.groupby("run", sort=False)
+    ]
+
+
+def _per_launch(own: pd.DataFrame) -> Table:
+    """One line per phase that launches: microseconds of its launching thread per launch, by what it does."""
+    doing = list(own.groupby("doing", sort=False)["own_ms"].sum().sort_values(ascending=False).index)
+    lines = []
+    for phase, rows in own.groupby("phase", sort=False):
+        us = rows.set_index("doing")["us_per_launch"]
+        launches, ms = rows["launches"].iloc[0], rows["own_ms"].sum()
+        cells = (us.get(what, 0.0) for what in doing)
+        figures = (count(launches), significant(ms), significant(us.sum()), *map(significant, cells))
+        lines.append((escaped(phase), *figures))
+    headings = ("phase", "launches", "ms", "µs per launch", *(f"{what}, µs" for what in doing))
+    return Table(headings, tuple(lines), first_right=1)
+
+
+def _stacks(own: pd.DataFrame) -> Table | None:
+    """One line per function of the most sampled; None where no stack was sampled outside of calls."""
+    if own.empty:
+        return None
+    lines = []
+    for row in own.head(MOST_FUNCTIONS).itertuples():
+        figures = count(row.samples), count(row.samples_in_calls), significant(row.estimated_ms)
+        lines.append((code(row.function, in_table=True), *figures, significant(row.estimated_us_per_launch)))
+    headings = ("function", "samples", "in calls", "about, ms", "about, µs per launch")
+    return Table(headings, tuple(lines), first_right=1)
 
 
 def _told(row) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.markdown import code, escaped
-from profile_grid.quantities import interval, percent
+from profile_grid.quantities import interval, percent, significant
 from profile_grid.questions.time_lost.bounds import at_most
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import capital, leaders, listed, of_all, places
+from profile_grid.tables.wording import capital, leaders, listed, of_all, places, run_in_words
 
 MOST_NAMED = 3
 NOT_DIAGNOSED = "Not answered: no capture of these runs was diagnosed."
@@ -17,10 +17,11 @@ NOT_DIAGNOSED = "Not answered: no capture of these runs was diagnosed."
 def sentences(measured: Measured) -> list[str]:
     """What costs most, what every rule says in how many runs, which rules cannot tell, and how the bounds held."""
     found = measured.tables["time_lost"]
+    traced = [_per_launch(own, measured) for _, own in measured.tables["host_per_launch"].groupby("run", sort=False)]
     if found.empty:
-        return [NOT_DIAGNOSED]
-    said = found[~found["abstained"].astype(bool)]
-    return [*_largest(said, found["run"].nunique()), *_abstaining(found), *_held(measured.tables["predictions"])]
+        return [NOT_DIAGNOSED, *traced]
+    said, runs = found[~found["abstained"].astype(bool)], found["run"].nunique()
+    return [*_largest(said, runs), *_abstaining(found), *_held(measured.tables["predictions"]), *traced]
 
 
 def _largest(said: pd.DataFrame, runs: int) -> list[str]:
@@ -56,3 +57,17 @@ def _held(predictions: pd.DataFrame) -> list[str]:
     held = of_all(len(predictions) - len(broken), len(predictions), "remedy").replace("remedys", "remedies")
     told = f"No more was gained than was said with {held} that the grid holds"
     return [f"{told}; more with {places(broken)}." if len(broken) else f"{told}."]
+
+
+def _per_launch(own: pd.DataFrame, measured: Measured) -> str:
+    """What the host of a run does for each launch, over all phases that launch, and what of its Python takes most."""
+    launches = own.drop_duplicates("phase")["launches"].sum()
+    us = (own.groupby("doing", sort=False)["own_ms"].sum() * 1e3 / launches).sort_values(ascending=False)
+    parts = listed([f"{significant(value)} {escaped(what)}" for what, value in us.head(MOST_NAMED).items()])
+    told = f"In {run_in_words(own.iloc[0])} the host takes {significant(us.sum())} µs per launch when traced: {parts}."
+    stacks = measured.tables["host_stacks"]
+    first = stacks[stacks["run"] == own["run"].iloc[0]].head(1)
+    for row in first.itertuples():
+        told += f" In no call its Python is most often in {code(row.function)}, about"
+        told += f" {significant(row.estimated_us_per_launch)} µs per launch."
+    return told

@@ -6,6 +6,7 @@ import pandas as pd
 
 from kernel_tables.diagnosis.rules import OF_COUNTERS
 from profile_grid.measuring.results import COMPLETE
+from profile_grid.questions.time_lost import host
 from profile_grid.questions.time_lost.bounds import at_most, bounded
 from profile_grid.questions.time_lost.predictions import predictions
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
@@ -68,8 +69,11 @@ TABLES = {
 """),
         ),
     ),
+    **host.TABLES,
 }
 SHOWN = {
     "time_lost": Shown("Where time is lost", "time_lost", rows=lambda found: found[~found["abstained"].astype(bool)]),
     "predictions": Shown("What remedies were said to gain, and gained", "predictions"),
+    "host_per_launch": Shown("What the host does for each launch", "host_per_launch"),
+    "host_stacks": Shown("Where in Python it does so", "host_stacks"),
 }

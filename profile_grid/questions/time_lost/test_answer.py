@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profile_grid.documents.documents import section
+from profile_grid.documents.documents import documents, section
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.time_lost.predictions import REMEDIES
 from profile_grid.questions.time_lost.table import time_lost
@@ -13,7 +13,7 @@ from profile_grid.tables.machines import by_machine
 from profile_grid.tables.per_pass import Merged
 from tests.profile_grid.made_up import Made, forward_kernels, merged
 from tests.profile_grid.made_up_answers import summaries
-from tests.profile_grid.test_answers import line_of, rendered
+from tests.profile_grid.test_answers import PROVENANCE, line_of, rendered
 
 
 def speaks(code: str, percent: float) -> tuple:
@@ -129,3 +129,47 @@ def test_the_document_shows_findings_silent_rules_and_remedies():
     assert "`no_tensor_cores` 6.00 ms (60.0 %)" in line_of(text, "small", "512", "forward pass")
     assert text.count("no counters (`wave_tail`)") == 1
     assert "6.00 (60.0 %) | " in text and text.count(" yes |") == 1
+
+
+def traced(run: Made) -> dict[str, pd.DataFrame]:
+    """Tables of a run whose host was traced: its thread 1 launches, its thread 0 waits for that."""
+    tables = merged([run])
+    rows = [
+        ("backward", 1, True, "launching", "cudaLaunchKernel", 100, 100, 0.4, 0, 0, None),
+        ("backward", 1, True, "launching", "cuLaunchKernel", 100, 20, 0.1, 0, 0, None),
+        ("backward", 1, True, "in no call", "(in no call)", 100, 0, 1.5, 0, 0, None),
+        ("backward", 1, True, "Python stack", "linear (torch.nn.functional)", 100, 0, None, 30, 10, 1.0),
+        ("backward", 1, True, "Python stack", "wait (own)", 100, 0, None, 5, 5, None),
+        ("backward", 0, False, "in the OS runtime", "pthread_cond_wait", 100, 1, 2.0, 0, 0, None),
+        ("synchronize", 0, True, "waiting for the GPU", "cudaDeviceSynchronize", 0, 1, 9.0, 0, 0, None),
+    ]
+    names = list(tables["host_time"].columns)[-11:]
+    led = [run.leading | dict(zip(names, row, strict=True)) for row in rows]
+    return tables | {"host_time": pd.DataFrame(led).astype({"own_ms": "float64", "estimated_ms": "float64"})}
+
+
+def cells_of(text: str, *first: str) -> list[str]:
+    """The cells of a line of a table behind those that it begins with."""
+    return [cell.strip() for cell in line_of(text, *first).split("|")][1 + len(first) : -1]
+
+
+def test_what_the_host_does_per_launch_is_that_of_the_thread_that_launches_and_adds_up():
+    table = summary_tables(traced(PLAIN))["host_per_launch"].set_index("doing")
+    assert table["us_per_launch"].to_dict() == pytest.approx({"launching": 5.0, "in no call": 15.0})
+    assert table.loc["launching", "calls"] == 120
+
+
+def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_call():
+    tables = traced(PLAIN)
+    text = documents(summary_tables(tables), tables["runs"], PROVENANCE, ["time_lost"])["time_lost"]
+    assert (
+        "In small at context 512, forward pass the host takes 20.0 µs per launch when traced: 15.0 in no call and 5.00"
+        " launching. In no call its Python is most often in `linear (torch.nn.functional)`, about 10.0 µs per launch."
+    ) in text
+    assert cells_of(text, "backward", "100") == ["2.00", "20.0", "15.0", "5.00"]
+    assert cells_of(text, "`linear (torch.nn.functional)`") == ["30", "10", "1.00", "10.0"]
+    assert "wait (own)" not in text and "cudaDeviceSynchronize" not in text
+
+
+def test_a_run_whose_host_was_not_traced_tells_nothing_of_it():
+    assert "traced by a process" not in rendered([PLAIN])["time_lost"]

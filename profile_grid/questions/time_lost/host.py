@@ -1,0 +1,73 @@
+"""What the host does for each launch, on the thread that launches: from runs with the stage host_trace."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.merging.host_trace import STACK
+from profile_grid.study.described import Described, SummaryTable, columns
+from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.per_pass import Merged
+from profile_grid.tables.texts import as_texts
+
+
+def host_per_launch(merged: Merged) -> pd.DataFrame:
+    """One row per run with a host trace, phase that launches, and what its launching thread does."""
+    rows = _of_launching_threads(merged)
+    rows = rows[rows["doing"] != STACK]
+    keys = [*LEADING, "phase", "thread", "doing", "launches"]
+    table = rows.groupby(keys, sort=False, as_index=False)[["calls", "own_ms"]].sum()
+    return table.assign(us_per_launch=table["own_ms"] * 1e3 / table["launches"])
+
+
+def host_stacks(merged: Merged) -> pd.DataFrame:
+    """One row per run with a host trace and function in whose Python code its launching threads were, in no call; what
+    takes most first."""
+    rows = _of_launching_threads(merged)
+    launches = rows.drop_duplicates(["run", "phase"]).groupby("run")["launches"].sum()
+    stacks = rows[(rows["doing"] == STACK) & rows["estimated_ms"].notna()]
+    table = stacks.groupby([*LEADING, "function"], sort=False, as_index=False)[
+        ["samples", "samples_in_calls", "estimated_ms"]
+    ].sum()
+    table["estimated_us_per_launch"] = table["estimated_ms"] * 1e3 / table["run"].map(launches).astype("float64")
+    order = {run: number for number, run in enumerate(launches.index)}
+    keys = table.assign(_run=table["run"].map(order), _most=-table["estimated_ms"])
+    return table.loc[keys.sort_values(["_run", "_most", "function"], kind="stable").index].reset_index(drop=True)
+
+
+def _of_launching_threads(merged: Merged) -> pd.DataFrame:
+    rows = as_texts(merged["host_time"])
+    return rows[rows["launches_most"].astype(bool) & (rows["launches"] > 0)]
+
+
+TABLES = {
+    "host_per_launch": SummaryTable(
+        host_per_launch,
+        Described(
+            "One row per run with the stage host_trace, phase that launches, and what its launching thread does; over"
+            " these own_ms adds up to the phase",
+            columns("""
+    phase | | range directly inside step
+    thread | | the thread that launches most, as in host_time
+    doing | | as in host_time
+    launches | | kernels and memory operations launched in the phase, per step
+    calls | | calls per step
+    own_ms | ms | time of the thread per step, under the trace, which slows it down
+    us_per_launch | µs | the same for each launch of the phase
+"""),
+        ),
+    ),
+    "host_stacks": SummaryTable(
+        host_stacks,
+        Described(
+            "One row per run with the stage host_trace and Python function in which its launching threads were sampled",
+            columns("""
+    function | | innermost function, and its module
+    samples | | stacks with it on top, over all traced steps
+    samples_in_calls | | those of them at which the thread was in a traced call
+    estimated_ms | ms | the share of its other samples in the time in no call, per step: an estimate
+    estimated_us_per_launch | µs | the same for each launch of a step
+"""),
+        ),
+    ),
+}
