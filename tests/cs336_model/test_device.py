@@ -1,5 +1,6 @@
 """Which device runs, what is told about it, and where nsys's window begins. The GPU is a stand-in."""
 
+import gc
 import hashlib
 from types import SimpleNamespace
 
@@ -72,6 +73,14 @@ def test_a_cpu_has_a_name_and_no_clocks():
     assert facts["device_name"] == cpu_name() != ""
     assert facts["sm_clock_mhz"] is None and facts["gpu_uuid_sha256"] is None and facts["cuda"] is None
     assert facts["float32_matmul_precision"] == "highest", "no TF32"
+
+
+@pytest.mark.parametrize(("profiler", "apart"), [("none", False), ("nsys", True), ("torch", True)])
+def test_full_collections_in_a_window_with_ranges_leave_out_what_there_was_before(profiler, apart):
+    counts = []
+    with profiled_window(profiler, CPU, at_end=lambda: counts.append(gc.get_freeze_count())):
+        counts.append(gc.get_freeze_count())
+    assert (counts[0] > 0, counts[1]) == (apart, 0)
 
 
 @pytest.mark.parametrize(("device", "expected"), [(GPU, ["start", "inside", "end", "stop"]), (CPU, ["inside", "end"])])
