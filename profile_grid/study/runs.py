@@ -15,7 +15,7 @@ from profile_grid.study.dimensions import DIMENSIONS, FULLEST_FIRST, GPUS, Dimen
 from profile_grid.study.program import has_own_arguments, program_of, told_of_model, unusable_program
 from profile_grid.study.schema import ConfigError, check_schema
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
+from profile_grid.study.stages import NOT_ASKED, SHOWN, STAGES, TIMING
 from profile_grid.study.unusable import unusable_values
 
 PREFERRED_CONTEXT = 512
@@ -77,18 +77,25 @@ def grid_runs(config: dict) -> dict[str, Run]:
             run = Run(values, asked_for(config, product, run_name(values)))
             if reason := impossible(values, program_of(config)["constructor"]):
                 raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
-            if unfit := _unfit_stage(run):
-                count = "several GPUs" if unfit.of_several_gpus else "one GPU"
-                raise ConfigError(
-                    f"grids.{config['grid']}: {run.name}: stage {unfit.name} is of {count}; list gpus apart"
-                )
             known = runs.setdefault(run.name, run)
             if known.values != run.values:
                 raise ConfigError(f"grids.{config['grid']}: two different runs are named {run.name}; rename a model")
             if known.stages != run.stages:
-                both = {*known.stages, *run.stages}
-                runs[run.name] = replace(run, stages=tuple(stage for stage in STAGES if stage in both))
+                runs[run.name] = _with_stages(known, *run.stages)
+    for stage in STAGES:
+        if runs and config.get(stage.name, {}).get("runs") == SHOWN:
+            shown = run_to_show(runs)
+            runs[shown] = _with_stages(runs[shown], stage)
+    for run in runs.values():
+        if unfit := _unfit_stage(run):
+            count = "several GPUs" if unfit.of_several_gpus else "one GPU"
+            raise ConfigError(f"grids.{config['grid']}: {run.name}: stage {unfit.name} is of {count}; list gpus apart")
     return runs
+
+
+def _with_stages(run: Run, *further: Stage) -> Run:
+    """The run with these stages too, all in their order."""
+    return replace(run, stages=tuple(stage for stage in STAGES if stage in (*run.stages, *further)))
 
 
 def _unfit_stage(run: Run) -> Stage | None:

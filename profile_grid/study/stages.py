@@ -9,6 +9,7 @@ from __future__ import annotations
 from profile_grid.study.stage import Setting, Stage, TablesOfARun
 
 OWN_RULES = ("kernel_classes", "diagnosis_rules")  # the keys of config.yaml that hold rules of one's own
+SHOWN = "shown"  # as a pattern of runs: the one whose step the page shows
 NOT_ASKED = "not_asked"  # the status of a stage that a run was not asked for
 WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
 COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
@@ -142,7 +143,7 @@ COUNTERS = Stage(
         "runs": Setting(
             {
                 "description": "Runs whose kernels are counted besides those of products with `stages: [counters]`: a"
-                " pattern of their names, such as small_ctx512_*.",
+                f" pattern of their names, such as small_ctx512_*, or `{SHOWN}`: the run whose step the page shows.",
                 "type": "string",
             },
             default="",

@@ -146,6 +146,8 @@ def test_a_pattern_of_names_asks_for_counters_besides_the_products_that_do():
 
     assert asked() == []
     assert asked(counters={"runs": "*_train_step"}) == ["tiny_ctx64_train_step"]
+    assert asked(counters={"runs": "shown"}) == ["tiny_ctx64_train_step"]  # the fullest mode
+    assert asked(counters={"runs": "shown"}, grids={"g": [product | {"modes": ["forward"]}]}) == ["tiny_ctx64_forward"]
     assert len(asked(grids={"g": [product | {"stages": ["counters"]}]})) == 2
 
 
