@@ -78,13 +78,13 @@ def _why_not_here(job: Job) -> Problem | None:
     return None if ncu_profile.find() else NO_NCU
 
 
-def with_few_layers(job: Job) -> Job:
-    """The job with a model of no more layers than the stage is told: every block launches the same kernels, and ncu
-    saves and restores all memory of the process for each pass over each of them. A compiled graph is another with other
-    blocks, and so are the buckets that several GPUs exchange: these keep their layers, as does a model that has none by
-    that name."""
+def with_layers(job: Job, most: int) -> Job:
+    """The job with a model of no more layers than that: every block launches the same kernels, and ncu saves and
+    restores all memory of the process for each pass over each of them. A compiled graph is another with other blocks,
+    and so are the buckets that several GPUs exchange: these keep their layers, as does a model that has none by that
+    name."""
     sizes, own = job.program["sizes"], job.program["dimensions"]
-    layers, most = sizes.get(LAYERS), job.specification["layers"]
+    layers = sizes.get(LAYERS)
     if own["compile"] != NOT_COMPILED or own["gpus"] > 1 or not isinstance(layers, int) or layers <= most:
         return job
     program = job.program | {"sizes": sizes | {LAYERS: most}}
@@ -95,12 +95,12 @@ def _counted(job: Job) -> tuple[Attempt, list[pd.DataFrame]]:
     """What the rounds gave: the program's result in the last of them, and their tables; the first problem ends them.
     They share the time limit."""
     attempt, tables, seconds = Attempt(None), [], 0.0
-    job = with_few_layers(job)
     for number, of_round in enumerate(ncu_profile.ROUNDS):
         folder = job.scratch / f"round-{number}"
         folder.mkdir()
         own = replace(job, scratch=folder, time_limit_s=max(job.time_limit_s - seconds, 1.0))
-        attempt = _round(own, of_round)
+        layers = job.specification["layers"]
+        attempt = _round(with_layers(own, max(layers // 2, 1) if of_round.half else layers), of_round)
         seconds += attempt.seconds["program"]
         if attempt.problem or attempt.program["status"] != COMPLETE:
             return replace(attempt, seconds={"program": seconds}), []

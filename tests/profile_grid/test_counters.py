@@ -75,6 +75,9 @@ def test_all_kernels_and_further_matrix_multiplies_are_counted_in_a_process_each
     assert (result["status"], result["facts"]["ncu"], result["facts"]["roofs"]) == ("complete", "2099.1.1.0", ROOFS)
     assert len(kept_counters(Path("results/ncu.csv"))) == 2 * 10  # the fake prints all in both
     assert len(counted.commands()) == 2 and all("--profiler ncu" in command for command in counted.commands())
+    assert [f'"num_layers": {layers}' in told for layers, told in zip((2, 1), counted.commands(), strict=True)] == [
+        True
+    ] * 2
     kept = Path("results/ncu.csv").read_text()
     assert "gpu-node-17" not in kept and "python3.12" not in kept and str(Path.cwd()) not in kept
 
@@ -92,7 +95,7 @@ def test_all_kernels_and_further_matrix_multiplies_are_counted_in_a_process_each
 def test_a_model_of_many_layers_is_counted_with_few_unless_its_kernels_would_be_others(changes, layers):
     specification = {"program": PROGRAM | changes, "environment": [], "layers": 2}
     job = Job(specification, Path("results"), Path("scratch"), Path("counters.log"), 20.0, Leases())
-    told = counters.with_few_layers(job).program
+    told = counters.with_layers(job, 2).program
     assert told["sizes"].get("num_layers") == layers and told["run"] == PROGRAM["run"]
     assert PROGRAM["sizes"]["num_layers"] == 12  # what the run is told stays
 
