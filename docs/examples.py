@@ -21,6 +21,7 @@ from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import on_paper, save
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table, write_text
+from profile_grid.page import needed_tables, page
 from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, questions_asked
 from profile_grid.study.described import LEADING_COLUMNS
 from profile_grid.study.dimensions import BY_KEY
@@ -76,9 +77,13 @@ STUDIES = (
 SWEEP_EXAMPLE = H200 / "attention-sweep"
 
 
+PAGE = H200 / "report.html"
+
+
 def main() -> None:
     for example in (WHOLE, *STUDIES):
         remake(example)
+    write_text(PAGE, page_of(WHOLE))
     for path, content in made_of_sweep(SWEEP_EXAMPLE).items():
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
@@ -123,6 +128,15 @@ def made_of_sweep(folder: Path) -> dict[Path, bytes]:
             save(drawn, Path(scratch, "figure"), suffix)
             made[folder / "figures" / f"{ATTENTION_SWEEP}{suffix}"] = Path(scratch, "figure").read_bytes()
     return made
+
+
+def page_of(example: Example) -> str:
+    """The page of a whole study, from all that is kept of it and the timeline of one step beside."""
+    tables, folder = example.merged(), example.folder
+    needed = {name: tables[name] for name in needed_tables()}
+    images = {name: (folder / "figures" / f"{name}.png").read_bytes() for name in example.figures(tables["runs"])}
+    timeline = pd.read_parquet(folder / "page" / "timeline.parquet")
+    return page(needed, example.provenance(), timeline, images, "page/trace.json.gz")
 
 
 def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:

@@ -1,5 +1,13 @@
 // Glue between the page and its two libraries: starts a table or figure when it comes near the window, applies the filters.
-import DataTable, { set_or_remove_dark_class } from "datatables";
+
+/** The text of a library that stands compressed in the page. */
+async function unpacked(id) {
+  const packed = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+
+const module = encodeURIComponent(await unpacked("datatables"));
+const { default: DataTable, set_or_remove_dark_class } = await import(`data:text/javascript,${module}`);
 
 const filters = document.getElementById("filters");
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -55,9 +63,7 @@ function filterTable(table) {
 let loading;
 function vegaEmbed() {
   loading ??= (async () => {
-    const packed = Uint8Array.from(atob(document.getElementById("vega").textContent), (c) => c.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const script = Object.assign(document.createElement("script"), { textContent: `{${await new Response(stream).text()}}` });
+    const script = Object.assign(document.createElement("script"), { textContent: `{${await unpacked("vega")}}` });
     document.head.append(script);
     return window.vegaEmbed;
   })();

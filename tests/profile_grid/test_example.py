@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.examples import STUDIES, SWEEP_EXAMPLE, made_of_sweep
+from docs.examples import PAGE, STUDIES, SWEEP_EXAMPLE, WHOLE, made_of_sweep, page_of
 from profile_grid.documents.dictionary import check_documented, dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import summary_tables
@@ -73,6 +73,10 @@ def test_the_data_dictionary_is_the_same_and_describes_every_column(tables):
     for name in TABLES:
         check_documented(name, tables[name])
     assert dictionary() == (EXAMPLE / "tables" / "README.md").read_text()
+
+
+def test_the_page_is_the_same_byte_for_byte():
+    assert page_of(WHOLE) == PAGE.read_text()
 
 
 @pytest.mark.parametrize("example", STUDIES, ids=lambda example: example.question)
