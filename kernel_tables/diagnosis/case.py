@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,8 +45,11 @@ class Case:
         self.blocking = Blocking(scope)
         self.claimed_ns = np.zeros(len(scope.activities), np.int64)
 
-    def leaving(self, findings: Iterable[Found]) -> Case:
-        """The same case for a rule that leaves to these findings what they are about: `claimed_ns` by activity."""
+    def leaving(self, findings: Sequence[Found]) -> Case:
+        """The same case for a rule that leaves to these findings what they are about: `claimed_ns` by activity. What
+        was asked of this one before is not computed again."""
+        if not findings:
+            return self
         other = copy(self)
         other.claimed_ns = sum((one.weight_ns for one in findings), start=self.claimed_ns)
         return other

@@ -113,7 +113,7 @@ def _found(rule: Rule, case: Case, found: dict[str, Found]) -> Found | None:
     """What a rule finds besides what was FOUND by others before it, by code."""
     if any(code in found for code in rule.silent_where):
         return None
-    return rule.find(case.leaving(found[code] for code in rule.leaves_to if code in found))
+    return rule.find(case.leaving([found[code] for code in rule.leaves_to if code in found]))
 
 
 def _diagnosis(rule: Rule, message: str, abstained: bool, evidence=None, where=None, gain_ms=None, gain_percent=None):
