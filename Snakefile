@@ -22,7 +22,9 @@ if SWEPT:  # of attention alone
 else:
 
     include: "workflow/rules/documents.smk"
-    include: "workflow/rules/compare.smk"
+
+
+include: "workflow/rules/compare.smk"
 
 
 if PACKED:  # somebody else has measured

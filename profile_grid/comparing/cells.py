@@ -44,20 +44,21 @@ def cells(before: Results, after: Results) -> pd.DataFrame:
 
 
 def _cell(name: str, before: Results, after: Results) -> dict:
-    row = {key: (before.runs.get(name) or after.runs[name])[key] for key in LEADING}
+    row = {key: (after.runs.get(name) or before.runs[name])[key] for key in LEADING}
     row |= {f"peak_{side}_bytes": results.runs.get(name, {}).get("peak_allocated_bytes")
             for side, results in (("before", before), ("after", after))}  # fmt: skip
     if reason := not_comparable(name, before, after):
         return row | {"verdict": NOT_COMPARABLE, "reason": reason}
     one, other = before.times_ms(name), after.times_ms(name)
-    low, high = ratio_interval(one, other)
     row |= {
         "before_ms": median_ms(one), "after_ms": median_ms(other), "ratio": median_ms(other) / median_ms(one),
-        "ratio_low": low, "ratio_high": high, "processes_before": len(one), "processes_after": len(other),
+        "processes_before": len(one), "processes_after": len(other),
     }  # fmt: skip
     if min(len(one), len(other)) < FEWEST_PROCESSES:
         needed = f"{FEWEST_PROCESSES} processes a side are needed: timing: {{processes: {FEWEST_PROCESSES}}}"
         return row | {"verdict": TOO_FEW, "reason": needed}
+    low, high = ratio_interval(one, other)
+    row |= {"ratio_low": low, "ratio_high": high}
     return row | {"verdict": NO_EVIDENCE, "reason": "", "p": p_value(one, other)}
 
 

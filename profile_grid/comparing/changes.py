@@ -9,6 +9,7 @@ from kernel_tables.comparison.changes import as_table
 from kernel_tables.comparison.changes import changes as changes_of_sides
 from kernel_tables.comparison.sides import LEVELS, PerStep, Side
 from profile_grid.comparing.results import Results
+from profile_grid.study.dimensions import DIMENSIONS, Dimension
 from profile_grid.tables.names import NO_RANGE
 from profile_grid.tables.range_paths import names_in
 
@@ -23,10 +24,20 @@ COLUMNS = ["run", "level", "name", "change", *MEASURES]
 
 
 def facts_that_differ(before: Results, after: Results) -> pd.DataFrame:
-    """One row per fact of the two measurements that differs: fact, before, after."""
+    """One row per fact of the two measurements, or dimension of the runs, that differs: fact, before, after."""
+    dimensions = [(one.heading, *_values(one, before, after)) for one in DIMENSIONS]
     rows = [(label, before.provenance.get(key), after.provenance.get(key)) for key, label in FACTS.items()]
-    told = [(label, _text(one), _text(other)) for label, one, other in rows if one != other]
+    told = [(heading, one, other) for heading, one, other in dimensions if one != other]
+    told += [(label, _text(one), _text(other)) for label, one, other in rows if one != other]
     return pd.DataFrame(told, columns=["fact", "before", "after"])
+
+
+def _values(dimension: Dimension, before: Results, after: Results) -> tuple[str, str]:
+    """The values of a dimension that the runs of each side have whose partner has another, in words."""
+    both = [(before.runs[name], row) for name, row in after.runs.items() if name in before.runs]
+    pairs = [(one[dimension.key], other[dimension.key]) for one, other in both]
+    differ = [dict.fromkeys(values) for values in zip(*(pair for pair in pairs if pair[0] != pair[1]), strict=True)]
+    return tuple(", ".join(map(dimension.name_of, side)) for side in differ) or ("", "")
 
 
 def changes(before: Results, after: Results) -> pd.DataFrame:

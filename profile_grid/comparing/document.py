@@ -26,7 +26,7 @@ DEFINITIONS = (
     "- slower, faster: Mann-Whitney U of the processes' medians, exact, adjusted for all cells after Benjamini and"
     f" Hochberg, is below {RATE:g}: of all cells called so, no more than {RATE:.0%} are expected to be wrong. Steps of"
     f" one process share clocks and memory, so the unit is the process: below {FEWEST_PROCESSES} a side nothing is"
-    " told.\n"
+    " told, and there is no interval, since steps scatter less than processes.\n"
     "- memory: the most that tensors took at once, of one process a side.\n"
     "- energy: ± is the standard deviation between the windows of one process a side, so there is no verdict.\n"
     "- changes: from the captures, one process a side, of several GPUs that of the first: launches of a step, or a time"
@@ -80,11 +80,12 @@ def summary(cells: pd.DataFrame) -> str:
 
 def _power(cells: pd.DataFrame) -> str:
     """What so many processes cannot tell among so many cells; empty where one cell alone can be told."""
+    too_few = f" {FEWEST_PROCESSES} processes a side are needed: `timing: {{processes: {FEWEST_PROCESSES}}}`."
     tested = cells[cells["p"].notna()]
     needed = fewest_for_one(len(tested))
     least = tested[["processes_before", "processes_after"]].min().min()
     if tested.empty or least >= needed:
-        return ""
+        return too_few if (cells["verdict"] == TOO_FEW).any() else ""
     return (
         f" With {least:.0f} processes a side a change that few of {len(tested)} cells have cannot be told, however"
         f" large it is: {needed} a side tell one cell alone."

@@ -22,9 +22,16 @@ def energies(before: Results, after: Results) -> pd.DataFrame:
     after ÷ before with its own. The windows of a side are of one process, so there is no verdict."""
     if not all("energy" in results.tables for results in (before, after)):
         return pd.DataFrame(columns=COLUMNS)
-    one, other = (results.tables["energy"] for results in (before, after))
-    both = other[[*LEADING, *KEPT[1:]]].merge(one[KEPT].rename(columns=RENAMED), on=["run", "counter"])
+    one, other = (_by_run(results) for results in (before, after))
+    both = other.merge(one.rename(columns=RENAMED), on=["run", "counter"])
     same = [not_comparable(name, before, after, ENERGY.status_column) is None for name in both["run"]]
     both = both[np.array(same, bool)].reset_index(drop=True)
+    both = both.assign(**{key: [after.runs[name][key] for name in both["run"]] for key in LEADING})
     ratio, std = ratio_and_std(both[FIGURE], both[SPREAD], both[RENAMED[FIGURE]], both[RENAMED[SPREAD]])
     return both.assign(ratio=ratio, ratio_std=std)[COLUMNS]
+
+
+def _by_run(results: Results) -> pd.DataFrame:
+    """The energy of every run of a side, under the name that it has there."""
+    named = pd.DataFrame([(name, results.own(name)) for name in results.runs], columns=["name", "run"])
+    return named.merge(results.tables["energy"][KEPT], on="run").drop(columns="run").rename(columns={"name": "run"})

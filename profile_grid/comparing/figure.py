@@ -12,6 +12,7 @@ from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import row
 from profile_grid.figures.scales import Log, legend
 from profile_grid.figures.theme import WIDTH
+from profile_grid.quantities import counted
 from profile_grid.study.dimensions import BY_KEY, MODE
 from profile_grid.tables.apart import shown_dimensions
 
@@ -37,11 +38,12 @@ def draw(tables: Tables) -> Drawing:
     kept, notes = _fitting(known)
     reach = _reach(kept)
     axis = Log(1 / reach, reach, WIDTH // 3)
-    beyond = (kept["ratio_low"] < axis.low) | (kept["ratio_high"] > axis.high)
+    ends = kept[["ratio", "ratio_low", "ratio_high"]]
+    beyond = ((ends < axis.low) | (ends > axis.high)).any(axis=1)
     if beyond.any():
-        notes += (f"The intervals of {beyond.sum()} cells go on beyond the axis. The table has their ends.",)
-    ends = {f"{name}_drawn": kept[name].clip(axis.low, axis.high) for name in ("ratio_low", "ratio_high")}
-    kept = kept.assign(**ends, ratio_drawn=kept["ratio"].where(kept["ratio"].between(axis.low, axis.high)))
+        notes += (f"Beyond the axis: {counted(beyond.sum(), 'cell')}. The table has their figures.",)
+    drawn = {f"{name}_drawn": kept[name].clip(axis.low, axis.high) for name in ("ratio_low", "ratio_high")}
+    kept = kept.assign(**drawn, ratio_drawn=kept["ratio"].where(kept["ratio"].between(axis.low, axis.high)))
     lines = list(dict.fromkeys(kept["cell"]))
     modes = list(dict.fromkeys(kept["mode"]))
     room = CHARACTER_PX * max(map(len, lines))
@@ -75,8 +77,8 @@ def _fitting(cells: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
 
 def _reach(cells: pd.DataFrame) -> float:
     """The upper end of the axis, whose lower one is 1 over it: all that was told, and what most of the cells need."""
-    ends = cells[["ratio_low", "ratio_high"]].astype("float64")
-    needed = pd.concat([1 / ends["ratio_low"], ends["ratio_high"]], axis=1).max(axis=1)
+    ends = cells[["ratio", "ratio_low", "ratio_high"]].astype("float64")
+    needed = pd.concat([ends, 1 / ends], axis=1).max(axis=1)
     told = needed[cells["verdict"].isin((SLOWER, FASTER))]
     return max(LEAST_REACH, needed.quantile(MOST), *told) * MARGIN
 

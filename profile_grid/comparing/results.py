@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -14,11 +14,15 @@ import pandas as pd
 
 from profile_grid.comparing.timed import PLAN, timed_tables
 from profile_grid.errors import OutsideError
+from profile_grid.study.dimensions import DIMENSIONS, Dimension
+from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.on_disk import TablesOnDisk
+from profile_grid.tables.ratios import pairs
 
 FURTHER_PROCESSES = Path("processes", "steps.parquet")
 NEEDED = ("runs", "steps", "kernels")
+DEFAULTS = {one.key: one.default for one in DIMENSIONS} | {stage.status_column: NOT_ASKED for stage in STAGES}
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,14 @@ class Results:
     folder: Path
     tables: Mapping[str, pd.DataFrame]
     provenance: dict
+    stands_for: Mapping[str, str] | None = None  # the run of the tables that a run of this side is; itself where None
 
     @cached_property
     def runs(self) -> dict[str, dict]:
-        """The row of every run, by name."""
-        return {row["run"]: row for row in self.tables["runs"].to_dict("records")}
+        """The row of every run, by name. Results of an earlier version lack dimensions, which were at their defaults,
+        and stages, for which nobody asked."""
+        every = {row["run"]: DEFAULTS | row for row in self.tables["runs"].to_dict("records")}
+        return every if self.stands_for is None else {name: every[own] for name, own in self.stands_for.items()}
 
     @cached_property
     def steps(self) -> pd.DataFrame:
@@ -45,7 +52,7 @@ class Results:
     def times_ms(self, run: str) -> np.ndarray:
         """The times of a run: a row per process, a column per step; where processes have more steps than others, those
         that all have."""
-        own = self.steps[self.steps["run"] == run]
+        own = self.steps[self.steps["run"] == self.own(run)]
         rows = [times.sort_values("step")["ms"].to_numpy("float64") for _, times in own.groupby("process")]
         shortest = min((len(times) for times in rows), default=0)
         return np.array([times[:shortest] for times in rows]).reshape(len(rows), shortest)
@@ -53,13 +60,33 @@ class Results:
     def kernels(self, run: str) -> pd.DataFrame:
         """The kernels of the measured steps of a run."""
         kernels = self.tables["kernels"]
-        return kernels[(kernels["run"] == run) & (kernels["step"] >= 0)]
+        return kernels[(kernels["run"] == self.own(run)) & (kernels["step"] >= 0)]
+
+    def own(self, run: str) -> str:
+        """The name in the tables of a run of this side."""
+        return run if self.stands_for is None else self.stands_for[run]
+
+
+def sides_of_study(results: Results, dimension: Dimension) -> tuple[Results, Results]:
+    """The two sides of a study: every run that is not at the dimension's default, and as the one before it the run that
+    is and agrees in all others. Raises OutsideError where no two runs are such a pair."""
+    both = pairs(pd.DataFrame(results.runs.values()), dimension)
+    if both.empty:
+        raise OutsideError(
+            f"{results.folder}: no two runs differ in {dimension.key} alone, one of them at {dimension.default}"
+        )
+    partner = dict(zip(both["run"], both["base_run"], strict=True))
+    return replace(results, stands_for=partner), replace(results, stands_for={name: name for name in partner})
 
 
 def read_results(folder: Path) -> Results:
     """The results below a folder such as `results`, whose runs may have been timed alone; raises OutsideError where
     these are none."""
     tables = TablesOnDisk(folder / "tables")
+    if (folder / "sweep").is_dir() or "attention_sweep" in tables:
+        raise OutsideError(
+            f"{folder}: results of attention alone, which are not compared; name those of a grid of models"
+        )
     if not len(tables) and (folder / PLAN).exists():
         return Results(folder, *timed_tables(folder))
     lacking = [name for name in NEEDED if name not in tables]

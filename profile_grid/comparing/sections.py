@@ -8,6 +8,7 @@ import pandas as pd
 
 from kernel_tables.markdown import Table, code, escaped, pipe_table
 from kernel_tables.names.short import short_names
+from profile_grid.comparing.cells import NOT_COMPARABLE
 from profile_grid.quantities import ABSENT, GIBIBYTE, count, known, ratio, significant, with_spread
 from profile_grid.study.dimensions import KEYS
 from profile_grid.tables.apart import shown_dimensions
@@ -37,10 +38,10 @@ def cells_section(cells: pd.DataFrame) -> str:
 
 def _cell(row: dict, shown: list[str]) -> tuple[str, ...]:
     low, high = (significant(row[f"ratio_{end}"], 4) for end in ("low", "high"))
-    verdict = row["verdict"] + (f": {row['reason']}" if row["reason"] else "")
+    verdict = row["verdict"] + (f": {row['reason']}" if row["verdict"] == NOT_COMPARABLE else "")
     return (
         *leading_cells(row, shown), significant(row["before_ms"], 4), significant(row["after_ms"], 4),
-        significant(row["ratio"], 4), f"{low} to {high}" if known(row["ratio"]) else ABSENT,
+        significant(row["ratio"], 4), f"{low} to {high}" if known(row["ratio_low"]) else ABSENT,
         f"{row['p_adjusted']:.2g}" if known(row["p_adjusted"]) else ABSENT,
         " / ".join(count(row[f"processes_{side}"]) for side in ("before", "after")), escaped(verdict),
     )  # fmt: skip

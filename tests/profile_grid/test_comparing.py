@@ -12,11 +12,12 @@ from profile_grid.comparing.document import document, sections, summary
 from profile_grid.comparing.energy import energies
 from profile_grid.comparing.figure import FIGURE
 from profile_grid.comparing.page import page
-from profile_grid.comparing.results import Results, read_results
+from profile_grid.comparing.results import Results, read_results, sides_of_study
 from profile_grid.comparing.sections import memory_section
 from profile_grid.comparing.tables import comparison
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json, write_table
+from profile_grid.study.dimensions import BY_KEY
 from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, merged
 from tests.profile_grid.made_up_results import TIMING, changed
 from workflow.scripts import compare
@@ -89,7 +90,9 @@ def test_a_cell_that_is_three_percent_slower_is_told_and_the_others_are_not(tmp_
 def test_below_six_processes_a_side_nothing_is_told(tmp_path):
     before = written(tmp_path / "before", three(), processes=5)
     after = written(tmp_path / "after", three(), slower={"large": 2.0}, seed=2)
-    assert set(verdicts(before, after).values()) == {"too few processes to tell"}
+    table = cells(before, after)
+    assert set(table["verdict"]) == {"too few processes to tell"} and table["ratio_low"].isna().all()
+    assert "6 processes a side are needed: `timing: {processes: 6}`" in summary(table)
 
 
 def test_what_cannot_be_compared_says_why(tmp_path):
@@ -227,3 +230,36 @@ def test_a_folder_without_results_is_refused_with_its_name(tmp_path):
         read_results(tmp_path / "nowhere")
     with pytest.raises(OutsideError, match="before=DIR after=DIR"):
         main(["--before", "", "--after", "x", "--output", str(tmp_path)])
+    (tmp_path / "sweep").mkdir()
+    with pytest.raises(OutsideError, match=r"results of attention alone, which are not compared"):
+        read_results(tmp_path)
+
+
+def test_results_from_before_there_was_a_dimension_or_a_stage_are_compared_at_its_default(tmp_path):
+    before, after = (written(tmp_path / side, three(), processes=1) for side in ("before", "after"))
+    old = before.tables["runs"].drop(columns=["gpus", "parallel", "counters_status"])
+    write_table(tmp_path / "before" / "tables" / "runs.csv", old)
+    before = read_results(tmp_path / "before")
+    assert cells(before, after)["gpus"].tolist() == [1, 1, 1]
+    assert before.runs["large_ctx512_forward"]["counters_status"] == "not_asked"
+
+
+def test_the_runs_of_a_study_are_compared_with_those_at_the_default_of_its_dimension(tmp_path):
+    shared = {"kernels": forward_kernels(), "context_length": 512}
+    fp32, bf16 = Made(model="large", **shared), Made(model="large", precision="bf16", unprofiled_ms=2.0, **shared)
+    alone = Made(model="small", **shared)
+    study = written(tmp_path / "study", [fp32, bf16, alone])
+    before, after = sides_of_study(study, BY_KEY["precision"])
+    (row,) = cells(before, after).to_dict("records")
+    assert (row["run"], row["precision"], row["verdict"]) == (bf16.name, "bf16", "faster")
+    assert row["ratio"] == pytest.approx(2.0 / fp32.unprofiled_ms, rel=0.01)
+    assert facts_that_differ(before, after).to_numpy().tolist() == [["precision", "fp32", "bf16"]]
+    with pytest.raises(OutsideError, match="no two runs differ in compile alone, one of them at off"):
+        sides_of_study(study, BY_KEY["compile"])
+
+
+def test_the_energy_of_a_study_is_compared_with_that_at_the_default(tmp_path):
+    runs = [Made(model="large", kernels=forward_kernels(), precision=name) for name in ("fp32", "bf16")]
+    written(tmp_path, runs)
+    table = energies(*sides_of_study(with_energy(tmp_path, runs, 200.0), BY_KEY["precision"]))
+    assert table[["run", "precision", "ratio"]].to_numpy().tolist() == [[runs[1].name, "bf16", 1.0]]

@@ -1,6 +1,7 @@
 """Whether a change made it faster.
 
-compare  two folders of results -> results/comparison: snakemake compare --config before=DIR after=DIR [fail_on=slower]
+compare  two folders of results -> results/comparison: snakemake compare --config before=DIR after=DIR [fail_on=slower];
+         or a study's runs and those at the default of its dimension: after=DIR varies=precision
 """
 
 
@@ -12,9 +13,10 @@ rule compare:
     params:
         before=config.get("before", ""),
         after=config.get("after", ""),
+        varies=config.get("varies", ""),
         fail_on=config.get("fail_on", "nothing"),
     message:
-        "comparing {params.before} with {params.after}"
+        "comparing {params.after} with {params.before}{params.varies}"
     shell:
-        "python -m workflow.scripts.compare --before={params.before:q} --after={params.after:q}"
+        "python -m workflow.scripts.compare --before={params.before:q} --after={params.after:q} --varies={params.varies:q}"
         " --output results/comparison --fail-on {params.fail_on:q} 2>&1 | tee {log:q}"

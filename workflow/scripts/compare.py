@@ -13,11 +13,12 @@ from profile_grid.comparing.cells import FASTER, SLOWER
 from profile_grid.comparing.document import document, summary
 from profile_grid.comparing.figure import FIGURE
 from profile_grid.comparing.page import page
-from profile_grid.comparing.results import read_results
+from profile_grid.comparing.results import Results, read_results, sides_of_study
 from profile_grid.comparing.tables import comparison
 from profile_grid.errors import OutsideError
 from profile_grid.figures.paper import on_paper, save
 from profile_grid.files import write_table, write_text
+from profile_grid.study.dimensions import BY_KEY
 from workflow.command import run_command
 
 FAIL_ON = {"nothing": (), "slower": (SLOWER,), "faster": (FASTER,), "changed": (SLOWER, FASTER)}
@@ -29,14 +30,18 @@ class Changed(OutsideError):
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--before", required=True, help="a folder of results")
+    parser.add_argument("--before", default="", help="a folder of results")
     parser.add_argument("--after", required=True, help="another, of the same grid")
+    parser.add_argument(
+        "--varies",
+        default="",
+        choices=["", *BY_KEY],
+        help="instead of --before: runs at this dimension's default, of --after",
+    )
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--fail-on", choices=list(FAIL_ON), default="nothing")
     options = parser.parse_args(arguments)
-    if not (options.before and options.after):
-        raise OutsideError("name both folders of results: snakemake compare --config before=DIR after=DIR")
-    before, after = (read_results(Path(folder)) for folder in (options.before, options.after))
+    before, after = sides(options)
     tables = comparison(before, after)
     for name, table in tables.items():
         write_table(options.output / f"{name}.csv", table)
@@ -52,6 +57,19 @@ def main(arguments: list[str] | None = None) -> None:
     if len(found):
         named = ", ".join(f"{row.run} (× {row.ratio:.3f})" for row in found.itertuples())
         raise Changed(f"{len(found)} cells are {options.fail_on}: {named}")
+
+
+def sides(options: argparse.Namespace) -> tuple[Results, Results]:
+    """The two sides that are named. Raises OutsideError where they are not, or are no results."""
+    if not options.after or bool(options.before) == bool(options.varies):
+        raise OutsideError(
+            "name both folders of results: snakemake compare --config before=DIR after=DIR; or one study and the"
+            " dimension that it is about: after=DIR varies=precision"
+        )
+    after = read_results(Path(options.after))
+    if options.varies:
+        return sides_of_study(after, BY_KEY[options.varies])
+    return read_results(Path(options.before)), after
 
 
 if __name__ == "__main__":
