@@ -1,8 +1,8 @@
 """Python stacks that nsys sampled: NVTX marks of a domain of its own, whose payload holds the frames.
 
-`nsys export` writes payloads with --include-blobs=true alone. A payload is four numbers of 8 bytes (domain, layout,
-size, end of the payload), then the thread's number, its state, the number of frames, and of each frame, innermost
-first, the string ids of function and file, and the line. Nothing else is taken for one.
+`nsys export` writes payloads with --include-blobs=true alone. Behind a head of nsys's, which is not read, stand the
+thread's number, its state, the number of frames, and of each frame, innermost first, the string ids of function and
+file, and the line, as NVTX_PAYLOAD_SCHEMA_ENTRIES says. What does not fit that to the byte is not taken for a sample.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 DOMAIN = "Python Periodic Sampling"
-HEAD, STACK, FRAME = struct.Struct("<QQQQ"), struct.Struct("<QII"), struct.Struct("<QQQ")
+STACK, FRAME = struct.Struct("<QII"), struct.Struct("<QQQ")
+HEADS = range(0, 72, 8)  # bytes
 MOST_STRINGS = 1 << 31
-STATES = (1, 2, 3)  # running, blocked, not to be interrupted
+STATES = range(16)  # 1 is running, 2 blocked, 3 not to be interrupted
 FUNCTION = re.compile(r"[\w<>.]{1,200}")
 MODULE = re.compile(r"<[\w .:-]{1,200}>|[\w-]+(?:\.[\w-]+)*")
-FOLDER = re.compile(r".*/(?:(?:site|dist)-packages|lib(?:64)?/python\d\.\d+)/|.*/", re.DOTALL)
+# what stands before a module: of what is installed, and of this project; of other files all but the last part
+FOLDER = re.compile(
+    r".*/(?:(?:site|dist)-packages|lib(?:64)?/python\d\.\d+)/|.*/(?=(?:cs336_model|kernel_tables)/)|.*/", re.DOTALL
+)
 OF_SAMPLES = (  # the rows of NVTX_EVENTS that are samples; domains are numbered by process
     f"eventType = 34 AND (globalTid >> 24, domainId) IN (SELECT globalTid >> 24, domainId FROM {{table}}"
     f" WHERE eventType = 75 AND text = '{DOMAIN}')"
@@ -42,15 +46,21 @@ class PythonSample(NamedTuple):
     frames: tuple[str, ...]
 
 
+def stack_of(payload: object) -> bytes | None:
+    """The payload without its head; None where it is no stack, to the byte."""
+    for head in HEADS if isinstance(payload, bytes) else ():
+        if len(payload) < head + STACK.size:
+            return None
+        _, state, count = STACK.unpack_from(payload, head)
+        if state in STATES and count and len(payload) == head + STACK.size + count * FRAME.size:
+            return payload[head:]
+    return None
+
+
 def frames_of(payload: object) -> tuple[Frame, ...] | None:
-    """The frames of a payload, innermost first; None where it is not of that layout, to the byte."""
-    if not isinstance(payload, bytes) or len(payload) < HEAD.size + STACK.size:
-        return None
-    _, _, size, end = HEAD.unpack_from(payload)
-    _, state, count = STACK.unpack_from(payload, HEAD.size)
-    if size != STACK.size + count * FRAME.size or end != HEAD.size + size or len(payload) != end or state not in STATES:
-        return None
-    return tuple(Frame(*numbers) for numbers in FRAME.iter_unpack(payload[HEAD.size + STACK.size :]))
+    """The frames of a payload, innermost first; None where it is no stack."""
+    stack = stack_of(payload)
+    return stack and tuple(Frame(*numbers) for numbers in FRAME.iter_unpack(stack[STACK.size :]))
 
 
 def string_ids(stacks: Iterable[tuple[Frame, ...]]) -> set[int]:

@@ -240,6 +240,7 @@ def test_no_other_payload_stays_nor_a_name_that_no_python_has(tmp_path):
         ("/v/lib/python3.12/site-packages/torch/nn/modules/linear.py", "torch.nn.modules.linear"),
         ("C:\\Users\\me\\own.py", "own"),
         ("/home/me/python3.12/own.py", "own"),
+        ("/home/me/secret/cs336_model/model.py", "cs336_model.model"),
         ("/site-packages/../me/own.py", None),
         ("&lt;frozen importlib._bootstrap&gt;", "<frozen importlib._bootstrap>"),
         ("/home/me/TOKEN=abc.py", None),

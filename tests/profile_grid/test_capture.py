@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.reading import nsys
+from kernel_tables.reading.capture import Capture
 from profile_grid.measuring import capture, measured_program
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.lease_server import Leases
@@ -102,6 +103,16 @@ def is_alive(pid):
         return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
         return False
+
+
+def test_a_trace_of_the_host_asks_for_it_and_keeps_calls_and_stacks(fake):
+    report = whole_capture().os_call("read", 40, 5).python_sample(50, ("forward", "/home/anna/model.py"))
+    assert fake(report=report, sources=["osrt", "python"])["status"] == "complete"
+    asked = (fake.nsys / "profiles").read_text().split()
+    assert "--trace=cuda,nvtx,osrt" in asked and "--python-sampling=true" in asked
+    with Capture(fake.folder / "results" / "capture.sqlite") as kept:
+        assert [sample.frames for sample in kept.python_samples()] == [("forward (model)",)]
+        assert len(kept.host_rows("OSRT_API")["start"]) == 1
 
 
 def test_a_whole_capture_is_complete_at_the_first_attempt_and_its_files_are_in_place(fake):
