@@ -72,6 +72,7 @@ STUDIES = (
     Example(H200 / "attention", "h_attention"),
     Example(H200 / "memory", "i_memory"),
     Example(H200 / "checkpoint", "j_checkpoint"),
+    Example(H200 / "first-step", "k_warmup"),
     Example(H200 / "energy", "m_energy"),
 )
 SWEEP_EXAMPLE = H200 / "attention-sweep"

@@ -18,13 +18,15 @@ class Drawing:
 
     The page filters the rows of its data by the dimensions that they name: a mode that the figure chooses by itself is
     not named. Without a chart, `reason` says why there is nothing to draw. Below it stand `notes`, sentences. The page
-    shows the lines of `legend` on request: they are too long for paper.
+    shows the lines of `legend` on request: they are too long for paper. `title` is that of the figure where what is
+    drawn has another name on this device.
     """
 
     chart: Spec | None = None
     notes: tuple[str, ...] = ()
     legend: tuple[str, ...] = ()
     reason: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ def on_paper(figure: Figure, tables: Tables) -> Spec:
     lines = [line for text in (*drawing.notes, *left_out) for line in wrapped(text)]
     inner = column(chart, spacing=0, title=_notes(lines)) if lines else chart
     title = alt.TitleParams(
-        [figure.title], subtitle=wrapped(machine), fontSize=FONT_SIZE + 4, fontWeight="bold", frame="bounds", offset=10
+        [drawing.title or figure.title], subtitle=wrapped(machine), fontSize=FONT_SIZE + 4, fontWeight="bold",
+        frame="bounds", offset=10,
     )  # fmt: skip
     return specification(column(inner, spacing=0, title=title, resolve={"scale": APART}))
 

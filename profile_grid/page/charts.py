@@ -44,7 +44,7 @@ def shown(
             notes.append(f"There is no room here for all its points: see figures/{name}.svg, and the tables.")
         caption = figures[name].caption(tables)
         found[name] = Shown(
-            figures[name].title,
+            drawing.title or figures[name].title,
             caption,
             tuple(note for note in notes if note and note not in caption),
             drawing.legend,

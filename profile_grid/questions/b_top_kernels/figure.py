@@ -104,7 +104,8 @@ def draw_top_kernels(tables: Tables) -> Drawing:
         return column(*[_bars(rows, title[of], fills, named, room) for of, rows in scopes], spacing=18)
 
     legend = tuple(f"{short[kernel]}: {kernel}" for kernel in dict.fromkeys(top["kernel"]) if short[kernel] != kernel)
-    return Drawing(stacked(groups, panels), tuple(left_out), legend)
+    title = f"The {named.kernels} with the most time"
+    return Drawing(stacked(groups, panels), tuple(left_out), legend, title=title)
 
 
 def _texts(top: pd.DataFrame) -> list[str]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pytest
 
-from profile_grid.questions.b_top_kernels.figure import largest_runs, top_kernels
+from profile_grid.questions.b_top_kernels.figure import FIGURES, largest_runs, top_kernels
 from tests.profile_grid.made_up_grid import OOM, TWO_MODELS, made_up_tables, rows_of
 
 
@@ -25,3 +25,11 @@ def test_the_top_kernels_are_those_with_the_most_time_per_step():
     assert whole["kernel"].tolist() == longest
     assert whole["time_ms"].tolist() == pytest.approx([sums[kernel] / 3 / 1e6 for kernel in longest])
     assert whole["share"].tolist() == pytest.approx([sums[kernel] / sum(sums.values()) for kernel in longest])
+
+
+def test_on_a_processor_the_figure_is_of_operators():
+    tables = made_up_tables(models=("small",), contexts=(512,))
+    (figure,) = FIGURES
+    on_cpu = tables | {"runs": tables["runs"].assign(device="cpu")}
+    assert figure.draw(on_cpu).title == "The operators with the most time"
+    assert figure.draw(tables).title == figure.title == "The kernels with the most time"
