@@ -12,14 +12,12 @@ is one line, every other failure a traceback; either way the exit status is not 
 """
 
 import gc
-import json
 import os
 import sys
 import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -39,6 +37,7 @@ from cs336_model.program.parallel.launch import RESULT_WITHOUT_TIMES, WORLD_SIZE
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
 from cs336_model.program.parallel.reduction import import_ahead
 from cs336_model.program.process_cost import Progress, process_age_seconds
+from cs336_model.program.result import Result, empty_result, write_result
 from cs336_model.program.spec import RunSpec, read_spec
 from cs336_model.program.stacks import print_stacks_before
 from cs336_model.program.steps import (
@@ -65,11 +64,7 @@ from cs336_model.program.windows import (
     profiled_window,
     save_capture,
 )
-from cs336_model.program.work import count_parameters, counted_flops, planned_flops, planned_parameters
-from kernel_tables.whole_files import written_whole
-
-SCHEMA = 1
-Result = dict[str, Any]
+from cs336_model.program.work import count_parameters, counted_flops, planned_flops
 
 
 @dataclass
@@ -156,15 +151,11 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     _say(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
     compile_in_first_step(subject, progress)
     graphs = graph_counts(spec)
-    warmup_clock = PhaseClock(device, ranges.WARMUP, progress)
-    with progress.stage("warmup"):
-        warmup_seconds = run_steps(subject, spec.warmup_steps, warmup_clock)
-    _say(spec, f"{_steps('warm-up', spec.warmup_steps)} in {progress.seconds['warmup']:.1f} s")
+    found = warm_up(subject, progress)
     clock = PhaseClock(device, ranges.MEASURE, progress)
     own_passes = partial(passes_of_their_own, subject, progress)
     # What runs behind the window would be recorded too; but nothing may come before a first step that is looked at.
     flops = own_passes() if watch.profiler in OF_CUDA and spec.warmup_steps else None
-    found: Result = {}
 
     def at_end() -> None:
         found.update(facts_of(subject, device), compilation=graph_counts(spec, graphs))
@@ -185,7 +176,6 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
         step_seconds = run_steps(subject, spec.measured_steps, clock)
     _say(spec, f"{_steps('measured', spec.measured_steps)} in {progress.seconds['measured']:.1f} s")
     found |= {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
-    found |= {"warmup_seconds": warmup_seconds, "warmup_phase_seconds": warmup_clock.seconds()}
     with progress.stage("profiler"):
         save_capture(recording, watch.path, device)
     if watch.profiler == "none":
@@ -220,6 +210,15 @@ def compile_in_first_step(subject: Subject, progress: Progress) -> None:
     _say(subject.spec, f"compiled in {progress.seconds['compile']:.1f} s")
 
 
+def warm_up(subject: Subject, progress: Progress) -> Result:
+    """The times of the warm-up steps, which it takes."""
+    clock = PhaseClock(subject.device, ranges.WARMUP, progress)
+    with progress.stage("warmup"):
+        seconds = run_steps(subject, subject.spec.warmup_steps, clock)
+    _say(subject.spec, f"{_steps('warm-up', subject.spec.warmup_steps)} in {progress.seconds['warmup']:.1f} s")
+    return {"warmup_seconds": seconds, "warmup_phase_seconds": clock.seconds()}
+
+
 def passes_of_their_own(subject: Subject, progress: Progress) -> Result:
     """What no step gives: the FLOPs of other people's models, and, as one of the subject's losses, that of a forward
     pass. Losses and FLOPs show that two runs did the same work."""
@@ -238,42 +237,6 @@ def losses_or_where_not(subject: Subject) -> list[float]:
         spec, device = subject.spec, subject.device
         subject.give_up()
         raise FloatingPointError(f"{error}; {where_not_finite(spec, device, error.step + 1)}") from None
-
-
-def empty_result(spec: RunSpec, profiler: str) -> Result:
-    """A result with every key and no measurement."""
-    return {
-        "schema": SCHEMA,
-        "status": None,
-        "spec": vars(spec),
-        "profiler": profiler,
-        "out_of_memory": None,
-        "unsupported": None,
-        "compilation": None,
-        "accuracy": None,
-        "step_seconds": [],
-        "phase_seconds": {phase: [] for phase in ranges.PHASES},
-        "phase_clock": None,
-        "step_no_sync_seconds": [],
-        "warmup_seconds": [],
-        "warmup_phase_seconds": {phase: [] for phase in ranges.PHASES},
-        "losses": [],
-        "memory": None,
-        "parameters": planned_parameters(spec),
-        "flops": planned_flops(spec),
-        "machine": None,
-        "rank_device": None,
-        "cost_seconds": None,
-        "ran_unix_s": None,
-        "loaded_files": None,
-        "loaded_distributions": None,
-    }
-
-
-def write_result(result: Result, path: Path) -> None:
-    """Writes the JSON beside its place and renames it, so that a result is whole or absent."""
-    with written_whole(path) as partial:
-        partial.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
 
 
 def _steps(kind: str, number: int) -> str:

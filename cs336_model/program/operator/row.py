@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from cs336_model.program.benchmark import write_result
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.lease import take_lease
 from cs336_model.program.loaded_distributions import loaded_distributions
@@ -22,6 +21,7 @@ from cs336_model.program.loaded_files import loaded_files
 from cs336_model.program.operator.cell import cell
 from cs336_model.program.operator.spec import RowSpec, read_row
 from cs336_model.program.process_cost import process_age_seconds
+from cs336_model.program.result import write_result
 from cs336_model.program.variants.attention import forced_backend
 from cs336_model.program.variants.compilation import compiler_settings
 from cs336_model.program.variants.precision import choose_matmul_precision

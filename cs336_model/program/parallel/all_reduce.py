@@ -18,13 +18,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from cs336_model.program.benchmark import empty_result, leave_device, write_result
+from cs336_model.program.benchmark import leave_device
 from cs336_model.program.device import machine_facts, memory_facts, open_context, own_digest, resolve_device
 from cs336_model.program.lease import take_lease
 from cs336_model.program.loaded_distributions import loaded_distributions
 from cs336_model.program.loaded_files import loaded_files
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
 from cs336_model.program.process_cost import Progress, process_age_seconds
+from cs336_model.program.result import empty_result, write_result
 from cs336_model.program.spec import RunSpec, read_spec
 from cs336_model.program.stacks import print_stacks_before
 

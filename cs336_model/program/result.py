@@ -1,0 +1,49 @@
+"""What a measured process leaves: one JSON file, with every key whatever came of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from cs336_model import ranges
+from cs336_model.program.spec import RunSpec
+from cs336_model.program.work import planned_flops, planned_parameters
+from kernel_tables.whole_files import written_whole
+
+SCHEMA = 1
+Result = dict[str, Any]
+
+
+def empty_result(spec: RunSpec, profiler: str) -> Result:
+    """A result with every key and no measurement."""
+    return {
+        "schema": SCHEMA,
+        "status": None,
+        "spec": vars(spec),
+        "profiler": profiler,
+        "out_of_memory": None,
+        "unsupported": None,
+        "compilation": None,
+        "accuracy": None,
+        "step_seconds": [],
+        "phase_seconds": {phase: [] for phase in ranges.PHASES},
+        "phase_clock": None,
+        "step_no_sync_seconds": [],
+        "warmup_seconds": [],
+        "warmup_phase_seconds": {phase: [] for phase in ranges.PHASES},
+        "losses": [],
+        "memory": None,
+        "parameters": planned_parameters(spec),
+        "flops": planned_flops(spec),
+        "machine": None,
+        "rank_device": None,
+        "cost_seconds": None,
+        "ran_unix_s": None,
+        "loaded_files": None,
+        "loaded_distributions": None,
+    }
+
+
+def write_result(result: Result, path: Path) -> None:
+    """Writes the JSON beside its place and renames it, so that a result is whole or absent."""
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
