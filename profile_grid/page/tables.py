@@ -19,7 +19,7 @@ from profile_grid.quantities import known
 from profile_grid.study.catalogue import QUESTIONS, Question
 from profile_grid.study.described import Shown
 from profile_grid.study.dimensions import BY_KEY, DIMENSIONS, LEADING, WITHOUT_DEFAULT
-from profile_grid.study.stages import STAGES
+from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables.apart import shown_dimensions
 
 SIGNIFICANT = 6
@@ -112,8 +112,10 @@ KERNELS = Shown("Every kernel by phase, per step", "kernels", rows=kernels_per_s
 
 
 def _columns(frame: pd.DataFrame, runs: pd.DataFrame, told: list[str], chosen: tuple[str, ...] | None) -> pd.DataFrame:
-    """The dimensions and the chosen columns of a table: all where none are chosen; rows in the order of the table."""
+    """The dimensions and the chosen columns of a table: all where none are chosen, but none of a stage that no run was
+    asked for; rows in the order of the table."""
     own = list(chosen) if chosen else [name for name in frame.columns if name not in LEADING]
+    own = [name for name in own if not len(frame) or not frame[name].eq(NOT_ASKED).all()]
     position = frame[["run", *own]].reset_index(drop=True).reset_index(names="_position")
     return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*told, *own]]
 

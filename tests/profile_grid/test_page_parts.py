@@ -73,6 +73,14 @@ def test_a_run_out_of_memory_has_its_row_and_no_numbers():
     assert row["forward_gpu_busy_ms"] is None
 
 
+def test_a_stage_that_no_run_was_asked_for_has_no_column():
+    asked = {"small_ctx128_train_step": {"memory_status": "complete"}}
+    tables = made_up_tables(models=("small",), contexts=(128,), changes=asked, names=())
+    columns = [column.name for column in page_tables(tables, Names(), questions=())["runs"].columns]
+    assert {"timing_status", "capture_status", "memory_status"} <= set(columns)
+    assert "energy_status" not in columns
+
+
 def test_what_has_no_room_on_the_page_is_left_out_largest_first():
     assert fitting({"a": 300, "b": 100, "c": 200}, 300) == {"b", "c"}
     assert fitting({"a": 300}, 299) == set()
