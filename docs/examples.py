@@ -36,10 +36,12 @@ DOCS = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Example:
-    """Results of a grid that lie below docs/; `question` is what a study beside the first is about."""
+    """Results of a grid that lie below docs/; `question` is what a study beside the first is about, `document` what is
+    kept of its answers."""
 
     folder: Path
     question: str | None = None
+    document: str = ALL
 
     @property
     def summaries(self) -> tuple[str, ...]:
@@ -56,7 +58,7 @@ class Example:
 
     def documents(self, runs: pd.DataFrame) -> list[str]:
         """The documents that are kept."""
-        return [ALL] if self.question else [*asked_of(runs), ALL]
+        return [self.document] if self.question else [*asked_of(runs), ALL]
 
     def figures(self, runs: pd.DataFrame) -> list[str]:
         """The figures that are kept."""
@@ -74,6 +76,7 @@ STUDIES = (
     Example(H200 / "checkpoint", "j_checkpoint"),
     Example(H200 / "first-step", "k_warmup"),
     Example(H200 / "energy", "m_energy"),
+    Example(H200 / "diagnosis", "time_lost", "time_lost"),
 )
 SWEEP_EXAMPLE = H200 / "attention-sweep"
 
