@@ -15,6 +15,8 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
+from kernel_tables.report.report import report
+from kernel_tables.trace import Trace
 from profile_grid.documents.dictionary import described, dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import summary_tables
@@ -82,12 +84,15 @@ SWEEP_EXAMPLE = H200 / "attention-sweep"
 
 
 PAGE = H200 / "report.html"
+RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # what kernel-tables record kept of benchmarks/programs/gpt.py large
+RECORDING_PAGE = RECORDING.with_name("report.html")
 
 
 def main() -> None:
     for example in (WHOLE, *STUDIES):
         remake(example)
     write_text(PAGE, page_of(WHOLE))
+    write_text(RECORDING_PAGE, page_of_recording())
     for path, content in made_of_sweep(SWEEP_EXAMPLE).items():
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
@@ -141,6 +146,12 @@ def page_of(example: Example) -> str:
     images = {name: (folder / "figures" / f"{name}.png").read_bytes() for name in example.figures(tables["runs"])}
     timeline = pd.read_parquet(folder / "page" / "timeline.parquet")
     return page(needed, example.provenance(), timeline, images, "page/trace.json.gz")
+
+
+def page_of_recording() -> str:
+    """The page of one capture, as `kernel-tables report` makes it."""
+    with Trace(RECORDING) as trace:
+        return report(trace)
 
 
 def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:

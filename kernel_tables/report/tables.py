@@ -87,12 +87,12 @@ def kernels(trace: Trace, under: str | None, all_ns: int, names: Names) -> Table
     table = table[~table["class"].isin(MEMORY)]
     rows = tuple(
         (
-            _kernel(row[1], names), Cell(row[2]), Cell(row[0] or "(no range)"), _count(row.launches),
-            *_time(row.total_ns, all_ns), _duration(row.mean_ns), _duration(row.min_ns), _duration(row.max_ns),
+            _kernel(row[1], names), _count(row.launches), *_time(row.total_ns, all_ns), _duration(row.mean_ns),
+            _duration(row.min_ns), _duration(row.max_ns), Cell(row[2]), Cell(row[0] or "(no range)"),
         )
         for row in table.head(MOST_ROWS).itertuples(index=False)
     )  # fmt: skip
-    headings = ("kernel", "class", "range", "launches", "GPU time", SHARE, "mean", "min", "max")
+    headings = ("kernel", "launches", "GPU time", SHARE, "mean", "min", "max", "class", "range")
     return Table("kernels", "Kernels by range", headings, rows, _rest(len(table), "kernels in ranges"))
 
 

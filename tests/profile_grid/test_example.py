@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.examples import PAGE, STUDIES, SWEEP_EXAMPLE, WHOLE, made_of_sweep, page_of
+from docs.examples import PAGE, RECORDING_PAGE, STUDIES, SWEEP_EXAMPLE, WHOLE, made_of_sweep, page_of, page_of_recording
 from profile_grid.documents.dictionary import check_documented, dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import summary_tables
@@ -75,8 +75,9 @@ def test_the_data_dictionary_is_the_same_and_describes_every_column(tables):
     assert dictionary() == (EXAMPLE / "tables" / "README.md").read_text()
 
 
-def test_the_page_is_the_same_byte_for_byte():
+def test_the_pages_of_the_study_and_of_a_recording_are_the_same_byte_for_byte():
     assert page_of(WHOLE) == PAGE.read_text()
+    assert page_of_recording() == RECORDING_PAGE.read_text()
 
 
 @pytest.mark.parametrize("example", STUDIES, ids=lambda example: example.question)

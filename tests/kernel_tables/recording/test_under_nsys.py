@@ -104,6 +104,13 @@ def test_what_the_capture_lacks_is_told_behind_it(under_nsys):
     assert Path("recording.sqlite").exists()
 
 
+def test_what_nsys_says_of_every_window_is_not_told(under_nsys):
+    always = "Not all CUDA events might have been collected."
+    _, _, err = under_nsys(report=whole().diagnostic(2, always).diagnostic(2, "an odd thing"))
+    assert "an odd thing" in err
+    assert always not in err
+
+
 def test_a_capture_that_cannot_be_believed_leaves_the_exit_status_to_the_program(under_nsys):
     status, _, err = under_nsys("ends with 143", report=whole().kernel("backwards", at=40, start=60, duration=-20))
     assert status == 143
