@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from cs336_model.arguments import given_arguments
 from cs336_model.program.variants.values import ATTENTIONS, COMPILES, PARALLELS, PRECISIONS, impossible
 from cs336_model.ranges import PHASES_OF_MODE
 
+Spec = TypeVar("Spec")
 DEVICES = ("auto", "cuda", "cpu")
 MODULES = "modules"  # instead of functions to annotate: every module of the model
 CHOICES = {
@@ -55,14 +56,10 @@ class RunSpec:
 
 def read_spec(text: str) -> RunSpec:
     """The run that a JSON object describes. ValueError names the key that is unknown, missing or out of its range."""
-    values = json.loads(text)
-    if not isinstance(values, dict):
-        raise ValueError(f"a run specification is a JSON object, not {type(values).__name__}")
-    check_keys("run specification", values, [field.name for field in fields(RunSpec)])
-    spec = RunSpec(**values)
+    spec = read_fields(text, RunSpec)
     if not isinstance(spec.dimensions, dict):
-        raise ValueError(f"run specification: dimensions is {spec.dimensions!r}, not an object")
-    check_missing("dimensions of the run specification", spec.dimensions, [*CHOICES, *LEAST])
+        raise ValueError(f"specification: dimensions is {spec.dimensions!r}, not an object")
+    check_missing("dimensions of the specification", spec.dimensions, [*CHOICES, *LEAST])
     for name, choices in CHOICES.items():
         check_choice(name, spec.dimensions[name], choices)
     check_choice("device", spec.device, DEVICES)
@@ -70,10 +67,19 @@ def read_spec(text: str) -> RunSpec:
         check_count(name, spec.dimensions[name], least)
     check_count("measured_steps", spec.measured_steps, least=1)
     check_count("warmup_steps", spec.warmup_steps, least=0)
-    given_arguments(values)
+    given_arguments(vars(spec))
     if reason := impossible(spec.dimensions, spec.constructor):
-        raise ValueError(f"run specification: {reason}")
+        raise ValueError(f"specification: {reason}")
     return spec
+
+
+def read_fields(text: str, kind: type[Spec]) -> Spec:
+    """The dataclass that a JSON object has the fields of. ValueError names the keys that are unknown or missing."""
+    values = json.loads(text)
+    if not isinstance(values, dict):
+        raise ValueError(f"a specification is a JSON object, not {type(values).__name__}")
+    check_keys("specification", values, [field.name for field in fields(kind)])
+    return kind(**values)
 
 
 def check_keys(what: str, values: dict, known: Iterable[str]) -> None:
@@ -97,10 +103,10 @@ def check_missing(what: str, values: dict, needed: Iterable[str]) -> None:
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raises ValueError unless the value is one of the choices."""
     if value not in choices:
-        raise ValueError(f"run specification: {name} is {value!r}; it has to be one of {', '.join(choices)}")
+        raise ValueError(f"specification: {name} is {value!r}; it has to be one of {', '.join(choices)}")
 
 
 def check_count(name: str, value: Any, least: int) -> None:
     """Raises ValueError unless the value is a whole number, so large at least."""
     if type(value) is not int or value < least:
-        raise ValueError(f"run specification: {name} is {value!r}; it has to be a whole number, {least} or more")
+        raise ValueError(f"specification: {name} is {value!r}; it has to be a whole number, {least} or more")

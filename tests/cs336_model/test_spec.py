@@ -58,7 +58,7 @@ def test_a_spec_that_is_no_object_is_refused():
 
 def test_a_dimension_that_the_program_does_not_know_is_refused(spec_values):
     spec_values["dimensions"]["dropout"] = 0.1
-    refused = pytest.raises(ValueError, match=r"dimensions of the run specification: unknown keys \['dropout'\]")
+    refused = pytest.raises(ValueError, match=r"dimensions of the specification: unknown keys \['dropout'\]")
     with refused, process_settings(read_spec(json.dumps(spec_values))):
         pass
 

@@ -1,10 +1,9 @@
 """What one row of the attention sweep measures: the JSON that the sweep writes, checked. Imports no torch."""
 
-import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-from cs336_model.program.spec import DEVICES, check_choice, check_count, check_keys
+from cs336_model.program.spec import DEVICES, check_choice, check_count, check_keys, read_fields
 from cs336_model.program.variants.values import ATTENTIONS, COMPILES, EAGER, NOT_COMPILED, PRECISIONS, WHOLE_MODEL
 
 KNOWN_DIMENSIONS = ("precision", "batch_size", "compile", "attention", "head_dim")
@@ -26,12 +25,8 @@ class RowSpec:
 
 def read_row(text: str) -> RowSpec:
     """The row that a JSON object describes. ValueError names the key that is unknown, missing or out of its range."""
-    values = json.loads(text)
-    if not isinstance(values, dict):
-        raise ValueError(f"the specification of a row is a JSON object, not {type(values).__name__}")
-    check_keys("specification of a row", values, [field.name for field in fields(RowSpec)])
-    spec = RowSpec(**values)
-    check_keys("dimensions of a row", spec.dimensions, KNOWN_DIMENSIONS)
+    spec = read_fields(text, RowSpec)
+    check_keys("dimensions of the specification", spec.dimensions, KNOWN_DIMENSIONS)
     for name, choices in (("precision", PRECISIONS), ("compile", COMPILES), ("attention", ATTENTIONS)):
         check_choice(name, spec.dimensions[name], choices)
     check_choice("device", spec.device, DEVICES)
@@ -41,7 +36,7 @@ def read_row(text: str) -> RowSpec:
         check_count(name, value, least=1)
     check_count("warmup_passes", spec.warmup_passes, least=0)
     if reason := impossible_row(spec.dimensions):
-        raise ValueError(f"specification of a row: {reason}")
+        raise ValueError(f"specification: {reason}")
     return spec
 
 

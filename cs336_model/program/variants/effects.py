@@ -24,7 +24,7 @@ def process_settings(spec: RunSpec) -> Iterator[None]:
     """Settings of the whole process, made before the model and in force while it runs.
 
     Raises ValueError for a dimension that has no effect here: nothing is measured under a wrong name."""
-    check_unknown("dimensions of the run specification", spec.dimensions, KNOWN_DIMENSIONS)
+    check_unknown("dimensions of the specification", spec.dimensions, KNOWN_DIMENSIONS)
     choose_matmul_precision(spec)
     with compiler_settings(spec), forced_backend(spec):
         yield
