@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
+from docs.comparisons import comparisons, remake_comparison
 from kernel_tables.report.report import report
 from kernel_tables.trace import Trace
 from profile_grid.documents.dictionary import described, dictionary
@@ -96,6 +97,8 @@ def main() -> None:
     for path, content in made_of_sweep(SWEEP_EXAMPLE).items():
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
+    for kept in comparisons():
+        remake_comparison(kept, kept)
     write_text(H200 / "tables" / "README.md", dictionary())
 
 

@@ -10,14 +10,10 @@ import argparse
 from pathlib import Path
 
 from profile_grid.comparing.cells import FASTER, SLOWER
-from profile_grid.comparing.document import document, summary
-from profile_grid.comparing.figure import FIGURE
-from profile_grid.comparing.page import page
+from profile_grid.comparing.document import summary
 from profile_grid.comparing.results import Results, read_results, sides_of_study
-from profile_grid.comparing.tables import comparison
+from profile_grid.comparing.written import write_comparison
 from profile_grid.errors import OutsideError
-from profile_grid.figures.paper import on_paper, save
-from profile_grid.files import write_table, write_text
 from profile_grid.study.dimensions import BY_KEY
 from workflow.command import run_command
 
@@ -41,19 +37,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--fail-on", choices=list(FAIL_ON), default="nothing")
     options = parser.parse_args(arguments)
-    before, after = sides(options)
-    tables = comparison(before, after)
-    for name, table in tables.items():
-        write_table(options.output / f"{name}.csv", table)
-    runs = after.tables["runs"]
-    drawn = on_paper(FIGURE, {"runs": runs, "cells": tables["cells"]})
-    for suffix in (".svg", ".png"):
-        save(drawn, options.output / f"{FIGURE.name}{suffix}", suffix)
-    write_text(options.output / "comparison.md", document(tables))
-    image = (options.output / f"{FIGURE.name}.png").read_bytes()
-    write_text(options.output / "comparison.html", page(tables, runs, image))
-    print(f"{summary(tables['cells'])} See {options.output / 'comparison.md'}")
-    found = tables["cells"][tables["cells"]["verdict"].isin(FAIL_ON[options.fail_on])]
+    cells = write_comparison(*sides(options), options.output)["cells"]
+    print(f"{summary(cells)} See {options.output / 'comparison.md'}")
+    found = cells[cells["verdict"].isin(FAIL_ON[options.fail_on])]
     if len(found):
         named = ", ".join(f"{row.run} (× {row.ratio:.3f})" for row in found.itertuples())
         raise Changed(f"{len(found)} cells are {options.fail_on}: {named}")
