@@ -12,6 +12,7 @@ from profile_grid.measuring.processes import WORKFLOW_VARIABLE
 from profile_grid.measuring.progress import STARTED_VARIABLE, TOTAL_VARIABLE
 from profile_grid.study.stages import BY_NAME
 
+SLURM_JOB = "SLURM_JOB_ID"
 TIMED_AGAIN = "timing_again"  # the rule of a run's further processes
 
 
@@ -24,6 +25,11 @@ def prepare_job_environment(root: Path) -> None:
     os.environ[WORKFLOW_VARIABLE] = str(os.getpid())
     if TOTAL_VARIABLE not in os.environ:
         os.environ[STARTED_VARIABLE] = str(time.time())
+
+
+def in_allocation() -> bool:
+    """Whether this Snakemake runs a job of another one in what Slurm has allocated to it."""
+    return TOTAL_VARIABLE in os.environ and SLURM_JOB in os.environ
 
 
 def planned_rules(workflow) -> list[str]:

@@ -34,7 +34,8 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 KillWait=2
 SchedulerParameters=sched_interval=2
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} RealMemory={memory} Gres=gpu:made_up:2
+SlurmdParameters=config_overrides
+NodeName={host} NodeAddr=127.0.0.1 CPUs=16 RealMemory={memory} Gres=gpu:made_up:2
 PartitionName=main Nodes={host} Default=YES State=UP
 """
 GPUS = "NodeName={host} Name=gpu Type=made_up File={folder}/gpu[0-1]\n"
@@ -64,7 +65,7 @@ def one_node_slurm(folder: Path):
         (folder / name).touch()
     (folder / "slurm.conf").write_text(
         SLURM.format(
-            folder=folder, host=host, controller_port=_free_port(), node_port=_free_port(), cores=os.cpu_count(),
+            folder=folder, host=host, controller_port=_free_port(), node_port=_free_port(),
             memory=16000,
         )
     )  # fmt: skip

@@ -1,7 +1,9 @@
-"""The tiny grid through a real Slurm of one node, which cancels one job and ends another at its time limit."""
+"""A tiny grid through a real Slurm of one node: a run on one of its made-up GPUs and one on both. Slurm cancels one job
+and ends another at its time limit."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_tables.recording.gpu import gpu_is_visible
 from tests.workflow.conftest import ROOT, TINY_GRID, copy_sources
 from tests.workflow.one_node_slurm import one_node_slurm, why_not
 
@@ -17,15 +20,36 @@ EXECUTOR = (
 )  # from envs/requirements-slurm.txt (.ci/run); in .venv itself it would slow every start
 pytestmark = [
     pytest.mark.skipif(why_not() is not None, reason=f"no Slurm can be started here: {why_not()}"),
+    pytest.mark.skipif(
+        gpu_is_visible(), reason="the GPUs of this machine would be taken for those of the test's Slurm"
+    ),
     pytest.mark.skipif(not EXECUTOR.exists(), reason=f"{EXECUTOR.relative_to(ROOT)} is not there"),
 ]
 PATIENCE_S = 240
+RUNS = ("alpha_ctx8_forward", "beta_ctx8_train_step_gpus2_flat")
+GRID = TINY_GRID.replace("device: cpu", "device: auto").replace(
+    """
+    - models: [alpha, beta]
+      context_lengths: [8]
+      modes: [forward]
+""",
+    """
+    - {models: [alpha], context_lengths: [8], modes: [forward]}
+    - {models: [beta], context_lengths: [8], modes: [train_step], gpus: [2], parallels: [flat]}
+""",
+)
 
 
 def jobs() -> dict[str, str]:
     """The state of every job by its number."""
     said = subprocess.run(["squeue", "-h", "-t", "all", "-o", "%i %T"], capture_output=True, text=True, check=True)
     return dict(line.split() for line in said.stdout.splitlines())
+
+
+def gpus_of_jobs() -> list[str]:
+    """What every job asked for."""
+    said = subprocess.run(["scontrol", "show", "jobs"], capture_output=True, text=True, check=True).stdout
+    return sorted(re.findall(r"TresPerJob=(\S+)", said))
 
 
 def wait_for(job: str, state: str) -> None:
@@ -37,10 +61,10 @@ def wait_for(job: str, state: str) -> None:
 
 @pytest.fixture(scope="module")
 def run_by_slurm(tmp_path_factory):
-    """The project's folder, what Snakemake printed, and the states of Slurm's jobs by their numbers. Its first job is
-    cancelled as soon as it runs, its second stopped, so that it reaches its time limit."""
+    """The project's folder, the states of Slurm's jobs by their numbers, and the GPUs that they asked for. One job is
+    cancelled as soon as it runs, the next stopped, so that it reaches its time limit."""
     folder = copy_sources(ROOT, tmp_path_factory.mktemp("slurm-project") / "project")
-    (folder / "config.yaml").write_text(TINY_GRID)
+    (folder / "config.yaml").write_text(GRID)
     command = [
         sys.executable, "-m", "snakemake", "--workflow-profile", "profiles/slurm", "--slurm-status-command", "squeue",
         "--slurm-init-seconds-before-status-checks", "2", "--slurm-keep-successful-logs",
@@ -62,34 +86,42 @@ def run_by_slurm(tmp_path_factory):
             snakemake.wait(timeout=PATIENCE_S)
         finally:
             snakemake.kill()
-        states = jobs()
+        states, gpus = jobs(), gpus_of_jobs()
         output.seek(0)
         assert snakemake.returncode == 0, output.read()
-    return folder, states
+    return folder, states, gpus
 
 
 def test_a_cancelled_job_and_one_that_took_too_long_are_told_apart_and_tried_again(run_by_slurm):
-    _, states = run_by_slurm
+    _, states, _ = run_by_slurm
     assert (states.pop("1"), states.pop("2")) == ("CANCELLED", "TIMEOUT")
     assert sorted(states.values()) == ["COMPLETED"] * 2
 
 
 def test_the_grid_comes_out_as_without_slurm(run_by_slurm, finished_project):
-    folder, _ = run_by_slurm
+    folder, _, _ = run_by_slurm
     assert (folder / "results" / "tables" / "runs.csv").exists()
-    for path in finished_project.glob("results/runs/*/*.json"):
+    for path in finished_project.glob(f"results/runs/{RUNS[0]}/*.json"):
         ours = json.loads((folder / path.relative_to(finished_project)).read_text())
         assert ours["status"] == json.loads(path.read_text())["status"] == "complete"
 
 
+def test_a_job_asks_for_the_gpus_of_its_run_and_its_processes_have_them(run_by_slurm):
+    folder, _, gpus = run_by_slurm
+    assert gpus == ["gres:gpu:1", "gres:gpu:1", "gres:gpu:2", "gres:gpu:2"]  # each was tried again
+    for name in ("timing", "capture"):
+        result = json.loads((folder / f"results/runs/{RUNS[1]}/{name}.json").read_text())
+        assert (result["status"], len(result["facts"]["ranks"])) == ("complete", 2)
+
+
 def test_timing_and_capture_of_a_run_are_one_job_and_the_rest_runs_where_it_was_planned(run_by_slurm):
-    folder, _ = run_by_slurm
+    folder, _, _ = run_by_slurm
     rules = {path.name for path in (folder / ".snakemake" / "slurm_logs").iterdir()}
-    groups = {f"group_run_{model}_ctx8_forward_capture_tables_of_capture_timing" for model in ("alpha", "beta")}
+    groups = {f"group_run_{run}_capture_tables_of_capture_timing" for run in RUNS}
     assert rules == groups
 
 
 def test_the_lines_of_progress_count_the_measurements_of_all_jobs(run_by_slurm):
-    folder, _ = run_by_slurm
+    folder, _, _ = run_by_slurm
     logs = "".join(path.read_text() for path in Path(folder, ".snakemake", "slurm_logs").rglob("*.log"))
     assert all(f"[{number}/4]" in logs for number in (1, 2, 3, 4))

@@ -32,11 +32,11 @@ from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest
 from profile_grid.sharing.contents import is_of_sweep
-from profile_grid.measuring.allocation import host_megabytes, minutes_at_most
+from profile_grid.measuring.allocation import cores, host_megabytes, minutes_at_most
 from profile_grid.measuring.freshness import digest_of_rules
 from workflow.import_statements import UnreadableSource, remember_imports
 from workflow.imported_files import digest_of_files, files_of_module, imported_files
-from workflow.job_environment import count_measurements, planned_rules, prepare_job_environment
+from workflow.job_environment import count_measurements, in_allocation, planned_rules, prepare_job_environment
 from workflow.staleness import Staleness, content_reason, missing_reason, result_reason, tables_reason
 
 PACKED = config.get("packed")
@@ -73,6 +73,7 @@ SPECIFICATIONS = {
 }
 FIRST_ALONE = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}  # what the others leave out
 AGAIN_SPECIFICATIONS = {name: specification(FIRST_ALONE, run, TIMING) for name, run in RUNS.items()}
+IN_ALLOCATION = in_allocation()
 prepare_job_environment(ROOT)
 if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
     gc.disable()  # planning makes millions of objects and drops none: looking for dropped ones takes a sixth of its time
@@ -196,8 +197,15 @@ def told(stage):
 
 
 def gpus_of(stage):
-    """How many GPUs a job of this stage takes, by wildcards."""
-    return lambda wildcards: RUNS[wildcards.run]["gpus"] if stage.needs == GPU and config["device"] != "cpu" else 0
+    """How many GPUs a job of this stage takes, by wildcards; none beside those of the allocation that it runs in."""
+    takes = stage.needs == GPU and config["device"] != "cpu" and not IN_ALLOCATION
+    return lambda wildcards: RUNS[wildcards.run]["gpus"] if takes else 0
+
+
+def cores_of_job(wildcards):
+    """The cores that a scheduler is asked for; -1, for no question, in the allocation that it gave: there the parts of
+    a job would ask for the sum of what they take after each other."""
+    return -1 if IN_ALLOCATION else cores(RUNS[wildcards.run]["gpus"])
 
 
 def host_memory_mb(stage):

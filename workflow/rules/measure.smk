@@ -30,6 +30,8 @@ for stage in STAGES:
             "../../envs/measure.yaml"
         resources:
             gpu=gpus_of(stage),
+            turn=1,
+            cpus_per_task=cores_of_job,
             mem_mb=host_memory_mb(stage),
             runtime=minutes_at_most(stage, config["time_limit_s"]),
             time_limit_s=config["time_limit_s"],

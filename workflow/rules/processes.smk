@@ -24,6 +24,7 @@ rule timing_again:
         "../../envs/measure.yaml"
     resources:
         gpu=gpus_of(TIMING),
+        cpus_per_task=cores_of_job,
         time_limit_s=config["time_limit_s"],
     params:
         stage=TIMING.name,
