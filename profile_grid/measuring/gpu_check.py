@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from cs336_model import nvidia_smi
@@ -29,8 +30,10 @@ class GpuBefore:
 
 def notes_before(program: dict, gpus: Sequence[str], alone: bool = True) -> list[str]:
     """What makes the times of a run on these GPUs hard to compare, or lets it run out of memory; [] where nvidia-smi
-    says nothing of them. Not `alone`: a measurement that is over may still be there, and is no other's."""
-    found = [gpu_before(gpu) for gpu in gpus]
+    says nothing of them. Not `alone`: a measurement that is over may still be there, and is no other's. All are asked
+    at once: the run has its lease already, and each question takes nvidia-smi a tenth of a second and more."""
+    with ThreadPoolExecutor(max(len(gpus), 1)) as pool:
+        found = list(pool.map(gpu_before, gpus))
     return [note for gpu in found if gpu is not None for note in notes(gpu, needed_bytes(program), alone)]
 
 
