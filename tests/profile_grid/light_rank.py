@@ -1,4 +1,4 @@
-"""A rank without PyTorch in the place of the measured program: it asks for its GPUs, meets the other, writes a result."""
+"""A rank without PyTorch in the place of the measured program: it asks for its GPUs, meets the other, and ends."""
 
 import argparse
 import json
