@@ -37,7 +37,6 @@ elif SWEPT:
 
 else:
 
-    include: "workflow/rules/doctor.smk"
     include: "workflow/rules/measure.smk"
     include: "workflow/rules/tables.smk"
     include: "workflow/rules/processes.smk"
@@ -45,6 +44,7 @@ else:
 
 if not PACKED:
 
+    include: "workflow/rules/doctor.smk"
     include: "workflow/rules/verify.smk"
 
 

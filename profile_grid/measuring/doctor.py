@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from profile_grid.measuring import estimates
 from profile_grid.measuring.capture_findings import NSYS_TOO_OLD
+from profile_grid.measuring.gpu_check import needed_bytes
 from profile_grid.measuring.nsys_capture import NSYS_MISSING
 from profile_grid.measuring.smoke import Smoke
 from profile_grid.quantities import counted
@@ -52,16 +54,18 @@ def report(host: Host, smoke: Smoke, plan: dict, measurements: list, pace: estim
     """The lines, in order. `wanted`: capture.backend of the configuration; `measurements`: what is not there yet."""
     device = estimates.first_program(plan["runs"][0])["device"]
     return [
-        _gpu(host, device),
-        _torch(smoke),
+        gpu_line(host, device),
+        torch_line(smoke.machine),
         _nsys(host, smoke),
         _backend(host, smoke, wanted),
         _smoke(smoke),
         _nvtx(host, smoke),
         _perf(host),
         _disk(host, measurements),
-        _memory(host, plan["runs"]),
-        _time(host, plan, measurements, pace),
+        memory_line(
+            host, device, {entry["run"]: needed_bytes(estimates.first_program(entry)) for entry in plan["runs"]}
+        ),
+        _time(host, device, plan, measurements, pace),
     ]
 
 
@@ -71,7 +75,8 @@ def cause(lines: list[Line]) -> Line | None:
     return failures[0] if failures else None
 
 
-def _gpu(host: Host, device: str) -> Line:
+def gpu_line(host: Host, device: str) -> Line:
+    """The GPU, its memory and driver."""
     if host.gpu is None:
         what = "none, and device is cuda: check the driver (nvidia-smi), or set device to cpu in config.yaml"
         return Line("GPU", what if device == "cuda" else "none: the grid is measured on the CPU", device == "cuda")
@@ -82,10 +87,10 @@ def _gpu(host: Host, device: str) -> Line:
     return Line("GPU", f"{gpu.name}, {free}, driver {gpu.driver} (CUDA {gpu.cuda or 'not told'}){unused}")
 
 
-def _torch(smoke: Smoke) -> Line:
-    if smoke.machine is None:
-        return Line("torch", "did not get to run: see the smoke capture")
-    machine = smoke.machine
+def torch_line(machine: dict | None) -> Line:
+    """PyTorch, as the smoke found it."""
+    if machine is None:
+        return Line("torch", "did not get to run: see the smoke")
     cuda = f"with CUDA {machine['cuda']}" if machine["cuda"] else f"on {machine['device_name']}"
     return Line("torch", f"{machine['torch']} {cuda}, Python {machine['python']}, {counted(machine['cores'], 'core')}")
 
@@ -144,42 +149,43 @@ def _disk(host: Host, measurements: list) -> Line:
     return Line("disk", text + (": free some space, or measure fewer steps in a capture" if short else ""), short)
 
 
-def _memory(host: Host, plan: list[dict]) -> Line:
-    available = memory_bytes(host, plan)
-    where = "GPU" if on_gpu(host, plan) else "memory"
-    largest = estimates.largest(plan)
-    if largest is None or available is None:
+def memory_line(host: Host, device: str, needs: Mapping[str, int | None], what: str = "run") -> Line:
+    """What is free where the grid is measured, beside what each run needs, by its name; None where nobody knows."""
+    available, known = free_bytes(host, device), {name: need for name, need in needs.items() if need}
+    if not known or available is None:
         free = "not told" if available is None else f"{available / GIB:.1f} GiB free"
-        return Line("memory", f"{free}; what the runs need is not known" if largest is None else free)
-    text = f"{largest[0]} needs about {largest[1] / GIB:.1f} GiB of the {available / GIB:.1f} GiB of {where} free"
-    over = estimates.too_large(plan, available)
+        return Line("memory", free if known else f"{free}; what the {what}s need is not known")
+    where, largest = "GPU" if on_gpu(host, device) else "memory", max(known, key=known.__getitem__)
+    text = f"{largest} needs about {known[largest] / GIB:.1f} GiB of the {available / GIB:.1f} GiB of {where} free"
+    over = [name for name, need in known.items() if need > available]
     if not over:
         return Line("memory", text)
     names = ", ".join(over[:3]) + (f" and {len(over) - 3} more" if len(over) > 3 else "")
     ending = "will end as out of memory" if where == "GPU" else "may be ended by the kernel"
-    return Line("memory", f"{text}; {len(over)} of {counted(len(plan), 'run')} {ending}: {names}")
+    return Line("memory", f"{text}; {len(over)} of {counted(len(needs), what)} {ending}: {names}")
 
 
-def _time(host: Host, plan: dict, measurements: list, pace: estimates.Pace) -> Line:
+def _time(host: Host, device: str, plan: dict, measurements: list, pace: estimates.Pace) -> Line:
     every = sum(len(entry["specifications"]) for entry in plan["runs"])
     there = f"{every - len(measurements)} of {counted(every, 'measurement')} there"
     grid = f"grid {plan['grid']}: {counted(len(plan['runs']), 'run')}, {there}"
     if not measurements:
         return Line("time", f"{grid}; nothing is left to measure")
-    seconds = estimates.seconds_needed(measurements, pace, memory_bytes(host, plan["runs"]))
+    seconds = estimates.seconds_needed(measurements, pace, free_bytes(host, device))
     about = "about" if pace.flop_per_s else "at least"
-    return Line("time", f"{grid}; the others take {about} {_duration(seconds)} ({pace.source})")
+    return Line("time", f"{grid}; the others take {about} {duration(seconds)} ({pace.source})")
 
 
-def on_gpu(host: Host, plan: list[dict]) -> bool:
-    """Whether the grid is measured on the GPU."""
-    return host.gpu is not None and estimates.first_program(plan[0])["device"] != "cpu"
+def on_gpu(host: Host, device: str) -> bool:
+    """Whether a grid on this device is measured on the GPU."""
+    return host.gpu is not None and device != "cpu"
 
 
-def memory_bytes(host: Host, plan: list[dict]) -> int | None:
-    """What the runs find free where they are measured."""
-    return host.gpu.free_bytes if on_gpu(host, plan) else host.available_memory_bytes
+def free_bytes(host: Host, device: str) -> int | None:
+    """What measurements find free where they run."""
+    return host.gpu.free_bytes if on_gpu(host, device) else host.available_memory_bytes
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """In minutes, or seconds where it is short."""
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

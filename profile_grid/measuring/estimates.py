@@ -126,18 +126,6 @@ def first_program(entry: dict) -> dict:
     return entry["specifications"][STAGES[0].name]["program"]
 
 
-def largest(plan: list[dict]) -> tuple[str, int] | None:
-    """The run that needs most memory and how many bytes its tensors take (cs336_model.arithmetic.memory: weights,
-    gradients, two moments and what the backward pass needs); None where only other people's models run."""
-    needs = [(entry["run"], needed_bytes(first_program(entry))) for entry in plan]
-    return max((need for need in needs if need[1]), key=lambda need: need[1], default=None)
-
-
-def too_large(plan: list[dict], memory_bytes: int | None) -> list[str]:
-    """The runs whose tensors alone do not fit."""
-    return [entry["run"] for entry in plan if _too_large(first_program(entry), memory_bytes)]
-
-
 def steps_flops(program: dict) -> int:
     """FLOPs of the matrix products of all steps of a process, what is recomputed too; 0 for other people's models."""
     shape = shape_of(program)

@@ -62,7 +62,7 @@ def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, lease
     try:
         attempt = attempt_once(job, scratch)
     except ProgramFailed as error:
-        attempt = Attempt(None, problem=Problem("crashed", "the measured program crashed", _last_line(error)))
+        attempt = Attempt(None, problem=Problem("crashed", "the measured program crashed", last_line(error)))
     seconds = time.monotonic() - started
     machine = attempt.program["machine"] if attempt.program else None
     ranges, kernels, errors, warnings = _seen(scratch / "capture.sqlite", machine, backend)
@@ -82,7 +82,7 @@ def _seen(sqlite: Path, machine: dict | None, backend: str) -> tuple[int, int, l
         return 0, 0, [Problem("unreadable", "the capture cannot be read", str(error))], []
 
 
-def _last_line(error: ProgramFailed) -> str:
+def last_line(error: ProgramFailed) -> str:
     """What a program printed last before it crashed, as the failure's message quotes it."""
     printed = [line.removeprefix("  | ") for line in str(error).splitlines() if line.startswith("  | ")]
     return printed[-1] if printed else str(error).partition("\n")[0]

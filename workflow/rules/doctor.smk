@@ -7,6 +7,7 @@ No measurement depends on them, so a new look at the machine makes no result sta
 Where they fail, the measurements go on, since most causes leave something to measure.
 """
 
+RESULTS_FOLDER = "results/sweep" if SWEPT else "results/runs"
 DOCTOR_IS_TOLD = json.dumps(sweep_part(config)) if SWEPT else grid_part(config)
 
 
@@ -20,10 +21,11 @@ rule doctor:
         time_limit_s=config["time_limit_s"],
     params:
         config=DOCTOR_IS_TOLD,
+        folder=RESULTS_FOLDER,
     message:
         "what this machine can do"
     shell:
-        "python -m workflow.scripts.doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} 2>&1 | tee {log:q}"
+        "python -m workflow.scripts.doctor --config {params.config:q} --runs {params.folder} --time-limit-s {resources.time_limit_s} 2>&1 | tee {log:q}"
 
 
 rule machine:
@@ -43,8 +45,9 @@ rule machine:
         backend=config["capture"]["backend"],
         # a parameter that knows the output is no reason to run again: another grid needs no other look at the machine
         config=lambda wildcards, output: DOCTOR_IS_TOLD,
+        folder=lambda wildcards, output: RESULTS_FOLDER,
     message:
         "what this machine can do"
     shell:
-        "python -m workflow.scripts.doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} --output {output:q} 2>&1"
+        "python -m workflow.scripts.doctor --config {params.config:q} --runs {params.folder} --time-limit-s {resources.time_limit_s} --output {output:q} 2>&1"
         " | tee {log:q}"
