@@ -10,7 +10,7 @@ from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.paths import NO_RANGE, Paths
 from kernel_tables.attribution.rule import Rule
-from kernel_tables.host.sources import SOURCES, UNKNOWN
+from kernel_tables.host.sources import SAMPLED, SOURCES, UNKNOWN
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import MISSING, OSRT, RUNTIME, SAMPLE_FRAMES, SAMPLES
 
@@ -32,6 +32,15 @@ class Events:
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    def periods_ns(self) -> np.ndarray:
+        """By source the time between two samples of a thread, the median of all; NaN where there are no two."""
+        order = np.lexsort((self.start_ns, self.thread, self.source))
+        gaps = np.diff(self.start_ns[order])
+        source, thread = self.source[order], self.thread[order]
+        same = (source[1:] == source[:-1]) & (thread[1:] == thread[:-1])
+        found = [gaps[same & (source[1:] == number) & sampled] for number, sampled in enumerate(SAMPLED)]
+        return np.array([np.median(own) if len(own) else np.nan for own in found])
 
 
 def read_events(trace: CaptureArrays) -> Events:

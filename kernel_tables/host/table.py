@@ -28,17 +28,17 @@ def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -
 
     `time_ns` is the time in which the thread was in such a call, `own_ns` that without the calls made in it: with what
     a phase was in no call at all, `own_ns` adds up to the phase, on every thread. `us_per_launch` is `own_ns` over the
-    activities launched there. Samples have a number, and an estimate: each stands for its share of the phase's time in
-    no call. Where that is not known, it is empty.
+    activities launched there. Samples have a number, and an estimate of the time in that function and in no call: those
+    outside of calls times the time between two samples.
     """
     import pandas as pd
 
     events = read_events(trace)
     phases, ranges = OpenPhases(trace, step_name), phases_and_parts(events.paths, step_name)[1]
     innermost = np.array(ranges, object)[events.path]
-    rows = []
+    rows, periods_ns = [], events.periods_ns()
     for thread, mine in _by_thread(events):
-        told = Thread(events, mine, phases.of(thread))
+        told = Thread(events, mine, phases.of(thread), periods_ns)
         if by == PHASE:
             found = [*told.calls_by_phase(), *told.samples_by(told.phases_of(told.samples))]
         else:

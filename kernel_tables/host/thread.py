@@ -18,11 +18,12 @@ Row = tuple  # where, source, function, calls, time_ns, own_ns, samples, samples
 
 
 class Thread:
-    """The calls and samples of one thread of EVENTS, those at MINE, and when its phases were open."""
+    """The calls and samples of one thread of EVENTS, those at MINE, and when its phases were open; PERIOD is the time
+    between two samples, by source."""
 
-    def __init__(self, events: Events, mine: np.ndarray, phases: Phases):
+    def __init__(self, events: Events, mine: np.ndarray, phases: Phases, period_ns: np.ndarray):
         is_sample = np.array(SAMPLED)[events.source[mine]]
-        self._events, self._phases = events, phases
+        self._events, self._phases, self._period_ns = events, phases, period_ns
         self.calls, self.samples = mine[~is_sample], mine[is_sample]
         self._own = own_time(events.start_ns[self.calls], events.end_ns[self.calls])
         self._in_calls = self._own.holds(events.start_ns[self.samples])
@@ -62,27 +63,16 @@ class Thread:
 
     def samples_by(self, where: np.ndarray) -> Iterator[Row]:
         """A row per label of WHERE, which each sample has one of, and function."""
-        events, worth_ns = self._events, self._worth()
+        events = self._events
         groups: dict[tuple, list[int]] = {}
         keys = zip(where, events.source[self.samples], events.function[self.samples], strict=True)
         for number, key in enumerate(keys):
             groups.setdefault(key, []).append(number)
         for (label, source, function), own in groups.items():
-            free = worth_ns[own] > 0
-            estimated_ns = round(worth_ns[own].sum()) if free.any() else None
             in_calls = int(self._in_calls[own].sum())
-            yield label, SOURCES[source], events.functions[function], 0, None, None, len(own), in_calls, estimated_ns
-
-    def _worth(self) -> np.ndarray:
-        """The nanoseconds that each sample stands for: of one outside of calls its share, among those of its source, of
-        the time that its phase was in none; 0 for others."""
-        phase, source = self.phases_of(self.samples), self._events.source[self.samples]
-        worth_ns = np.zeros(len(self.samples))
-        for label, free in self._free.items():
-            for kind in np.unique(source):
-                mine = ~self._in_calls & (phase == label) & (source == kind)
-                worth_ns[mine] = free.total_ns / max(int(mine.sum()), 1)
-        return worth_ns
+            estimated_ns = (len(own) - in_calls) * self._period_ns[source]
+            figures = 0, None, None, len(own), in_calls, None if np.isnan(estimated_ns) else round(estimated_ns)
+            yield label, SOURCES[source], events.functions[function], *figures
 
     def _functions(self) -> Iterator[tuple[str, str, np.ndarray]]:
         """(source, function, which of the calls) of every function that was called."""

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
-from kernel_tables.reading.python_samples import OF_SAMPLES, frames_of, function_name, module_name, stack_of, string_ids
+from kernel_tables.reading.python_samples import OF_SAMPLES, frames_of, function_name, module_name, string_ids
 from kernel_tables.reading.quick_check import require_sound
 from kernel_tables.reading.small_queries import damaged, shown
 
@@ -97,7 +97,7 @@ def _published_text(value: bytes | None) -> str | None:
 
 def _published_stack(payload: bytes | None) -> bytes | None:
     """A sampled Python stack, which is numbers alone; None for another payload."""
-    return stack_of(payload)
+    return None if frames_of(payload) is None else payload
 
 
 def _copy_kept_tables(database: sqlite3.Connection) -> None:

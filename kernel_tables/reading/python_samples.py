@@ -1,8 +1,9 @@
 """Python stacks that nsys sampled: NVTX marks of a domain of its own, whose payload holds the frames.
 
-`nsys export` writes payloads with --include-blobs=true alone. Behind a head of nsys's, which is not read, stand the
-thread's number, its state, the number of frames, and of each frame, innermost first, the string ids of function and
-file, and the line, as NVTX_PAYLOAD_SCHEMA_ENTRIES says. What does not fit that to the byte is not taken for a sample.
+`nsys export` writes payloads with --include-blobs=true alone. A payload begins with four numbers of 8 bytes: domain,
+layout, size of the stack, and where it begins. The stack, as NVTX_PAYLOAD_SCHEMA_ENTRIES says, is the thread's number,
+its state, the number of frames, and of each frame, innermost first, the string ids of function and file, and the line.
+What does not fit that to the byte is not taken for a stack.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 DOMAIN = "Python Periodic Sampling"
-STACK, FRAME = struct.Struct("<QII"), struct.Struct("<QQQ")
-HEADS = range(0, 72, 8)  # bytes
+HEAD, STACK, FRAME = struct.Struct("<QQQQ"), struct.Struct("<QII"), struct.Struct("<QQQ")
 MOST_STRINGS = 1 << 31
 STATES = range(16)  # 1 is running, 2 blocked, 3 not to be interrupted
 FUNCTION = re.compile(r"[\w<>.]{1,200}")
@@ -46,21 +46,16 @@ class PythonSample(NamedTuple):
     frames: tuple[str, ...]
 
 
-def stack_of(payload: object) -> bytes | None:
-    """The payload without its head; None where it is no stack, to the byte."""
-    for head in HEADS if isinstance(payload, bytes) else ():
-        if len(payload) < head + STACK.size:
-            return None
-        _, state, count = STACK.unpack_from(payload, head)
-        if state in STATES and count and len(payload) == head + STACK.size + count * FRAME.size:
-            return payload[head:]
-    return None
-
-
 def frames_of(payload: object) -> tuple[Frame, ...] | None:
-    """The frames of a payload, innermost first; None where it is no stack."""
-    stack = stack_of(payload)
-    return stack and tuple(Frame(*numbers) for numbers in FRAME.iter_unpack(stack[STACK.size :]))
+    """The frames of a payload, innermost first; None where it is no stack, to the byte."""
+    if not isinstance(payload, bytes) or len(payload) < HEAD.size + STACK.size:
+        return None
+    _, _, size, begin = HEAD.unpack_from(payload)
+    _, state, count = STACK.unpack_from(payload, HEAD.size)
+    if (begin, size) != (HEAD.size, STACK.size + count * FRAME.size) or len(payload) != begin + size:
+        return None
+    frames = FRAME.iter_unpack(payload[HEAD.size + STACK.size :])
+    return tuple(Frame(*numbers) for numbers in frames) if state in STATES else None
 
 
 def string_ids(stacks: Iterable[tuple[Frame, ...]]) -> set[int]:

@@ -124,7 +124,7 @@ DESCRIBED = {
     own_ms | ms | time in such calls per step, without what is called inside them; the trace slows the host down
     samples | | stacks that were sampled, about one a millisecond, over all traced steps
     samples_in_calls | | those of them at which the thread was in a traced call
-    estimated_ms | ms | the share of the samples outside of calls in the time in no call: an estimate
+    estimated_ms | ms | time there in no call per step, an estimate: samples outside of calls × time between two samples
 """),
     ),
 }

@@ -148,7 +148,7 @@ class Synthetic:
             self.domain(domain, PYTHON_DOMAIN, process)
         frames = [(self.string(function), self.string(file), 1 + line) for line, (function, file) in enumerate(stack)]
         payload = struct.pack("<QII", thread, 1, len(frames)) + b"".join(struct.pack("<QQQ", *f) for f in frames)
-        head = struct.pack("<QQQQ", domain, 1 << 32, len(payload), 32 + len(payload))
+        head = struct.pack("<QQQQ", domain, 1 << 32, len(payload), 32)
         row = {"start": at, "eventType": 34, "globalTid": thread_id(thread, process), "domainId": domain}
         self.rows["NVTX_EVENTS"].append(row | {"binaryData": head + payload})
         return self

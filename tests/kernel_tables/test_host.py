@@ -120,25 +120,30 @@ def test_a_sample_is_named_by_its_innermost_python_frame_or_its_innermost_functi
     assert found[(1, "forward", "sample", "norm")] == found[(1, "forward", "sample", "poll")] == (0, None, 1)
 
 
-def test_a_python_sample_outside_of_calls_stands_for_its_share_of_the_time_in_none(tmp_path):
+def test_a_sample_outside_of_calls_stands_for_the_time_between_two_samples(tmp_path):
     capture = step().python_sample(15, ("norm", "/home/me/model.py"), ("forward", "/home/me/model.py"))
-    capture.python_sample(21, ("linear", "/x/site-packages/torch/nn/functional.py"))  # in cudaLaunchKernel
-    capture.python_sample(40, ("linear", "/x/site-packages/torch/nn/functional.py"))
-    capture.python_sample(45, ("&lt;lambda&gt;", "&lt;string&gt;")).python_sample(95, ("step", "run.py"))
+    linear = ("linear", "/x/site-packages/torch/nn/functional.py")
+    capture.python_sample(21, linear).python_sample(25, linear).python_sample(
+        36, linear
+    )  # the first in cudaLaunchKernel
+    capture.python_sample(46, ("&lt;lambda&gt;", "&lt;string&gt;")).python_sample(37, ("hook", "own.py"), thread=2)
     with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
         table = host_table(trace)
-    rows = table[table["source"] == "python"].set_index(["where", "function"])
-    assert rows.loc[("forward", "linear (torch.nn.functional)"), ["samples", "samples_in_calls"]].tolist() == [2, 1]
-    free_ns = 40 - 8
-    assert rows.loc["forward", "estimated_ns"].to_dict() == pytest.approx(
-        {
-            "linear (torch.nn.functional)": free_ns / 3,
-            "norm (model)": free_ns / 3,
-            "<lambda> (<string>)": free_ns / 3,
-        },
-        abs=1,
-    )
-    assert rows.loc[("(outside)", "step (run)"), "estimated_ns"] is pd.NA
+    rows = table[table["source"] == "python"].set_index(["thread", "where", "function"])
+    figures = rows[["samples", "samples_in_calls", "estimated_ns"]]
+    period = 8  # the gaps on thread 1 are 6, 4, 11 and 10
+    assert {key: tuple(row) for key, row in zip(figures.index, figures.to_numpy().tolist(), strict=True)} == {
+        (1, "forward", "linear (torch.nn.functional)"): (3, 1, 2 * period),
+        (1, "forward", "norm (model)"): (1, 0, period),
+        (1, "forward", "<lambda> (<string>)"): (1, 0, period),
+        (2, "forward", "hook (own)"): (1, 0, period),
+    }
+
+
+def test_a_single_sample_has_no_estimate(tmp_path):
+    with Trace(step().python_sample(15, ("norm", "model.py")).write(tmp_path / "capture.sqlite")) as trace:
+        table = host_table(trace)
+    assert table.loc[table["source"] == "python", "estimated_ns"].isna().all()
 
 
 def test_python_samples_of_an_export_without_payloads_count_and_have_no_name(tmp_path):

@@ -10,7 +10,7 @@ from kernel_tables.errors import TraceError
 from kernel_tables.reading import publishable
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.publishable import without_names, without_paths, write_publishable
-from kernel_tables.reading.python_samples import module_name
+from kernel_tables.reading.python_samples import frames_of, module_name
 from tests.kernel_tables.synthetic import Synthetic
 
 CANARY = "CANARYq7x"
@@ -249,3 +249,14 @@ def test_no_other_payload_stays_nor_a_name_that_no_python_has(tmp_path):
 )
 def test_of_a_file_its_name_in_its_package_is_told(path, name):
     assert module_name(path) == name
+
+
+def test_a_payload_as_nsys_wrote_it_has_its_frames_innermost_first():
+    """Of nsys 2025.3.1: two frames, of functions 419 and 422 in file 420, at lines 3 and 7."""
+    written = (
+        "0100000000000000 0200000001000000 4000000000000000 2000000000000000 0100000000000000 01000000 02000000"
+        "a301000000000000 a401000000000000 0300000000000000 a601000000000000 a401000000000000 0700000000000000"
+    )
+    payload = bytes.fromhex(written)
+    assert frames_of(payload) == ((419, 420, 3), (422, 420, 7))
+    assert frames_of(payload[:-1]) is frames_of(payload + b"x") is frames_of(payload[8:]) is frames_of(None) is None

@@ -52,8 +52,11 @@ def test_the_launching_thread_and_what_its_samples_stand_for_are_told(tmp_path):
         ("backward", 1),
     }
     assert set(table["launches"]) == {2}
-    stacks = table[table["doing"] == "Python stack"].set_index("function")
-    assert stacks.loc["linear (torch.nn.functional)", ["samples", "estimated_ms"]].tolist() == [2, 8.0]
+    stacks = table[table["doing"] == "Python stack"].set_index("function")  # two of the three gaps are 13 ms
+    assert stacks.loc["linear (torch.nn.functional)", ["samples", "estimated_ms"]].tolist() == [
+        2,
+        13.0,
+    ]  # two of three gaps are 13 ms
     assert stacks.loc["backward (torch._tensor)", "samples_in_calls"] == 2
 
 

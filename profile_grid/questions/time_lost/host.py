@@ -25,7 +25,7 @@ def host_stacks(merged: Merged) -> pd.DataFrame:
     takes most first."""
     rows = _of_launching_threads(merged)
     launches = rows.drop_duplicates(["run", "phase"]).groupby("run")["launches"].sum()
-    stacks = rows[(rows["doing"] == STACK) & rows["estimated_ms"].notna()]
+    stacks = rows[(rows["doing"] == STACK) & (rows["estimated_ms"] > 0)]
     table = stacks.groupby([*LEADING, "function"], sort=False, as_index=False)[
         ["samples", "samples_in_calls", "estimated_ms"]
     ].sum()
@@ -65,7 +65,7 @@ TABLES = {
     function | | innermost function, and its module
     samples | | stacks with it on top, over all traced steps
     samples_in_calls | | those of them at which the thread was in a traced call
-    estimated_ms | ms | the share of its other samples in the time in no call, per step: an estimate
+    estimated_ms | ms | time there in no call per step, an estimate: its other samples × time between two samples
     estimated_us_per_launch | µs | the same for each launch of a step
 """),
         ),
