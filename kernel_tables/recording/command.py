@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from shutil import get_terminal_size
@@ -23,11 +24,12 @@ from kernel_tables.recording.keeping import free_output, keep_recording
 from kernel_tables.recording.options import settings_of
 from kernel_tables.recording.outcome import Outcome
 from kernel_tables.recording.program import Ended, require_program, run_recorded
-from kernel_tables.views.nsys_messages import HEDGE_CODE
 
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
+SAID_OF_WINDOWS = frozenset({"nsys_hedge"})  # nsys warns of every one that ends before its program
+SAID_OF_ENDS = frozenset({"short_steps"})  # the step in which a program ended, which is told
 MOST_ROWS = 40  # of ranges; the capture has them all
 MOST_LOSSES = 3  # `kernel-tables diagnose` tells them all
 
@@ -81,24 +83,23 @@ def _keep_and_tell(outcome: Outcome, handover: Path, output: Path) -> None:
         if sentence:
             _say(sentence)
     _say(f"{kept}: {outcome.window()}; kernel-tables report {kept} makes a page of it")
-    _tell_contents(kept, outcome.expected_steps)
+    expected = SAID_OF_WINDOWS | SAID_OF_ENDS if outcome.ended_inside else SAID_OF_WINDOWS
+    _tell_contents(kept, outcome.expected_steps, expected)
 
 
-def _tell_contents(capture: Path, expected_steps: int | None) -> None:
+def _tell_contents(capture: Path, expected_steps: int | None, expected: Collection[str]) -> None:
     """Prints the tree of ranges, what speaks against believing it, and where time is lost."""
     from kernel_tables.trace import Trace
 
     try:
         with Trace(capture) as trace:
-            findings = trace.check(expected_steps)
+            findings = [one for one in trace.check(expected_steps) if one.code not in expected]
             _print_tree(trace, capture)
             lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace)
     except TraceError as error:
         _say(f"no table is made of it: {error}")
         return
     for finding in findings:
-        if finding.code == HEDGE_CODE:  # which nsys says of every window that ends before its program
-            continue
         _say(f"{finding.severity}: {finding.message}")
     for sentence in lost:
         _say(sentence)

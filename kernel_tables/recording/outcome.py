@@ -30,6 +30,11 @@ class Outcome:
         return self._last("closed")
 
     @property
+    def ended_inside(self) -> bool:
+        """Whether the program ended before its window did."""
+        return self.opened is not None and (self.closed is None or self.closed.get("ended", False))
+
+    @property
     def has_recording(self) -> bool:
         """Whether the profiler left something to make a capture of."""
         under_nsys = self.settings.profiler == NSYS  # which writes what it has when its program ends, however it does
@@ -59,10 +64,10 @@ class Outcome:
 
     def remarks(self) -> Iterator[str]:
         """What else there is to know, a sentence each."""
-        closed = self.closed
-        if self.opened is not None and (closed is None or closed.get("ended")):
-            error = f" ({visible(closed['error'])})" if closed and closed.get("error") else ""
-            yield f"the program ended inside the window{error}; what was recorded until then is kept"
+        if self.ended_inside:
+            error = self.closed and self.closed.get("error")
+            because = f" ({visible(error)})" if error else ""
+            yield f"the program ended inside the window{because}; what was recorded until then is kept"
         others = len({note["pid"] for note in self.notes if note["event"] == "elsewhere"})
         if others:
             yield f"{others} further process{'es' if others > 1 else ''} came to such a window; the first was recorded"

@@ -16,7 +16,6 @@ LOSSES = re.compile(
 )
 # nsys says "might" of every capture range that ends before its program does, whole captures included (2025.3 on an
 # H200): whether anything is lost is then for the counts of the steps and of the launches to tell.
-HEDGE_CODE = "nsys_hedge"
 HEDGE = re.compile(r"not all .* might have been collected", re.IGNORECASE)
 NO_LOSS = re.compile(r"\b0 .*\bdropped\b|\bdropped:?\s*0\b", re.IGNORECASE)
 OF_CPU_SAMPLING = re.compile(r"sampling|perf_event|paranoid|context switch|backtrace", re.IGNORECASE)
@@ -43,7 +42,7 @@ def _judged(severity: int, text: str) -> tuple[str, str, str] | None:
     if HEDGE.search(text):
         return (
             WARNING,
-            HEDGE_CODE,
+            "nsys_hedge",
             "it says so whenever a program outlives its capture range; figures stand unless another finding counts a"
             " loss",
         )

@@ -19,7 +19,7 @@ from kernel_tables.recording.inside.notes import Notes
 notes = Notes(Path(os.environ["KERNEL_TABLES_RECORDING"]))
 notes.add("torch")
 notes.add("open", first=6, start_s=0.1, torch="2.13", modules=True)
-notes.add("closed", done=2, stop_s=0.1)
+notes.add("closed", done=2, stop_s=0.1, **({"ended": True, "error": "ValueError"} if "ends inside" in sys.argv else {}))
 print("from the program", input())
 print("to standard error", file=sys.stderr)
 sys.exit(int(sys.argv[1]))
@@ -42,10 +42,10 @@ def under_nsys(tmp_path, monkeypatch, capfd):
     plain = os.dup(0)
     os.dup2(standard_input, 0)
 
-    def run(manner="works", status=0, report=None):
+    def run(manner="works", status=0, report=None, how="goes on"):
         (report or whole()).write(fakes / "report")
         (fakes / "manner").write_text(manner)
-        program = [sys.executable, "train.py", str(status)]
+        program = [sys.executable, "train.py", str(status), how]
         return main(["record", "--profiler", "nsys", "--", *program]), *capfd.readouterr()
 
     run.profiles = fakes / "profiles"
@@ -109,6 +109,14 @@ def test_what_nsys_says_of_every_window_is_not_told(under_nsys):
     _, _, err = under_nsys(report=whole().diagnostic(2, always).diagnostic(2, "an odd thing"))
     assert "an odd thing" in err
     assert always not in err
+
+
+@pytest.mark.parametrize(("how", "is_told"), [("goes on", True), ("ends inside", False)])
+def test_the_step_in_which_a_program_ended_is_short_without_any_loss(under_nsys, how, is_told):
+    report = whole().range("step", 610, 900).kernel("gemm", at=620).kernel("gemm", at=630)
+    _, _, err = under_nsys(report=report.range("step", 910, 920), how=how)
+    assert ("hold fewer kernels" in err) == is_told
+    assert ("the program ended inside the window (ValueError)" in err) != is_told
 
 
 def test_a_capture_that_cannot_be_believed_leaves_the_exit_status_to_the_program(under_nsys):
