@@ -119,13 +119,17 @@ def _compiler_notes(run: MeasuredRun) -> list[str]:
 
 
 def _loss_notes(run: MeasuredRun) -> list[str]:
-    """A note where two stages did not compute the same losses, so did not measure the same work."""
-    first, *others = ((stage, getattr(result.program, "losses", [])) for stage, result in run.results.items())
+    """A note where two stages did not compute the same losses, so did not measure the same work. Counters are of a
+    model with fewer layers, whose losses are others."""
+    programs = {stage: result.program for stage, result in run.results.items() if hasattr(result.program, "losses")}
     notes = []
-    for name, losses in others:
-        common = min(len(first[1]), len(losses))
-        if common and not np.allclose(first[1][:common], losses[:common], rtol=LOSS_TOLERANCE):
-            notes.append(f"losses differ between {first[0]} {first[1][:common]} and {name} {losses[:common]}")
+    first = next(iter(programs), None)
+    for name, program in list(programs.items())[1:]:
+        own = programs[first]
+        common = min(len(own.losses), len(program.losses)) if program.spec["sizes"] == own.spec["sizes"] else 0
+        ours, theirs = own.losses[:common], program.losses[:common]
+        if not np.allclose(ours, theirs, rtol=LOSS_TOLERANCE):
+            notes.append(f"losses differ between {first} {ours} and {name} {theirs}")
     return notes
 
 

@@ -206,6 +206,12 @@ def test_losses_that_differ_between_timing_and_capture_are_noted_with_both(recor
     assert note == "losses differ between timing [4.0, 3.5, 3.0] and capture [4.0, 3.5, 9.0]"
 
 
+def test_losses_of_a_model_with_fewer_layers_are_compared_with_none(records, runs_of):
+    few = SPEC | {"sizes": SPEC["sizes"] | {"num_layers": 2}}
+    records["capture"]["program"] = PROGRAM | {"losses": [4.0, 3.5, 9.0], "spec": few}
+    assert runs_table(runs_of(records)).iloc[0]["note"] is None
+
+
 def test_losses_that_agree_in_all_but_the_last_digits_are_not_noted(records, runs_of):
     records["capture"]["program"] = PROGRAM | {"losses": [4.0, 3.5001, 3.0]}
     assert runs_table(runs_of(records)).iloc[0]["note"] is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from cs336_model.ranges import ATTENTION_SCORES, FINAL_MATMUL, SOFTMAX
 from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL, UNKNOWN
 from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, known, percent, rate, ratio, significant
@@ -20,7 +21,7 @@ WORDS = {
     TOO_SMALL: "by being too small for the GPU",
     UNKNOWN: "by what was not counted",
 }
-SOFTMAX = "computing softmax"
+OF_HEADS = (ATTENTION_SCORES, FINAL_MATMUL)  # products of heads, as narrow as d_model ÷ num_heads
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -94,12 +95,19 @@ def _shapes(measured: Measured) -> list[str]:
     within = of_all(len(rows) - len(off), len(rows), "matrix multiply").replace("multiplys", "multiplies")
     text = f"The counted FLOPs are {interval(rows['ratio'], ratio)} those from the shapes,"
     text += f" within the padding of tiles in {within}"
-    if off.empty:
-        return [f"{text}."]
-    named = listed([f"**{escaped(part)}**" for part in dict.fromkeys(off["part"])])
     lacking = off["counted_share"].astype(float) < 1
-    why = ", where not all launches were counted" if lacking.all() else ""
-    return [f"{text}; beyond it in {named} ({places(off)}){why}."]
+    beyond = {
+        "tiles reach further over the edges of a head": off[~lacking & (off["ratio"] > 1) & off["part"].isin(OF_HEADS)],
+        "not all launches were counted": off[lacking],
+    }
+    text += "".join(f"; beyond it in {_named(own)}, where {why}" for why, own in beyond.items() if len(own))
+    rest = off.drop(pd.concat(beyond.values()).index)
+    return [f"{text}; beyond it in {_named(rest)}." if len(rest) else f"{text}."]
+
+
+def _named(rows: pd.DataFrame) -> str:
+    """The parts of these rows, and their places."""
+    return f"{listed([f'**{escaped(part)}**' for part in dict.fromkeys(rows['part'])])} ({places(rows)})"
 
 
 def bandwidth(bytes_per_s: float) -> str:

@@ -152,6 +152,18 @@ def test_the_document_holds_kernels_parts_phases_products_roofs_and_the_rules_of
     assert "50.0 TFLOP/s (74.6 %)" in text
 
 
+def test_products_that_count_other_flops_are_told_by_why():
+    tables = counted(TRAINING)
+    made = own_tables(QUESTION, tables)
+    row = made["counter_matmuls"].iloc[[0]].assign(within_padding=False)
+    heads = row.assign(part="final matmul", ratio=1.4, counted_share=1.0)
+    lacking = row.assign(part="feed-forward", ratio=0.7, counted_share=0.7)
+    made["counter_matmuls"] = pd.concat([made["counter_matmuls"], heads, lacking], ignore_index=True)
+    text = documents(made, tables["runs"], PROVENANCE, [QUESTION])[QUESTION]
+    assert "in **final matmul** (small at context 512), where tiles reach further over the edges of a head" in text
+    assert "in **feed-forward** (small at context 512), where not all launches were counted." in text
+
+
 def test_a_grid_whose_counters_could_not_be_had_says_so():
     tables = merged([FORWARD])
     runs = tables["runs"].assign(counters_status="unsupported", reason="no counters: why")
