@@ -16,7 +16,13 @@ from kernel_tables.trace import Trace
 from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.problems import joined
 from profile_grid.measuring.results import COMPLETE, StageResult
-from profile_grid.merging.run_tables import PHASE_COLUMNS, measured_activities, measured_ranges, phase_table
+from profile_grid.merging.run_tables import (
+    PHASE_COLUMNS,
+    TIMES_OF_A_PHASE,
+    measured_activities,
+    measured_ranges,
+    phase_table,
+)
 from profile_grid.study.described import Described, columns
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.names import STEP
@@ -99,15 +105,9 @@ WHICH = """
     device | | number of its GPU, as its capture counts them; −1 for a processor
     step | | number of the measured step, from 0
 """
-OWN_PHASES = """
+OWN_PHASES = f"""
     phase | | as in phases
-    wall_ns | ns | wall time of the NVTX range on the CPU
-    gpu_span_ns | ns | start of the first kernel or memory operation to the end of the last
-    gpu_busy_ns | ns | time in which at least one of them ran
-    kernel_ns | ns | sum of the durations of kernels
-    kernels | | kernels
-    memop_ns | ns | sum of the durations of memory operations (copies and fills by the driver)
-    memops | | memory operations
+    {TIMES_OF_A_PHASE}
 """
 DESCRIBED = {
     "rank_phases": Described(

@@ -236,6 +236,13 @@ def empty_tables() -> dict[str, pd.DataFrame]:
     return {name: pd.DataFrame(columns=names) for name, names in columns.items()}
 
 
+TIMES_OF_A_PHASE = """wall_ns | ns | wall time of the NVTX range on the CPU
+    gpu_span_ns | ns | start of the first kernel or memory operation to the end of the last
+    gpu_busy_ns | ns | time in which at least one of them ran
+    kernel_ns | ns | sum of the durations of kernels
+    kernels | | kernels
+    memop_ns | ns | sum of the durations of memory operations (copies and fills by the driver)
+    memops | | memory operations"""
 DESCRIBED = {
     "findings": findings.DESCRIBED,
     "kernels": Described(
@@ -252,16 +259,10 @@ DESCRIBED = {
     ),
     "phases": Described(
         "One row per run, step and phase, and one with phase = step for the whole step",
-        columns("""
+        columns(f"""
     step | | number of the measured step, from 0
     phase | | forward, loss, backward, optimizer, synchronize, (outside); step: all of them
-    wall_ns | ns | wall time of the NVTX range on the CPU
-    gpu_span_ns | ns | start of the first kernel or memory operation to the end of the last
-    gpu_busy_ns | ns | time in which at least one of them ran
-    kernel_ns | ns | sum of the durations of kernels
-    kernels | | kernels
-    memop_ns | ns | sum of the durations of memory operations (copies and fills by the driver)
-    memops | | memory operations
+    {TIMES_OF_A_PHASE}
 """),
     ),
     "ranges": Described(
