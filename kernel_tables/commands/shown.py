@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
+from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_tables.commands.options import write
@@ -56,6 +57,7 @@ def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
         heads = [f"rank {number}\n" for number in range(len(shown))] if len(shown) > 1 else [""]
         parts = [_lines(part, options, get_terminal_size().columns) for part in shown]
         print_safely("\n".join(head + lines for head, lines in zip(heads, parts, strict=True)))
+        print_safely(_of_processor(traces))
     elif options.ranks or len(traces) > 1:
         write(by_rank([part.rows for part in shown]), options)
     else:
@@ -101,6 +103,13 @@ def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> 
         raise TraceError(f"--sort {options.sort}: no such column; there are {', '.join(table.columns)}")
     is_number = table[options.sort].dtype.kind in "iuf"
     return table.sort_values(options.sort, ascending=not is_number, kind="stable", ignore_index=True)
+
+
+def _of_processor(traces: Sequence[Trace]) -> str:
+    from kernel_tables.terminal.tables import processor_line
+
+    told = max(processor_line(trace.places["device"]) for trace in traces)
+    return f"{fill(told, get_terminal_size().columns)}\n" if told else ""
 
 
 def _lines(shown: Shown, options: argparse.Namespace, width: int) -> str:

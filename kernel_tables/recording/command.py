@@ -106,8 +106,7 @@ def _tell_contents(capture: Path, expected_steps: int | None, expected: Collecti
 
 
 def _print_tree(trace: Trace, capture: Path) -> None:
-    from kernel_tables.embedded.kineto_capture import CPU_DEVICE
-    from kernel_tables.terminal.tables import range_lines
+    from kernel_tables.terminal.tables import processor_line, range_lines
 
     tree, all_ns = trace.range_tree(), int(trace.classes()["total_ns"].sum())
     if len(tree):
@@ -116,8 +115,8 @@ def _print_tree(trace: Trace, capture: Path) -> None:
         print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
     if len(tree) > MOST_ROWS:
         _say(f"{len(tree) - MOST_ROWS} more ranges: kernel-tables ranges --tree {capture}")
-    if (trace.places["device"] == CPU_DEVICE).any():
-        _say("no GPU was used: a kernel is an outermost operator of PyTorch, and its time that of the processor")
+    if told := processor_line(trace.places["device"]):
+        _say(told)
 
 
 def _losses(trace: Trace) -> list[str]:

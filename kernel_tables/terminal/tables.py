@@ -89,6 +89,15 @@ def rest_line(left_out: int, noun: str, share: float | None, width: int) -> str:
     return cut(f"{left_out:,} more {noun}{told}; --top 0 shows all", width) + "\n"
 
 
+def processor_line(devices: pd.Series) -> str:
+    """What stands below the tables of a capture of a processor, as the DEVICES of its activities tell; else nothing."""
+    from kernel_tables.embedded.kineto_capture import CPU_DEVICE
+
+    if not (devices == CPU_DEVICE).any():
+        return ""
+    return "no GPU was used: a kernel is an outermost operator of PyTorch, and its time that of the processor"
+
+
 def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], rank: int = 0) -> Column:
     return Column(heading, [short.get(name, name) for name in names], False, LEAST_NAME if short else None, rank=rank)
 

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from kernel_tables.__main__ import main
+from kernel_tables.embedded.kineto_capture import CPU_DEVICE
 from kernel_tables.terminal.columns import Column, aligned, cut, text_width
 from kernel_tables.terminal.units import bar, duration, percent
 from kernel_tables.trace import Trace
@@ -56,6 +57,14 @@ def test_a_module_in_a_tree_has_the_part_of_its_name_that_its_surrounding_module
     capture = made.range("blocks.mlpx", 30, 70).kernel(GEMM, at=40).write(tmp_path / "capture.sqlite")
     names = [line.split()[0] for line in printed("ranges", capture, "--tree", width=100)[1:]]
     assert names == ["blocks", ".mlp", ".up", "blocks.mlpx"]
+
+
+def test_of_a_capture_of_a_processor_it_is_said_whose_time_it_is(printed, capture, tmp_path):
+    made = Synthetic().range("step", 0, 100).kernel("aten::mm", at=10, device=CPU_DEVICE)
+    lines = printed("ranges", made.write(tmp_path / "cpu.sqlite"), width=60)
+    assert " ".join(lines[2:]).startswith("no GPU was used: a kernel is an outermost operator of PyTorch")
+    assert max(map(len, lines)) <= 60
+    assert "no GPU was used" not in " ".join(printed("ranges", capture))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
