@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from shutil import get_terminal_size
 
-from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, write
+from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, say_rank, write
 from kernel_tables.commands.shown import print_safely
 
 SUMMARY = "where time is lost, with evidence, the most that mending it gains, and what to do; which rules cannot tell"
@@ -25,6 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     require_output(options, options.capture)
+    say_rank(options.capture)
     from kernel_tables.counters.reading import read_counters
     from kernel_tables.diagnosis.diagnose import as_json, as_table, diagnose
     from kernel_tables.diagnosis.own_rules import rules_of_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, write
+from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, say_rank, write
 
 SUMMARY = "what differs between two captures: GPU and versions, phases, parts, classes, kernels; status 1 if anything"
 DIFFERENT = 1
@@ -27,6 +27,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     require_output(options, options.before, options.after)
+    say_rank(options.before)
+    say_rank(options.after)
     from kernel_tables.comparison.changes import SAME, as_table, changes
     from kernel_tables.comparison.sides import side_of
     from kernel_tables.trace import Trace

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, write
+from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, say_rank, write
 from kernel_tables.host.sources import NATIVE, OS_RUNTIME, PYTHON, UNKNOWN
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     require_output(options, options.capture)
+    say_rank(options.capture)
     from kernel_tables.host.table import host_table
     from kernel_tables.trace import Trace
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 CAPTURE_HELP = "an nsys SQLite export, a .nsys-rep (exported on the way by the nsys on PATH), or either gzipped"
 
 
+OF_RANK = re.compile(r"(.*?)(?:_rank(\d+))?", re.DOTALL)  # how the pipeline names the captures of a run
 RANKS_HELP = "several are the ranks of one run, 0 first"
 
 
@@ -60,6 +62,17 @@ def opened_traces(options: argparse.Namespace) -> Iterator[list[Trace]]:
     rules = own_classes(options) if "rules" in options else []
     with ExitStack() as stack:
         yield [stack.enter_context(Trace(path, rules)) for path in options.captures]
+
+
+def say_rank(capture: Path) -> None:
+    """Says of which rank a capture is, where those of other ranks lie beside it."""
+    stem, _, suffixes = capture.name.partition(".")
+    name, rank = OF_RANK.fullmatch(stem).groups()
+    if rank or capture.with_name(f"{name}_rank1.{suffixes}").exists():
+        all_of_them = "kernel-tables communication, with the captures of all"
+        print(
+            f"kernel_tables: {capture.name} is of rank {rank or 0} alone; of all tells {all_of_them}", file=sys.stderr
+        )
 
 
 def own_classes(options: argparse.Namespace) -> list[dict[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from kernel_tables.commands.options import add_capture, add_classes, add_step_name, own_classes
+from kernel_tables.commands.options import add_capture, add_classes, add_step_name, own_classes, say_rank
 from kernel_tables.files import reports_beside, require_no_capture
 from kernel_tables.whole_files import written_whole
 
@@ -22,6 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     output = options.output or Path(f"{options.capture.name.partition('.')[0] or 'capture'}.html")
     require_no_capture(output, [options.capture, *reports_beside(options.capture)])
+    say_rank(options.capture)
     from kernel_tables.report.report import report
     from kernel_tables.trace import Trace
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from kernel_tables.commands.options import say_rank
 from tests.kernel_tables.synthetic import Synthetic
 
 CAPTURES = Path(__file__).parent.parent / "captures"
@@ -254,3 +255,14 @@ def test_a_report_without_an_nsys_to_export_it_says_so(tmp_path):
     report = tmp_path / "run.nsys-rep"
     report.write_bytes(b"a report")
     assert "none is on PATH" in refused("kernels", report, environment={"PATH": str(tmp_path)})
+
+
+def test_of_the_capture_of_one_rank_among_several_it_is_said_which_it_is(tmp_path, capsys):
+    for name in ("capture.sqlite", "capture_rank1.sqlite", "other.sqlite"):
+        (tmp_path / name).touch()
+        say_rank(tmp_path / name)
+    say_rank(tmp_path / "capture.sqlite")  # now that the other one is there
+    assert [line.partition(" alone")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "kernel_tables: capture_rank1.sqlite is of rank 1",
+        "kernel_tables: capture.sqlite is of rank 0",
+    ]

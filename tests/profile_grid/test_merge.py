@@ -243,6 +243,15 @@ def test_the_cost_of_all_measurements_is_said_in_one_line():
     )
 
 
+def test_the_cost_says_what_all_gpus_of_the_host_make_of_it():
+    rows = [("timing", 1, 10, 2, 8), ("timing", 2, 12, 2, 8)]  # the second held two GPUs for 8 s
+    cost = pd.DataFrame(rows, columns=["stage", "gpus", "total_s", "overhead_s", "leased_s"])
+    assert "with --cores all, which measures on all 4 GPUs at once: 6 s if none of them waits" in cost_in_words(
+        cost, gpus=4
+    )
+    assert "at once" not in cost_in_words(cost, gpus=1)
+
+
 def test_nothing_is_said_of_cores_where_every_measurement_needs_the_processor_to_itself():
     cost = pd.DataFrame([("timing", 10, 2, 10)], columns=["stage", "total_s", "overhead_s", "leased_s"])
     cost = pd.concat([cost, cost.assign(stage="capture")])

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from profile_grid.files import write_json, write_table
+from profile_grid.measuring.gpu_check import visible_gpus
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words
 from profile_grid.merging.measured_runs import Makers, read_runs
@@ -30,7 +31,7 @@ def main() -> None:
     for name, table in tables.items():
         write_table(arguments.output / f"{name}.csv", table)
     write_json(arguments.output / "provenance.json", provenance(tables["runs"], plan, merge.checkouts(runs)))
-    print(cost_in_words(tables["cost"]), file=sys.stderr)
+    print(cost_in_words(tables["cost"], len(visible_gpus())), file=sys.stderr)
 
 
 if __name__ == "__main__":
