@@ -18,12 +18,12 @@ from profile_grid.study.stages import SWEEP
 COMPILED = "compiled"
 WRITTEN_OUT = (EAGER, "math", COMPILED)
 FUSED_FORWARDS, FUSED_SHARE_OF_PEAK = 3.5, 0.25  # forward and backward; H200: flash in bf16 reaches so much
-# An H200, one head of 64, forward and backward: bytes by score that its time would move at the peak bytes/s
-BYTES_PER_SCORE = {EAGER: 300, "math": 300, COMPILED: 62}
-# and the most that are held at once: what the written-out attention keeps, and its gradients
-HELD_PER_SCORE = {EAGER: 24, "math": 24, COMPILED: 5}
+# An H200, widths 16 to 128, by bytes of a number (four, two): bytes per score that the time of both passes would move at
+# the peak bytes/s, and the most that are held at once: what is kept, and its gradients
+BYTES_PER_SCORE = {EAGER: (290, 245), "math": (290, 245), COMPILED: (130, 40)}
+HELD_PER_SCORE = {EAGER: (24, 24), "math": (24, 24), COMPILED: (12, 4)}
 TENSORS = 10  # queries, keys, values, output, their gradients and copies: numbers per (token, width)
-PASS_S, COMPILE_S = 1e-3, 3.0  # a forward and a backward pass of nothing but launches; compiling, per length
+PASS_S, COMPILE_S = 1e-3, 4.0  # a forward and a backward pass of nothing but launches; compiling, per length
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class SweepPace:
         if not rate:
             return None
         if variant in WRITTEN_OUT:
-            return max(PASS_S, BYTES_PER_SCORE[variant] * scores / self.peaks.memory_bytes_per_s)
+            return max(PASS_S, _by_precision(BYTES_PER_SCORE, dimensions) * scores / self.peaks.memory_bytes_per_s)
         flops = FUSED_FORWARDS * 2 * dimensions["head_dim"] * scores
         return max(PASS_S, flops / (FUSED_SHARE_OF_PEAK * rate))
 
@@ -64,8 +64,14 @@ def needed_bytes(row: Mapping, context_length: int) -> int:
     """Bytes of the tensors of one cell at its fullest moment, in the backward pass: about so much."""
     numbers = TENSORS * row["batch_size"] * context_length * row["head_dim"]
     mask = context_length**2 if variant_of(row) in (EAGER, COMPILED) else 0
-    held = HELD_PER_SCORE.get(variant_of(row), 0) * scores_of(row, context_length)
+    held = _by_precision(HELD_PER_SCORE, row) * scores_of(row, context_length)
     return numbers * ELEMENT_BYTES[row["precision"]] + mask + held
+
+
+def _by_precision(table: Mapping[str, tuple[int, int]], dimensions: Mapping) -> int:
+    """The number of a variant that is written out; 0 for a fused one, which holds no scores."""
+    of_four, of_two = table.get(variant_of(dimensions), (0, 0))
+    return of_four if ELEMENT_BYTES[dimensions["precision"]] == 4 else of_two
 
 
 def scores_of(dimensions: Mapping, context_length: int) -> int:

@@ -13,7 +13,7 @@ from profile_grid.quantities import interval, memory, ratio, significant
 from profile_grid.sweep.table import PASSES, PLACE
 from profile_grid.tables.wording import leaders, listed
 
-WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)")
+WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")
 
 
 def sentences(table: pd.DataFrame) -> list[str]:
