@@ -18,8 +18,8 @@ from profile_grid.study.stages import SWEEP
 COMPILED = "compiled"
 WRITTEN_OUT = (EAGER, "math", COMPILED)
 FUSED_FORWARDS, FUSED_SHARE_OF_PEAK = 3.5, 0.25  # forward and backward; H200: flash in bf16 reaches so much
-# An H200, widths 16 to 128, by bytes of a number (four, two): bytes per score that the time of both passes would move at
-# the peak bytes/s, and the most that are held at once: what is kept, and its gradients
+# An H200, widths 16 to 128, numbers of four and of two bytes: the bytes per score that the time of both passes would
+# move at the peak bytes/s, and the most that are held at once: what is kept, and its gradients
 BYTES_PER_SCORE = {EAGER: (290, 245), "math": (290, 245), COMPILED: (130, 40)}
 HELD_PER_SCORE = {EAGER: (24, 24), "math": (24, 24), COMPILED: (12, 4)}
 TENSORS = 10  # queries, keys, values, output, their gradients and copies: numbers per (token, width)

@@ -13,8 +13,9 @@ from cs336_model.program.operator.spec import read_row
 from cs336_model.program.variants.attention import forced_backend, fused_attention
 from profile_grid.measuring.results import Ran
 from profile_grid.measuring.sweep import MeasuredRow
+from profile_grid.measuring.sweep_estimates import FUSED_FORWARDS
 from profile_grid.measuring.typed_json import built
-from profile_grid.tables.ideal import causal_attention_flops
+from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, causal_attention_flops
 
 CPU = torch.device("cpu")
 VALUES = {
@@ -96,10 +97,8 @@ def test_what_no_machine_can_measure_is_refused_in_one_line(text, message):
 ATEN = torch.ops.aten
 KERNELS = {  # what each backend launches on a GPU, called on tensors without data
     "flash": lambda heads: ATEN._scaled_dot_product_flash_attention(heads, heads, heads, 0.0, True),
-    "efficient": lambda heads: ATEN._scaled_dot_product_efficient_attention(
-        heads, heads, heads, None, False, 0.0, True
-    ),
-    "cudnn": lambda heads: ATEN._scaled_dot_product_cudnn_attention(heads, heads, heads, None, False, 0.0, True),
+    "efficient": lambda heads: ATEN._scaled_dot_product_efficient_attention(heads, heads, heads, None, True, 0.0, True),
+    "cudnn": lambda heads: ATEN._scaled_dot_product_cudnn_attention(heads, heads, heads, None, True, 0.0, True),
     "math": lambda heads: fused_attention(heads, heads, heads, None),
 }
 
@@ -115,3 +114,18 @@ def test_the_flops_of_fused_attention_are_those_of_pytorchs_own_counter(backend)
     every = own["computing attention scores"] + own["final matmul"]
     assert counter.get_total_flops() == every
     assert causal_attention_flops(2, 16, 24) * 2 * 16 == every * (16 + 1)
+
+
+@pytest.mark.parametrize("backend", ["flash", "efficient", "cudnn"])
+def test_the_flops_of_a_fused_backward_pass_are_two_forward_passes_and_the_scores_once_more(backend):
+    """As PyTorch's counter has them, and as the estimate of a sweep does."""
+    heads = torch.empty(2, 3, 16, 8, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    with FlopCounterMode(display=False) as forward:
+        output = KERNELS[backend](heads)[0]
+    with FlopCounterMode(display=False) as backward:
+        output.backward(torch.empty_like(output))
+    own = matmul_flops(ModelShape(2, 16, 10, 24, 1, 3, 8))
+    scores, values = own["computing attention scores"], own["final matmul"]
+    assert forward.get_total_flops() == scores + values
+    assert backward.get_total_flops() == BACKWARD_IN_FORWARDS * (scores + values) + scores
+    assert (scores + values) * FUSED_FORWARDS == forward.get_total_flops() + backward.get_total_flops()
