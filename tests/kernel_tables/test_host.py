@@ -1,5 +1,8 @@
 """What the host did, by thread, phase and function, against what is written in the test."""
 
+import gzip
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -11,6 +14,7 @@ from kernel_tables.host.table import host_table
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic, changed
 
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 CAPTURES = Path(__file__).parents[1] / "captures"
 
 
@@ -159,6 +163,25 @@ def test_by_range_the_innermost_range_has_it(tmp_path):
     found = told(capture, tmp_path, by="range")
     assert found[(1, "norm", "cuda", "cudaLaunchKernel")] == (1, 4, 0)
     assert found[(1, "forward", "cuda", "cudaLaunchKernel")] == (1, 4, 0)
+
+
+def test_on_a_real_trace_each_thread_adds_up_to_the_phases_and_every_call_is_told(tmp_path):
+    path = tmp_path / "host.sqlite"
+    path.write_bytes(gzip.decompress((CAPTURES / "host_2025.3.1.sqlite.gz").read_bytes()))
+    with Trace(path) as trace:
+        table = host_table(trace)
+    with closing(sqlite3.connect(path)) as database:
+        named = "SELECT coalesce(text, value), sum(end - start) FROM NVTX_EVENTS LEFT JOIN StringIds ON id = textId"
+        walls = dict(database.execute(f"{named} WHERE eventType = 59 AND globalTid & 0xFFFFFF = 25 GROUP BY 1"))
+        calls = "SELECT count(*) FROM {} WHERE end > start"
+        counts = [database.execute(calls.format(name)).fetchone()[0] for name in ("OSRT_API", RUNTIME)]
+    for (_, phase), own_ns in table.groupby(["thread", "where"])["own_ns"].sum().items():
+        assert phase in ("(outside)", "measure") or own_ns == walls[phase]
+    lasting = table[table["time_ns"].fillna(0) > 0]
+    assert lasting.groupby("source")["calls"].sum()[["osrt", "cuda"]].tolist() == counts
+    main = table[(table["where"] == "forward") & (table["thread"] == 25)]
+    free_ns = main.loc[main["source"] == "none", "own_ns"].sum()
+    assert main["estimated_ns"].sum() == pytest.approx(free_ns, rel=0.25)  # as many as 1 kHz and 18 ms give
 
 
 def test_the_command_tells_what_a_real_capture_does_not_hold(tmp_path, capfd):
