@@ -78,6 +78,7 @@ STUDIES = (
     Example(H200 / "memory", "i_memory"),
     Example(H200 / "checkpoint", "j_checkpoint"),
     Example(H200 / "first-step", "k_warmup"),
+    Example(H200 / "counters", "l_counters"),
     Example(H200 / "energy", "m_energy"),
     Example(H200 / "diagnosis", "time_lost", "time_lost"),
 )
