@@ -14,7 +14,14 @@ from contextlib import closing
 from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
-from kernel_tables.reading.python_samples import OF_SAMPLES, frames_of, function_name, module_name, string_ids
+from kernel_tables.reading.python_samples import (
+    OF_SAMPLES,
+    distinct_frames,
+    frames_of,
+    function_name,
+    module_name,
+    string_ids,
+)
 from kernel_tables.reading.quick_check import require_sound
 from kernel_tables.reading.small_queries import damaged, shown
 
@@ -148,10 +155,10 @@ def _copy_used_strings(database: sqlite3.Connection, tables: list[str]) -> None:
 def _copy_names_of_stacks(database: sqlite3.Connection) -> None:
     """The names of functions, and of files without their folders, that sampled Python stacks refer to."""
     payloads = database.execute(f"SELECT binaryData FROM main.{NVTX} WHERE binaryData IS NOT NULL")
-    stacks = [frames_of(payload) or () for (payload,) in payloads]
-    files = {frame.file for stack in stacks for frame in stack}
+    frames = distinct_frames(payload for (payload,) in payloads)
+    files = {frame.file for frame in frames}
     there = {number for (number,) in database.execute("SELECT id FROM main.StringIds")}
-    for number in sorted(string_ids(stacks) - there):
+    for number in sorted(string_ids(frames) - there):
         found = database.execute("SELECT CAST(value AS BLOB) FROM source.StringIds WHERE id = ?", (number,)).fetchone()
         text = shown(found[0]) if found and found[0] else ""
         if name := (module_name if number in files else function_name)(text):

@@ -22,7 +22,8 @@ FUNCTION = re.compile(r"[\w<>.]{1,200}")
 MODULE = re.compile(r"<[\w .:-]{1,200}>|[\w-]+(?:\.[\w-]+)*")
 # what stands before a module: of what is installed, and of this project; of other files all but the last part
 FOLDER = re.compile(
-    r".*/(?:(?:site|dist)-packages|lib(?:64)?/python\d\.\d+)/|.*/(?=(?:cs336_model|kernel_tables)/)|.*/", re.DOTALL
+    r"\A(?:.*/(?:(?:site|dist)-packages|lib(?:64)?/python\d\.\d+)/|.*/(?=(?:cs336_model|kernel_tables)/)|.*/)",
+    re.DOTALL,
 )
 OF_SAMPLES = (  # the rows of NVTX_EVENTS that are samples; domains are numbered by process
     f"eventType = 34 AND (globalTid >> 24, domainId) IN (SELECT globalTid >> 24, domainId FROM {{table}}"
@@ -58,9 +59,14 @@ def frames_of(payload: object) -> tuple[Frame, ...] | None:
     return tuple(Frame(*numbers) for numbers in frames) if state in STATES else None
 
 
-def string_ids(stacks: Iterable[tuple[Frame, ...]]) -> set[int]:
-    """The ids of all names in the stacks, but for what nsys never gives."""
-    return {number for frame in set().union(*stacks) for number in frame[:2] if number < MOST_STRINGS}
+def distinct_frames(payloads: Iterable[object]) -> set[Frame]:
+    """The frames of all payloads, of which one at a time is taken apart: a stack takes ten times its payload."""
+    return {frame for payload in payloads for frame in frames_of(payload) or ()}
+
+
+def string_ids(frames: Iterable[Frame]) -> set[int]:
+    """The ids of all names of the frames, but for what nsys never gives."""
+    return {number for frame in frames for number in frame[:2] if number < MOST_STRINGS}
 
 
 def function_name(text: str) -> str | None:

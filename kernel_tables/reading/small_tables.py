@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables.errors import impossible
-from kernel_tables.reading.python_samples import OF_SAMPLES, PythonSample, frame_name, frames_of, string_ids
+from kernel_tables.reading.python_samples import (
+    OF_SAMPLES,
+    PythonSample,
+    distinct_frames,
+    frame_name,
+    frames_of,
+    string_ids,
+)
 from kernel_tables.reading.schema import (
     BOUNDS,
     DIAGNOSTICS,
@@ -102,11 +109,13 @@ class SmallTables:
         rows = self._rows(f"SELECT start, globalTid, {payload} FROM {NVTX} WHERE {of_samples}")
         if any(not (isinstance(start, int) and isinstance(thread, int)) for start, thread, _ in rows):
             raise impossible(self.path, "wrong_type", "the time or thread of a sample is no integer; export it again")
-        stacks = [frames_of(payload) or () for *_, payload in rows]
-        strings = self.strings(np.array(sorted(string_ids(stacks)), np.int64))
-        named = {frame: frame_name(*map(strings.get, frame[:2])) for stack in stacks for frame in stack}
-        found = zip(rows, stacks, strict=True)
-        return [PythonSample(start, thread, tuple(named[f] for f in stack)) for (start, thread, _), stack in found]
+        frames = distinct_frames(payload for *_, payload in rows)
+        strings = self.strings(np.array(sorted(string_ids(frames)), np.int64))
+        named = {frame: frame_name(*map(strings.get, frame[:2])) for frame in frames}
+        return [
+            PythonSample(start, thread, tuple(map(named.__getitem__, frames_of(payload) or ())))
+            for start, thread, payload in rows
+        ]
 
     def gpus(self) -> list[str]:
         """The names of the GPUs that the capture tells of, sorted."""

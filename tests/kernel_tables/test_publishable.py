@@ -2,6 +2,7 @@
 
 import errno
 import sqlite3
+import tracemalloc
 from contextlib import closing
 
 import pytest
@@ -245,6 +246,7 @@ def test_no_other_payload_stays_nor_a_name_that_no_python_has(tmp_path):
         ("&lt;frozen importlib._bootstrap&gt;", "<frozen importlib._bootstrap>"),
         ("/home/me/TOKEN=abc.py", None),
         ("/etc/passwd", None),
+        pytest.param("a" * 500_000, None, id="no folder in half a million characters"),
     ],
 )
 def test_of_a_file_its_name_in_its_package_is_told(path, name):
@@ -260,3 +262,18 @@ def test_a_payload_as_nsys_wrote_it_has_its_frames_innermost_first():
     payload = bytes.fromhex(written)
     assert frames_of(payload) == ((419, 420, 3), (422, 420, 7))
     assert frames_of(payload[:-1]) is frames_of(payload + b"x") is frames_of(payload[8:]) is frames_of(None) is None
+
+
+def test_stacks_are_not_held_all_at_once(tmp_path):
+    """The payloads of 100 stacks of 100 frames are 0.25 MB, their frames, three numbers each, 0.8."""
+    made = Synthetic().range("step", 0, 999)
+    for at_ns in range(100):
+        made.python_sample(at_ns, *[("norm", "model.py"), ("run", "train.py")] * 50)
+    source = made.write(tmp_path / "full.sqlite")
+    tracemalloc.start()
+    try:
+        write_publishable(source, tmp_path / "published.sqlite")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 250_000
