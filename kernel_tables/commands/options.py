@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -68,11 +69,9 @@ def say_rank(capture: Path) -> None:
     """Says of which rank a capture is, where those of other ranks lie beside it."""
     stem, _, suffixes = capture.name.partition(".")
     name, rank = OF_RANK.fullmatch(stem).groups()
-    if rank or capture.with_name(f"{name}_rank1.{suffixes}").exists():
-        all_of_them = "kernel-tables communication, with the captures of all"
-        print(
-            f"kernel_tables: {capture.name} is of rank {rank or 0} alone; of all tells {all_of_them}", file=sys.stderr
-        )
+    if rank or os.path.exists(capture.parent / f"{name}_rank1.{suffixes}"):  # False too for a name that is too long
+        told = f"{visible(capture.name)} is of rank {rank or 0} alone; for all ranks: kernel-tables communication"
+        print(f"kernel-tables: {told}, with the captures of all", file=sys.stderr)
 
 
 def own_classes(options: argparse.Namespace) -> list[dict[str, str]]:
