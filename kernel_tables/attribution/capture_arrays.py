@@ -24,6 +24,7 @@ from kernel_tables.attribution.range_names import coded_names, without_last_numb
 from kernel_tables.attribution.ranges import NONE, Ranges, in_opening_order
 from kernel_tables.attribution.rule import Rule
 from kernel_tables.classes.categories import classify
+from kernel_tables.embedded.capture_schema import CPU_DEVICE
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, RUNTIME
@@ -95,6 +96,12 @@ class CaptureArrays:
         """The device and the stream of each activity; read apart, since most tables do without."""
         tables = self.capture.places(*TABLES)
         return {name: np.concatenate([table[name] for table in tables]) for name in ("device", "stream")}
+
+    @cached_property
+    def is_of_processor(self) -> bool:
+        """Whether the activities are operators of a program on the processor."""
+        devices = self.places["device"] if self.capture.has(KERNEL, "deviceId") else []  # a lacking number reads as -1
+        return bool(len(devices)) and bool((devices == CPU_DEVICE).all())
 
     @cached_property
     def launch_sizes(self) -> tuple[np.ndarray, np.ndarray]:

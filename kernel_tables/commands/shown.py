@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_tables.commands.options import write
 from kernel_tables.errors import TraceError
+from kernel_tables.terminal.device_words import OF_PROCESSOR, time_heading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,8 @@ def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
         heads = [f"rank {number}\n" for number in range(len(shown))] if len(shown) > 1 else [""]
         parts = [_lines(part, options, get_terminal_size().columns) for part in shown]
         print_safely("\n".join(head + lines for head, lines in zip(heads, parts, strict=True)))
-        print_safely(_of_processor(traces))
+        if any(trace.is_of_processor for trace in traces):
+            print_safely(fill(OF_PROCESSOR, get_terminal_size().columns) + "\n")
     elif options.ranks or len(traces) > 1:
         write(by_rank([part.rows for part in shown]), options)
     else:
@@ -105,24 +107,19 @@ def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> 
     return table.sort_values(options.sort, ascending=not is_number, kind="stable", ignore_index=True)
 
 
-def _of_processor(traces: Sequence[Trace]) -> str:
-    from kernel_tables.terminal.tables import processor_line
-
-    told = max(processor_line(trace.places["device"]) for trace in traces)
-    return f"{fill(told, get_terminal_size().columns)}\n" if told else ""
-
-
 def _lines(shown: Shown, options: argparse.Namespace, width: int) -> str:
     """The rows in the terminal's width, and a line on those left out."""
     from kernel_tables.terminal.tables import class_lines, kernel_lines, names_of, range_lines, rest_line
 
-    whole, rows = shown.whole, shown.rows
+    whole, rows, heading = shown.whole, shown.rows, time_heading(shown.trace.is_of_processor)
     all_ns = int(shown.trace.classes(options.under, shown.process)["total_ns"].sum())
     left = whole.iloc[len(rows) :]
     if options.command == "ranges":
-        return range_lines(rows, all_ns, width) + rest_line(len(left), "ranges", None, width)
+        return range_lines(rows, all_ns, width, heading) + rest_line(len(left), "ranges", None, width, heading)
     share = left["total_ns"].sum() / all_ns if all_ns else None
     names = {} if options.full else names_of(whole)
     if options.command == "kernels":
-        return kernel_lines(rows, all_ns, width, names) + rest_line(len(left), "kernels", share, width)
-    return class_lines(rows, all_ns, width, names) + rest_line(len(left), "classes", share, width)
+        return kernel_lines(rows, all_ns, width, heading, names) + rest_line(
+            len(left), "kernels", share, width, heading
+        )
+    return class_lines(rows, all_ns, width, heading, names) + rest_line(len(left), "classes", share, width, heading)

@@ -11,7 +11,8 @@ def kernels(case: Case) -> str | None:
 
 
 def gpu(case: Case) -> str | None:
-    return "the capture is of a program on the processor, which launches nothing" if case.scope.is_cpu else None
+    on_processor = case.scope.trace.is_of_processor
+    return "the capture is of a program on the processor, which launches nothing" if on_processor else None
 
 
 def calls(case: Case) -> str | None:

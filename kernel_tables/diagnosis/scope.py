@@ -16,7 +16,6 @@ from kernel_tables.diagnosis.devices import PARTS, Device, device_of
 from kernel_tables.reading.schema import RUNTIME
 
 NO_STEP = -1
-CPU = -1  # the device of a capture made on the processor, whose activities are operators
 
 
 class Scope:
@@ -34,11 +33,6 @@ class Scope:
     def has_calls(self) -> bool:
         """Whether it is known when each API call began and ended, and what it was."""
         return bool(len(self.calls)) and all(self.calls.functions) and self.trace.capture.has(RUNTIME, "end")
-
-    @cached_property
-    def is_cpu(self) -> bool:
-        """Whether the activities are operators of a program on the processor."""
-        return bool(len(self.activities)) and bool((self.trace.places["device"] == CPU).all())
 
     @cached_property
     def steps(self) -> np.ndarray:

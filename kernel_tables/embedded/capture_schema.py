@@ -1,6 +1,7 @@
 """Tables and columns of an nsys export (schema 3.20) that a capture of PyTorch's profiler fills or leaves NULL."""
 
 SCHEMA_VERSION = "3.20.0"
+CPU_DEVICE = -1  # the device of a capture made on a processor, whose activities are operators
 
 _OPERATION = (
     "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, "

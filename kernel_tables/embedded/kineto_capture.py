@@ -13,13 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kernel_tables.embedded.capture_schema import SCHEMA, SCHEMA_VERSION
+from kernel_tables.embedded.capture_schema import CPU_DEVICE, SCHEMA, SCHEMA_VERSION
 from kernel_tables.embedded.collectives import is_collective, launched_collectives
 from kernel_tables.embedded.kineto_trace import Event, Trace, global_thread, read_trace
 from kernel_tables.whole_files import written_whole
 
 PUSH_POP_RANGE = 59  # ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange
-CPU_DEVICE = -1
 # ENUM_CUDA_MEMCPY_OPER, by the word after "Memcpy" in the names that Kineto gives to copies.
 COPY_KINDS = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9}
 INDUCTOR_KERNEL = re.compile(r"(graph_\d+_)?cpp_fused_")

@@ -106,17 +106,20 @@ def _tell_contents(capture: Path, expected_steps: int | None, expected: Collecti
 
 
 def _print_tree(trace: Trace, capture: Path) -> None:
-    from kernel_tables.terminal.tables import processor_line, range_lines
+    from kernel_tables.terminal.device_words import OF_PROCESSOR, time_heading
+    from kernel_tables.terminal.tables import range_lines
 
     tree, all_ns = trace.range_tree(), int(trace.classes()["total_ns"].sum())
     if len(tree):
-        lines = range_lines(tree.head(MOST_ROWS), all_ns, get_terminal_size().columns)
+        lines = range_lines(
+            tree.head(MOST_ROWS), all_ns, get_terminal_size().columns, time_heading(trace.is_of_processor)
+        )
         encoding = sys.stderr.encoding or "utf-8"
         print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
     if len(tree) > MOST_ROWS:
         _say(f"{len(tree) - MOST_ROWS} more ranges: kernel-tables ranges --tree {capture}")
-    if told := processor_line(trace.places["device"]):
-        _say(told)
+    if trace.is_of_processor:
+        _say(OF_PROCESSOR)
 
 
 def _losses(trace: Trace) -> list[str]:

@@ -16,6 +16,7 @@ from kernel_tables.page.step import Leaf, flame, picture
 from kernel_tables.report import summary, tables
 from kernel_tables.report.leaves import step_leaves, within_room
 from kernel_tables.report.timeline import timeline
+from kernel_tables.terminal.device_words import place, time_heading
 from kernel_tables.trace import Trace
 
 HERE = Path(__file__).parent
@@ -41,6 +42,8 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         title=title or trace.capture.path.name,
         of_what=summary.of_what(scope),
         steps=len(scope.steps),
+        place=place(trace.is_of_processor),
+        time_heading=time_heading(trace.is_of_processor),
         sentences=summary.sentences(scope, drawn, leaves, short),
         picture=drawn,
         phases=[bar.name for bar in drawn.bars if bar.name in PHASES],

@@ -9,6 +9,7 @@ import numpy as np
 from kernel_tables.classes.categories import family
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.page.step import Leaf, Picture
+from kernel_tables.terminal.device_words import OF_PROCESSOR, place
 from kernel_tables.terminal.units import duration, percent
 
 MOST_CLASSES = 3
@@ -30,8 +31,7 @@ def sentences(scope: Scope, picture: Picture, leaves: Sequence[Leaf], short: Map
 
 
 def _on_cpu(scope: Scope) -> list[str]:
-    told = "No GPU was used: a kernel is an outermost operator of PyTorch here, and its time that of the processor."
-    return [told] if scope.is_cpu else []
+    return [f"{OF_PROCESSOR[0].upper()}{OF_PROCESSOR[1:]}."] if scope.trace.is_of_processor else []
 
 
 def of_what(scope: Scope) -> str:
@@ -52,21 +52,17 @@ def span_ns(scope: Scope) -> np.ndarray:
 
 def _steps(scope: Scope) -> str:
     spans = span_ns(scope)
-    mean = duration(float(spans.mean()))
+    mean, where = duration(float(spans.mean())), place(scope.trace.is_of_processor)
     if not len(scope.steps):
         return f"No range named {scope.step_name!r} holds work: this page is about the whole capture, {mean} long."
     if len(spans) == 1:
-        return f"One step was captured; {_where(scope)} it takes {mean}."
+        return f"One step was captured; {where} it takes {mean}."
     spread = f"{duration(int(spans.min()))} to {duration(int(spans.max()))}"
-    return f"{len(spans)} steps were captured; {_where(scope)} one takes {mean} on the mean ({spread})."
-
-
-def _where(scope: Scope) -> str:
-    return "on the processor" if scope.is_cpu else "on the device"
+    return f"{len(spans)} steps were captured; {where} one takes {mean} on the mean ({spread})."
 
 
 def _busy(scope: Scope) -> list[str]:
-    if not scope.span_ns or scope.is_cpu:
+    if not scope.span_ns or scope.trace.is_of_processor:
         return []
     idle = scope.parts_ns["idle"]
     from_first = "From the first step's start to the last one's end" if len(scope.steps) else "From first to last"

@@ -11,9 +11,11 @@ import numpy as np
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.paths import PATH_SEPARATOR
-from kernel_tables.diagnosis.scope import CPU, Scope
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.embedded.capture_schema import CPU_DEVICE
 from kernel_tables.intervals import union
 from kernel_tables.page.names import Names
+from kernel_tables.terminal.device_words import time_heading
 from kernel_tables.terminal.units import duration, percent
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def ranges(trace: Trace, under: str | None, all_ns: int) -> Table:
         )
         for row in tree.head(MOST_ROWS).itertuples()
     )  # fmt: skip
-    headings = ("range", "times", "kernels", "GPU time", SHARE, "copies, sets")
+    headings = ("range", "times", "kernels", time_heading(trace.is_of_processor), SHARE, "copies, sets")
     return Table(
         "ranges", "Ranges, inner ones below outer ones", headings, rows, _rest(len(tree), "ranges"), sorts=False
     )
@@ -77,7 +79,7 @@ def classes(trace: Trace, under: str | None, all_ns: int, names: Names) -> Table
         )
         for row in table.head(MOST_ROWS).itertuples(index=False)
     )
-    headings = ("class", "kernels", "launches", "GPU time", SHARE, "most time in")
+    headings = ("class", "kernels", "launches", time_heading(trace.is_of_processor), SHARE, "most time in")
     return Table("classes", "Classes of kernels", headings, rows, _rest(len(table), "classes"))
 
 
@@ -92,7 +94,8 @@ def kernels(trace: Trace, under: str | None, all_ns: int, names: Names) -> Table
         )
         for row in table.head(MOST_ROWS).itertuples(index=False)
     )  # fmt: skip
-    headings = ("kernel", "launches", "GPU time", SHARE, "mean", "min", "max", "class", "range")
+    heading = time_heading(trace.is_of_processor)
+    headings = ("kernel", "launches", heading, SHARE, "mean", "min", "max", "class", "range")
     return Table("kernels", "Kernels by range", headings, rows, _rest(len(table), "kernels in ranges"))
 
 
@@ -143,7 +146,7 @@ def streams(scope: Scope) -> Table:
 
 def device_name(number: int) -> str:
     """A GPU by its number; operators of PyTorch have none."""
-    return "processor" if number == CPU else f"device {number}"
+    return "processor" if number == CPU_DEVICE else f"device {number}"
 
 
 def threads(scope: Scope) -> Table:

@@ -104,7 +104,8 @@ def _ranges(scope: Scope, inside: np.ndarray, names: Names) -> list[tuple]:
 
 def _launches(scope: Scope, rows: np.ndarray, names: Names) -> list[tuple]:
     found = scope.activities
-    rows = rows[found.launch_row[rows] != NO_LAUNCH] if not scope.is_cpu else rows[:0]  # there they are the operators
+    is_launched = found.launch_row[rows] != NO_LAUNCH
+    rows = rows[:0] if scope.trace.is_of_processor else rows[is_launched]  # there they are the operators
     ends_ns, calls = scope.trace.capture.call_ends_and_names()
     threads = _numbers(scope, found.thread[rows])
     return [

@@ -1,4 +1,7 @@
-"""What `ranges`, `kernels` and `classes` print where standard output is a terminal."""
+"""What `ranges`, `kernels` and `classes` print where standard output is a terminal.
+
+HEADING is the name of the time of kernels: GPU time, or that of a processor's operators.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ LEAST_NAME, LEAST_PATH = 24, 12
 NO_RANGE = "(no range)"
 
 
-def range_lines(table: pd.DataFrame, all_ns: int, width: int) -> str:
-    """The ranges, or their tree where the table has a depth; ALL_NS is the GPU time of which each has its share."""
+def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> str:
+    """The ranges, or their tree where the table has a depth; ALL_NS is the time of which each has its share."""
     names = table["range"].tolist()
     if "depth" in table:
         names = [
@@ -31,7 +34,7 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int) -> str:
         Column("range", names, right=False, least=LEAST_NAME),
         _counts("times", table["instances"], rank=2),
         _counts("kernels", table["kernels"], rank=1),
-        Column("GPU time", [duration(time) for time in times]),
+        Column(heading, [duration(time) for time in times]),
         *_shares(times, all_ns),
         _counts("copies, sets", table["memops"], rank=4),
     ]
@@ -50,7 +53,7 @@ def names_of(table: pd.DataFrame) -> dict[str, str]:
     return short_names(table["kernel" if "kernel" in table else "largest_kernel"])
 
 
-def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, short: Mapping[str, str]) -> str:
+def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, short: Mapping[str, str]) -> str:
     """The kernels by range path, by their SHORT names; a full name, which has none, keeps its width."""
     times = table["total_ns"].tolist()
     columns = [
@@ -58,7 +61,7 @@ def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, short: Mapping[st
         Column("range", [path or NO_RANGE for path in table["range"]], False, LEAST_PATH, cut_start=True, rank=1),
         Column("class", table["class"].tolist(), right=False, least=LEAST_PATH, rank=6),
         _counts("launches", table["launches"], rank=2),
-        Column("GPU time", [duration(time) for time in times]),
+        Column(heading, [duration(time) for time in times]),
         *_shares(times, all_ns),
         Column("mean", [duration(mean) for mean in table["mean_ns"]], rank=5),
         Column("min", [duration(least) for least in table["min_ns"]], rank=8),
@@ -67,35 +70,26 @@ def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, short: Mapping[st
     return aligned(columns, width)
 
 
-def class_lines(table: pd.DataFrame, all_ns: int, width: int, short: Mapping[str, str]) -> str:
+def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, short: Mapping[str, str]) -> str:
     """The classes of kernels, each with its kernel of most time, by its SHORT name."""
     times = table["total_ns"].tolist()
     columns = [
         Column("class", table["class"].tolist(), right=False, least=LEAST_NAME),
         _counts("kernels", table["kernels"], rank=2),
         _counts("launches", table["launches"], rank=1),
-        Column("GPU time", [duration(time) for time in times]),
+        Column(heading, [duration(time) for time in times]),
         *_shares(times, all_ns),
         _kernels("most time in", table["largest_kernel"], short, rank=4),
     ]
     return aligned(columns, width)
 
 
-def rest_line(left_out: int, noun: str, share: float | None, width: int) -> str:
-    """What stands below a table that shows its first rows only; SHARE is what the others have of the GPU time."""
+def rest_line(left_out: int, noun: str, share: float | None, width: int, heading: str) -> str:
+    """What stands below a table that shows its first rows only; SHARE is what the others have of the time."""
     if not left_out:
         return ""
-    told = "" if share is None else f", {percent(share)} of the GPU time"
+    told = "" if share is None else f", {percent(share)} of the {heading}"
     return cut(f"{left_out:,} more {noun}{told}; --top 0 shows all", width) + "\n"
-
-
-def processor_line(devices: pd.Series) -> str:
-    """What stands below the tables of a capture of a processor, as the DEVICES of its activities tell; else nothing."""
-    from kernel_tables.embedded.kineto_capture import CPU_DEVICE
-
-    if not (devices == CPU_DEVICE).any():
-        return ""
-    return "no GPU was used: a kernel is an outermost operator of PyTorch, and its time that of the processor"
 
 
 def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], rank: int = 0) -> Column:
@@ -103,7 +97,7 @@ def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], rank: int
 
 
 def _shares(times: Sequence[float], all_ns: int) -> list[Column]:
-    """The share of the GPU time, as a number and as a bar."""
+    """The share of the time, as a number and as a bar."""
     shares = [time / all_ns if all_ns else 0.0 for time in times]
     bars = Column("", [bar(share, BAR).rstrip() for share in shares], right=False, rank=3)
     return [Column("share", [percent(share) for share in shares]), bars]

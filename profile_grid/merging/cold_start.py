@@ -43,7 +43,7 @@ def tables_of_cold_start(
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
             scope = Scope(trace)
-            if len(scope.steps) < 2 or not (scope.is_cpu or scope.has_calls):
+            if len(scope.steps) < 2 or not (scope.trace.is_of_processor or scope.has_calls):
                 return _status(INCOMPLETE, "the capture does not tell the calls of two steps"), empty_tables()
             return _status(COMPLETE, None), {"first_step": first_step_table(scope)}
     except TraceError as error:
@@ -57,8 +57,8 @@ def empty_tables() -> dict[str, pd.DataFrame]:
 
 def first_step_table(scope: Scope) -> pd.DataFrame:
     """One row per cause: its time in the first step and, as a mean, in the later ones, and how many calls these are."""
-    parts, ranges = list(_operators(scope) if scope.is_cpu else _calls(scope)), scope.trace.range_arrays
-    rest = NO_OPERATOR if scope.is_cpu else NO_CALL
+    parts, ranges = list(_operators(scope) if scope.trace.is_of_processor else _calls(scope)), scope.trace.range_arrays
+    rest = NO_OPERATOR if scope.trace.is_of_processor else NO_CALL
     windows = [(int(ranges.start_ns[step]), int(ranges.end_ns[step])) for step in scope.steps]
     steps = [_of_step(parts, rest, *window) for window in windows]
     for (start, end), told in zip(windows, steps, strict=True):

@@ -98,8 +98,10 @@ def test_a_capture_made_on_a_cpu_is_said_to_be_one(tmp_path):
     made = Synthetic().range("step", 0, 100).kernel("aten::mm", at=10, duration=50, device=-1)
     with Trace(made.write(tmp_path / "capture.sqlite")) as trace:
         html = page_of(trace)
-    assert "No GPU was used: a kernel is an outermost operator of PyTorch here" in html
+    assert "No GPU was used: a kernel is an outermost operator of PyTorch, and its" in html
     assert "on the processor it takes 50 ns" in html
+    assert "operators&#39; time" in html
+    assert "GPU time" not in html and "on the device" not in html
     assert held(html, "timeline-bars")["lanes"] == ["ranges, thread 1", "processor, stream 7"]
 
 

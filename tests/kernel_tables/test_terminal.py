@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from kernel_tables.__main__ import main
-from kernel_tables.embedded.kineto_capture import CPU_DEVICE
+from kernel_tables.embedded.capture_schema import CPU_DEVICE
 from kernel_tables.terminal.columns import Column, aligned, cut, text_width
 from kernel_tables.terminal.units import bar, duration, percent
 from kernel_tables.trace import Trace
@@ -64,7 +64,16 @@ def test_of_a_capture_of_a_processor_it_is_said_whose_time_it_is(printed, captur
     lines = printed("ranges", made.write(tmp_path / "cpu.sqlite"), width=60)
     assert " ".join(lines[2:]).startswith("no GPU was used: a kernel is an outermost operator of PyTorch")
     assert max(map(len, lines)) <= 60
+    assert "operators' time" in lines[0]
+    for command in ("ranges", "kernels", "classes"):
+        assert "GPU time" not in " ".join(printed(command, tmp_path / "cpu.sqlite", "--top", "1", width=120))
     assert "no GPU was used" not in " ".join(printed("ranges", capture))
+
+
+def test_a_capture_that_does_not_tell_its_devices_is_not_taken_for_one_of_a_processor(printed, tmp_path):
+    made = Synthetic().range("step", 0, 100).kernel(GEMM, at=10)
+    lines = printed("classes", made.write(tmp_path / "c.sqlite", lacking=("CUPTI_ACTIVITY_KIND_KERNEL.deviceId",)))
+    assert "GPU time" in lines[0] and len(lines) == 2
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

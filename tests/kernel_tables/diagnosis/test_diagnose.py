@@ -70,6 +70,7 @@ def test_on_a_processor_what_asks_for_a_gpu_abstains_and_the_optimizer_is_judged
         said = {one.code: one for one in diagnose(trace)}
     assert said["launch_bound"].message.startswith("the capture is of a program on the processor")
     assert not said["unfused_optimizer"].abstained
+    assert "the optimizer's many operators, and the time before each, take" in said["unfused_optimizer"].message
 
 
 @pytest.mark.parametrize(("told", "backward_ms"), [(True, 0.05), (False, 2.5 * 0.3)])
