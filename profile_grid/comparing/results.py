@@ -15,7 +15,8 @@ import pandas as pd
 from profile_grid.comparing.timed import PLAN, timed_tables
 from profile_grid.errors import OutsideError
 from profile_grid.study.dimensions import DIMENSIONS, Dimension
-from profile_grid.study.stages import NOT_ASKED, STAGES
+from profile_grid.study.stages import NOT_ASKED, STAGES, SWEEP
+from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.on_disk import TablesOnDisk
 from profile_grid.tables.ratios import pairs
@@ -83,7 +84,7 @@ def read_results(folder: Path) -> Results:
     """The results below a folder such as `results`, whose runs may have been timed alone; raises OutsideError where
     these are none."""
     tables = TablesOnDisk(folder / "tables")
-    if (folder / "sweep").is_dir() or "attention_sweep" in tables:
+    if _are_of_sweep(folder, tables):
         raise OutsideError(
             f"{folder}: results of attention alone, which are not compared; name those of a grid of models"
         )
@@ -96,7 +97,18 @@ def read_results(folder: Path) -> Results:
         raise OutsideError(
             f"{folder}: no tables/{what}; name a folder of results that Snakemake has made, such as a copy of results/"
         )
+    return Results(folder, tables, _read_json(provenance))
+
+
+def _are_of_sweep(folder: Path, tables: Mapping[str, pd.DataFrame]) -> bool:
+    """Whether the last grid of these results was of attention alone: files of an earlier one may lie beside."""
+    if (folder / PLAN).exists():
+        return "rows" in _read_json(folder / PLAN)
+    return (folder / SWEEP.name).is_dir() or ATTENTION_SWEEP in tables
+
+
+def _read_json(path: Path) -> dict:
     try:
-        return Results(folder, tables, json.loads(provenance.read_text()))
+        return json.loads(path.read_text())
     except ValueError as error:
-        raise OutsideError(f"{provenance}: no JSON ({error}); copy the results again") from error
+        raise OutsideError(f"{path}: no JSON ({error}); copy the results again") from error

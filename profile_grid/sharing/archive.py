@@ -64,6 +64,12 @@ class Manifest:
     runs: list[dict]
     files: dict[str, Entry]
 
+    @property
+    def of_sweep(self) -> bool:
+        """Whether it is of an attention sweep, which has rows and no runs. Its files do not tell: those of an earlier
+        grid may lie beside."""
+        return not self.runs
+
 
 def write_archive(results: Path, path: Path, *, captures: bool, version: str, grid: str, runs: list[dict]) -> Manifest:
     """Packs the results; the archive appears whole or not at all."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from profile_grid.study.catalogue import DOCUMENTS, FIGURES, MERGED, TABLES
 from profile_grid.study.stages import STAGES, SWEEP, TIMING
-from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP, SWEEP_ROWS, TABLES_OF_SWEEP
+from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP, TABLES_OF_SWEEP
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of a run, or of a table for a write-up
 _STATUS_FILES = [stage.tables_of_a_run.status_file for stage in STAGES if stage.tables_of_a_run]
@@ -36,11 +35,6 @@ def is_capture(name: str) -> bool:
     """Whether a file is the recording of a run, such as capture.sqlite, or of its second rank, capture_rank1.sqlite. A
     .nsys-rep is never packed: it may tell more of its host than is meant for others."""
     return bool(_captures().fullmatch(name))
-
-
-def is_of_sweep(names: Iterable[str]) -> bool:
-    """Whether these are the files of an attention sweep."""
-    return f"tables/{SWEEP_ROWS}.parquet" in names
 
 
 @cache

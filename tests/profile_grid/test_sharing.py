@@ -74,6 +74,13 @@ def test_what_was_packed_comes_out(results, tmp_path):
     assert (manifest.grid, manifest.runs) == ("g", [RUN])
 
 
+def test_what_an_earlier_grid_of_attention_left_beside_a_study_does_not_make_the_archive_one(results, tmp_path):
+    (results / "tables/sweep_rows.parquet").write_text("left")
+    assert not read_manifest(packed(results, tmp_path / "a.zip")).of_sweep
+    write_archive(results, tmp_path / "b.zip", captures=False, version="1", grid="attention-sweep", runs=[])
+    assert read_manifest(tmp_path / "b.zip").of_sweep
+
+
 def member(name, content=b"", kind=0o10):
     info = zipfile.ZipInfo(name)
     info.external_attr, info.compress_type = (kind << 28) | (0o644 << 16), zipfile.ZIP_DEFLATED

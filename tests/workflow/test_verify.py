@@ -26,6 +26,17 @@ def test_files_that_are_what_the_results_give_are_counted(finished_project, caps
     assert capsys.readouterr().out == f"{count} files, made from the results of 2 runs, are what these give\n"
 
 
+def test_the_captures_of_all_ranks_stand_beside_the_results_of_which_all_is_made_anew(tmp_path):
+    names = ["timing.json", "capture.json", "capture.sqlite", "capture_rank1.sqlite", "capture_rank2.sqlite"]
+    folder = tmp_path / "results/runs/two_gpus"
+    folder.mkdir(parents=True)
+    for name in [*names, "status.json"]:
+        (folder / name).touch()
+    stages = verify.files_of_run({"specifications": {"timing": {}, "capture": {}}})
+    verify.link_results({"runs/two_gpus": stages}, tmp_path / "results", tmp_path / "anew")
+    assert {path.name for path in (tmp_path / "anew/runs/two_gpus").iterdir()} == set(names)
+
+
 def copied_tables(results, folder):
     shutil.copytree(results / "tables", folder / "tables")
 

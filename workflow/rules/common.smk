@@ -31,7 +31,6 @@ from profile_grid.study.sweep import is_sweep, row_specification, sweep_part, sw
 from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest
-from profile_grid.sharing.contents import is_of_sweep
 from profile_grid.measuring.allocation import cores, host_megabytes, minutes_at_most
 from profile_grid.measuring.freshness import digest_of_rules
 from workflow.import_statements import UnreadableSource, remember_imports
@@ -63,7 +62,7 @@ def packed_manifest(archive):
 
 
 MANIFEST = packed_manifest(PACKED) if PACKED else None
-SWEPT = is_of_sweep(MANIFEST.files) if PACKED else bool(ROWS)
+SWEPT = MANIFEST.of_sweep if PACKED else bool(ROWS)
 ASKED = questions_asked(MANIFEST.runs if PACKED else planned_rows(config, RUNS))
 QUESTION_DOCUMENTS = [question.name for question in ASKED if question.has_document]
 FIGURES = [name for question in ASKED for name in question.figures]

@@ -13,7 +13,7 @@ from profile_grid.documents.dictionary import UndocumentedColumn, check_document
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json
 from profile_grid.sharing.archive import Manifest, unpack
-from profile_grid.sharing.contents import is_capture, is_needed, is_of_sweep
+from profile_grid.sharing.contents import is_capture, is_needed
 from profile_grid.study.catalogue import MERGED
 from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
 from profile_grid.sweep.dictionary import check_sweep_table
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
     """Raises OutsideError where a merged table is missing, or is not what this version of the project reads."""
-    check, names = (check_sweep_table, TABLES_OF_SWEEP) if is_of_sweep(manifest.files) else (check_documented, MERGED)
+    check, names = (check_sweep_table, TABLES_OF_SWEEP) if manifest.of_sweep else (check_documented, MERGED)
     for name in names:
         try:
             check(name, pd.read_parquet(folder / f"{name}.parquet"))

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kernel_tables.reading import nsys
 from profile_grid.errors import OutsideError
+from profile_grid.measuring.ranks import of_all_ranks
 from profile_grid.measuring.results import read_result
 from profile_grid.merging.measured_runs import Makers, require_fresh
 from profile_grid.merging.merge import LARGEST
@@ -94,10 +95,8 @@ def link_results(measured: dict[str, list[str]], results: Path, scratch: Path) -
     """Puts links to all that was measured into the same places below `scratch`."""
     for folder, names in measured.items():
         (scratch / folder).mkdir(parents=True)
-        for name in names:
-            path = results / folder / name
-            if path.exists():
-                (scratch / folder / name).symlink_to(path.absolute())
+        for path in of_all_ranks(results / folder, *names):
+            (scratch / folder / path.name).symlink_to(path.absolute())
     if (found := results / LARGEST).exists():
         (scratch / LARGEST).symlink_to(found.absolute())
 
