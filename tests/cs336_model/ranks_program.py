@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from cs336_model import ranges
-from cs336_model.program.parallel.ranks import process_group, this_rank
+from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank
 from cs336_model.program.parallel.reduction import import_ahead
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
@@ -36,6 +36,7 @@ def gradients(subject) -> float:
     return sum(float(one.grad.double().square().sum()) for one in subject.parameters)
 
 
-with process_group(CPU):
-    found = [outcome(text) for text in json.loads(Path(sys.argv[1]).read_text())]
+join_group(CPU)
+found = [outcome(text) for text in json.loads(Path(sys.argv[1]).read_text())]
+leave_group()
 Path(sys.argv[2], f"outcome{this_rank().number}.json").write_text(json.dumps(found))

@@ -1,8 +1,7 @@
 """Which of a run's processes this one is, and the group in which they communicate."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -10,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from cs336_model.program.device import open_context, synchronize
+from cs336_model.program.device import synchronize
 from cs336_model.program.parallel.launch import RANK, STORE, WORLD_SIZE
 
 NO_LIMIT = timedelta(days=7)  # a hang ends at the run's own time limit, which says where each process stands
@@ -29,19 +28,9 @@ def this_rank() -> Rank:
     return Rank(int(os.environ.get(RANK, 0)), int(os.environ.get(WORLD_SIZE, 1)))
 
 
-@contextmanager
-def process_group(device: torch.device) -> Iterator[None]:
-    """All processes of the run can communicate inside. Leaving it by an exception leaves the group as it is: its peers
-    may hang, and the launcher ends them."""
-    open_context(device)
-    join_group(device)
-    yield
-    leave_group()
-
-
 def join_group(device: torch.device) -> None:
     """From now on all processes of the run can communicate: by NCCL between GPUs, by Gloo between processors. Nothing
-    where this process is alone. The device's context is open."""
+    where this process is alone. The context of a GPU has to be open (`open_context`)."""
     rank = this_rank()
     if rank.count == 1:
         return
