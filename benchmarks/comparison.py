@@ -18,6 +18,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pandas as pd
@@ -62,18 +64,37 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def measured(options: argparse.Namespace) -> int:
-    """Measures both sides; how many processes of every run both have."""
+    """Measures both sides; how many processes of every run both have. SystemExit where a side fails names its log."""
     started = time.monotonic()
-    sides = [started_side(options, side) for side in SIDES]
-    for side in sides:
-        left = None if options.limit_s is None else max(0.0, options.limit_s - (time.monotonic() - started))
-        try:
-            side.wait(left)
-        except subprocess.TimeoutExpired:
-            os.killpg(side.pid, signal.SIGTERM)  # its jobs too: it would wait for those
-            side.wait(ENDING_S)
+    with ExitStack() as stack:
+        sides = {side: stack.enter_context(ended_afterwards(started_side(options, side))) for side in SIDES}
+        for name, side in sides.items():
+            left = None if options.limit_s is None else max(0.0, options.limit_s - (time.monotonic() - started))
+            with suppress(subprocess.TimeoutExpired):
+                if status := side.wait(left):
+                    raise SystemExit(f"{name}: Snakemake ended with status {status}; see {log_of(options, name)}")
     print(f"measured for {time.monotonic() - started:.0f} s", flush=True)
     return min(rounds(options.folder / side / "results") for side in SIDES)
+
+
+@contextmanager
+def ended_afterwards(side: subprocess.Popen) -> Iterator[subprocess.Popen]:
+    """The side; none of its processes outlives the block, whatever ends it."""
+    try:
+        yield side
+    finally:
+        if side.poll() is None:
+            os.killpg(side.pid, signal.SIGTERM)  # its jobs too: it would wait for those
+            try:
+                side.wait(ENDING_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(side.pid, signal.SIGKILL)
+                side.wait()
+
+
+def log_of(options: argparse.Namespace, side: str) -> Path:
+    """Where a side's Snakemake writes what it says."""
+    return options.folder / side / "snakemake.log"
 
 
 def started_side(options: argparse.Namespace, side: str) -> subprocess.Popen:
@@ -87,7 +108,7 @@ def started_side(options: argparse.Namespace, side: str) -> subprocess.Popen:
     settings.write_text(json.dumps(config(options, side), indent=1))  # JSON is YAML
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
     command += ["--cores", str(options.cores), "--configfile", str(settings), *options.configfile, "--", *targets]
-    with (folder / "snakemake.log").open("w") as log:
+    with log_of(options, side).open("w") as log:
         return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
 
