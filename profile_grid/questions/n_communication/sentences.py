@@ -79,10 +79,13 @@ def _bandwidth(measured: Measured) -> list[str]:
 def _alone(measured: Measured) -> list[str]:
     """The bus bandwidth of all-reduce alone at the largest size, by number of GPUs."""
     table = measured.tables["communication_all_reduce"]
-    largest = table[table["bytes"] == table["bytes"].max()].drop_duplicates(GPUS.key, keep="first")
+    largest = table[table["bytes"] == table["bytes"].max()]
     if largest.empty:
         return []
-    told = [f"{_gb(row)} {GPUS.words(row[GPUS.key])}" for _, row in largest.iterrows()]
+    told = [
+        f"{interval(own['bus_gb_per_s'], significant)} GB/s {GPUS.words(count)}"
+        for count, own in largest.groupby(GPUS.key)
+    ]
     size = significant(largest["bytes"].iloc[0] / 1e6)
     return [f"All-reduce alone, with no model beside it, of {size} MB has a bus bandwidth of {listed(told)}."]
 

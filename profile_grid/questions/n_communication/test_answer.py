@@ -186,6 +186,13 @@ def test_all_reduce_alone_has_its_bandwidths_by_size_and_number_of_gpus():
     assert "| 4 | naive | 1000 | 10.0 ± 1.0 | 100 | 150 |" in " ".join(text.split())
 
 
+def test_all_reduce_alone_of_several_runs_on_as_many_gpus_is_told_of_all():
+    tables = merged([NAIVE, DDP])
+    with_all_reduce(tables, NAIVE, {1000: 10.0})
+    with_all_reduce(tables, DDP, {1000: 5.0})
+    assert "of 1000 MB has a bus bandwidth of 100 to 200 GB/s on 2 GPUs." in document(tables)
+
+
 def with_losses(tables: dict[str, pd.DataFrame], *losses: tuple[Made, list[float]]) -> None:
     """Adds the losses of these runs."""
     rows = [run.leading | {"number": n, "loss": loss} for run, own in losses for n, loss in enumerate(own)]

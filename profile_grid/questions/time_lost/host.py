@@ -24,7 +24,7 @@ def host_stacks(merged: Merged) -> pd.DataFrame:
     """One row per run with a host trace and function in whose Python code its launching threads were, in no call; what
     takes most first."""
     rows = _of_launching_threads(merged)
-    launches = rows.drop_duplicates(["run", "phase"]).groupby("run")["launches"].sum()
+    launches = rows.drop_duplicates(["run", "phase"]).groupby("run", sort=False)["launches"].sum()
     stacks = rows[(rows["doing"] == STACK) & (rows["estimated_ms"] > 0)]
     table = stacks.groupby([*LEADING, "function"], sort=False, as_index=False)[
         ["samples", "samples_in_calls", "estimated_ms"]

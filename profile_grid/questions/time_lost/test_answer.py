@@ -7,6 +7,7 @@ import pytest
 
 from profile_grid.documents.documents import documents, section
 from profile_grid.documents.summaries import summary_tables
+from profile_grid.questions.time_lost.host import host_stacks
 from profile_grid.questions.time_lost.predictions import REMEDIES
 from profile_grid.questions.time_lost.table import time_lost
 from profile_grid.tables.machines import by_machine
@@ -157,6 +158,12 @@ def test_what_the_host_does_per_launch_is_that_of_the_thread_that_launches_and_a
     table = summary_tables(traced(PLAIN))["host_per_launch"].set_index("doing")
     assert table["us_per_launch"].to_dict() == pytest.approx({"launching": 5.0, "in no call": 15.0})
     assert table.loc["launching", "calls"] == 120
+
+
+def test_functions_of_python_stand_in_the_order_of_the_grid():
+    small, large = (traced(Made(model=model, kernels=PLAIN.kernels)) for model in ("small", "large"))
+    both = pd.concat([small["host_time"], large["host_time"]], ignore_index=True)
+    assert list(host_stacks({"host_time": both})["model"]) == ["small", "large"]
 
 
 def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_call():
