@@ -62,8 +62,8 @@ class Trace(CaptureArrays):
     def kernels(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range path x activity name.
 
-        Columns: range (the path, joined with " > "), kernel, class, launches, total_ns, mean_ns, min_ns, max_ns, std_ns
-        (the sample standard deviation, NaN for one launch).
+        Columns: range (the path, as attribution/path_text.py writes it), kernel, class, launches, total_ns, mean_ns,
+        min_ns, max_ns, std_ns (the sample standard deviation, NaN for one launch).
         """
         return self._proven(_tables().kernels(self, under, process))
 

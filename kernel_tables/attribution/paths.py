@@ -9,9 +9,9 @@ import numpy as np
 from kernel_tables.attribution.forest import Attribution
 from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE, require_pairs, require_text
+from kernel_tables.attribution.path_text import PATH_SEPARATOR, written
 from kernel_tables.attribution.ranges import NONE
 
-PATH_SEPARATOR = " > "  # between the names of a path where it is written as one text
 WINDOW = "measure"  # the range around what is measured, where the program opens one
 NO_RANGE = 0  # the path of what was launched in no range
 BEFORE_CAPTURE = 1  # the path of activities whose launch is not in the capture
@@ -28,7 +28,7 @@ class Paths:
         node_path = np.zeros(len(node_name) + 1, np.int64)  # the last entry serves nodes without a parent
         parents, codes, count = [[NO_RANGE, NO_RANGE]], [[NONE, len(names)]], 2
         names_on_paths = 0
-        name_text = np.array([len(name) + len(PATH_SEPARATOR) for name in self.names], np.int64)
+        name_text = np.array([len(written(name)) + len(PATH_SEPARATOR) for name in self.names], np.int64)
         text = [np.array([0, len(BEFORE_CAPTURE_NAME)])]
         node_text = np.zeros(len(node_name) + 1, np.int64)
         for depth, nodes in enumerate(attribution.levels(), start=1):

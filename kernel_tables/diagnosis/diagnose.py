@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables.attribution.capture_arrays import CaptureArrays
-from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.attribution.path_text import as_path
 from kernel_tables.clean_text import in_json
 from kernel_tables.diagnosis.case import Case, Found
 from kernel_tables.diagnosis.rules import RULES, Rule
@@ -136,7 +136,7 @@ def _where(case: Case, found: Found) -> dict[str, object]:
     by_path = _largest(scope.trace.activity_path[rows], weight_ns)
     by_name = _largest(scope.activities.name[rows], weight_ns)
     return {
-        "ranges": {PATH_SEPARATOR.join(paths[path]) or "(no range)": scope.per_step_ms(ns) for path, ns in by_path},
+        "ranges": {as_path(paths[path]) or "(no range)": scope.per_step_ms(ns) for path, ns in by_path},
         "kernels": {names[name]: scope.per_step_ms(ns) for name, ns in by_name},
         "steps": np.unique(steps[steps != NO_STEP]).tolist(),
     }

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.keys import compact
-from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.attribution.path_text import innermost
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.embedded.capture_schema import CPU_DEVICE
 from kernel_tables.intervals import union
@@ -56,7 +56,7 @@ def ranges(trace: Trace, under: str | None, all_ns: int) -> Table:
     tree = trace.range_tree(under)
     rows = tuple(
         (
-            Cell(row.range.rpartition(PATH_SEPARATOR)[2], depth=row.depth), _count(row.instances), _count(row.kernels),
+            Cell(innermost(row.range), depth=row.depth), _count(row.instances), _count(row.kernels),
             *_time(row.gpu_time_ns + row.memop_time_ns, all_ns), _count(row.memops),
         )
         for row in tree.head(MOST_ROWS).itertuples()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.attribution.path_text import names_in
 from kernel_tables.names.short import short_names
 from kernel_tables.terminal.columns import Column, aligned, cut
 from kernel_tables.terminal.units import bar, duration, percent
@@ -43,8 +43,8 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> s
 
 def _name_in_tree(path: str) -> str:
     """The innermost name; of a module inside a module, `.mlp` inside `layers` for `layers.mlp`."""
-    around, _, name = path.rpartition(PATH_SEPARATOR)
-    outer = around.rpartition(PATH_SEPARATOR)[2]
+    *outer_names, name = names_in(path)
+    outer = outer_names[-1] if outer_names else ""
     return name.removeprefix(outer) if outer and name.startswith(f"{outer}.") else name
 
 

@@ -17,7 +17,8 @@ import numpy as np
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.clocks import offsets_ns
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TIMELINE
-from kernel_tables.attribution.paths import PATH_SEPARATOR, WINDOW
+from kernel_tables.attribution.path_text import as_path
+from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.reading.global_ids import BITS, process_number, process_of, thread_number
 from kernel_tables.reading.schema import RUNTIME
@@ -130,7 +131,7 @@ def _activity_events(placed: Placed, activities: np.ndarray) -> Iterator[dict]:
     rows = zip(*(column[activities].tolist() for column in columns), strict=True)
     for number, (start, end, process, device, stream, name, kind, path, row, launch, thread) in enumerate(rows):
         tid = _stream_track(device, stream)
-        arguments = {"range": PATH_SEPARATOR.join(paths[path]), "class": classes[name], "device": device}
+        arguments = {"range": as_path(paths[path]), "class": classes[name], "device": device}
         yield _slice(found.names[name], KINDS[kind], start, end, placed, process, tid, arguments)
         if row != NONE:
             arrow = {"id": number * placed.count + placed.number, "cat": "launch", "name": "launch"}

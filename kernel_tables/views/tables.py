@@ -11,7 +11,7 @@ from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS, Activi
 from kernel_tables.attribution.blocks import blocks, made_by_block
 from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE
-from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.ranges import Ranges
 from kernel_tables.classes.categories import UNKNOWN
 
@@ -88,7 +88,7 @@ def kernels(trace: CaptureArrays, under: str | None, process: int | None = None)
     path_id, name = group // names, group % names
     trace.require_text(path_id, name, MOST_TEXT_OF_A_TABLE)
     used = np.unique(path_id)
-    label = dict(zip(used.tolist(), [PATH_SEPARATOR.join(paths.tuples[path]) for path in used.tolist()], strict=True))
+    label = dict(zip(used.tolist(), [as_path(paths.tuples[path]) for path in used.tolist()], strict=True))
     head = {
         "range": [label[path] for path in path_id.tolist()],
         "kernel": [found.names[code] for code in name.tolist()],

@@ -9,7 +9,8 @@ import pandas as pd
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE, require_text
-from kernel_tables.attribution.paths import NO_RANGE, PATH_SEPARATOR, Paths
+from kernel_tables.attribution.path_text import as_path
+from kernel_tables.attribution.paths import NO_RANGE, Paths
 from kernel_tables.views.tables import of_process
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
     shown = [path for path in _in_order(paths, sums) if inside[path]]
     require_text(int(paths.text[shown].sum()), MOST_TEXT_OF_A_TABLE)
     first = min((int(depth[path]) for path in shown), default=0)
-    head = {"range": [PATH_SEPARATOR.join(paths.tuples[path]) for path in shown], "depth": depth[shown] - first}
+    head = {"range": [as_path(paths.tuples[path]) for path in shown], "depth": depth[shown] - first}
     return pd.DataFrame(head | {name: sums[name][shown] for name in SUMS})
 
 

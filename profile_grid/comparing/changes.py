@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from kernel_tables.attribution.path_text import names_in
 from kernel_tables.comparison.changes import as_table
 from kernel_tables.comparison.changes import changes as changes_of_sides
 from kernel_tables.comparison.sides import LEVELS, PerStep, Side
 from profile_grid.comparing.results import Results
 from profile_grid.study.dimensions import DIMENSIONS, Dimension
 from profile_grid.tables.names import NO_RANGE
-from profile_grid.tables.range_paths import names_in
 
 FACTS = {
     "device_name": "device", "gpu_uuid_sha256": "GPU (SHA-256 of its UUID)", "driver": "driver", "cuda": "CUDA",

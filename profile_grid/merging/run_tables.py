@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.attribution.path_text import as_path, names_in
 from kernel_tables.classes.categories import users_rules
 from kernel_tables.diagnosis.own_rules import own_rules
 from kernel_tables.errors import TraceError
@@ -27,7 +27,6 @@ from profile_grid.study.described import WHERE, Described, columns
 from profile_grid.tables.classes import MEMORY_OPERATIONS
 from profile_grid.tables.conservation import require_same
 from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
-from profile_grid.tables.range_paths import names_in
 
 KERNEL_COLUMNS = [
     "step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns",
@@ -128,7 +127,7 @@ def _inclusive(activities: pd.DataFrame) -> pd.DataFrame:
 
 def _prefixes(path: str) -> list[str]:
     parts = names_in(path)
-    return [PATH_SEPARATOR.join(parts[:length]) for length in range(len(parts) + 1)]
+    return [as_path(parts[:length]) for length in range(len(parts) + 1)]
 
 
 def _phase_row(step: int, phase: str, activities: pd.DataFrame, walls: pd.DataFrame) -> tuple:
@@ -167,7 +166,7 @@ def _phase_and_part(paths: Iterable[tuple[str, ...]]) -> tuple[np.ndarray, np.nd
     for path in paths:
         inner = path[path.index(STEP) + 1 :] if STEP in path else ()
         phases.append(inner[0] if inner else OUTSIDE)
-        below.append(PATH_SEPARATOR.join(inner[1:]))
+        below.append(as_path(inner[1:]))
     return np.array(phases, dtype=object), np.array(below, dtype=object)
 
 

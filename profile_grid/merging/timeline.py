@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution.clocks import offsets_ns
-from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.attribution.path_text import as_path
 from kernel_tables.trace import Trace
 from profile_grid.tables.names import MEASURE, STEP
 
@@ -66,7 +66,7 @@ def _placed(table: pd.DataFrame, offset_ns: int, of_rank: str) -> pd.DataFrame:
 def _ranges(trace: Trace, instances: pd.DataFrame, step: pd.Series) -> pd.DataFrame:
     inside = (instances["start_ns"] >= step["start_ns"]) & (instances["end_ns"] <= step["end_ns"])
     own = instances[inside & (instances["process"] == step["process"])]
-    joined = np.array([PATH_SEPARATOR.join(path) for path in trace.paths], dtype=object)
+    written = np.array([as_path(path) for path in trace.paths], dtype=object)
     depth = np.array([len(path) for path in trace.paths])[own["path_id"]]
     return pd.DataFrame(
         {
@@ -77,7 +77,7 @@ def _ranges(trace: Trace, instances: pd.DataFrame, step: pd.Series) -> pd.DataFr
             "start_ns": own["start_ns"],
             "end_ns": own["end_ns"],
             "class": "",
-            "path": joined[own["path_id"]],
+            "path": written[own["path_id"]],
         }
     )
 
@@ -87,12 +87,12 @@ def _device(trace: Trace, step: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     activities = trace.activities()
     chosen = np.asarray(trace.enclosing(STEP)) == step
     own = activities[chosen]
-    joined = np.array([PATH_SEPARATOR.join(path) for path in trace.paths], dtype=object)
+    written = np.array([as_path(path) for path in trace.paths], dtype=object)
     shared = {
         "depth": 0,
         "name": own["name"].astype("str"),
         "class": own["class"].astype("str"),
-        "path": joined[own["path_id"]],
+        "path": written[own["path_id"]],
     }
     row = trace.gpu_activities.launch_row[chosen]
     threads = _thread_names(own["thread"], own["thread"].mode().iloc[0] if len(own) else 0)

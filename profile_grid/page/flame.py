@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
+from kernel_tables.attribution.path_text import names_in
 from kernel_tables.page.names import Names
 from kernel_tables.page.step import Leaf, Picture, flame, picture
 from profile_grid.figures.drawing import Tables
 from profile_grid.quantities import count, percent
 from profile_grid.study.dimensions import FULLEST_FIRST
-from profile_grid.tables.range_paths import names_in
 from profile_grid.tables.wording import run_in_words
 
 MOST_RUNS = 60

@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from kernel_tables.attribution.path_text import names_in
 from kernel_tables.page.colors import GREY, PHASES
 from kernel_tables.page.names import Names
 from profile_grid.figures.layout import Spec, alone
@@ -15,7 +16,6 @@ from profile_grid.figures.theme import family_style, fill, in_drawing_order
 from profile_grid.merging.timeline import KERNEL, LAUNCH, RANGE
 from profile_grid.page.charts import compact
 from profile_grid.tables.classes import family
-from profile_grid.tables.range_paths import names_in
 
 LANE_PX = 30
 NAMED = ("name", "path")  # the columns of its data that hold numbers of names

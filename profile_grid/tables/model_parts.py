@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+from kernel_tables.attribution.path_text import names_in
 from kernel_tables.marking import JOINT
 from profile_grid.tables.names import BACKWARD, FORWARD, LOSS, NO_RANGE, RECOMPUTATION
-from profile_grid.tables.range_paths import names_in
 
 PLACE = ["run", "phase", "range"]
 

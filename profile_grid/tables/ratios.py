@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.described import PER_PASS
 from profile_grid.study.dimensions import LEADING, Dimension, keys_without
 from profile_grid.tables.names import NO_RANGE
@@ -84,7 +84,7 @@ def parts_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     """GPU time of each run, phase and part of the model beside that at the dimension's default, both with their share
     of the step."""
     kernels = merged.kernels
-    kernels = kernels.assign(part=kernels["range"].fillna("").str.split(PATH_SEPARATOR).str[-1].replace("", NO_RANGE))
+    kernels = kernels.assign(part=kernels["range"].fillna("").map(innermost).replace("", NO_RANGE))
     times = per_pass(kernels, ["phase", "part"], merged.captured_steps)
     times["share"] = numbers(times["total_ns"]) / numbers(times["run"].map(total_by_run(kernels)))
     table = beside_base(times, dimension, "gpu_time_ms", "gpu_time_std_ms", by=["phase", "part"])

@@ -59,6 +59,14 @@ def test_a_module_in_a_tree_has_the_part_of_its_name_that_its_surrounding_module
     assert names == ["blocks", ".mlp", ".up", "blocks.mlpx"]
 
 
+def test_a_name_that_looks_like_a_path_is_one_name(printed, tmp_path):
+    made = Synthetic().range("step", 0, 100).range("load > decode", 10, 90).range("decode", 20, 80)
+    capture = made.kernel(GEMM, at=40).write(tmp_path / "capture.sqlite")
+    names = [line[:20].strip() for line in printed("ranges", capture, "--tree", width=100)[1:]]
+    assert names == ["step", "load > decode", "decode"]
+    assert r"step > load \> decode > decode" in printed("kernels", capture, width=120)[1]
+
+
 def test_of_a_capture_of_a_processor_it_is_said_whose_time_it_is(printed, capture, tmp_path):
     made = Synthetic().range("step", 0, 100).kernel("aten::mm", at=10, device=CPU_DEVICE)
     lines = printed("ranges", made.write(tmp_path / "cpu.sqlite"), width=60)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.attribution.path_text import as_path
 from profile_grid.merging.memory.categories import CATEGORIES, Category
 from profile_grid.merging.memory.history import BLOCK, History, Range
 from profile_grid.tables.names import NO_RANGE, OUTSIDE, STEP, WHOLE_STEP
@@ -109,7 +109,7 @@ def place(history: History, number: int) -> tuple[str, str]:
     """The phase of a range, and the ranges below it, itself last; (outside) of all steps."""
     names = history.names(number)
     inner = names[names.index(STEP) + 1 :] if STEP in names else []
-    return inner[0] if inner else OUTSIDE, PATH_SEPARATOR.join(inner[1:])
+    return inner[0] if inner else OUTSIDE, as_path(inner[1:])
 
 
 def timeline_table(history: History, live: np.ndarray) -> pd.DataFrame:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
+from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.described import PER_PASS, Described, Shown, SummaryTable, columns
 from profile_grid.tables.class_tables import FORWARD_CLASSES
 from profile_grid.tables.classes import is_matmul
 from profile_grid.tables.names import FORWARD, FORWARD_OTHERS, NO_RANGE
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
-from profile_grid.tables.range_paths import innermost
 from profile_grid.tables.top_kernels import TOP_KERNELS
 
 

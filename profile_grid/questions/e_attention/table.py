@@ -5,12 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from cs336_model.arithmetic.own_model import sequences_per_gpu
+from kernel_tables.attribution.path_text import innermost, names_in
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.class_tables import CLASS_SHARES, FORWARD_CLASSES
 from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
-from profile_grid.tables.range_paths import innermost, names_in
 
 WHOLE = "scaled dot product attention"
 SCORES, MASK, SOFTMAX, VALUES = "computing attention scores", "mask and scale", "computing softmax", "final matmul"

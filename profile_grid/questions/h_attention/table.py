@@ -6,12 +6,12 @@ import pandas as pd
 
 from cs336_model.arithmetic.own_model import sequences_per_gpu
 from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
+from kernel_tables.attribution.path_text import names_in
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import ATTENTION, LEADING
 from profile_grid.tables.ideal import least_ms_of_attention, peaks_of_device
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
-from profile_grid.tables.range_paths import names_in
 from profile_grid.tables.ratios import BESIDE_BASE, TIMES_BESIDE_BASE, beside_base, compared, times_beside_base
 
 RATIOS = ["base_run", "base_mean_ms", "base_std_ms", "speed_up", "speed_up_std"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from kernel_tables.attribution.paths import PATH_SEPARATOR
+from kernel_tables.attribution.path_text import as_path, names_in
 from kernel_tables.markdown import Table, code, escaped
 from profile_grid.quantities import ABSENT, GIBIBYTE, MEBIBYTE, count, known, percent, significant
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
@@ -134,7 +134,7 @@ def _groups_table(rows: pd.DataFrame) -> Table:
 
 
 def _place(phase: str, path: str) -> str:
-    return escaped(PATH_SEPARATOR.join(filter(None, (phase, path))))
+    return escaped(as_path([*filter(None, [phase]), *names_in(path)]))
 
 
 def not_seen(measured: Measured) -> list[str]:

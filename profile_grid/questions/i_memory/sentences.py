@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
+from kernel_tables.attribution.path_text import innermost
 from kernel_tables.markdown import escaped
 from profile_grid.quantities import count, interval, memory, percent, significant
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, OUTSIDE
-from profile_grid.tables.range_paths import innermost
 from profile_grid.tables.wording import PASSES, capital, extremes, leaders, listed, run_in_words
 
 MOST_NAMED = 3  # runs out of memory; the document's table has all

@@ -9,6 +9,7 @@ import pandas as pd
 from cs336_model.arithmetic.flops import forward_flops
 from cs336_model.arithmetic.memory import saved_activation_bytes
 from cs336_model.ranges import BACKWARD, FORWARD, HEAD, PHASES_OF_MODE, RECOMPUTATION
+from kernel_tables.attribution.path_text import names_in
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import CHECKPOINT, LEADING, keys_without
@@ -16,7 +17,6 @@ from profile_grid.study.stages import TIMING
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, shape_of_run
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers, total_by_run
-from profile_grid.tables.range_paths import names_in
 from profile_grid.tables.ratios import TIMES_BESIDE_BASE, compared, times_beside_base
 from profile_grid.tables.texts import as_texts
 

@@ -7,6 +7,7 @@ import pandas as pd
 
 from cs336_model.arithmetic.flops import forward_bytes, forward_flops
 from cs336_model.program.variants.values import ELEMENT_BYTES
+from kernel_tables.attribution.path_text import innermost
 from kernel_tables.page.colors import BLUE, GREY
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
@@ -22,7 +23,6 @@ from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.names import FORWARD
-from profile_grid.tables.range_paths import innermost
 
 SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 COLUMNS = ("run", "device_name", "part", "flops", "bytes", "gpu_s")

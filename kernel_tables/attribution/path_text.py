@@ -1,0 +1,35 @@
+"""A path of range names as one text, and back: names may hold what stands between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+PATH_SEPARATOR = " > "
+# A ">" that stands alone in a name would look like a separator: it gets a backslash, one more than it has.
+ALONE = re.compile(r"(?<!\S)(\\*>)(?!\S)")
+ESCAPED = re.compile(r"(?<!\S)\\(\\*>)(?!\S)")
+
+
+def written(name: str) -> str:
+    r"""The name as it stands in a path: "a > b" is "a \> b" there."""
+    return ALONE.sub(r"\\\1", name) if ">" in name else name
+
+
+def as_path(names: Iterable[str]) -> str:
+    """The path of these names, outermost first; no other names have the same."""
+    return PATH_SEPARATOR.join(map(written, names))
+
+
+def names_in(path: str) -> list[str]:
+    """The names of the path; none where what it stands for was in no range."""
+    return [_name(part) for part in path.split(PATH_SEPARATOR)] if path else []
+
+
+def innermost(path: str) -> str:
+    """The last name of the path; "" where it has none."""
+    return _name(path.rpartition(PATH_SEPARATOR)[2])
+
+
+def _name(part: str) -> str:
+    return ESCAPED.sub(r"\1", part) if ">" in part else part
