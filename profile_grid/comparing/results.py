@@ -70,7 +70,10 @@ class Results:
 
 def sides_of_study(results: Results, dimension: Dimension) -> tuple[Results, Results]:
     """The two sides of a study: every run that is not at the dimension's default, and as the one before it the run that
-    is and agrees in all others. Raises OutsideError where no two runs are such a pair."""
+    is and agrees in all others. Raises OutsideError where no two runs are such a pair, or there is no default."""
+    if dimension.default is None:
+        others = ", ".join(one.key for one in DIMENSIONS if one.default is not None)
+        raise OutsideError(f"varies={dimension.key}: there is no default to compare with; name one of {others}")
     both = pairs(pd.DataFrame(results.runs.values()), dimension)
     if both.empty:
         raise OutsideError(

@@ -272,6 +272,8 @@ def test_the_runs_of_a_study_are_compared_with_those_at_the_default_of_its_dimen
     assert facts_that_differ(before, after).to_numpy().tolist() == [["precision", "fp32", "bf16"]]
     with pytest.raises(OutsideError, match="no two runs differ in compile alone, one of them at off"):
         sides_of_study(study, BY_KEY["compile"])
+    with pytest.raises(OutsideError, match=r"varies=model: there is no default .*; name one of .*precision"):
+        sides_of_study(study, BY_KEY["model"])
 
 
 def test_the_energy_of_a_study_is_compared_with_that_at_the_default(tmp_path):
