@@ -1,0 +1,56 @@
+"""The page in a real browser where counters, a cold start and energy hold texts that are meant to break it."""
+
+import pandas as pd
+
+from docs.examples import STUDIES, as_declared
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.page import page
+from profile_grid.study.catalogue import MERGED
+from profile_grid.study.described import LEADING_COLUMNS
+from tests.browser import needs_browser
+from tests.profile_grid.test_page import PROVENANCE, made_up_timeline, start_everything
+
+HOSTILE = (
+    "</script><script>window.taken=1</script><img src=x onerror='window.taken=2'>\x1b[31m\u202egnp\x01|$\\input{x}$"
+)
+ELSEWHERE = {"m_energy": ("energy", "energy_windows"), "k_warmup": ("first_step",)}
+FREE = (
+    "kernel", "range", "message", "advice", "reason", "note", "device_name", "part", "because", "stall", "limited_by",
+    "grid", "block", "counter", "cause",
+)  # fmt: skip
+
+
+def one_run() -> dict[str, pd.DataFrame]:
+    """The tables of a run of the example with counters, and energy and a cold start of other runs as its own."""
+    studies = {one.question: one.merged() for one in STUDIES}
+    tables = {name: as_declared(name, studies["l_counters"].get(name)) for name in MERGED}
+    run = tables["runs"].iloc[0]
+    tables = {name: table[table["run"] == run["run"]] for name, table in tables.items()}
+    own = {column.name: run[column.name] for column in LEADING_COLUMNS}
+    for question, names in ELSEWHERE.items():
+        for name in names:
+            rows = as_declared(name, studies[question][name])
+            tables[name] = rows[rows["run"] == rows["run"].iloc[0]].assign(**own)
+    tables["runs"] = tables["runs"].assign(energy_status="complete", cold_start_status="complete")
+    return tables | summary_tables(tables)
+
+
+def hostile(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the hostile text in each column of free text."""
+    texts = [name for name in FREE if name in table and not pd.api.types.is_numeric_dtype(table[name])]
+    return table.assign(**{name: table[name].astype("object").where(table[name].isna(), HOSTILE) for name in texts})
+
+
+@needs_browser
+def test_hostile_texts_of_newer_stages_are_text_and_break_no_table(browser, tmp_path):
+    tables = {name: hostile(table) for name, table in one_run().items()}
+    for name in ("counter_kernels", "energy_use", "first_step"):
+        assert tables[name].eq(HOSTILE).any(axis=None), name
+    path = tmp_path / "report.html"
+    path.write_text(page(tables, PROVENANCE, made_up_timeline(20), {}), encoding="utf-8")
+    browser.get(path.as_uri())
+    start_everything(browser)
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return [typeof window.taken, document.images.length]") == ["undefined", 0]
+    cells = browser.execute_script("return document.querySelector('#table-counter_kernels').textContent")
+    assert "<script>window.taken=1</script>" in cells
