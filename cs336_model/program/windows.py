@@ -35,8 +35,8 @@ def profiled_window(profiler: str, device: torch.device, at_end: Callable[[], No
     range `measure` is the window.
     """
     if profiler in OF_CUDA and device.type == "cuda":
-        torch.cuda.profiler.start()  # nsys's --capture-range=cudaProfilerApi, and ncu's --profile-from-start off
         with _short_collections(profiler):
+            torch.cuda.profiler.start()  # nsys's --capture-range=cudaProfilerApi, and ncu's --profile-from-start off
             yield None
         at_end()
         torch.cuda.profiler.stop()
@@ -51,8 +51,9 @@ def profiled_window(profiler: str, device: torch.device, at_end: Callable[[], No
 
 @contextmanager
 def _short_collections(profiler: str) -> Iterator[None]:
-    """What there is before a window with ranges is no more looked through in it. Hooks of its backward passes make so
-    many objects that a full collection comes in three steps: of large, 115 ms in which an H200 waits."""
+    """Garbage collections in a window with ranges do not search the objects that existed before it. Hooks of the
+    backward passes make so many objects that a full collection comes in three steps: for large, an H200 waits 115 ms.
+    """
     if EMITTER_OF_PROFILER[profiler] == "none":
         yield
         return

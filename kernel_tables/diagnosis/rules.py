@@ -20,8 +20,8 @@ KERNELS = f"{kernel_rules.KERNEL_SHARE:.0%} of the span"
 class Rule:
     """One rule. `needs` are asked in turn, and the first reason that one gives is why the rule abstains.
 
-    Where several rules could say the same, one does: `silent_where` names those whose speaking silences this one, and
-    `leaves_to` those whose kernels and idle time are no more this one's, where they speak.
+    Where several rules could say the same, one does: this one is silent where a rule of `silent_where` speaks, and
+    does not count the kernels and idle time that a rule of `leaves_to` found.
     """
 
     code: str

@@ -26,10 +26,10 @@ FIGURES = ["calls", "time_ns", "own_ns", "samples", "samples_in_calls", "estimat
 def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -> pd.DataFrame:
     """One row per thread, phase (BY "range": innermost range), source and function that was called there.
 
-    `time_ns` is the time in which the thread was in such a call, `own_ns` that without the calls made in it: with what
-    a phase was in no call at all, `own_ns` adds up to the phase, on every thread. `us_per_launch` is `own_ns` over the
-    activities launched there. Samples have a number, and an estimate of the time in that function and in no call: those
-    outside of calls times the time between two samples.
+    `time_ns` is the time in which the thread was in such a call, `own_ns` that without the calls made in it: on a
+    thread that makes calls in a phase, it adds up to the phase, together with the time in no call. `us_per_launch` is
+    `own_ns` over the activities launched there. Samples have a number, and an estimate of the time in that function and
+    in no call: those outside of calls times the time between two samples.
     """
     import pandas as pd
 

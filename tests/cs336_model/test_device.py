@@ -93,3 +93,12 @@ def test_nsys_is_told_the_window_on_a_gpu_alone(monkeypatch, tmp_path, device, e
     save_capture(recording, tmp_path / "capture.sqlite", device)
     assert calls == expected
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_full_collection_before_a_window_is_not_in_what_nsys_records(monkeypatch):
+    frozen = []
+    for name in ("start", "stop"):
+        monkeypatch.setattr(torch.cuda.profiler, name, lambda: frozen.append(gc.get_freeze_count() > 0))
+    with profiled_window("nsys", GPU, at_end=lambda: None):
+        pass
+    assert frozen == [True, False]
