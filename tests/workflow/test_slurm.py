@@ -117,8 +117,25 @@ def test_a_job_asks_for_the_gpus_of_its_run_and_its_processes_have_them(run_by_s
 def test_timing_and_capture_of_a_run_are_one_job_and_the_rest_runs_where_it_was_planned(run_by_slurm):
     folder, _, _ = run_by_slurm
     rules = {path.name for path in (folder / ".snakemake" / "slurm_logs").iterdir()}
-    groups = {f"group_run_{run}_capture_tables_of_capture_timing" for run in RUNS}
-    assert rules == groups
+    assert rules == {f"group_gpus_{gpus}_capture_tables_of_capture_timing" for gpus in (1, 2)}
+
+
+def test_several_runs_are_one_job_where_asked_for_never_with_one_on_more_gpus(tmp_path):
+    folder = copy_sources(ROOT, tmp_path / "project")
+    (folder / "config.yaml").write_text(GRID.replace("context_lengths: [8]", "context_lengths: [8, 16]"))
+    planned = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--workflow-profile", "profiles/slurm", "--quiet", "reason", "--dry-run",
+         "--group-components", "gpus_1=2", "--", "results/tables/provenance.json"],
+        cwd=folder, env=os.environ | {"PYTHONPATH": str(EXECUTOR)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert planned.returncode == 0, planned.stderr
+    planned_groups = re.findall(r"Group job (\S+) .*\n\n((?: +.*\n)+)", planned.stdout + planned.stderr)
+    of_group = sorted((name, sorted(re.findall(r"timing (\S+)", jobs))) for name, jobs in planned_groups)
+    assert of_group == [
+        ("gpus_1", ["alpha_ctx16_forward", "alpha_ctx8_forward"]),
+        ("gpus_2", ["beta_ctx16_train_step_gpus2_flat"]),
+        ("gpus_2", ["beta_ctx8_train_step_gpus2_flat"]),
+    ]
 
 
 def test_the_lines_of_progress_count_the_measurements_of_all_jobs(run_by_slurm):

@@ -201,6 +201,12 @@ def gpus_of(stage):
     return lambda wildcards: RUNS[wildcards.run]["gpus"] if takes else 0
 
 
+def group_of_run(wildcards):
+    """The group of a run's jobs: one name for all runs on as many GPUs. Snakemake makes one job of what is connected, so
+    of a run, or with `--group-components gpus_1=8` of eight; it never joins groups with different names."""
+    return f"gpus_{RUNS[wildcards.run]['gpus']}"
+
+
 def cores_of_job(wildcards):
     """The cores that a scheduler is asked for; -1, for no question, in the allocation that it gave: there the parts of
     a job would ask for the sum of what they take after each other."""

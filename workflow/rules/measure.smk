@@ -25,7 +25,7 @@ for stage in STAGES:
         log:
             f"logs/{{run}}/{stage.name}.log",
         group:
-            "run_{run}"
+            group_of_run
         conda:
             "../../envs/measure.yaml"
         resources:

@@ -21,7 +21,7 @@ for stage in STAGES:
             files=[f"results/runs/{{run}}/{name}" for name in stage.files],
             read_too=read_by(stage),
             again=tables_again(stage),
-            # of no use to the tables: it makes all stages of a run one group, so one job on one node of a cluster
+            # of no use to the tables: it connects all stages of a run, so that they are one job on one node of a cluster
             beside=ancient([f"results/runs/{{run}}/{one.result}" for one in STAGES if one.of_every_run]),
         output:
             # it names the tables beside it, and `again` misses them: as outputs they are an eighth of the time to plan
@@ -29,7 +29,7 @@ for stage in STAGES:
         log:
             f"logs/{{run}}/tables_of_{stage.name}.log",
         group:
-            "run_{run}"
+            group_of_run
         conda:
             "../../envs/analysis.yaml"
         params:
