@@ -57,6 +57,20 @@ def matmul_flops(shape: ModelShape) -> dict[str, int]:
     }
 
 
+def matmul_shapes(shape: ModelShape) -> dict[str, tuple[tuple[int, int, int], ...]]:
+    """(m, n, k) of the matrix products of one layer, and of the head, by part: of scores and values those of one head
+    of one sequence. All of a part have as many FLOPs."""
+    d, length, tokens = shape.d_model, shape.context_length, shape.tokens
+    return {
+        ranges.QKV_PROJECTION: ((tokens, d, d),) * 3,
+        ranges.ATTENTION_SCORES: ((length, length, shape.d_head),),
+        ranges.FINAL_MATMUL: ((length, shape.d_head, length),),
+        ranges.OUTPUT_PROJECTION: ((tokens, d, d),),
+        ranges.FEED_FORWARD: ((tokens, shape.d_ff, d),) * 2 + ((tokens, d, shape.d_ff),),
+        ranges.HEAD: ((tokens, shape.vocab_size, d),),
+    }
+
+
 def softmax_flops(shape: ModelShape) -> int:
     """FLOPs of the softmax of all layers, 5 B H S^2 each: a convention of the course, exp counted as one."""
     return shape.num_layers * SOFTMAX_FLOPS_PER_SCORE * shape.scores

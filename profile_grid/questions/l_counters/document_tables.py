@@ -9,6 +9,7 @@ import pandas as pd
 from kernel_tables.counters.verdicts import RULES
 from kernel_tables.markdown import Table, escaped
 from profile_grid.quantities import ABSENT, count, known, percent, rate, ratio, significant
+from profile_grid.questions.l_counters.padding import SUMS, UNTOLD
 from profile_grid.questions.l_counters.sentences import bandwidth
 from profile_grid.tables.apart import pivoted, shown_dimensions
 from profile_grid.tables.cells import headings_of, leading_cells
@@ -58,11 +59,13 @@ def matmuls_table(measured: Measured) -> Table | None:
         return None
 
     def cells(row: dict) -> tuple[str, ...]:
-        within = "yes" if row["within_padding"] else "no"
+        within = ("yes" if row["within_padding"] else "no") if known(row["within_padding"]) else ABSENT
         figures = [significant(row[name] / 1e9, 4) for name in ("counted_flops", "shape_flops")]
-        return row["pass"], escaped(row["part"]), *figures, ratio(row["ratio"]), within, percent(row["counted_share"])
+        ratios = [ratio(row[name]) for name in ("ratio", "padded_ratio")]
+        return row["pass"], escaped(row["part"]), *figures, *ratios, within, percent(row["counted_share"])
 
-    figures = ("counted, GFLOP", "shapes, GFLOP", "counted ÷ shapes", "within padding", "of its time counted")
+    of_shapes = ("counted, GFLOP", "shapes, GFLOP", "counted ÷ shapes", "in tiles ÷ shapes")
+    figures = (*of_shapes, "within padding", "of its time counted")
     return _by_run(rows, ("pass", "part", *figures), cells, words=2)
 
 
@@ -85,6 +88,11 @@ def roofs_table(measured: Measured) -> Table:
 def rules() -> dict[str, str]:
     """(l) The verdicts and their rules."""
     return RULES
+
+
+def allowances() -> dict[str, str]:
+    """(l) What counted FLOPs may differ by for `sums` of slices, and, where the tile is `untold`, for padding."""
+    return {"sums": percent(SUMS), "untold": percent(UNTOLD)}
 
 
 def speed(bytes_per_s) -> str:

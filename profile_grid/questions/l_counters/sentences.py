@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from cs336_model.ranges import ATTENTION_SCORES, FINAL_MATMUL, SOFTMAX
+from cs336_model.ranges import SOFTMAX
 from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL, UNKNOWN
 from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, known, percent, rate, ratio, significant
+from profile_grid.questions.l_counters.padding import UNTOLD
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.wording import PASSES, extremes_of_runs, listed, of_all, places
@@ -21,7 +22,6 @@ WORDS = {
     TOO_SMALL: "by being too small for the GPU",
     UNKNOWN: "by what was not counted",
 }
-OF_HEADS = (ATTENTION_SCORES, FINAL_MATMUL)  # products of heads, as narrow as d_model ÷ num_heads
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -87,22 +87,32 @@ def _roofs(measured: Measured) -> list[str]:
 
 
 def _shapes(measured: Measured) -> list[str]:
-    """Whether the counted FLOPs of matrix multiplies are those of the shapes."""
+    """Whether the counted FLOPs of matrix multiplies are those of the shapes; which were not counted as a whole."""
     rows = measured.tables["counter_matmuls"]
-    if rows.empty:
-        return []
+    compared, lacking = rows[rows["ratio"].notna()], rows[rows["ratio"].isna()]
+    said = [_against_shapes(compared)] if len(compared) else []
+    if len(lacking):
+        share = interval(1 - lacking["counted_share"], percent)
+        said.append(f"Left out is {_named(lacking)}, of whose time in matrix multiplies {share} was not counted.")
+    return said
+
+
+def _against_shapes(rows: pd.DataFrame) -> str:
+    """How many counted multiplies the tiles explain, where they make much of it, and where names do not tell them."""
     off = rows[~rows["within_padding"].astype(bool)]
+    wide, untold = rows[rows["padded_ratio"] > 1 + UNTOLD], rows[rows["padded_ratio"].isna()]
     within = of_all(len(rows) - len(off), len(rows), "matrix multiply").replace("multiplys", "multiplies")
-    text = f"The counted FLOPs are {interval(rows['ratio'], ratio)} those from the shapes,"
-    text += f" within the padding of tiles in {within}"
-    lacking = off["counted_share"].astype(float) < 1
-    beyond = {
-        "tiles reach further over the edges of a head": off[~lacking & (off["ratio"] > 1) & off["part"].isin(OF_HEADS)],
-        "not all launches were counted": off[lacking],
-    }
-    text += "".join(f"; beyond it in {_named(own)}, where {why}" for why, own in beyond.items() if len(own))
-    rest = off.drop(pd.concat(beyond.values()).index)
-    return [f"{text}; beyond it in {_named(rest)}." if len(rest) else f"{text}."]
+    parts = [
+        f"The counted FLOPs are {interval(rows['ratio'], ratio)} those from the shapes,"
+        f" within the padding of tiles in {within}"
+    ]
+    if len(off):
+        parts.append(f"beyond it in {_named(off)}")
+    if len(wide):
+        parts.append(f"the tiles make it {interval(wide['padded_ratio'], ratio)} in {_named(wide)}")
+    if len(untold):
+        parts.append(f"{percent(UNTOLD)} are allowed in {_named(untold)}, where names do not tell every tile")
+    return "; ".join(parts) + "."
 
 
 def _named(rows: pd.DataFrame) -> str:

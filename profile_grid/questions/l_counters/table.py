@@ -6,7 +6,8 @@ import pandas as pd
 
 from kernel_tables.counters.verdicts import RULES
 from profile_grid.merging.counters.described import OF_BYTES, OF_FLOPS, OF_RATES
-from profile_grid.questions.l_counters.sums import counter_matmuls, counter_sums
+from profile_grid.questions.l_counters.matmuls import counter_matmuls
+from profile_grid.questions.l_counters.sums import counter_sums
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.per_pass import Merged
@@ -98,8 +99,9 @@ TABLES = {
     part | | part of the model
     counted_flops | FLOP | of its matrix multiplies, by counters
     shape_flops | FLOP | 2 M N K of them, from the shapes
-    ratio | | counted ÷ from the shapes
-    within_padding | | whether they differ by no more than tiles that reach over the edges: 5 %
+    ratio | | counted ÷ from the shapes; empty where not all launches were counted
+    padded_ratio | | FLOPs in whole tiles of its kernels ÷ from the shapes; empty where names tell no tile of each
+    within_padding | | whether ratio is padded_ratio and at most 1 ÷ depth and 2 % more; without one, 1 within 5 %
     counted_share | of 1 | of its matrix multiplies' time, that of launches with counters
 """),
         ),

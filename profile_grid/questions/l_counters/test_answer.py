@@ -10,7 +10,7 @@ from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, LIMITS, MET
 from kernel_tables.counters.reading import no_counters
 from profile_grid.documents.documents import asked_of, documents
 from profile_grid.merging.counters.of_run import tables_of_launches
-from tests.profile_grid.made_up import GEMM, MUL, SOFTMAX, Made, merged
+from tests.profile_grid.made_up import GEMM, MUL, SOFTMAX, Kernel, Made, merged
 from tests.profile_grid.made_up_answers import own_tables
 from tests.profile_grid.test_answers import PROVENANCE, line_of
 
@@ -152,16 +152,39 @@ def test_the_document_holds_kernels_parts_phases_products_roofs_and_the_rules_of
     assert "50.0 TFLOP/s (74.6 %)" in text
 
 
-def test_products_that_count_other_flops_are_told_by_why():
+def test_products_whose_tiles_reach_far_over_the_edges_are_named():
     tables = counted(TRAINING)
     made = own_tables(QUESTION, tables)
-    row = made["counter_matmuls"].iloc[[0]].assign(within_padding=False)
-    heads = row.assign(part="final matmul", ratio=1.4, counted_share=1.0)
-    lacking = row.assign(part="feed-forward", ratio=0.7, counted_share=0.7)
-    made["counter_matmuls"] = pd.concat([made["counter_matmuls"], heads, lacking], ignore_index=True)
+    row = made["counter_matmuls"].iloc[[0]]
+    heads = row.assign(part="final matmul", ratio=1.202, padded_ratio=1.2)
+    made["counter_matmuls"] = pd.concat([made["counter_matmuls"], heads], ignore_index=True)
     text = documents(made, tables["runs"], PROVENANCE, [QUESTION])[QUESTION]
-    assert "in **final matmul** (small at context 512), where tiles reach further over the edges of a head" in text
-    assert "in **feed-forward** (small at context 512), where not all launches were counted." in text
+    assert (
+        "; the tiles make it × 1.20 in **final matmul** (small at context 512); 5.0 % are allowed in **head**" in text
+    )
+
+
+def test_products_are_held_against_the_tiles_of_the_kernels_that_computed_them():
+    gemm = Kernel("forward", "head", GEMM, "gemm", 1, 800.0)
+    told = {}
+    for of_head in (1.03, 1.0124, 0.99):  # 10 000 words in tiles of 128 are 10 112, in tiles of 256 are 10 240
+        row = own_tables(QUESTION, counted(Made(kernels=(gemm,)), of_head=of_head))["counter_matmuls"].iloc[0]
+        told[of_head] = (round(row["padded_ratio"], 4), row["within_padding"])
+    assert told == {1.03: (1.024, True), 1.0124: (1.0112, True), 0.99: (1.0112, False)}
+
+
+def test_products_of_which_not_all_launches_were_counted_are_not_compared_with_the_shapes():
+    tables = counted(TRAINING)
+    ranges = tables["counter_ranges"]
+    lacking = (ranges["phase"] == "forward") & (ranges["range"] == "head")
+    ranges.loc[lacking, ["counted_ns", "fp32_flops"]] *= 0.75
+    table = own_tables(QUESTION, tables)["counter_matmuls"].set_index("pass")
+    assert table["ratio"].isna().to_dict() == {"forward": True, "backward": False}
+    assert table["within_padding"].isna().to_dict() == {"forward": True, "backward": False}
+    text = answered(tables)
+    assert "The counted FLOPs are × 1.01 those from the shapes" in text
+    assert "Left out is **head** (small at context 512), of whose time in matrix multiplies 25.0 % was not co" in text
+    assert "× 0.75" not in text
 
 
 def test_a_grid_whose_counters_could_not_be_had_says_so():

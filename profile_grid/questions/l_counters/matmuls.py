@@ -1,0 +1,94 @@
+"""FLOPs of the matrix multiplies of a part: counted, from the shapes, and in the tiles of its kernels."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from cs336_model import ranges
+from cs336_model.arithmetic.flops import ModelShape, matmul_flops, matmul_shapes
+from cs336_model.program.variants.values import NOT_COMPILED
+from profile_grid.questions.l_counters.padding import Product, gradients, padded_ratio, within_padding
+from profile_grid.questions.l_counters.sums import SUMMED, led, of_one_pass, with_parts
+from profile_grid.study.dimensions import COMPILE, LEADING
+from profile_grid.tables.classes import is_matmul
+from profile_grid.tables.ideal import shape_of_run
+from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
+from profile_grid.tables.per_pass import Merged
+
+BY_PART = ["run", "pass", "part"]
+OF_A_PART = [
+    "pass", "part", "counted_flops", "shape_flops", "ratio", "padded_ratio", "within_padding", "counted_share",
+]  # fmt: skip
+KINDS = {"ratio": "float64", "padded_ratio": "float64", "within_padding": "boolean"}
+
+
+def counter_matmuls(merged: Merged) -> pd.DataFrame:
+    """(l) One row per run, pass and part of the model with a matrix multiply: the FLOPs of a single pass by counters,
+    and by the shapes. Only runs of this project's model that are not compiled: there a part's products are its own.
+    Where not all launches were counted the two are not compared."""
+    rows = with_parts(merged)
+    counted = rows[is_matmul(rows["class"])].groupby(BY_PART, sort=False)[[*SUMMED]].sum().reset_index()
+    table = of_one_pass(counted, merged)
+    flops, kernels = _flops_of_shapes(merged), _launches_of_kernels(merged)
+    keys = list(table[BY_PART].itertuples(index=False, name=None))
+    table = table.assign(counted_flops=table["flops"], shape_flops=[flops.get(key, math.nan) for key in keys])
+    table = table[table["shape_flops"] > 0].reset_index(drop=True)
+    shapes = _shapes(merged)
+    compared = [_compared(row, shapes[row["run"]], kernels) for row in table.to_dict("records")]
+    table = table.join(pd.DataFrame(compared, index=table.index, columns=[*KINDS]).astype(KINDS))
+    return led(merged, table)[[*LEADING, *OF_A_PART]]
+
+
+def _compared(row: dict, own: tuple[ModelShape, int], kernels: dict[tuple, dict[str, float]]) -> tuple:
+    """Counted ÷ from the shapes, in tiles ÷ from the shapes, and whether the one is the other."""
+    if row["counted_share"] < 1:
+        return math.nan, math.nan, None
+    ratio, name, part = row["counted_flops"] / row["shape_flops"], row["pass"], row["part"]
+    products: list[Product] = [*matmul_shapes(own[0])[part]]
+    products = gradients(products) if name == BACKWARD else products
+    times = 1 if part == ranges.HEAD else _layers(own, name)
+    launches = kernels.get((row["run"], name, part), {})
+    tiles = padded_ratio(ratio, {kernel: count / times for kernel, count in launches.items()}, products)
+    return ratio, tiles, within_padding(ratio, tiles, products)
+
+
+def _launches_of_kernels(merged: Merged) -> dict[tuple, dict[str, float]]:
+    """By run, pass and part the launches of every kernel that multiplies matrices, in a single pass."""
+    rows = with_parts(merged, "kernels")
+    rows = rows[is_matmul(rows["class"])]
+    steps = rows["run"].map(merged.captured_steps).astype("float64")
+    launches = (
+        rows.assign(launches=rows["launches"] / steps).groupby([*BY_PART, "kernel"], sort=False)["launches"].sum()
+    )
+    found: dict[tuple, dict[str, float]] = {}
+    for (*place, kernel), count in launches.items():
+        found.setdefault(tuple(place), {})[kernel] = round(count, 6)
+    return found
+
+
+def _shapes(merged: Merged) -> dict[str, tuple[ModelShape, int]]:
+    """By run of this project's model that is not compiled its shape, and its setting `checkpoint`."""
+    runs = merged["runs"]
+    own = runs[runs[COMPILE.key] == NOT_COMPILED].to_dict("records")
+    shapes = {run["run"]: (shape_of_run(run), int(run["checkpoint"])) for run in own}
+    return {run: one for run, one in shapes.items() if one[0] is not None}
+
+
+def _flops_of_shapes(merged: Merged) -> dict[tuple, float]:
+    """By run, pass and part the FLOPs of its matrix products in one pass."""
+    return {
+        (run, name, part): (2 if name == BACKWARD else 1) * flops * _layers(own, name) / own[0].num_layers
+        for run, own in _shapes(merged).items()
+        for part, flops in matmul_flops(own[0]).items()
+        for name in (FORWARD, BACKWARD, RECOMPUTATION)
+    }
+
+
+def _layers(own: tuple[ModelShape, int], name: str) -> int:
+    """How many layers this pass goes through; a recomputation through those with a checkpoint."""
+    shape, every = own
+    if name != RECOMPUTATION:
+        return shape.num_layers
+    return math.ceil(shape.num_layers / every) if every else 0

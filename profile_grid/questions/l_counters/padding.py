@@ -1,0 +1,69 @@
+"""FLOPs that the tiles of kernels compute where they reach over the edges of a matrix product, beside the shapes.
+
+A kernel computes whole tiles: a result of 512 × 80 in tiles of 128 × 32 takes 512 × 96, 1.2 times the FLOPs; and so it
+does along the depth. Its name tells the size of the tile and how deep it reads at a time, but not which side lies along
+the rows, nor which product of a part it computed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from kernel_tables.names.matrix import matrix_parts
+
+UNTOLD = 0.05  # of the FLOPs of the shapes: what padding may add where names do not tell it
+SUMS = 0.02  # of the FLOPs of the shapes: adding up slices of the depth, which names do not tell
+FEWER = 1e-6  # of the FLOPs: no product has fewer than by its shape, but for rounding
+Product = tuple[int, int, int]  # m, n, k
+Tile = tuple[int, int, int]  # the same of a tile
+
+
+def gradients(products: Iterable[Product]) -> list[Product]:
+    """The products of the backward pass, two of each: by the gradient of the result the second operand, and the first
+    one."""
+    return [both for m, n, k in products for both in ((m, k, n), (k, n, m))]
+
+
+def padded_ratio(ratio: float, kernels: Mapping[str, float], products: Sequence[Product]) -> float:
+    """FLOPs in tiles ÷ FLOPs of the shapes, of products with as many FLOPs each, by kernel how many of them it
+    computed: of all that is possible, the most that is no more than the counted `ratio`, or else the least. NaN where
+    names tell no tile of every product. Kernels without a tile add up what others computed."""
+    tiles = {name: tile for name in kernels if (tile := tile_of(name))}
+    if sum(kernels[name] for name in tiles) != len(products) or any(kernels[name] % 1 for name in tiles):
+        return math.nan
+    sums = {0.0}
+    for name, tile in tiles.items():
+        rows, columns, depth = tile
+        sides = (tile, (columns, rows, depth))
+        possible = {padded(product, one) for product in products for one in sides}
+        for _ in range(int(kernels[name])):
+            sums = {round(before + one, 9) for before in sums for one in possible}
+    ratios = [total / len(products) for total in sums]
+    return max((one for one in ratios if one <= ratio + FEWER), default=min(ratios))
+
+
+def within_padding(ratio: float, tiles: float, products: Sequence[Product]) -> bool:
+    """Whether the counted FLOPs are those in tiles, and no more above it than scaling each number of the result (an
+    addition and a multiplication) and adding up slices take; where tiles are NaN, whether they are within 5 %."""
+    if math.isnan(tiles):
+        return abs(ratio - 1) <= UNTOLD
+    depth = min(k for _, _, k in products)
+    return -FEWER <= ratio - tiles <= tiles / depth + SUMS
+
+
+def padded(product: Product, tile: Tile) -> float:
+    """FLOPs of a product in whole tiles ÷ its own."""
+    return math.prod(math.ceil(size / step) * step / size for size, step in zip(product, tile, strict=True))
+
+
+def tile_of(kernel: str) -> Tile | None:
+    """Rows, columns and depth of the tile that a kernel's name tells, the depth 1 where it tells none; None where it
+    tells no tile."""
+    written = {part.key: re.findall(r"\d+", part.written) for part in matrix_parts(kernel)}
+    if "tile" not in written:
+        return None
+    rows, columns, *depth = written["tile"]
+    stages = written.get("stages", [])  # 64x5: 64 deep, five in flight; of stage3 the depth stands with the tile
+    return int(rows), int(columns), int(depth[0] if depth else stages[0] if len(stages) == 2 else 1)
