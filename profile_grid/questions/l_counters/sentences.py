@@ -91,9 +91,12 @@ def _shapes(measured: Measured) -> list[str]:
     rows = measured.tables["counter_matmuls"]
     compared, lacking = rows[rows["ratio"].notna()], rows[rows["ratio"].isna()]
     said = [_against_shapes(compared)] if len(compared) else []
-    if len(lacking):
-        share = interval(1 - lacking["counted_share"], percent)
-        said.append(f"Left out is {_named(lacking)}, of whose time in matrix multiplies {share} was not counted.")
+    shares = [
+        f"{interval(1 - own['counted_share'], percent)} of the time of {_named(own)}"
+        for _, own in lacking.groupby("part", sort=False)
+    ]
+    if shares:
+        said.append(f"In {listed(shares)} kernels were not counted: FLOPs are not compared there.")
     return said
 
 
