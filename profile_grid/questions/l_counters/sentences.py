@@ -92,11 +92,11 @@ def _shapes(measured: Measured) -> list[str]:
     compared, lacking = rows[rows["ratio"].notna()], rows[rows["ratio"].isna()]
     said = [_against_shapes(compared)] if len(compared) else []
     shares = [
-        f"{interval(1 - own['counted_share'], percent)} of the time of {_named(own)}"
+        f"{interval(1 - own['counted_share'], percent)} of the time of matrix multiplies in {_named(own)}"
         for _, own in lacking.groupby("part", sort=False)
     ]
     if shares:
-        said.append(f"In {listed(shares)} kernels were not counted: FLOPs are not compared there.")
+        said.append(f"{listed(shares)} was not counted: FLOPs are not compared there.")
     return said
 
 

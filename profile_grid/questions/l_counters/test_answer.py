@@ -183,7 +183,9 @@ def test_products_of_which_not_all_launches_were_counted_are_not_compared_with_t
     assert table["within_padding"].isna().to_dict() == {"forward": True, "backward": False}
     text = answered(tables)
     assert "The counted FLOPs are × 1.01 those from the shapes" in text
-    assert "In 25.0 % of the time of **head** (small at context 512) kernels were not counted: FLOPs are not" in text
+    assert (
+        "25.0 % of the time of matrix multiplies in **head** (small at context 512) was not counted: FLOPs are" in text
+    )
     assert "× 0.75" not in text
 
 
