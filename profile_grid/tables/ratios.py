@@ -84,7 +84,7 @@ def parts_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     """GPU time of each run, phase and part of the model beside that at the dimension's default, both with their share
     of the step."""
     kernels = merged.kernels
-    kernels = kernels.assign(part=kernels["range"].fillna("").map(innermost).replace("", NO_RANGE))
+    kernels = kernels.assign(part=kernels["range"].fillna("").astype(object).map(innermost).replace("", NO_RANGE))
     times = per_pass(kernels, ["phase", "part"], merged.captured_steps)
     times["share"] = numbers(times["total_ns"]) / numbers(times["run"].map(total_by_run(kernels)))
     table = beside_base(times, dimension, "gpu_time_ms", "gpu_time_std_ms", by=["phase", "part"])
