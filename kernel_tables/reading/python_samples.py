@@ -8,10 +8,13 @@ What does not fit that to the byte is not taken for a stack.
 
 from __future__ import annotations
 
+import functools
 import html
 import re
 import struct
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 DOMAIN = "Python Periodic Sampling"
@@ -20,11 +23,10 @@ MOST_STRINGS = 1 << 31
 STATES = range(16)  # 1 is running, 2 blocked, 3 not to be interrupted
 FUNCTION = re.compile(r"[\w<>.]{1,200}")
 MODULE = re.compile(r"<[\w .:-]{1,200}>|[\w-]+(?:\.[\w-]+)*")
-# what stands before a module: of what is installed, and of this project; of other files all but the last part
-FOLDER = re.compile(
-    r"\A(?:.*/(?:(?:site|dist)-packages|lib(?:64)?/python\d\.\d+)/|.*/(?=(?:cs336_model|kernel_tables)/)|.*/)",
-    re.DOTALL,
-)
+INSTALLED = re.compile(r"\A.*/(?:site|dist)-packages/", re.DOTALL)
+STANDARD = re.compile(r"\A.*/lib(?:64)?/python\d\.\d+/", re.DOTALL)
+OWN = re.compile(r"\A.*/(?=(?:cs336_model|kernel_tables)/)", re.DOTALL)
+PROJECT = Path(__file__).parents[2]
 OF_SAMPLES = (  # the rows of NVTX_EVENTS that are samples; domains are numbered by process
     f"eventType = 34 AND (globalTid >> 24, domainId) IN (SELECT globalTid >> 24, domainId FROM {{table}}"
     f" WHERE eventType = 75 AND text = '{DOMAIN}')"
@@ -76,11 +78,32 @@ def function_name(text: str) -> str | None:
 
 
 def module_name(path: str) -> str | None:
-    """A file as Python names its module, torch.nn.modules.linear, or by its last part alone where it is not installed,
-    so that no folder of a user is told; None for what is no file of Python's."""
-    file = FOLDER.sub("", html.unescape(path).replace("\\", "/"), count=1)
+    """A file as Python names its module, torch.nn.modules.linear, or by its last part alone where it is neither
+    installed nor of Python's own library nor of this project, so that no folder of a user is told; None for what is no
+    file of Python's."""
+    file = _without_folders(html.unescape(path).replace("\\", "/"))
     name = file.removesuffix(".py").replace("/", ".")
     return name if MODULE.fullmatch(name) and (file.endswith(".py") or file.startswith("<")) else None
+
+
+def _without_folders(file: str) -> str:
+    if installed := INSTALLED.match(file):
+        return file[installed.end() :]
+    # folders of these names may be a user's: what lies below has to be known
+    standard, own = STANDARD.sub("", file, count=1), OWN.sub("", file, count=1)
+    if standard != file and standard.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names:
+        return standard
+    return own if own in _own_files() else file.rpartition("/")[2]
+
+
+@functools.cache
+def _own_files() -> frozenset[str]:
+    """The files of this project that can be on a stack, from its folder on."""
+    return frozenset(
+        path.relative_to(PROJECT).as_posix()
+        for package in ("cs336_model", "kernel_tables")
+        for path in (PROJECT / package).rglob("*.py")
+    )
 
 
 def frame_name(function: str | None, file: str | None) -> str:
