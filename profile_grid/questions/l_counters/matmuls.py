@@ -28,7 +28,7 @@ def counter_matmuls(merged: Merged) -> pd.DataFrame:
     """(l) One row per run, pass and part of the model with a matrix multiply: the FLOPs of a single pass by counters,
     and by the shapes. Only runs of this project's model that are not compiled: there a part's products are its own.
     Where not all launches were counted the two are not compared."""
-    rows = with_parts(merged)
+    rows = with_parts(merged["counter_ranges"])
     counted = rows[is_matmul(rows["class"])].groupby(BY_PART, sort=False)[[*SUMMED]].sum().reset_index()
     table = of_one_pass(counted, merged)
     flops, kernels = _flops_of_shapes(merged), _launches_of_kernels(merged)
@@ -55,9 +55,9 @@ def _compared(row: dict, own: tuple[ModelShape, int], kernels: dict[tuple, dict[
 
 
 def _launches_of_kernels(merged: Merged) -> dict[tuple, dict[str, float]]:
-    """By run, pass and part the launches of every kernel that multiplies matrices, in a single pass."""
-    rows = with_parts(merged, "kernels")
-    rows = rows[is_matmul(rows["class"])]
+    """By run with counters, pass and part the launches of every kernel that multiplies matrices, in a single pass."""
+    rows = merged.kernels[merged.kernels["run"].isin(merged["counter_ranges"]["run"])]
+    rows = with_parts(rows[is_matmul(rows["class"])])
     steps = rows["run"].map(merged.captured_steps).astype("float64")
     launches = (
         rows.assign(launches=rows["launches"] / steps).groupby([*BY_PART, "kernel"], sort=False)["launches"].sum()

@@ -23,7 +23,7 @@ SUMMED = ["launches", "total_ns", "counted_ns", *WORK]
 def counter_sums(merged: Merged) -> pd.DataFrame:
     """(l) One row per run and phase, class, part of the model, and range, each of a single pass. Raises NotConserved
     unless each of the four sums up to the time of all kernels."""
-    rows = with_parts(merged)
+    rows = with_parts(merged["counter_ranges"])
     phases = {"class": pd.Series(ALL_PHASES, rows.index), "part": rows["pass"]}
     groups = [
         rows.assign(by=by, place=phases.get(by, rows["phase"]), name=rows[by])
@@ -52,9 +52,9 @@ def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
     return found
 
 
-def with_parts(merged: Merged, name: str = "counter_ranges") -> pd.DataFrame:
-    """The rows of a merged table by range, with the pass and the part that each belongs to."""
-    rows = as_texts(merged[name])
+def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows by range, with the pass and the part that each belongs to."""
+    rows = as_texts(rows)
     places = places_with_parts(rows)
     others = ~places["phase"].isin((FORWARD, LOSS, BACKWARD))  # the optimizer: a pass of its own, without parts
     places.loc[others, "pass"] = places["phase"]
