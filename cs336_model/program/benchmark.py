@@ -14,7 +14,6 @@ is one line, every other failure a traceback; either way the exit status is not 
 import gc
 import os
 import sys
-import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,12 +22,10 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.program.accuracy import accuracy
-from cs336_model.program.device import machine_facts, memory_facts, open_context, own_digest, resolve_device
+from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.energy.counters import energy_counter
 from cs336_model.program.energy.windows import Meter, Plan, counted_energy
 from cs336_model.program.lease import give_back_lease, take_lease
-from cs336_model.program.loaded_distributions import loaded_distributions
-from cs336_model.program.loaded_files import loaded_files
 from cs336_model.program.memory.recording import Recorder, recorder_on, save_memory
 from cs336_model.program.non_finite import where_not_finite
 from cs336_model.program.options import command_parser
@@ -37,7 +34,7 @@ from cs336_model.program.parallel.launch import RESULT_WITHOUT_TIMES, WORLD_SIZE
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
 from cs336_model.program.parallel.reduction import import_ahead
 from cs336_model.program.process_cost import Progress, process_age_seconds
-from cs336_model.program.result import Result, empty_result, write_result
+from cs336_model.program.result import Result, empty_result, facts_of_process, write_result
 from cs336_model.program.spec import RunSpec, read_spec
 from cs336_model.program.stacks import print_stacks_before
 from cs336_model.program.steps import (
@@ -120,10 +117,7 @@ def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
     with process_settings(spec):
         result |= measured_or_why_not(spec, device, replace(watch, recorder=recorder), progress)
         leave_device(device)
-    age, now = process_age_seconds(), time.time()
-    result |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
-    ran = {"loaded_files": loaded_files(spec.named), "loaded_distributions": loaded_distributions(spec.named)}
-    return result | ran | {"rank_device": own_digest(device)}
+    return result | facts_of_process(progress, device, spec.named)
 
 
 def measured_or_why_not(spec: RunSpec, device: torch.device, watch: Watch, progress: Progress) -> Result:

@@ -1,10 +1,18 @@
 """What a measured process leaves: one JSON file, with every key whatever came of it."""
 
 import json
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from cs336_model import ranges
+from cs336_model.program.device import own_digest
+from cs336_model.program.loaded_distributions import loaded_distributions
+from cs336_model.program.loaded_files import loaded_files
+from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.work import planned_flops, planned_parameters
 from kernel_tables.whole_files import written_whole
@@ -40,6 +48,19 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
         "ran_unix_s": None,
         "loaded_files": None,
         "loaded_distributions": None,
+    }
+
+
+def facts_of_process(progress: Progress, device: torch.device, named: Iterable[str] = ()) -> Result:
+    """What a process that ends now took, when and on which GPU it ran, and from which files; `named` is what it
+    measured, as "package.module:function"."""
+    age, now = process_age_seconds(), time.time()
+    return {
+        "rank_device": own_digest(device),
+        "cost_seconds": progress.seconds | {"total": age},
+        "ran_unix_s": [now - age, now],
+        "loaded_files": loaded_files(named),
+        "loaded_distributions": loaded_distributions(named),
     }
 
 

@@ -8,7 +8,6 @@ program is an all-reduce, and those of the last size are the steps of its result
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -19,13 +18,11 @@ import torch
 import torch.distributed as dist
 
 from cs336_model.program.benchmark import leave_device
-from cs336_model.program.device import machine_facts, memory_facts, open_context, own_digest, resolve_device
+from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.lease import take_lease
-from cs336_model.program.loaded_distributions import loaded_distributions
-from cs336_model.program.loaded_files import loaded_files
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
 from cs336_model.program.process_cost import Progress, process_age_seconds
-from cs336_model.program.result import empty_result, write_result
+from cs336_model.program.result import empty_result, facts_of_process, write_result
 from cs336_model.program.spec import RunSpec, read_spec
 from cs336_model.program.stacks import print_stacks_before
 
@@ -56,12 +53,10 @@ def measured(spec: RunSpec, megabytes: Sequence[int], progress: Progress) -> dic
         open_context(device)
         join_group(device)
     sizes = [_of_size(size * MEGABYTE, spec, device, progress) for size in megabytes]
-    facts = {"machine": machine_facts(device), "memory": memory_facts(device), "rank_device": own_digest(device)}
+    facts = {"machine": machine_facts(device), "memory": memory_facts(device)}
     leave_group()
     leave_device(device)
-    age, now = process_age_seconds(), time.time()
-    facts |= {"cost_seconds": progress.seconds | {"total": age}, "ran_unix_s": [now - age, now]}
-    facts |= {"loaded_files": loaded_files(()), "loaded_distributions": loaded_distributions(())}
+    facts |= facts_of_process(progress, device)
     steps = {"step_seconds": sizes[-1]["seconds"], "warmup_seconds": sizes[-1]["warmup_seconds"]}
     return empty_result(spec, "none") | {"status": "complete", "sizes": sizes} | facts | steps
 
