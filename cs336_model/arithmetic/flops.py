@@ -46,15 +46,16 @@ def parameter_count(shape: ModelShape) -> int:
 def matmul_flops(shape: ModelShape) -> dict[str, int]:
     """FLOPs of the matrix products of one forward pass, by part. Scores and values are 2 B H S^2 d_head per layer;
     the causal half that the mask throws away is counted, because it is computed."""
-    d, layers, tokens = shape.d_model, shape.num_layers, shape.tokens
-    return {
-        ranges.QKV_PROJECTION: layers * 3 * 2 * tokens * d * d,
-        ranges.ATTENTION_SCORES: layers * 2 * shape.scores * shape.d_head,
-        ranges.FINAL_MATMUL: layers * 2 * shape.scores * shape.d_head,
-        ranges.OUTPUT_PROJECTION: layers * 2 * tokens * d * d,
-        ranges.FEED_FORWARD: layers * 3 * 2 * tokens * d * shape.d_ff,
-        ranges.HEAD: 2 * tokens * d * shape.vocab_size,
-    }
+    products = matmul_shapes(shape)
+    return {part: _times(part, shape) * sum(2 * m * n * k for m, n, k in products[part]) for part in products}
+
+
+def _times(part: str, shape: ModelShape) -> int:
+    """How often a forward pass does the matrix products of a part."""
+    if part == ranges.HEAD:
+        return 1
+    of_heads = part in (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
+    return shape.num_layers * (shape.batch_size * shape.num_heads if of_heads else 1)
 
 
 def matmul_shapes(shape: ModelShape) -> dict[str, tuple[tuple[int, int, int], ...]]:
