@@ -72,7 +72,8 @@ def draw_class_shares(tables: Tables) -> Drawing:
     notes = [f"The {named.time} of a step is the sum over {named.kernels} and memory operations; bars sum to 100 %."]
     if (longest := max(map(len, cells.values()))) > MOST_BARS:
         notes.append(f"Of {longest} models and contexts the first {MOST_BARS} are drawn; the table has all.")
-    return Drawing(stacked(groups, panels), (*notes, *left_out, *marks.missing_notes(missing)))
+    title = f"{named.kernel.capitalize()} classes as shares of the time of all {named.kernels}"
+    return Drawing(stacked(groups, panels), (*notes, *left_out, *marks.missing_notes(missing)), title=title)
 
 
 def _cells(runs: pd.DataFrame, models: list[str]) -> list[str]:

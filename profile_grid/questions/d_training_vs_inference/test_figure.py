@@ -5,7 +5,7 @@ from collections import defaultdict
 import pandas as pd
 import pytest
 
-from profile_grid.questions.d_training_vs_inference.figure import family_shares, sides_of
+from profile_grid.questions.d_training_vs_inference.figure import FIGURES, family_shares, sides_of
 from tests.profile_grid.made_up_grid import FOUR_WAYS, made_up_tables, rows_of
 
 
@@ -36,3 +36,11 @@ def test_a_side_shows_every_configuration_once_and_none_that_the_grid_does_not_h
         "small_ctx128_train_step": "training",
         "medium_ctx512_forward_backward": "training",
     }
+
+
+def test_on_a_processor_the_figure_is_of_operators():
+    tables = made_up_tables(models=("small",), contexts=(512,))
+    (figure,) = FIGURES
+    on_cpu = tables | {"runs": tables["runs"].assign(device="cpu")}
+    assert figure.draw(on_cpu).title == "Operator classes as shares of the time of all operators"
+    assert figure.draw(tables).title == figure.title
