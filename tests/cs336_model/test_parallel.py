@@ -1,11 +1,10 @@
 """Two processes that share a batch compute what one does, in every way to reduce gradients."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-from contextlib import suppress
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,23 +59,16 @@ def test_ranks_import_what_they_need_before_they_have_their_gpus(two_ranks, spec
         assert rank["imported"] < 10
 
 
-def ended(folder: Path, *programs: str) -> int:
-    """How ranks of these Python programs end."""
+def started(folder: Path, *programs: str) -> subprocess.Popen:
+    """The launcher of ranks of these Python programs."""
     commands = [[sys.executable, "-S", "-c", program] for program in programs]
-    command = [
-        sys.executable,
-        "-m",
-        "cs336_model.program.parallel.launch",
-        "--folder",
-        str(folder),
-        json.dumps(commands),
-    ]
-    launcher = subprocess.Popen(command, start_new_session=True)
-    try:
-        return launcher.wait(30)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(launcher.pid, signal.SIGKILL)  # the ranks that hang: whoever runs the launcher ends what is left
+    command = ["cs336_model.program.parallel.launch", "--folder", str(folder), json.dumps(commands)]
+    return subprocess.Popen([sys.executable, "-m", *command])
+
+
+def ended(folder: Path, *programs: str) -> int:
+    """How the launcher of these ranks ends."""
+    return started(folder, *programs).wait(30)
 
 
 HANGS = "import time; print('begins', flush=True); time.sleep(10**6)"
@@ -94,6 +86,30 @@ def test_a_rank_that_a_signal_ends_is_told_as_a_shell_would(tmp_path):
 def test_a_rank_that_wrote_why_it_has_no_times_ends_the_others_and_that_is_no_failure(tmp_path):
     assert ended(tmp_path, HANGS, f"raise SystemExit({launch.RESULT_WITHOUT_TIMES})") == 0
     assert not (tmp_path / launch.FIRST_TO_FAIL).exists()
+
+
+@pytest.mark.parametrize("how", ["SIGKILL of the launcher", "end of the other rank"])
+def test_no_rank_outlives_the_launcher(tmp_path, how):
+    tells = f"import os, pathlib; pathlib.Path({str(tmp_path)!r}, 'pid').write_text(str(os.getpid())); "
+    ends = "import time; time.sleep(1); raise SystemExit(3)"
+    launcher = started(tmp_path, tells + HANGS, HANGS if how.startswith("SIGKILL") else ends)
+    try:
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        rank = Path("/proc", (tmp_path / "pid").read_text(), "stat")
+        assert rank.exists()
+        if how.startswith("SIGKILL"):
+            launcher.kill()
+        launcher.wait(30)
+        wait_until(lambda: not rank.exists() or rank.read_text().rpartition(")")[2].split()[0] in "ZX")
+    finally:
+        launcher.kill()
+
+
+def wait_until(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_each_rank_is_told_its_number_and_prints_into_a_log_of_its_own(tmp_path):

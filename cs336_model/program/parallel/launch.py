@@ -4,12 +4,15 @@
 
 Each is told its number as torchrun would tell it, and prints into FOLDER/rankN.log; `first_to_fail` in FOLDER is the
 number of the one that failed before the others, whose errors are those of processes that lost a peer. torchrun itself
-imports PyTorch to start them, and mixes what they print. Whoever runs this ends what is left. Imports no torch.
+imports PyTorch to start them, and mixes what they print. When this process is gone, by SIGKILL too, so are the ranks;
+whoever runs it ends what those left. Imports no torch.
 """
 
 import argparse
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +23,7 @@ from queue import SimpleQueue
 RANK, LOCAL_RANK, WORLD_SIZE, STORE = "RANK", "LOCAL_RANK", "WORLD_SIZE", "RANKS_STORE"
 RESULT_WITHOUT_TIMES = 75  # exit status of a rank that wrote why it has no times: the others wait for it in vain
 FIRST_TO_FAIL = "first_to_fail"
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,7 +52,18 @@ def started(rank: int, command: Sequence[str], count: int, folder: Path) -> subp
     """The process of one rank."""
     told = {RANK: str(rank), LOCAL_RANK: str(rank), WORLD_SIZE: str(count), STORE: str(folder / "store")}
     with (folder / f"rank{rank}.log").open("ab") as log:
-        return subprocess.Popen(command, env={**os.environ, **told}, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return subprocess.Popen(
+            command,
+            env={**os.environ, **told},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            preexec_fn=_die_with_launcher,
+        )
+
+
+def _die_with_launcher() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,154 @@
+"""A run on GPUs of which a process is killed at any moment: `python -m benchmarks.killed FOLDER [--rounds 2]`.
+
+Snakemake measures a run on two GPUs; at a moment drawn by chance one process gets SIGKILL: Snakemake itself, the job
+that measures, its supervisor, the launcher, a rank. Then nothing of it may be left, no process, no lease, no memory on
+a GPU; and Snakemake, called again, ends the run. Status 1 where something is left, or the next one does not run.
+
+Nothing else may use the GPUs (those of CUDA_VISIBLE_DEVICES, where that has numbers) meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pynvml
+
+from kernel_tables.recording.gpu import gpu_is_visible
+from profile_grid.measuring.host_locks import FOLDER_VARIABLE, held_gpus
+
+ROOT = Path(__file__).parent.parent
+VICTIMS = {  # what is in their command lines
+    "snakemake": "-m snakemake",
+    "job": "workflow.scripts.measure",
+    "supervisor": "supervisor.py",
+    "launcher": "cs336_model.program.parallel.launch",
+    "rank": "cs336_model.program.benchmark",
+}
+RUN = "tiny_ctx64_train_step_gpus2_ddp"
+RESULTS = [f"results/runs/{RUN}/{stage}.json" for stage in ("timing", "capture")]
+GRID = {"models": ["tiny"], "context_lengths": [64], "modes": ["train_step"], "gpus": [2], "parallels": ["ddp"]}
+PATIENCE_S, LEAST_S, MOST_S = 60, 3.0, 20.0
+FREE_BYTES = 64 * 2**20  # so little more than before is the driver's own
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=11)
+    options = parser.parse_args()
+    chance, wrong = random.Random(options.seed), 0
+    for number in range(options.rounds):
+        for victim in VICTIMS:
+            moment = chance.uniform(LEAST_S, MOST_S)
+            complaint, said = Trial(options.folder.resolve() / f"{number}-{victim}").killed(victim, moment)
+            wrong += bool(complaint)
+            print(
+                f"{victim} after {moment:.1f} s: {said}; {complaint or 'nothing is left, the next one ran'}", flush=True
+            )
+    print(f"{wrong} wrong")
+    return int(wrong > 0)
+
+
+class Trial:
+    """One folder in which a run is measured; its leases are its own."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        settings = folder / "killed.yaml"
+        settings.write_text(json.dumps({"grid": "killed", "grids": {"killed": [GRID]}}))  # JSON is YAML
+        os.environ[FOLDER_VARIABLE] = str(folder / "leases")
+        self.folder, self.log = folder, (folder / "snakemake.log").open("w")
+        self.command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory"]
+        self.command += [str(folder), "--cores", "2", "--configfile", str(settings)]
+        self.before, self.seen = memory_used(), {}
+
+    def killed(self, victim: str, moment: float) -> tuple[str, str]:
+        """What is wrong afterwards, or ""; and what happened."""
+        first, pid = self.started("--", *RESULTS), None
+        when = time.monotonic() + moment
+        while first.poll() is None and (pid is None or time.monotonic() < when):
+            self.look(first.pid)
+            pid = next((one for one in sorted(self.seen, reverse=True) if VICTIMS[victim] in command_line(one)), None)
+            time.sleep(0.02)
+        if pid:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        ended = time.monotonic()
+        while left := self.left(first):
+            if time.monotonic() - ended > PATIENCE_S:
+                return f"{left} is left after {PATIENCE_S} s", "killed"
+            time.sleep(0.02)
+        said = (
+            f"{'killed' if pid else 'over before'}, status {first.wait()}, gone after {time.monotonic() - ended:.1f} s"
+        )
+        self.started("--unlock").wait()
+        if status := self.started("--", *RESULTS).wait():
+            return f"the next Snakemake ended with status {status}; see {self.log.name}", said
+        states = [json.loads((self.folder / path).read_text())["status"] for path in RESULTS]
+        return "" if states == ["complete"] * 2 else f"results are {states}", said
+
+    def started(self, *further: str) -> subprocess.Popen:
+        return subprocess.Popen([*self.command, *further], cwd=ROOT, stdout=self.log, stderr=self.log)
+
+    def look(self, pid: int) -> None:
+        """Notes the processes below this one, by number and start."""
+        table = processes()
+        family = [pid]
+        for one in family:
+            family += [child for child, (parent, _) in table.items() if parent == one]
+        self.seen |= {one: table[one][1] for one in family if one in table}
+
+    def left(self, first: subprocess.Popen) -> str:
+        """What of a killed run is there, or ""."""
+        if first.poll() is None:
+            self.look(first.pid)
+            return f"Snakemake, process {first.pid},"
+        table = processes()
+        for pid in [one for one, start in self.seen.items() if table.get(one, (0, 0))[1] == start]:
+            return f"process {pid}, {command_line(pid)[:80]},"
+        if held := held_gpus():
+            return f"the lease of {', '.join(held)}"
+        more = [now - then for now, then in zip(memory_used(), self.before, strict=True)]
+        return f"memory, {more} bytes," if max(more, default=0) > FREE_BYTES else ""
+
+
+def processes() -> dict[int, tuple[int, int]]:
+    """Parent and start, in clock ticks since boot, of every process that is no zombie."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if fields[0] not in "ZX":
+                found[int(path.parent.name)] = int(fields[1]), int(fields[19])
+    return found
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def memory_used() -> list[int]:
+    """Bytes in use on every GPU; [] where there is none."""
+    if not gpu_is_visible():
+        return []
+    pynvml.nvmlInit()
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "").replace(",", " ").split()
+    numbers = [int(text) for text in chosen] or range(pynvml.nvmlDeviceGetCount())
+    return [pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(one)).used for one in numbers]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,10 @@
+"""The measured program whose backward pass is not marked, for benchmarks/marked_captures.py: the same arguments."""
+
+from __future__ import annotations
+
+from cs336_model.program import benchmark
+from kernel_tables.marking import backward
+
+if __name__ == "__main__":
+    backward.follow_backward = lambda marker: None
+    benchmark.main()
