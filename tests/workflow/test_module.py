@@ -1,11 +1,12 @@
 """The workflow as a module of somebody else's, in a folder with settings of its own."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
 
-from tests.workflow.conftest import ROOT, TINY_GRID, copy_sources
+from tests.workflow.conftest import ROOT, copy_sources, draw_only
 
 MODULE = """\
 configfile: "config/config.yaml"
@@ -20,6 +21,27 @@ module profile_grid:
 
 use rule * from profile_grid as grid_*
 """
+DEPLOYED = """\
+from snakemake.utils import min_version
+
+
+min_version("6.10.0")
+
+
+configfile: "config/config.yaml"
+
+
+# declare https://github.com/owner/project as a module
+module project:
+    snakefile: 
+        github("owner/project", path="workflow/Snakefile", tag="v1")
+    config:
+        config
+
+
+# use all rules from https://github.com/owner/project
+use rule * from project
+"""  # word by word what snakedeploy 0.17.1 writes
 OWN = "grid: mine\ngrids: {mine: [{models: [tiny], context_lengths: [16], modes: [forward]}]}\n"
 
 
@@ -49,23 +71,40 @@ def test_a_module_plans_its_callers_grid_and_has_its_other_settings_from_the_pro
     assert not (folder / "results").exists()
 
 
-def test_a_module_of_a_commit_runs_the_programs_of_that_commit(folder, tmp_path, snakemake):
+@pytest.fixture
+def hosted(tmp_path):
+    """This project as owner/project of a host, tagged; and what lets git take that for GitHub, without a network."""
     (tmp_path / "host/owner").mkdir(parents=True)
     project = copy_sources(ROOT, tmp_path / "host/owner/project")
-    (project / "config.yaml").write_text(TINY_GRID)
+    draw_only(project)
     git = ["git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@example.org"]
-    for command in (["init", "-q", "-b", "trunk"], ["add", "."], ["commit", "-q", "-m", "one"]):
+    for command in (["init", "-q", "-b", "trunk"], ["add", "."], ["commit", "-q", "-m", "one"], ["tag", "v1"]):
         subprocess.run([*git, *command], check=True)
     (project / "workflow/scripts/plan.py").write_text("raise SystemExit('not of that commit')\n")
-    (folder / "config/config.yaml").write_text("seed: 7\n")
-    write_module(folder, 'github("owner/project", path="workflow/Snakefile", branch="trunk")')
     here = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_VALUE_0": "https://github.com/", "GITHUB_TOKEN": ""}
     here |= {"GIT_CONFIG_KEY_0": f"url.file://{tmp_path}/host/.insteadOf", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    run = snakemake(folder, "--cores", "1", "results/grid.json", **here)
+    return project, here
+
+
+def test_a_workflow_that_was_deployed_from_a_tag_measures_and_answers_with_the_programs_of_that_tag(
+    folder, hosted, snakemake
+):
+    project, here = hosted
+    for name in ("config", "profiles"):  # what `snakedeploy deploy-workflow` 0.17 copies
+        shutil.copytree(ROOT / name, folder / name, dirs_exist_ok=True)
+    (folder / "config/config.yaml").write_text(OWN + "seed: 7\n")
+    (folder / "workflow/Snakefile").write_text(DEPLOYED)
+    run = snakemake(folder, "--cores", "2", **here)
     assert run.status == 0, run.output
     plan = json.loads((folder / "results/grid.json").read_text())
-    assert [entry["run"] for entry in plan["runs"]] == ["alpha_ctx8_forward", "beta_ctx8_forward"]
+    assert [entry["run"] for entry in plan["runs"]] == ["tiny_ctx16_forward"]
     assert plan["runs"][0]["specifications"]["timing"]["program"]["seed"] == 7
+    assert "tiny" in (folder / "results/answers/a_forward_time.md").read_text()
+    assert (folder / "results/report.html").stat().st_size > 100_000
+    copies = {path.name for path in (folder / ".snakemake/profile_grid").iterdir()}
+    assert copies == {subprocess.check_output(["git", "-C", project, "rev-parse", "v1"], text=True).strip()}
+    again = snakemake(folder, "--dry-run", "--cores", "2", **here)
+    assert again.jobs == [], again.output
 
 
 def test_a_module_with_a_prefix_is_refused_with_what_to_do_instead(folder, snakemake):
