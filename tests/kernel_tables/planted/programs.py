@@ -10,8 +10,8 @@ import argparse
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 import torch.distributed as dist
@@ -35,27 +35,47 @@ class Loop:
     autocast: bool = False
     written_out_attention: bool = False
     optimizer: dict = field(default_factory=lambda: {"fused": True})
-    after_layer: Callable = lambda x: x
-    in_step: Callable = lambda x, number: x
-    between: Callable = lambda: None
-    reduce: Callable = lambda parameters: None
+    after_layer: Callable[[Loop, torch.Tensor], torch.Tensor] = lambda loop, x: x
+    in_step: Callable[[Loop, torch.Tensor, int], torch.Tensor] = lambda loop, x, number: x
+    between: Callable[[Loop], None] = lambda loop: None
+    reduce: Callable[[list[torch.nn.Parameter]], None] = lambda parameters: None
+    megabytes: int = 64  # of what is copied
+    tiny_kernels: int = 800  # of a graph
     device: str = "cuda"
     warmup: int = 5
     measured: int = 8
 
     def run(self) -> None:
         """Runs the loop; the measured steps are the profiler's window."""
+        self.host = torch.randn(self.megabytes << 18)
+        self.pinned = self.host.pin_memory() if self.device == "cuda" else self.host
+        self.tiny = torch.zeros(16, device=self.device)
         self.weights = [self._weight() for _ in range(self.layers)]
         self.batch = torch.randn(self.tokens, self.width, device=self.device, dtype=self.dtype)
         self.updates = torch.optim.AdamW(self.weights, lr=1e-5, **self.optimizer)
         for number in range(self.warmup):
             self._step(number)
-            self.between()
+            self.between(self)
         with window(self.device), marked("measure"):
             for number in range(self.measured):
                 with marked("step"):
                     self._step(number)
-                self.between()
+                self.between(self)
+
+    def wait(self) -> None:
+        """Until the GPU has nothing to do."""
+        torch.cuda.synchronize() if self.device == "cuda" else None
+
+    @cached_property
+    def graph(self) -> torch.cuda.CUDAGraph:
+        """Tiny kernels; made when it is replayed first, so that its nodes are in the captures of no other loop."""
+        self.tiny.add_(1)  # loads the kernel, which cannot be done while a graph is made
+        torch.cuda.synchronize()
+        made = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(made):
+            for _ in range(self.tiny_kernels):
+                self.tiny.add_(1)
+        return made
 
     def _weight(self) -> torch.nn.Parameter:
         weight = torch.randn(self.width, self.width, device=self.device, dtype=self.dtype) / self.width**0.5
@@ -65,8 +85,8 @@ class Loop:
         with marked("forward"), torch.autocast(self.device, torch.bfloat16, enabled=self.autocast):
             x = self.batch
             for weight in self.weights:
-                x = self.after_layer(gelu(x @ weight))
-            x = self._attention(self.in_step(x, number))
+                x = self.after_layer(self, gelu(x @ weight))
+            x = self._attention(self.in_step(self, x, number))
         with marked("loss"):
             loss = x.float().square().mean()
         with marked("backward"):
@@ -85,70 +105,72 @@ class Loop:
             return scaled_dot_product_attention(heads, heads, heads)
 
 
-def programs(device: str = "cuda", megabytes: int = 64) -> dict[str, Loop | KernelLoop]:
-    """Every loop by the rule that ought to speak of it; MEGABYTES is the size of what is copied."""
-    host = torch.randn(megabytes << 18)
-    pinned = host.pin_memory() if device == "cuda" else host
-    tiny = torch.zeros(16, device=device)
+def read_now(loop: Loop, x: torch.Tensor) -> torch.Tensor:
+    """The host waits for one number."""
+    x.flatten()[0].item()
+    return x
 
-    def read_now(x):
-        x.flatten()[0].item()
-        return x
 
-    def copied(source, **how):
-        def copy(x, number):
-            source.to(device, **how)
-            return x
+def copied_pinned(loop: Loop, x: torch.Tensor, number: int) -> torch.Tensor:
+    """The host goes on while memory is copied."""
+    loop.pinned.to(loop.device, non_blocking=True)
+    return x
 
-        return copy
 
-    def emptied(x, number):
-        torch.cuda.empty_cache()
-        return x
+def copied_pageable(loop: Loop, x: torch.Tensor, number: int) -> torch.Tensor:
+    """The host waits for the copy, which goes through a buffer of the driver's."""
+    loop.host.to(loop.device)
+    return x
 
-    def one_after_the_other(x, number):
-        for _ in range(8):
-            x = (x * 1.01 + 0.01).sin()
-        return x
 
-    def more_in_one(x, number):
-        for _ in range(100 if number == 3 else 0):
-            x.detach() @ x.detach()
-        return x
+def emptied(loop: Loop, x: torch.Tensor, number: int) -> torch.Tensor:
+    """What the allocator held has to be allocated anew."""
+    torch.cuda.empty_cache()
+    return x
 
-    def waited_and_logged():
-        torch.cuda.synchronize() if device == "cuda" else None
-        until = time.perf_counter() + 0.0006  # what formatting a line of a log takes
-        while time.perf_counter() < until:
-            pass
 
-    def slept():
-        torch.cuda.synchronize() if device == "cuda" else None  # else the GPU still has work while the host sleeps
-        time.sleep(0.005)
+def one_after_the_other(loop: Loop, x: torch.Tensor, number: int) -> torch.Tensor:
+    """Elementwise kernels that one could do."""
+    for _ in range(8):
+        x = (x * 1.01 + 0.01).sin()
+    return x
 
-    loops = {
-        CLEAN: Loop(),
-        "launch_bound": Loop(tokens=512, width=1024, layers=96, measured=6),
-        "idle_host": Loop(between=slept),
-        "idle_sync": Loop(layers=8, between=waited_and_logged),
-        "idle_copy": Loop(between=lambda: pinned.to(device, non_blocking=True)),
-        "idle_allocation": Loop(between=torch.cuda.empty_cache),
-        "small_kernels": Loop(layers=4, in_step=replayed(tiny, 800, device)),
-        "sync_in_step": Loop(tokens=1024, after_layer=read_now),
-        "copy_in_step": Loop(in_step=copied(pinned, non_blocking=True)),
-        "pageable_copy": Loop(in_step=copied(host)),
-        "allocation_in_step": Loop(in_step=emptied),
-        "unfused_elementwise": Loop(in_step=one_after_the_other),
-        "casts": Loop(dtype=torch.float32, autocast=True),
-        "no_tensor_cores": Loop(dtype=torch.float32),
-        "unfused_attention": Loop(written_out_attention=True, layers=4, measured=24),
-        "unfused_optimizer": Loop(optimizer={"foreach": False, "fused": False}),
-        "low_occupancy": LOW_OCCUPANCY,
-        "wave_tail": WAVE_TAIL,
-        "exposed_communication": Loop(reduce=reduced_afterwards),
-        "unsteady_steps": Loop(in_step=more_in_one),
-    }
-    return {name: replace(loop, device=device) for name, loop in loops.items()}
+
+def more_in_one(loop: Loop, x: torch.Tensor, number: int) -> torch.Tensor:
+    """One step has more to do than the others."""
+    for _ in range(100 if number == 3 else 0):
+        x.detach() @ x.detach()
+    return x
+
+
+def replayed(loop: Loop, x: torch.Tensor, number: int) -> torch.Tensor:
+    """Tiny kernels in a CUDA graph, which is launched once and has gaps of the GPU's own."""
+    loop.graph.replay() if loop.device == "cuda" else loop.tiny.add_(1)
+    return x
+
+
+def waited_and_logged(loop: Loop) -> None:
+    """The host waits for the GPU before it works for as long as formatting a line of a log takes."""
+    loop.wait()
+    until = time.perf_counter() + 0.0006
+    while time.perf_counter() < until:
+        pass
+
+
+def slept(loop: Loop) -> None:
+    """The host sleeps while the GPU has nothing to do."""
+    loop.wait()
+    time.sleep(0.005)
+
+
+def copied_between(loop: Loop) -> None:
+    """The next step waits for a copy."""
+    loop.pinned.to(loop.device, non_blocking=True)
+
+
+def emptied_between(loop: Loop) -> None:
+    """The next step has to allocate all that it needs."""
+    torch.cuda.empty_cache()
 
 
 def reduced_afterwards(parameters: list[torch.nn.Parameter]) -> None:
@@ -157,24 +179,28 @@ def reduced_afterwards(parameters: list[torch.nn.Parameter]) -> None:
         dist.all_reduce(parameter.grad, dist.ReduceOp.AVG)
 
 
-def replayed(tiny: torch.Tensor, kernels: int, device: str) -> Callable:
-    """So many tiny kernels in a CUDA graph, which is launched once and has gaps of the GPU's own."""
-
-    @cache
-    def graph() -> torch.cuda.CUDAGraph:  # made by the loop that replays it: its nodes are in the captures of no other
-        tiny.add_(1)  # loads the kernel, which cannot be done while a graph is made
-        torch.cuda.synchronize()
-        made = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(made):
-            for _ in range(kernels):
-                tiny.add_(1)
-        return made
-
-    def replay(x, number):
-        graph().replay() if device == "cuda" else tiny.add_(1)
-        return x
-
-    return replay
+LOOPS: dict[str, Loop | KernelLoop] = {  # by the rule that ought to speak
+    CLEAN: Loop(),
+    "launch_bound": Loop(tokens=512, width=1024, layers=96, measured=6),
+    "idle_host": Loop(between=slept),
+    "idle_sync": Loop(layers=8, between=waited_and_logged),
+    "idle_copy": Loop(between=copied_between),
+    "idle_allocation": Loop(between=emptied_between),
+    "small_kernels": Loop(layers=4, in_step=replayed),
+    "sync_in_step": Loop(tokens=1024, after_layer=read_now),
+    "copy_in_step": Loop(in_step=copied_pinned),
+    "pageable_copy": Loop(in_step=copied_pageable),
+    "allocation_in_step": Loop(in_step=emptied),
+    "unfused_elementwise": Loop(in_step=one_after_the_other),
+    "casts": Loop(dtype=torch.float32, autocast=True),
+    "no_tensor_cores": Loop(dtype=torch.float32),
+    "unfused_attention": Loop(written_out_attention=True, layers=4, measured=24),
+    "unfused_optimizer": Loop(optimizer={"foreach": False, "fused": False}),
+    "low_occupancy": LOW_OCCUPANCY,
+    "wave_tail": WAVE_TAIL,
+    "exposed_communication": Loop(reduce=reduced_afterwards),
+    "unsteady_steps": Loop(in_step=more_in_one),
+}
 
 
 def main() -> None:
@@ -186,7 +212,7 @@ def main() -> None:
     if "RANK" in os.environ:
         torch.cuda.set_device(int(os.environ["RANK"]))
         dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["RANK"])))
-    programs()[name].run()
+    LOOPS[name].run()
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 
 from tests.kernel_tables.planted.__main__ import FAULTS, expected, speaking
-from tests.kernel_tables.planted.programs import Loop, programs
+from tests.kernel_tables.planted.programs import LOOPS, Loop
 
 NOT_CAPTURED = {"low_occupancy", "wave_tail", "exposed_communication"}  # they need ncu, or a second GPU
 CAPTURES = sorted((Path(__file__).parents[2] / "captures" / "planted").glob("*.sqlite.gz"))
 
 
 def test_every_fault_has_its_loop():
-    assert list(programs("cpu", megabytes=1)) == list(FAULTS)
+    assert list(LOOPS) == list(FAULTS)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_loop_runs_to_its_end(fault):
-    loop = programs("cpu", megabytes=1)[fault]
-    smaller = {"tokens": 8, "width": 16, "layers": 2, "heads": 2} if isinstance(loop, Loop) else {}
-    replace(loop, **smaller, warmup=1, measured=1).run()
+    loop = LOOPS[fault]
+    smaller = {"tokens": 8, "width": 16, "layers": 2, "heads": 2, "megabytes": 1} if isinstance(loop, Loop) else {}
+    replace(loop, **smaller, device="cpu", warmup=1, measured=1).run()
 
 
 def test_every_loop_was_captured_on_a_gpu():
