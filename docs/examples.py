@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import ChainMap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,9 +22,10 @@ from kernel_tables.trace import Trace
 from profile_grid.documents.dictionary import described, dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.figures.paper import on_paper, save
+from profile_grid.figures.paper import SUFFIXES, drawn, on_paper, write_figure
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table, write_text
+from profile_grid.merging.timeline import empty_timeline
 from profile_grid.page import needed_tables, page
 from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, questions_asked
 from profile_grid.study.described import LEADING_COLUMNS
@@ -54,6 +56,11 @@ class Example:
     def merged(self) -> TablesOnDisk:
         """The merged tables."""
         return TablesOnDisk(self.folder / "tables")
+
+    def tables(self) -> Mapping[str, pd.DataFrame]:
+        """All tables: those of answers are kept of the first study alone, and made now of others."""
+        merged = self.merged()
+        return ChainMap(summary_tables(merged), merged) if self.question else merged
 
     def provenance(self) -> dict:
         """Where its figures come from."""
@@ -119,12 +126,8 @@ def remake(example: Example) -> None:
     made = documents(summaries, on_disk["runs"], example.provenance(), example.documents(on_disk["runs"]))
     for name, text in made.items():
         write_text(folder / "answers" / f"{name}.md", text)
-    (folder / "figures").mkdir(exist_ok=True)
     for name in example.figures(on_disk["runs"]):
-        figure = all_figures()[name]
-        drawn = on_paper(figure, ChainMap(summaries, on_disk))
-        for suffix in (".svg", ".png"):
-            save(drawn, folder / "figures" / f"{name}{suffix}", suffix)
+        write_figure(all_figures()[name], ChainMap(summaries, on_disk), folder / "figures")
 
 
 def made_of_sweep(folder: Path) -> dict[Path, bytes]:
@@ -132,24 +135,32 @@ def made_of_sweep(folder: Path) -> dict[Path, bytes]:
     on_disk = TablesOnDisk(folder / "tables")
     table, rows = on_disk[ATTENTION_SWEEP], on_disk[SWEEP_ROWS]
     provenance = json.loads((folder / "tables" / "provenance.json").read_text())
-    drawn = on_paper(SWEEP, {"runs": rows, ATTENTION_SWEEP: table})
+    figure = on_paper(SWEEP, {"runs": rows, ATTENTION_SWEEP: table})
     made = {folder / "answers" / f"{ATTENTION_SWEEP}.md": document_of_sweep(table, rows, provenance).encode()}
     with TemporaryDirectory() as scratch:
         write_table(Path(scratch, ATTENTION_SWEEP), table)
         made[folder / "tables" / f"{ATTENTION_SWEEP}.csv"] = Path(scratch, f"{ATTENTION_SWEEP}.csv").read_bytes()
-        for suffix in (".svg", ".png"):
-            save(drawn, Path(scratch, "figure"), suffix)
-            made[folder / "figures" / f"{ATTENTION_SWEEP}{suffix}"] = Path(scratch, "figure").read_bytes()
-    return made
+    figures = {folder / "figures" / f"{SWEEP.name}{suffix}": drawn(figure, suffix) for suffix in SUFFIXES}
+    return made | figures
 
 
 def page_of(example: Example) -> str:
-    """The page of a whole study, from all that is kept of it and the timeline of one step beside."""
-    tables, folder = example.merged(), example.folder
+    """The page of a study, as its grid would have made it from what is kept of it: no capture is, and the timeline of
+    one step of the first study alone."""
+    tables = example.tables()
     needed = {name: tables[name] for name in needed_tables()}
-    images = {name: (folder / "figures" / f"{name}.png").read_bytes() for name in example.figures(tables["runs"])}
-    timeline = pd.read_parquet(folder / "page" / "timeline.parquet")
+    asked = questions_asked(tables["runs"].to_dict("records"))
+    images = {name: _image(name, example.folder / "figures", tables) for one in asked for name in one.figures}
+    if example.question:
+        return page(needed, example.provenance(), empty_timeline(), images)
+    timeline = pd.read_parquet(example.folder / "page" / "timeline.parquet")
     return page(needed, example.provenance(), timeline, images, "page/trace.json.gz")
+
+
+def _image(name: str, kept: Path, tables: Mapping[str, pd.DataFrame]) -> bytes:
+    """The PNG file of a figure that is kept; else drawn now, and not kept."""
+    path = kept / f"{name}.png"
+    return path.read_bytes() if path.exists() else drawn(on_paper(all_figures()[name], tables), ".png")
 
 
 def page_of_recording() -> str:

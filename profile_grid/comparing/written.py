@@ -11,7 +11,7 @@ from profile_grid.comparing.figure import FIGURE
 from profile_grid.comparing.page import page
 from profile_grid.comparing.results import Results
 from profile_grid.comparing.tables import comparison
-from profile_grid.figures.paper import on_paper, save
+from profile_grid.figures.paper import write_figure
 from profile_grid.files import write_table, write_text
 
 
@@ -21,10 +21,7 @@ def write_comparison(before: Results, after: Results, folder: Path) -> dict[str,
     for name, table in tables.items():
         write_table(folder / f"{name}.csv", table)
     runs = after.tables["runs"]
-    drawn = on_paper(FIGURE, {"runs": runs, "cells": tables["cells"]})
-    for suffix in (".svg", ".png"):
-        save(drawn, folder / f"{FIGURE.name}{suffix}", suffix)
+    files = write_figure(FIGURE, {"runs": runs, "cells": tables["cells"]}, folder)
     write_text(folder / "comparison.md", document(tables))
-    image = (folder / f"{FIGURE.name}.png").read_bytes()
-    write_text(folder / "comparison.html", page(tables, runs, image))
+    write_text(folder / "comparison.html", page(tables, runs, files[".png"]))
     return tables

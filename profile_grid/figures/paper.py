@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import struct
 import textwrap
-import zlib
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,11 +13,13 @@ import vl_convert
 
 from profile_grid.figures.drawing import Figure, Tables
 from profile_grid.figures.layout import Spec, column
+from profile_grid.figures.png import packed
 from profile_grid.figures.shown import of_one_machine
 from profile_grid.figures.theme import FONT_SIZE, SMALL, WIDTH, config, parameters
+from profile_grid.files import replacing
 
 PNG_SCALE = 2
-PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+SUFFIXES = (".svg", ".png")
 LINE_CHARACTERS = 150  # of small text in the width of a figure
 APART = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")  # so legends stay above notes
 SVG = "http://www.w3.org/2000/svg"
@@ -46,13 +46,22 @@ def specification(chart: Spec) -> Spec:
     return {"$schema": alt.SCHEMA_URL, "config": config()} | chart | {"params": own}
 
 
-def save(specification: Spec, path: Path, suffix: str) -> None:
-    """Writes one file, ".svg" or ".png": the same bytes for the same figure, without dates or paths."""
+def drawn(specification: Spec, suffix: str) -> bytes:
+    """The file of a figure, ".svg" or ".png": the same bytes for the same figure, without dates or paths."""
     paper = specification | {"background": "white"}
     if suffix == ".png":
-        path.write_bytes(_packed(vl_convert.vegalite_to_png(paper, scale=PNG_SCALE)))
-    else:
-        path.write_text(_numbered_anew(vl_convert.vegalite_to_svg(paper)), encoding="utf-8")
+        return packed(vl_convert.vegalite_to_png(paper, scale=PNG_SCALE))
+    return _numbered_anew(vl_convert.vegalite_to_svg(paper)).encode()
+
+
+def write_figure(figure: Figure, tables: Tables, folder: Path) -> dict[str, bytes]:
+    """Writes NAME.svg and NAME.png of the figure on paper, each whole or not at all. What they hold, by suffix."""
+    specification = on_paper(figure, tables)
+    files = {suffix: drawn(specification, suffix) for suffix in SUFFIXES}
+    for suffix, content in files.items():
+        with replacing(folder / f"{figure.name}{suffix}") as beside:
+            beside.write_bytes(content)
+    return files
 
 
 def wrapped(text: str, width: int = LINE_CHARACTERS) -> list[str]:
@@ -70,22 +79,6 @@ def _notes(lines: list[str]) -> alt.TitleParams:
     return alt.TitleParams(
         lines, orient="bottom", fontSize=SMALL, lineHeight=12, frame="bounds", offset=10, color=alt.ExprRef("soft")
     )
-
-
-def _packed(png: bytes) -> bytes:
-    """The same image in a third of the bytes: the library compresses for speed."""
-    chunks, at = [], len(PNG_SIGNATURE)
-    while at < len(png):
-        (length,) = struct.unpack(">I", png[at : at + 4])
-        chunks.append((png[at + 4 : at + 8], png[at + 8 : at + 8 + length]))
-        at += 12 + length
-    pixels = zlib.compress(zlib.decompress(b"".join(data for name, data in chunks if name == b"IDAT")), 9)
-    head, tail = [one for one in chunks if one[0] not in (b"IDAT", b"IEND")], (b"IEND", b"")
-    return PNG_SIGNATURE + b"".join(_chunk(*one) for one in (*head, (b"IDAT", pixels), tail))
-
-
-def _chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def _numbered_anew(svg: str) -> str:

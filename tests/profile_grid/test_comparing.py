@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profile_grid.comparing import written as written_files
 from profile_grid.comparing.cells import cells
 from profile_grid.comparing.changes import changes, facts_that_differ
 from profile_grid.comparing.document import document, sections, summary
@@ -17,6 +16,7 @@ from profile_grid.comparing.results import Results, read_results, sides_of_study
 from profile_grid.comparing.sections import memory_section
 from profile_grid.comparing.tables import comparison
 from profile_grid.errors import OutsideError
+from profile_grid.figures import paper
 from profile_grid.files import write_json, write_table
 from profile_grid.study.dimensions import BY_KEY
 from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, merged
@@ -215,9 +215,7 @@ def test_the_status_is_1_where_a_cell_is_what_the_caller_fails_on_and_all_is_wri
     written(tmp_path / "before", three())
     written(tmp_path / "after", three(), slower={"large": 1.05}, seed=2)
     sides = [f"--before={tmp_path / 'before'}", f"--after={tmp_path / 'after'}", f"--output={tmp_path / 'out'}"]
-    monkeypatch.setattr(
-        written_files, "save", lambda drawn, path, suffix: path.write_bytes(b"drawn")
-    )  # a second, twice
+    monkeypatch.setattr(paper, "drawn", lambda specification, suffix: b"drawn")  # a second, twice
     main([*sides, "--fail-on", "faster"])
     assert "1 slower" in capsys.readouterr().out
     with pytest.raises(Changed, match=r"1 cells are slower: large_ctx512_forward"):

@@ -10,7 +10,7 @@ from docs.examples import PAGE, RECORDING_PAGE, STUDIES, SWEEP_EXAMPLE, WHOLE, m
 from profile_grid.documents.dictionary import check_documented, dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.figures.paper import on_paper, save
+from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table
 from profile_grid.merging.verify import file_difference
@@ -63,10 +63,10 @@ def test_a_question_reads_its_own_tables_and_the_merged_ones_alone(summaries, ta
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_the_same_byte_for_byte(tables, name, tmp_path):
+def test_every_figure_is_the_same_byte_for_byte(tables, name):
     figure = all_figures()[name]
-    save(on_paper(figure, {table: tables[table] for table in figure.tables}), tmp_path / "figure.svg", ".svg")
-    assert (tmp_path / "figure.svg").read_bytes() == (EXAMPLE / "figures" / f"{name}.svg").read_bytes()
+    made = drawn(on_paper(figure, {table: tables[table] for table in figure.tables}), ".svg")
+    assert made == (EXAMPLE / "figures" / f"{name}.svg").read_bytes()
 
 
 def test_the_data_dictionary_is_the_same_and_describes_every_column(tables):
@@ -93,8 +93,8 @@ def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
     assert made == {name: (example.folder / "answers" / f"{name}.md").read_text() for name in made}
     for name in example.figures(tables["runs"]):
         figure = all_figures()[name]
-        save(on_paper(figure, ChainMap(summaries, tables)), tmp_path / "figure.svg", ".svg")
-        assert (tmp_path / "figure.svg").read_bytes() == (example.folder / "figures" / f"{name}.svg").read_bytes()
+        made = drawn(on_paper(figure, ChainMap(summaries, tables)), ".svg")
+        assert made == (example.folder / "figures" / f"{name}.svg").read_bytes()
 
 
 def test_the_attention_sweep_beside_it_is_the_same_byte_for_byte():

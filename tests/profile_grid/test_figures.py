@@ -10,10 +10,10 @@ import pytest
 import vl_convert
 
 from kernel_tables.page.colors import FAMILIES
-from profile_grid.figures import marks
+from profile_grid.figures import marks, paper
 from profile_grid.figures.drawing import Figure
 from profile_grid.figures.layout import row
-from profile_grid.figures.paper import on_paper, save
+from profile_grid.figures.paper import on_paper
 from profile_grid.figures.registry import all_figures
 from profile_grid.figures.shown import of_one_machine
 from profile_grid.figures.splitting import MOST_GROUPS
@@ -71,11 +71,9 @@ def tables_of(grid: str) -> dict:
     return GRIDS[grid]()
 
 
-def text_of(specification: dict, folder) -> str:
+def text_of(specification: dict) -> str:
     """All text of the figure as a reader of the SVG sees it, line breaks as blanks."""
-    path = folder / "figure.svg"
-    save(specification, path, ".svg")
-    return " ".join(" ".join(ElementTree.parse(path).getroot().itertext()).split())
+    return " ".join(" ".join(ElementTree.fromstring(paper.drawn(specification, ".svg")).itertext()).split())
 
 
 def rows_in(specification: dict) -> list[dict]:
@@ -100,8 +98,8 @@ def test_the_questions_define_the_figures_that_the_catalogue_declares():
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_whole_grid_is_drawn_with_its_machine_and_names_the_runs_without_figures(name, tmp_path):
-    text = text_of(drawn_from("60 runs", name), tmp_path)
+def test_a_whole_grid_is_drawn_with_its_machine_and_names_the_runs_without_figures(name):
+    text = text_of(drawn_from("60 runs", name))
     assert "NVIDIA H200, driver 580.82, CUDA 13.0, PyTorch 2.11.0, Nsight Systems 2025.3.1" in text
     assert FIGURES[name].title in text
     lacks = {"phase_times", "scaling", "class_shares", "launch_bound"}
@@ -109,28 +107,28 @@ def test_a_whole_grid_is_drawn_with_its_machine_and_names_the_runs_without_figur
 
 
 @pytest.mark.parametrize("name", ["phase_times", "scaling"])
-def test_a_run_out_of_memory_is_marked_at_its_model_and_context(name, tmp_path):
+def test_a_run_out_of_memory_is_marked_at_its_model_and_context(name):
     specification = drawn_from("60 runs", name)
-    assert "2.7B: out of memory" in text_of(specification, tmp_path)
+    assert "2.7B: out of memory" in text_of(specification)
     marked = [row for row in rows_in(specification) if row.get("why", "").startswith("out of memory")]
     assert {(row["model"], row["context_length"]) for row in marked} == {("2.7B", 1024)}
     assert marked[0]["why"] == "out of memory: CUDA out of memory"
 
 
-def test_the_shares_name_what_ran_out_of_memory_and_what_the_grid_does_not_have(tmp_path):
+def test_the_shares_name_what_ran_out_of_memory_and_what_the_grid_does_not_have():
     tables = made_up_tables(models=("small",), contexts=(128, 512), changes={"small_ctx512_train_step": OOM})
     tables["runs"] = tables["runs"][tables["runs"]["run"] != "small_ctx512_forward"]
     specification = drawn("class_shares", tables)
     words = [(row["cell"], row["text"]) for row in rows_in(specification) if "text" in row and "family" not in row]
     assert sorted(words) == [("small · 512", "not in the grid"), ("small · 512", "out of memory")]
-    text = text_of(specification, tmp_path)
+    text = text_of(specification)
     assert text.count("small · 128") == text.count("small · 512") == 1
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_dimension_that_the_figure_does_not_show_gets_panels_of_its_own(name, tmp_path):
+def test_a_dimension_that_the_figure_does_not_show_gets_panels_of_its_own(name):
     specification = drawn_from("four ways", name)
-    text = text_of(specification, tmp_path)
+    text = text_of(specification)
     for precision in ("fp32", "bf16"):
         for batch in (4, 8):
             assert text.count(f"precision {precision}, batch {batch}") == 1
@@ -143,14 +141,14 @@ def test_no_set_of_data_mixes_two_values_of_a_dimension_that_the_figure_does_not
             assert len({row[key] for row in rows if key in row}) <= 1
 
 
-def test_more_combinations_than_there_is_room_for_are_named(tmp_path):
+def test_more_combinations_than_there_is_room_for_are_named():
     sizes = tuple(range(1, MOST_GROUPS + 3))
-    text = text_of(drawn("phase_times", made_up_tables(**ONE_RUN, batch_sizes=sizes)), tmp_path)
+    text = text_of(drawn("phase_times", made_up_tables(**ONE_RUN, batch_sizes=sizes)))
     assert f"Not drawn, for want of room: batch {sizes[-2]}; batch {sizes[-1]}." in text
 
 
-def test_each_precision_has_its_own_roof(tmp_path):
-    text = text_of(drawn("roofline", made_up_tables(**ONE_RUN, precisions=("fp32", "bf16"))), tmp_path)
+def test_each_precision_has_its_own_roof():
+    text = text_of(drawn("roofline", made_up_tables(**ONE_RUN, precisions=("fp32", "bf16"))))
     assert "67 TFLOP/s" in text
     assert "989.4 TFLOP/s" in text
     assert "67 TFLOP/s in fp32" in text
@@ -158,17 +156,12 @@ def test_each_precision_has_its_own_roof(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["phase_times", "top_kernels", "class_shares"])
-def test_the_same_tables_give_the_same_bytes_without_dates_or_paths(name, tmp_path):
+def test_the_same_tables_give_the_same_bytes_without_dates(name):
     tables = made_up_tables(models=("small",), contexts=(128, 512))
     twice = drawn(name, tables), drawn(name, tables)
     for suffix in (".svg", ".png"):
-        written = []
-        for number, specification in enumerate(twice):
-            path = tmp_path / f"{number}{suffix}"
-            save(specification, path, suffix)
-            written.append(path.read_bytes())
+        written = [paper.drawn(specification, suffix) for specification in twice]
         assert written[0] == written[1]
-        assert str(tmp_path).encode() not in written[0]
         assert b"<dc:date>" not in written[0]
         assert b"tIME" not in written[0]
 
@@ -177,11 +170,11 @@ def test_the_same_tables_give_the_same_bytes_without_dates_or_paths(name, tmp_pa
     ("grid", "undrawn"),
     [("one run", set()), ("training only", set()), ("no kernels", OF_KERNELS), ("out of memory", set(FIGURES))],
 )
-def test_a_figure_without_data_says_why_and_every_other_is_drawn(grid, undrawn, tmp_path):
+def test_a_figure_without_data_says_why_and_every_other_is_drawn(grid, undrawn):
     for name, figure in FIGURES.items():
         drawing = figure.draw(tables_of(grid))
         assert (drawing.chart is None) == (name in undrawn), name
-        text = text_of(drawn_from(grid, name), tmp_path)
+        text = text_of(drawn_from(grid, name))
         if name in undrawn:
             assert drawing.reason.startswith("No ")
             assert drawing.reason in text
@@ -205,42 +198,43 @@ def test_runs_without_kernels_are_in_no_row_that_needs_kernels():
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_grid_that_ran_out_of_memory_everywhere_lists_its_runs(name, tmp_path):
-    assert "Out of memory: small_ctx512_forward." in text_of(drawn_from("out of memory", name), tmp_path)
+def test_a_grid_that_ran_out_of_memory_everywhere_lists_its_runs(name):
+    assert "Out of memory: small_ctx512_forward." in text_of(drawn_from("out of memory", name))
 
 
 @pytest.mark.parametrize("name", sorted(OF_KERNELS - {"roofline"}))
-def test_on_a_cpu_kernels_are_operators(name, tmp_path):
-    text = text_of(drawn_from("a CPU", name), tmp_path) + FIGURES[name].caption(tables_of("a CPU"))
+def test_on_a_cpu_kernels_are_operators(name):
+    text = text_of(drawn_from("a CPU", name)) + FIGURES[name].caption(tables_of("a CPU"))
     assert "operator" in text
     assert "GPU" not in text
     assert "kernel" not in text.replace(FIGURES[name].title, "")
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_hostile_model_name_is_written_as_it_is_and_is_no_part_of_an_expression(name, tmp_path):
+def test_a_hostile_model_name_is_written_as_it_is_and_is_no_part_of_an_expression(name):
     hostile = HOSTILE + "\"]||alert(1)||datum['a.b"
     tables = {name: table.assign(model=hostile) for name, table in tables_of("one run").items()}
     specification = drawn(name, tables)
-    text = text_of(specification, tmp_path)
+    text = text_of(specification)
     assert hostile in text or any(row.get("model") == hostile for row in rows_in(specification))
     assert (hostile in text) == (name != "roofline")  # whose marks tell the model by their size
     for key, value in walked({k: v for k, v in specification.items() if k != "datasets"}):
         assert key not in EXPRESSIONS or "alert" not in value
-    assert b"<script" not in (tmp_path / "figure.svg").read_bytes()
+    assert b"<script" not in paper.drawn(specification, ".svg")
 
 
-def test_a_hostile_kernel_name_is_written_as_it_is(tmp_path):
+def test_a_hostile_kernel_name_is_written_as_it_is():
     tables = made_up_tables(**ONE_RUN, hostile=True)
     kernels = tables["kernels"]
     tables["kernels"] = kernels.assign(total_ns=kernels["total_ns"].where(kernels["kernel"] != HOSTILE, 10**10))
-    assert HOSTILE in text_of(drawn("top_kernels", tables), tmp_path)
-    assert b"<script" not in (tmp_path / "figure.svg").read_bytes()
+    specification = drawn("top_kernels", tables)
+    assert HOSTILE in text_of(specification)
+    assert b"<script" not in paper.drawn(specification, ".svg")
 
 
-def test_kernels_have_short_names_in_the_figure_and_their_full_names_in_its_legend(tmp_path):
+def test_kernels_have_short_names_in_the_figure_and_their_full_names_in_its_legend():
     tables = made_up_tables(**ONE_RUN)
-    text = text_of(drawn("top_kernels", tables), tmp_path)
+    text = text_of(drawn("top_kernels", tables))
     short = {
         full: name for name, _, full in (line.partition(": ") for line in FIGURES["top_kernels"].draw(tables).legend)
     }
@@ -285,7 +279,7 @@ def test_tables_whose_texts_are_encoded_as_categories_give_the_same_figure(name)
     assert drawn(name, encoded) == drawn_from("one run", name)
 
 
-def test_only_one_machine_is_drawn_and_the_other_is_named(tmp_path):
+def test_only_one_machine_is_drawn_and_the_other_is_named():
     tables = made_up_tables(models=("small",), modes=("forward",))
     device = tables["runs"]["device_name"].where(tables["runs"]["context_length"] != 128, "NVIDIA A100-SXM4-80GB")
     tables["runs"] = tables["runs"].assign(device_name=device)
@@ -293,7 +287,7 @@ def test_only_one_machine_is_drawn_and_the_other_is_named(tmp_path):
     assert machine.startswith("NVIDIA H200")
     assert set(kept["kernels"]["context_length"]) == {256, 512, 1024}
     assert left_out[0].startswith("Not drawn: 1 run(s) of NVIDIA A100-SXM4-80GB")
-    assert "Not drawn: 1 run(s) of NVIDIA A100-SXM4-80GB" in text_of(drawn("scaling", tables), tmp_path)
+    assert "Not drawn: 1 run(s) of NVIDIA A100-SXM4-80GB" in text_of(drawn("scaling", tables))
 
 
 def test_a_spread_larger_than_its_mean_leaves_the_upper_half_of_its_bar():
@@ -319,10 +313,10 @@ def test_no_two_series_and_no_two_families_look_the_same():
     assert len(set(FAMILIES.values())) == len(FAMILIES)
 
 
-def test_an_unknown_gpu_has_no_peaks_and_says_so(tmp_path):
+def test_an_unknown_gpu_has_no_peaks_and_says_so():
     assert peaks_of("NVIDIA H200 but not quite") is None
     tables = made_up_tables(**ONE_RUN, machine=MACHINE | {"device_name": "NVIDIA X1"})
-    text = text_of(drawn("roofline", tables), tmp_path)
+    text = text_of(drawn("roofline", tables))
     assert "The peaks of NVIDIA X1 are not known to this project" in text
     assert "TFLOP/s in fp32" not in text
 

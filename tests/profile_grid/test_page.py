@@ -1,6 +1,5 @@
 """The page in a real browser: it starts without complaints, its figures and tables work, and names stay text."""
 
-import tempfile
 from collections import Counter
 from contextlib import contextmanager
 from functools import cache
@@ -9,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from profile_grid.figures.paper import on_paper, save
+from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.figures.registry import all_figures
 from profile_grid.page import page
 from profile_grid.study.catalogue import questions_asked
@@ -59,10 +58,7 @@ def figures_asked() -> list[str]:
 @cache
 def images_of_the_grid() -> dict[str, bytes]:
     """The largest figure in the place of each: the page is no smaller with it than with its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "scaling.png"
-        save(on_paper(all_figures()["scaling"], made_up_grid()), path, ".png")
-        return dict.fromkeys(figures_asked(), path.read_bytes())
+    return dict.fromkeys(figures_asked(), drawn(on_paper(all_figures()["scaling"], made_up_grid()), ".png"))
 
 
 @pytest.fixture(scope="module")

@@ -64,14 +64,14 @@ def test_a_disk_that_fills_up_during_a_capture_is_said_too(fake_project, in_moun
 WRITERS = {
     "a CSV": "table.to_csv(beside)",
     "a Parquet": "table.to_parquet(beside)",
-    "a figure": "save(chart, beside, '.svg')",
+    "a figure": "beside.write_bytes(drawn(chart, '.svg'))",
     "a JSON": "beside.write_text(json.dumps(list(range(100_000))))",
 }
 WRITE = """
 import json
 from pathlib import Path
 import numpy, pandas
-from profile_grid.figures.paper import save
+from profile_grid.figures.paper import drawn
 from profile_grid.files import replacing
 from workflow.command import run_command
 table = pandas.DataFrame(numpy.random.default_rng(0).random((20_000, 4)), columns=list("abcd"))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from profile_grid.figures.paper import on_paper, save
+from profile_grid.figures.paper import write_figure
 from profile_grid.figures.registry import all_figures
-from profile_grid.files import replacing
 from profile_grid.tables.on_disk import SUMS, TablesOnDisk
 from workflow.command import run_command
 
@@ -22,11 +21,7 @@ def main() -> None:
     arguments = parser.parse_args()
     tables = TablesOnDisk(arguments.tables, columns=SUMS)
     for name in arguments.figures:
-        specification = on_paper(figures[name], {table: tables[table] for table in figures[name].tables})
-        for suffix in (".svg", ".png"):
-            path = arguments.output / f"{name}{suffix}"
-            with replacing(path) as beside:
-                save(specification, beside, suffix)
+        write_figure(figures[name], {table: tables[table] for table in figures[name].tables}, arguments.output)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.figures.paper import on_paper, save
-from profile_grid.files import replacing, write_text
+from profile_grid.figures.paper import write_figure
+from profile_grid.files import write_text
 from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP, SWEEP_ROWS
 from profile_grid.sweep.dictionary import check_sweep_table, dictionary
 from profile_grid.sweep.document import document
@@ -29,13 +29,8 @@ def main() -> None:
     write_text(arguments.tables / "README.md", dictionary())
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
     write_text(arguments.output / "answers" / f"{ATTENTION_SWEEP}.md", document(table, rows, provenance))
-    figures = arguments.output / "figures"
-    specification = on_paper(FIGURE, {"runs": rows, ATTENTION_SWEEP: table})
-    for suffix in (".svg", ".png"):
-        with replacing(figures / f"{ATTENTION_SWEEP}{suffix}") as beside:
-            save(specification, beside, suffix)
-    image = (figures / f"{ATTENTION_SWEEP}.png").read_bytes()
-    write_text(arguments.output / "report.html", page(table, rows, provenance, image))
+    files = write_figure(FIGURE, {"runs": rows, ATTENTION_SWEEP: table}, arguments.output / "figures")
+    write_text(arguments.output / "report.html", page(table, rows, provenance, files[".png"]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,56 @@
+"""PNG images in few bytes, every pixel as it was (W3C, Portable Network Graphics, third edition, 2025)."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+LEFT = 1  # the filter of a row that says by how much a pixel differs from the one on its left
+COLORS, NUMBERS, COLORS_AND_ALPHA = 2, 3, 6  # what a pixel is
+MOST_COLORS = 256  # that a list of colours holds
+OPAQUE = 255
+
+
+def packed(png: bytes) -> bytes:
+    """The same image in a quarter of the bytes or less: as vl-convert writes it, a figure has an alpha that is opaque
+    everywhere, is filtered as photographs are, and is compressed for speed. Other images stay as they are."""
+    chunks = list(_chunks(png))
+    width, height, *form = struct.unpack(">IIBBBBB", chunks[0][1])
+    rows = np.frombuffer(zlib.decompress(b"".join(data for name, data in chunks if name == b"IDAT")), np.uint8)
+    if form != [8, COLORS_AND_ALPHA, 0, 0, 0] or (rows[:: 4 * width + 1] != LEFT).any():
+        return png
+    differences = rows.reshape(height, 4 * width + 1)[:, 1:].reshape(height, width, 4)
+    pixels = np.cumsum(differences, axis=1, dtype=np.uint8)
+    if (pixels[..., 3] != OPAQUE).any():
+        return png
+    kind, listed, values = _fewest_bytes(pixels)
+    head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
+    unfiltered = np.hstack([np.zeros((height, 1), np.uint8), values.reshape(height, -1)])
+    about = [one for one in chunks if one[0] not in (b"IHDR", b"IDAT", b"IEND")]
+    body = [(b"IHDR", head), *about, *listed, (b"IDAT", zlib.compress(unfiltered.tobytes(), 9)), (b"IEND", b"")]
+    return SIGNATURE + b"".join(_chunk(*one) for one in body)
+
+
+def _fewest_bytes(pixels: np.ndarray) -> tuple[int, list[tuple[bytes, bytes]], np.ndarray]:
+    """What a pixel is, the list of colours where there are few, and the pixels as that."""
+    colors, number = np.unique(pixels.view(np.uint32), return_inverse=True)
+    if len(colors) > MOST_COLORS:
+        return COLORS, [], np.ascontiguousarray(pixels[..., :3])
+    listed = colors.view(np.uint8).reshape(-1, 4)[:, :3]
+    return NUMBERS, [(b"PLTE", listed.tobytes())], number.astype(np.uint8)
+
+
+def _chunks(png: bytes):
+    """Name and data of each chunk."""
+    at = len(SIGNATURE)
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        yield png[at + 4 : at + 8], png[at + 8 : at + 8 + length]
+        at += 12 + length
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
