@@ -30,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("runs", nargs="*", default=DEFAULT, metavar="RUN", help=f"of --grid: {', '.join(DEFAULT)}")
-    parser.add_argument("--grid", default="cs336-2025", help="that has them; `--all` takes all of its runs")
+    parser.add_argument("--grid", default="cs336-2025", help="that has them; --all takes all of its runs")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--cores", default="all", help="of the pipeline")
     options = parser.parse_args()
@@ -75,6 +75,8 @@ def loop(folder: Path, told: dict[str, list[list[str]]]) -> None:
     with (folder / "loop.log").open("w") as log:
 
         def run(*command: str) -> None:
+            log.write(f"$ {' '.join(command[:6])}\n")
+            log.flush()
             subprocess.run(command, cwd=ROOT, check=True, stdout=log, stderr=subprocess.STDOUT)
 
         for name, (timing, capture) in told.items():
@@ -83,7 +85,7 @@ def loop(folder: Path, told: dict[str, list[list[str]]]) -> None:
             profiled = [*capture, "--output", f"{stem}.capture.json", "--profiler", "nsys"]
             run("nsys", "profile", "--trace=cuda,nvtx", "--force-overwrite=true", f"--output={stem}", *profiled)
             for report in REPORTS:
-                run("nsys", "stats", "--force-export=false", "--report", report, f"{stem}.nsys-rep")
+                run("nsys", "stats", "--report", report, f"{stem}.nsys-rep")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--cuda-profiler-api", action="store_true", help="record between the program's cudaProfilerStart and ...Stop"
     )
     window.add_argument(
-        "--after", type=float, default=0.0, metavar="S", help="with --seconds: so long after PyTorch's import (0)"
+        "--after",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="with --seconds: so long after PyTorch's import (0), and not before the GPU is used, by nsys",
     )
     command.add_argument(
         "--ranges", default=AUTO, metavar=f"{MODULES}[:DEPTH]|{NONE}",

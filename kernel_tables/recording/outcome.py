@@ -114,7 +114,8 @@ class Outcome:
             " a smaller --skip opens it earlier, --range or --seconds without an optimizer",
             RANGE: f"the window opens at instance {settings.skip + 1} of range '{visible(settings.range or '')}',"
             f" and the program opened {reached}; compare the name, or take a smaller --skip",
-            SECONDS: f"the program ended within the {settings.after:g} s of --after, or its main thread was busy",
+            SECONDS: f"the program ended within the {settings.after:g} s of --after, or its main thread was busy"
+            + (", or it did not use the GPU" if settings.profiler == NSYS else ""),
             PROGRAM: "the program did not call cudaProfilerStart through PyTorch",
         }[settings.window]
 

@@ -8,17 +8,23 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
+from kernel_tables.recording.inside.settings import NSYS
 from kernel_tables.recording.inside.windows import Window
 
 
 class SecondsWindow(Window):
-    """Opens and closes at times after PyTorch was imported, on the main thread, as soon as that runs Python."""
+    """Opens and closes at times after PyTorch was imported, on the main thread, as soon as that runs Python; under nsys
+    not before the program uses the GPU, since building a model can take longer than all of the window."""
 
     def attach(self) -> None:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
         time.sleep(self.settings.after)
+        while self.settings.profiler == NSYS and not torch.cuda.is_initialized():
+            time.sleep(0.01)
         on_main_thread(self.recorder.open)
         while self.recorder.waits:
             time.sleep(0.01)

@@ -82,6 +82,7 @@ def test_why_there_is_no_recording_is_told(notes, reason):
     [
         ({"window": RANGE, "range": "stepp", "skip": 0}, "instance 1 of range 'stepp', and the program opened 0"),
         ({"window": SECONDS, "seconds": 1, "after": 60}, "the program ended within the 60 s of --after"),
+        ({"window": SECONDS, "seconds": 1, "profiler": NSYS}, "or it did not use the GPU"),
         ({"window": PROGRAM}, "the program did not call cudaProfilerStart through PyTorch"),
     ],
 )

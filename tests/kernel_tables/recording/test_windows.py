@@ -13,7 +13,7 @@ from kernel_tables.recording.inside.parts import Parts
 from kernel_tables.recording.inside.profilers import NsysProfiler
 from kernel_tables.recording.inside.recorder import Recorder
 from kernel_tables.recording.inside.seconds_window import SecondsWindow, on_main_thread
-from kernel_tables.recording.inside.settings import PROGRAM, RANGE, SECONDS, Settings
+from kernel_tables.recording.inside.settings import NSYS, PROGRAM, RANGE, SECONDS, Settings
 from kernel_tables.recording.inside.windows import ProgramWindow, RangeWindow
 
 
@@ -121,6 +121,20 @@ def test_a_window_in_seconds_opens_and_closes_on_the_main_thread():
     while ("close", 0) not in window.recorder.seen and time.monotonic() < deadline:
         time.sleep(0.001)
     assert where == [threading.main_thread()]
+    assert window.recorder.seen == [("open", None), ("close", 0)]
+
+
+def test_under_nsys_a_window_in_seconds_waits_until_the_gpu_is_used(monkeypatch):
+    used = threading.Event()
+    monkeypatch.setattr(torch.cuda, "is_initialized", used.is_set)
+    window = SecondsWindow(Noting(), Settings(window=SECONDS, after=0.0, seconds=0.02, profiler=NSYS))
+    window.attach()
+    time.sleep(0.2)
+    assert window.recorder.seen == []
+    used.set()
+    deadline = time.monotonic() + 20
+    while ("close", 0) not in window.recorder.seen and time.monotonic() < deadline:
+        time.sleep(0.001)
     assert window.recorder.seen == [("open", None), ("close", 0)]
 
 
