@@ -37,10 +37,18 @@ def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
 def make_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:
     """Random tokens and the tokens that follow them, int64 (batch, position) each, made on the device from the seed. Of
     several ranks each makes the whole batch and takes its part of it."""
-    generator = torch.Generator(device=device).manual_seed(spec.seed)
-    tokens = torch.randint(spec.vocab_size, batch_shape(spec), generator=generator, device=device)
     each = sequences_per_gpu(spec.dimensions)
-    tokens = tokens[this_rank().number * each :][:each]
+    return inputs_and_targets(whole_batch(spec, device)[this_rank().number * each :][:each])
+
+
+def whole_batch(spec: RunSpec, device: torch.device) -> Tensor:
+    """The sequences of all ranks, int64 (batch, position), each with the token that follows its last."""
+    generator = torch.Generator(device=device).manual_seed(spec.seed)
+    return torch.randint(spec.vocab_size, batch_shape(spec), generator=generator, device=device)
+
+
+def inputs_and_targets(tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Tokens of sequences, and those that follow them."""
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 

@@ -61,11 +61,12 @@ def _found(run: MeasuredRun) -> Accuracy | None:
 
 DESCRIBED = {
     "accuracy": Described(
-        "One row per timed run: its first step against an eager one in fp64 with the same weights and tokens",
+        "One row per timed run: its first step against an eager one in fp64 with the same weights and tokens, those of"
+        " the whole batch where GPUs share it",
         columns("""
     loss_error | | relative error of the loss
     logits_error | | relative error of the logits, in the Euclidean norm
-    gradient_norm_error | | relative error of the norm of all gradients; empty without a backward pass
+    gradient_norm_error | | that of the norm of all gradients once reduced, the largest of all ranks; empty without them
     explained_error | | the largest of these that the precision explains
     within_precision | | whether all of them are within that
     reason | | why there are no errors: an fp64 run that does not fit into memory, a model of somebody else

@@ -100,7 +100,7 @@ QUESTIONS = (
         "n_communication", "What does communication cost?", needs=lambda run: run[GPUS.key] > 1,
         tables=(
             "communication_times", "communication_steps", "communication_collectives", "communication_scaling",
-            "communication_all_reduce", "communication_losses",
+            "communication_all_reduce", "communication_losses", "communication_accuracy",
         ),
         figures=("communication", "all_reduce"),
     ),

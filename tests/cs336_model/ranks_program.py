@@ -36,7 +36,8 @@ def gradients(subject) -> float:
     return sum(float(one.grad.double().square().sum()) for one in subject.parameters)
 
 
+folder = Path(sys.argv[1])
 join_group(CPU)
-found = [outcome(text) for text in json.loads(Path(sys.argv[1]).read_text())]
+found = [outcome(text) for text in json.loads((folder / "cases.json").read_text())]
 leave_group()
-Path(sys.argv[2], f"outcome{this_rank().number}.json").write_text(json.dumps(found))
+(folder / f"rank{this_rank().number}.json").write_text(json.dumps(found))

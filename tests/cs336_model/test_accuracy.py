@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cs336_model.program import accuracy as module
-from cs336_model.program.accuracy import NOT_OURS, NOT_WANTED, TOO_LARGE, accuracy, relative_error
+from cs336_model.program.accuracy import NOT_OURS, NOT_WANTED, TOO_LARGE, accuracy, distance
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
@@ -86,5 +86,5 @@ def test_who_does_not_want_the_comparison_is_told_so_and_has_the_times(run_bench
     assert len(result["step_seconds"]) == result["spec"]["measured_steps"]
 
 
-def test_a_relative_error_is_that_of_the_euclidean_norm():
-    assert relative_error(torch.tensor([3.0, 4.5]), torch.tensor([3.0, 4.0])) == pytest.approx(0.1)
+def test_logits_are_off_by_their_distance_in_the_euclidean_norm():
+    assert distance(torch.tensor([3.0, 4.0]), torch.tensor([0.0, 0.0])) == 5.0

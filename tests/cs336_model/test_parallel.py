@@ -11,9 +11,9 @@ import pytest
 
 from cs336_model.program.parallel import launch
 from cs336_model.program.variants.values import PARALLELS
+from tests.cs336_model.launched_ranks import ended, started, told_by_two
 from tests.cs336_model.specs import changed
 
-PROGRAM = Path(__file__).with_name("ranks_program.py")
 WAYS = PARALLELS[1:]
 SAME = {"rel": 2e-6}  # another order of sums in fp32
 
@@ -27,12 +27,7 @@ def two_ranks(tmp_path_factory):
         if not found:
             folder = tmp_path_factory.mktemp("ranks")
             texts = [json.dumps(changed(spec, gpus=2, parallel=way)) for way in WAYS]
-            (folder / "specs.json").write_text(json.dumps(texts))
-            command = [sys.executable, "-m", "tests.cs336_model.ranks_program", str(folder / "specs.json"), str(folder)]
-            status = launch.main(["--folder", str(folder), json.dumps([command, command])])
-            assert status == 0, "".join(path.read_text() for path in folder.glob("rank*.log"))
-            ranks = [json.loads((folder / f"outcome{rank}.json").read_text()) for rank in (0, 1)]
-            found.update({way: list(both) for way, both in zip(WAYS, zip(*ranks, strict=True), strict=True)})
+            found.update(zip(WAYS, told_by_two(folder, "tests.cs336_model.ranks_program", texts), strict=True))
         return found
 
     return run
@@ -59,32 +54,25 @@ def test_ranks_import_what_they_need_before_they_have_their_gpus(two_ranks, spec
         assert rank["imported"] < 10
 
 
-def started(folder: Path, *programs: str) -> subprocess.Popen:
-    """The launcher of ranks of these Python programs."""
-    commands = [[sys.executable, "-S", "-c", program] for program in programs]
-    command = ["cs336_model.program.parallel.launch", "--folder", str(folder), json.dumps(commands)]
-    return subprocess.Popen([sys.executable, "-m", *command])
-
-
-def ended(folder: Path, *programs: str) -> int:
-    """How the launcher of these ranks ends."""
-    return started(folder, *programs).wait(30)
+def python(*programs: str) -> list[list[str]]:
+    """The commands of ranks of these Python programs."""
+    return [[sys.executable, "-S", "-c", program] for program in programs]
 
 
 HANGS = "import time; print('begins', flush=True); time.sleep(10**6)"
 
 
 def test_a_rank_that_fails_ends_the_launcher_which_names_it(tmp_path):
-    assert ended(tmp_path, HANGS, "raise SystemExit(3)") == 3
+    assert ended(tmp_path, python(HANGS, "raise SystemExit(3)")) == 3
     assert (tmp_path / launch.FIRST_TO_FAIL).read_text() == "1"
 
 
 def test_a_rank_that_a_signal_ends_is_told_as_a_shell_would(tmp_path):
-    assert ended(tmp_path, "import os; os.kill(os.getpid(), 9)", HANGS) == 128 + 9
+    assert ended(tmp_path, python("import os; os.kill(os.getpid(), 9)", HANGS)) == 128 + 9
 
 
 def test_a_rank_that_wrote_why_it_has_no_times_ends_the_others_and_that_is_no_failure(tmp_path):
-    assert ended(tmp_path, HANGS, f"raise SystemExit({launch.RESULT_WITHOUT_TIMES})") == 0
+    assert ended(tmp_path, python(HANGS, f"raise SystemExit({launch.RESULT_WITHOUT_TIMES})")) == 0
     assert not (tmp_path / launch.FIRST_TO_FAIL).exists()
 
 
@@ -92,7 +80,7 @@ def test_a_rank_that_wrote_why_it_has_no_times_ends_the_others_and_that_is_no_fa
 def test_no_rank_outlives_the_launcher(tmp_path, how):
     tells = f"import os, pathlib; pathlib.Path({str(tmp_path)!r}, 'pid').write_text(str(os.getpid())); "
     ends = "import time; time.sleep(1); raise SystemExit(3)"
-    launcher = started(tmp_path, tells + HANGS, HANGS if how.startswith("SIGKILL") else ends)
+    launcher = started(tmp_path, python(tells + HANGS, HANGS if how.startswith("SIGKILL") else ends))
     try:
         wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         rank = Path("/proc", (tmp_path / "pid").read_text(), "stat")
@@ -114,7 +102,7 @@ def wait_until(is_so: Callable[[], object]) -> None:
 
 def test_each_rank_is_told_its_number_and_prints_into_a_log_of_its_own(tmp_path):
     says = "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'])"
-    assert ended(tmp_path, says, says) == 0
+    assert ended(tmp_path, python(says, says)) == 0
     assert [(tmp_path / f"rank{rank}.log").read_text() for rank in (0, 1)] == ["0 2\n", "1 2\n"]
 
 

@@ -1,17 +1,20 @@
 """Which of a run's processes this one is, and the group in which they communicate."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from cs336_model.program.device import synchronize
+from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.parallel.launch import RANK, STORE, WORLD_SIZE
 
+Made = TypeVar("Made")
 NO_LIMIT = timedelta(days=7)  # a hang ends at the run's own time limit, which says where each process stands
 
 
@@ -65,3 +68,23 @@ def mean_over_ranks(losses: Sequence[Tensor]) -> list[Tensor]:
     together = torch.stack(list(losses)).float()
     dist.all_reduce(together)
     return list(together / this_rank().count)
+
+
+def of_all_ranks(numbers: Sequence[float], device: torch.device) -> Tensor:
+    """These numbers of every rank: fp64 (rank, number), on the host."""
+    own = torch.tensor(numbers, dtype=torch.float64, device=device)
+    if this_rank().count == 1:
+        return own.unsqueeze(0).cpu()
+    rows = [torch.empty_like(own) for _ in range(this_rank().count)]
+    dist.all_gather(rows, own)
+    return torch.stack(rows).cpu()
+
+
+def fitting_on_all_ranks(attempt: Callable[[], Made], device: torch.device) -> Made | None:
+    """What `attempt` returns where it fits into the memory of every rank; None on all of them where one runs out. It
+    must communicate with nobody: a rank that runs out would leave the others waiting."""
+    try:
+        made = attempt()
+    except OutOfMemoryError:
+        made = None
+    return made if of_all_ranks([made is not None], device).all() else None

@@ -6,12 +6,11 @@ import pandas as pd
 
 from cs336_model.program.variants.values import ELEMENT_BYTES
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
-from profile_grid.study.dimensions import LEADING, PRECISION
+from profile_grid.study.dimensions import PRECISION
+from profile_grid.tables.accuracy import DESCRIBED, errors_of_runs
 from profile_grid.tables.ideal import peaks_of_device
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.ratios import PARTS_BESIDE_BASE, TIMES_BESIDE_BASE, parts_beside_base, times_beside_base
-
-ERRORS = ["loss_error", "logits_error", "gradient_norm_error", "explained_error", "within_precision", "reason"]
 
 
 def precision_times(merged: Merged) -> pd.DataFrame:
@@ -27,11 +26,6 @@ def precision_times(merged: Merged) -> pd.DataFrame:
 def precision_parts(merged: Merged) -> pd.DataFrame:
     """(f) One row per run in a lower precision, phase and part of the model: its GPU time beside that in fp32."""
     return parts_beside_base(merged, PRECISION)
-
-
-def precision_accuracy(merged: Merged) -> pd.DataFrame:
-    """(f) One row per timed run: its relative errors against fp64, which are a precision's price."""
-    return merged["accuracy"][[*LEADING, *ERRORS]].reset_index(drop=True)
 
 
 def _peak_ratio(device_name: object, precision: str) -> float | None:
@@ -61,17 +55,10 @@ TABLES = {
         ),
     ),
     "precision_accuracy": SummaryTable(
-        precision_accuracy,
+        errors_of_runs,  # a precision's price
         Described(
             "(f) One row per timed run: its first step against an eager one in fp64",
-            columns("""
-    loss_error | | as in accuracy
-    logits_error | | as in accuracy
-    gradient_norm_error | | as in accuracy
-    explained_error | | as in accuracy
-    within_precision | | as in accuracy
-    reason | | as in accuracy
-"""),
+            columns(DESCRIBED),
         ),
     ),
 }

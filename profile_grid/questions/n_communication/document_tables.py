@@ -7,6 +7,7 @@ from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import ABSENT, count, known, percent, significant, with_spread
 from profile_grid.questions.n_communication.table import PARTS, communication_of_steps
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, PARALLEL
+from profile_grid.tables.accuracy import errors_table
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.cells import headings_of, leading_cells, status_word
 from profile_grid.tables.measured import Measured
@@ -119,6 +120,11 @@ def losses_table(measured: Measured) -> Table | None:
     ]
     headings = ("losses", "first off by", "at most off by", "explained of the first", "verdict")
     return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+
+
+def accuracy_table(measured: Measured) -> Table | None:
+    """(n) One line per run: how far its first step is from fp64, and the verdict."""
+    return errors_table(measured.tables["communication_accuracy"], LED_BY)
 
 
 def scaling_table(measured: Measured) -> Table | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
+from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, percent, significant, with_spread
 from profile_grid.questions.n_communication.scaling import STRONG, WEAK
 from profile_grid.questions.n_communication.table import communication_of_steps
 from profile_grid.study.dimensions import GPUS, PARALLEL
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import extremes, listed, where
+from profile_grid.tables.wording import extremes, listed, places, where
 
 NOTHING = "Not answered: no run on several GPUs has figures."
 ON_PROCESSOR = (
@@ -25,7 +26,7 @@ def sentences(measured: Measured) -> list[str]:
     times = measured.tables["communication_times"].dropna(subset=["cost_ms"])
     steps = communication_of_steps(measured.tables["communication_steps"])
     found = [*_cost(times), *_exposed(steps), *_waiting(steps), *_bandwidth(measured), *_alone(measured)]
-    found += [*_scaling(measured), *_losses(measured)]
+    found += [*_scaling(measured), *_losses(measured), *_accuracy(measured)]
     if not found:
         return [NOTHING]
     return [*found, ON_PROCESSOR] if measured.machine.on_cpu else found
@@ -115,3 +116,17 @@ def _losses(measured: Measured) -> list[str]:
         return [f"Losses are not those of one GPU: {listed([where(row) for _, row in off.iterrows()])}."]
     most = f"{known['largest_off'].max():.1e}"
     return [f"Losses are those of one GPU with the same batch within the precision, off by {most} at most."]
+
+
+def _accuracy(measured: Measured) -> list[str]:
+    """Whether the first step, its gradients reduced, is that of fp64."""
+    table = measured.tables["communication_accuracy"]
+    known = table[table["within_precision"].notna()]
+    if known.empty:
+        reasons = [escaped(reason) for reason in table["reason"].dropna().unique()]
+        return [f"No first step was held against one in fp64: {listed(reasons)}."] if reasons else []
+    off = known[~known["within_precision"].astype(bool)]
+    most = f"logits by {known['logits_error'].max():.1e} and the norm of the reduced gradients by"
+    most += f" {known['gradient_norm_error'].max():.1e} at most"
+    verdict = f"rounding does not explain that of {places(off)}" if len(off) else "rounding explains all of it"
+    return [f"Against an eager fp64 run of the whole batch the first step is off in its {most}; {verdict}."]

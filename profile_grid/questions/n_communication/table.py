@@ -10,6 +10,7 @@ from profile_grid.questions.n_communication.scaling import SCALING_COLUMNS, comm
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import GPUS, LEADING
 from profile_grid.study.stages import TIMING
+from profile_grid.tables.accuracy import DESCRIBED, errors_of_runs
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts
@@ -99,6 +100,12 @@ def _led(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return leading.merge(table, on="run", how="right")
 
 
+def communication_accuracy(merged: Merged) -> pd.DataFrame:
+    """(n) The rows of accuracy of runs on several GPUs: the first step with its gradients reduced, against fp64."""
+    rows = errors_of_runs(merged)
+    return rows[numbers(rows[GPUS.key]) > 1].reset_index(drop=True)
+
+
 WHICH = """
     rank | | number of the process, from 0
     device | | number of its GPU, as its capture counts them; −1 for a processor
@@ -179,6 +186,14 @@ TABLES = {
             columns(LOSSES_COLUMNS),
         ),
     ),
+    "communication_accuracy": SummaryTable(
+        communication_accuracy,
+        Described(
+            "(n) One row per timed run on several GPUs: its first step, gradients reduced, against an eager fp64 run of"
+            " the whole batch",
+            columns(DESCRIBED),
+        ),
+    ),
     "communication_scaling": SummaryTable(
         communication_scaling,
         Described(
@@ -193,5 +208,6 @@ SHOWN = {
     "communication_collectives": Shown("Collectives by size and bucket", "communication_collectives"),
     "communication_all_reduce": Shown("All-reduce alone by size", "communication_all_reduce"),
     "communication_losses": Shown("Losses beside those of one GPU", "communication_losses"),
+    "communication_accuracy": Shown("First steps against fp64", "communication_accuracy"),
     "communication_scaling": Shown("Strong and weak scaling", "communication_scaling"),
 }

@@ -220,3 +220,22 @@ def test_losses_that_are_the_same_say_how_far_they_are_off(tables):
     assert said in document(tables)
     with_losses(tables, (NAIVE, [4.0, 2.0]))
     assert "no run on one GPU has this batch" in document(tables)
+
+
+def test_a_first_step_that_rounding_does_not_explain_is_told_in_sentence_and_table(tables):
+    told = "the first step is off in its logits by 1.2e-07 and the norm of the reduced gradients by 1.2e-07 at most"
+    assert f"{told}; rounding explains all of it." in document(tables)
+    assert summaries(tables)["communication_accuracy"]["parallel"].tolist() == ["naive", "ddp"]
+    wrong = tables["accuracy"]["run"] == NAIVE.name
+    tables["accuracy"].loc[wrong, ["gradient_norm_error", "within_precision"]] = [1.0, False]
+    text = document(tables)
+    assert "by 1.0e+00 at most; rounding does not explain that of small at context 512 with batch 8 on 2 GPUs" in text
+    assert "| 1.2e-07 | 1.2e-07 | 1.0e+00 | 8.1e-06 | **no** |" in " ".join(text.split())
+
+
+def test_runs_that_were_not_held_against_fp64_say_why(tables):
+    errors = ["loss_error", "logits_error", "gradient_norm_error", "within_precision"]
+    tables["accuracy"] = tables["accuracy"].assign(**dict.fromkeys(errors), reason="it does not fit")
+    text = document(tables)
+    assert "No first step was held against one in fp64: it does not fit." in text
+    assert "norm of the gradients |" not in text

@@ -1,0 +1,82 @@
+"""One rank of two: holds the first step of every specification against fp64, with a fault planted in some."""
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+import torch.distributed as dist
+
+from cs336_model import ranges
+from cs336_model.program import accuracy as module
+from cs336_model.program import subject as subjects
+from cs336_model.program.accuracy import accuracy
+from cs336_model.program.parallel import reduction
+from cs336_model.program.parallel.ranks import Rank, join_group, leave_group, this_rank
+from cs336_model.program.process_cost import Progress
+from cs336_model.program.spec import read_spec
+from cs336_model.program.steps import PhaseClock, make_subject, run_steps
+from cs336_model.program.variants.effects import process_settings
+from cs336_model.program.variants.values import BUCKET_MB
+
+CPU = torch.device("cpu")
+BUILD = module.build_model
+
+
+def summed(tensor: torch.Tensor, asynchronous: bool = False) -> dist.Work | None:
+    """A reduction that forgets to divide."""
+    return dist.all_reduce(tensor, async_op=asynchronous)
+
+
+def summed_bucket(_: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """The same of a bucket of DistributedDataParallel."""
+    return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
+
+
+def forgotten(tensor: torch.Tensor, asynchronous: bool = False) -> dist.Work:
+    """A reduction that reduces nothing."""
+    return dist.all_reduce(torch.zeros(1), async_op=True)
+
+
+def without_memory(at_call: int):
+    """A maker of models that has no memory on rank 1, when it is called for this time."""
+    calls = []
+
+    def build(*arguments):
+        calls.append(arguments)
+        if this_rank().number == 1 and len(calls) == at_call:
+            raise torch.OutOfMemoryError("Tried to allocate 80 GiB")
+        return BUILD(*arguments)
+
+    return build
+
+
+FAULTS = {
+    None: list,
+    "summed": lambda: [patch.object(reduction, "mean_of_ranks", summed)],
+    "not reduced": lambda: [patch.object(reduction, "mean_of_ranks", forgotten)],
+    "one part": lambda: [patch.object(subjects, "this_rank", lambda: Rank(0, 2))],
+    "no memory for weights": lambda: [patch.object(module, "build_model", without_memory(1))],
+    "no memory for fp64": lambda: [patch.object(module, "build_model", without_memory(2))],
+}
+
+
+def errors(text: str, fault: str | None) -> dict:
+    spec = read_spec(text)
+    with process_settings(spec), ExitStack() as planted:
+        for one in FAULTS[fault]():
+            planted.enter_context(one)
+        subject = make_subject(spec, CPU)
+        if fault == "summed" and spec.dimensions["parallel"] in BUCKET_MB:
+            subject.model.register_comm_hook(None, summed_bucket)
+        run_steps(subject, spec.measured_steps, PhaseClock(CPU, ranges.MEASURE, Progress()))
+        return accuracy(subject)
+
+
+folder = Path(sys.argv[1])
+join_group(CPU)
+found = [errors(*case) for case in json.loads((folder / "cases.json").read_text())]
+leave_group()
+(folder / f"rank{this_rank().number}.json").write_text(json.dumps(found))

@@ -1,0 +1,78 @@
+"""Two processes that share a batch against an eager fp64 run of the whole of it, in every way to reduce gradients."""
+
+import json
+from itertools import product
+
+import pytest
+
+from cs336_model.program.accuracy import TOO_LARGE
+from cs336_model.program.variants.values import BUCKET_MB, FLAT, NAIVE, OVERLAPPED
+from profile_grid.merging.accuracy import explained_error
+from tests.cs336_model.launched_ranks import told_by_two
+from tests.cs336_model.specs import changed
+
+ERRORS = ("loss_error", "logits_error", "gradient_norm_error")
+WAYS = (NAIVE, FLAT, OVERLAPPED, *tuple(BUCKET_MB)[:2])
+PRECISIONS = ("fp32", "bf16", "bf16-weights")
+FAULTS = ("summed", "not reduced", "one part", "no memory for weights", "no memory for fp64")
+CASES = [
+    *((way, precision, None) for way, precision in product(WAYS, PRECISIONS)),
+    *((way, "fp32", "summed") for way in WAYS),
+    *((way, "fp32", fault) for way, fault in product((NAIVE, OVERLAPPED), FAULTS[1:])),
+]  # each rank goes on with the next, whatever happened in one
+
+
+@pytest.fixture(scope="module")
+def both_ranks(tmp_path_factory):
+    """What both ranks found of every case, in one pair of processes."""
+    found = {}
+
+    def errors(spec: dict, *case) -> tuple[dict, dict]:
+        if not found:
+            folder = tmp_path_factory.mktemp("ranks")
+            specs = [[json.dumps(changed(spec, gpus=2, parallel=way, precision=name)), it] for way, name, it in CASES]
+            told = told_by_two(folder, "tests.cs336_model.accuracy_program", specs)
+            found.update(zip(CASES, told, strict=True))
+        return found[case]
+
+    return errors
+
+
+@pytest.fixture
+def values(spec_values) -> dict:
+    return changed(spec_values, batch_size=4)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("way", WAYS)
+def test_two_ranks_compute_the_whole_batch_as_far_as_their_precision_goes(both_ranks, values, way, precision):
+    one, other = both_ranks(values, way, precision, None)
+    assert one == other and one["reason"] is None
+    assert all(0 < one[name] < explained_error(precision) for name in ERRORS)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_gradients_that_are_summed_are_off_by_more_than_any_precision_explains(both_ranks, values, way):
+    one, other = both_ranks(values, way, "fp32", "summed")
+    assert one == other
+    assert one["gradient_norm_error"] == pytest.approx(1, rel=1e-4)  # two ranks: twice the mean
+    assert one["loss_error"] < explained_error("fp32") and one["logits_error"] < explained_error("fp32")
+
+
+@pytest.mark.parametrize("way", (NAIVE, OVERLAPPED))
+def test_gradients_that_are_not_reduced_are_told(both_ranks, values, way):
+    one, other = both_ranks(values, way, "fp32", "not reduced")
+    assert one == other and one["gradient_norm_error"] > explained_error("bf16")
+
+
+@pytest.mark.parametrize("way", (NAIVE, OVERLAPPED))
+def test_ranks_that_take_the_same_part_of_the_batch_are_told(both_ranks, values, way):
+    one, other = both_ranks(values, way, "fp32", "one part")
+    assert one == other and min(one[name] for name in ERRORS) > explained_error("fp32")
+
+
+@pytest.mark.parametrize("fault", FAULTS[-2:])
+@pytest.mark.parametrize("way", (NAIVE, OVERLAPPED))
+def test_where_one_rank_runs_out_of_memory_all_turn_back_and_none_waits(both_ranks, values, way, fault):
+    nothing = {"reason": TOO_LARGE} | dict.fromkeys(ERRORS)
+    assert both_ranks(values, way, "fp32", fault) == (nothing, nothing)
