@@ -9,7 +9,7 @@ from profile_grid.quantities import interval, percent, ratio, significant
 from profile_grid.questions.k_warmup.table import of_whole_steps
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.wording import capital, leaders, listed, places, run_in_words
+from profile_grid.tables.wording import leaders, listed, of_all, places, run_in_words
 
 NOT_KEPT = "Not answered: no timed run kept the times of its warm-up steps."
 MOST_CAUSES = 3
@@ -27,17 +27,24 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _enough(enough: pd.DataFrame) -> str:
-    """The largest number that any run needs, and whether it is all that were taken."""
-    most, open_end = int(enough["enough"].max()), enough[enough["enough"] == enough["taken"]]
-    needing = enough[enough["enough"] == most]
-    within = interval(enough["tolerance"], percent)
-    text = f"{_steps(most)} {'is' if most == 1 else 'are'} enough in every run, to within {within}"
-    if most and len(needing) < len(enough):
-        text += f" (needed by {places(needing)})"
-    text += f"; {_steps(int(enough['taken'].max()))} were taken."
-    if most and len(open_end):
-        text += f" Whether fewer than all would do is not known for {places(open_end)}: take more there."
-    return capital(text)
+    """The largest number that is enough, and the runs of which it is not known: where no fewer than all that were taken
+    would do, nothing tells whether they do."""
+    is_open, taken = enough["enough"] == enough["taken"], int(enough["taken"].max())
+    known, unknown = enough[~is_open], enough[is_open]
+    text = f"{_steps(taken)} {'was' if taken == 1 else 'were'} taken."
+    if len(known):
+        most = int(known["enough"].max())
+        needing = known[known["enough"] == most]
+        runs = of_all(len(known), len(enough), "run") if len(unknown) else "every run"
+        by = f" (needed by {places(needing)})" if most and len(needing) < len(known) else ""
+        within = f"to within {interval(known['tolerance'], percent)}{by}"
+        text = f"{_steps(most)} {'is' if most == 1 else 'are'} enough in {runs}, {within}; {text}"
+    if len(unknown):
+        text += (
+            f" How many are enough is not known for {places(unknown)}: with the last of them the mean still changed by"
+            f" more than {interval(unknown['tolerance'], percent)}; take more there."
+        )
+    return text
 
 
 def _first(enough: pd.DataFrame) -> str:

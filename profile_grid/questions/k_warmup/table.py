@@ -88,7 +88,7 @@ TABLES = {
     first_ratio | | first step ÷ that mean
     tolerance | of 1 | 1 %, or two standard errors of that mean where these are more
     taken | | warm-up steps that were taken
-    enough | | the fewest warm-up steps from which on every report is within the tolerance
+    enough | | the fewest warm-up steps from which on every report is within the tolerance; not known where it is taken
 """),
         ),
     ),

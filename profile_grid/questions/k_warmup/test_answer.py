@@ -69,7 +69,18 @@ def test_one_report_that_is_right_by_chance_is_not_enough():
     made = timed(Made(), {"step": [10.0, 30.0]}, {"step": [20.0, 20.0]})
     assert reported(made) == [(0, 2, 20.0), (1, 2, 25.0), (2, 2, 20.0)]
     assert summary_tables(made, TABLES)["warmup_enough"]["enough"].tolist() == [2]
-    assert "2 or more" in answered(made) and "take more there" in answered(made)
+    text = answered(made)
+    assert (
+        "2 warm-up steps were taken. How many are enough is not known for small at context 512: with the last of them"
+        " the mean still changed by more than 1.0 %; take more there."
+    ) in text
+    assert "are enough in" not in text and "2 or more" in text
+
+
+def test_runs_of_which_it_is_not_known_do_not_hide_what_is_enough_in_the_others():
+    other = timed(Made(mode="train_step"), {"step": [10.0, 30.0]}, {"step": [20.0, 20.0]})
+    text = answered(both(timed(Made(), SLOW, STEADY), other))
+    assert "2 warm-up steps are enough in 1 of 2 runs, to within 8.2 %; 3 warm-up steps were taken. How many" in text
 
 
 def test_where_the_first_step_is_like_the_others_none_is_needed():
