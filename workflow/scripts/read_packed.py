@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from kernel_tables.clean_text import visible
 from profile_grid.documents.dictionary import UndocumentedColumn, check_documented
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json
-from profile_grid.sharing.archive import Manifest, unpack
+from profile_grid.sharing.archive import MOST_SAID, BadArchive, Manifest, unpack
 from profile_grid.sharing.contents import is_capture, is_needed
+from profile_grid.sharing.packed_tables import TooLarge, UnusableTable, read_columns
 from profile_grid.study.catalogue import MERGED
 from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
 from profile_grid.sweep.dictionary import check_sweep_table
@@ -29,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     options.results.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.results, prefix=".packed-") as scratch:
         manifest = unpack(options.archive, Path(scratch))
-        require_tables(Path(scratch, "tables"), options.archive, manifest)
+        require_tables(Path(scratch), options.archive, manifest)
         write_json(options.results / options.marker, {"version": manifest.version, "grid": manifest.grid})
         for name in filter(lambda name: is_needed(name) or is_capture(name), manifest.files):
             (options.results / name).parent.mkdir(parents=True, exist_ok=True)
@@ -37,16 +39,22 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
-    """Raises OutsideError where a merged table is missing, or is not what this version of the project reads."""
-    check, names = (check_sweep_table, TABLES_OF_SWEEP) if manifest.of_sweep else (check_documented, MERGED)
-    for name in names:
-        try:
-            check(name, pd.read_parquet(folder / f"{name}.parquet"))
-        except (OSError, ValueError, UndocumentedColumn) as error:
-            raise OutsideError(
-                f"{archive}: its table {name} cannot be used here ({' '.join(str(error).split())[:200]});"
-                f" it was packed by version {manifest.version[:20]}: read it with that one"
-            ) from error
+    """Raises BadArchive where tables would fill the memory, OutsideError where a merged one is missing, or is not what
+    this version of the project reads."""
+    check, merged = (check_sweep_table, TABLES_OF_SWEEP) if manifest.of_sweep else (check_documented, MERGED)
+    needed = [f"tables/{name}.parquet" for name in merged]
+    others = [name for name in manifest.files if name.endswith(".parquet") and is_needed(name) and name not in needed]
+    try:
+        columns = read_columns(folder, [*needed, *others])
+        for name, file in zip(merged, needed, strict=True):
+            check(name, pd.DataFrame(columns=columns[file]))
+    except TooLarge as error:
+        raise BadArchive(archive, str(error)) from error
+    except (UnusableTable, UndocumentedColumn) as error:
+        raise OutsideError(
+            f"{archive}: its tables cannot be used here ({visible(str(error))[:MOST_SAID]});"
+            f" it was packed by version {visible(manifest.version)[:20]}: read it with that one"
+        ) from error
 
 
 if __name__ == "__main__":
