@@ -2,8 +2,9 @@
 
 nsys writes the environment, the command line and every process of the host, with its environment, into each export;
 some of it stands in StringIds, as values with NUL bytes inside that the sqlite3 shell does not show. So the copy is
-made from lists of what may stay, and of the strings only those that a kept row refers to. What is left out is never
-written: a value that is deleted afterwards may still stand in the file's free space.
+made from lists of what may stay, tables and columns of text; of another column numbers alone stay, so that a later nsys
+may add columns. Of the strings only those stay that a kept row refers to. What is left out is never written: a value
+that is deleted afterwards may still stand in the file's free space.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from kernel_tables.reading.python_samples import (
 from kernel_tables.reading.quick_check import require_sound
 from kernel_tables.reading.small_queries import damaged, shown
 
-NVTX = "NVTX_EVENTS"
+NVTX, STRINGS = "NVTX_EVENTS", "StringIds"
+METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+ENUM = "ENUM_"  # how the names of tables begin that name the values of a column
 KEPT_TABLES = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
     "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -45,20 +48,26 @@ KEPT_TABLES = (
     "TARGET_INFO_CUDA_DEVICE",
     "TARGET_INFO_CUDA_CONTEXT_INFO",
     "TARGET_INFO_CUDA_STREAM",
-    "META_DATA_EXPORT",
-    "EXPORT_META_DATA",
+    *METADATA,
 )
+KEPT_TEXTS = {  # by table the columns whose texts stay
+    NVTX: ("text", "jsonText"),
+    STRINGS: ("value",),
+    ENUM: ("name", "label"),
+    "TARGET_INFO_SESSION_START_TIME": ("utcTime", "localTime"),
+    "TARGET_INFO_GPU": ("name", "chipName"),
+    **dict.fromkeys(METADATA, ("name", "value")),
+}
 STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")
 IDENTIFYING_COLUMNS = ("uuid", "busLocation", "luid", "ctxswDevPath", "ctrlDevPath")
 KEPT_EXPORT_KEYS = ("EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND")
 # Of nsys's messages: warnings and errors, and the counts of what it collected. The others name processes and files.
 KEPT_ROWS = {
-    "META_DATA_EXPORT": " OR ".join(f"name LIKE '{key}'" for key in KEPT_EXPORT_KEYS),
-    "EXPORT_META_DATA": " OR ".join(f"name LIKE '{key}'" for key in KEPT_EXPORT_KEYS),
+    **dict.fromkeys(METADATA, " OR ".join(f"name LIKE '{key}'" for key in KEPT_EXPORT_KEYS)),
     "DIAGNOSTIC_EVENT": "severity >= 2 OR "
     + " OR ".join(f"text LIKE '{like}'" for like in ("Number of % events %", "%dropped%", "%lost%", "%not all%")),
 }
-TEXT_COLUMNS = {"DIAGNOSTIC_EVENT": ("text",)}  # made up by nsys from what it met
+MADE_TEXTS = {"DIAGNOSTIC_EVENT": ("text",)}  # made up by nsys from what it met
 PATH = re.compile(r"(?<![\w.])~?/[^\s'\"<>|]+|\b[\w.-]+(?:/[\w.+-]+){2,}|\b[A-Za-z]:\\[^\s'\"<>|]+")
 LONGEST_MESSAGE = 1000  # characters
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
@@ -110,14 +119,12 @@ def _published_stack(payload: bytes | None) -> bytes | None:
 def _copy_kept_tables(database: sqlite3.Connection) -> None:
     found = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: a virtual table
     statements = dict(database.execute(found))
-    kept = [table for table in statements if table in KEPT_TABLES or table.startswith("ENUM_")]
+    kept = [table for table in statements if table in KEPT_TABLES or table.startswith(ENUM)]
     for table in kept:
         _create(database, table, statements[table])
-        values = ", ".join(_published(table, column) for column in _columns(database, table))
-        where = KEPT_ROWS.get(table, "TRUE")
-        database.execute(f'INSERT INTO main."{table}" SELECT {values} FROM source."{table}" WHERE {where}')
-    if "StringIds" in statements:
-        _create(database, "StringIds", statements["StringIds"])
+        _copy_rows(database, table, KEPT_ROWS.get(table, "TRUE"))
+    if STRINGS in statements:
+        _create(database, STRINGS, statements[STRINGS])
         _copy_used_strings(database, kept)
         if "binaryData" in _columns(database, NVTX):
             _copy_names_of_stacks(database)
@@ -130,14 +137,24 @@ def _create(database: sqlite3.Connection, table: str, statement: str) -> None:
         raise sqlite3.DatabaseError(f"columns of {table} are computed")
 
 
+def _copy_rows(database: sqlite3.Connection, table: str, where: str) -> None:
+    values = ", ".join(_published(table, column) for column in _columns(database, table))
+    database.execute(f'INSERT INTO main."{table}" SELECT {values} FROM source."{table}" WHERE {where}')
+
+
 def _published(table: str, column: str) -> str:
-    """The SQL expression of what is published of a column."""
+    """The SQL expression of what is published of a column: of one that is not listed numbers, and an empty text in the
+    place of all else, which is no number either."""
     if column in IDENTIFYING_COLUMNS:
         return "NULL"
     if (table, column) == (NVTX, "binaryData"):
         of_samples = OF_SAMPLES.format(table=f'source."{NVTX}"')
         return f"CASE WHEN {of_samples} THEN published_stack(CAST(binaryData AS BLOB)) END"
-    return f'published_text(CAST("{column}" AS BLOB))' if column in TEXT_COLUMNS.get(table, ()) else f'"{column}"'
+    if column in MADE_TEXTS.get(table, ()):
+        return f'published_text(CAST("{column}" AS BLOB))'
+    if column in KEPT_TEXTS.get(ENUM if table.startswith(ENUM) else table, ()):
+        return f'"{column}"'
+    return f"""CASE WHEN typeof("{column}") IN ('text', 'blob') THEN '' ELSE "{column}" END"""
 
 
 def _copy_used_strings(database: sqlite3.Connection, tables: list[str]) -> None:
@@ -148,8 +165,7 @@ def _copy_used_strings(database: sqlite3.Connection, tables: list[str]) -> None:
         if column in STRING_COLUMNS
     ]
     if used:
-        ids = " UNION ".join(used)
-        database.execute(f"INSERT INTO main.StringIds SELECT * FROM source.StringIds WHERE id IN ({ids})")
+        _copy_rows(database, STRINGS, f"id IN ({' UNION '.join(used)})")
 
 
 def _copy_names_of_stacks(database: sqlite3.Connection) -> None:

@@ -1,9 +1,11 @@
 """What of a capture may be shown to anybody."""
 
 import errno
+import gzip
 import sqlite3
 import tracemalloc
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from kernel_tables.reading import publishable
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.publishable import without_names, without_paths, write_publishable
 from kernel_tables.reading.python_samples import frames_of, module_name
+from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
 
 CANARY = "CANARYq7x"
@@ -117,6 +120,69 @@ def test_ranges_and_kernels_are_copied_as_they_are(publish):
     assert copy.execute("SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchall() == [(5, 1, 2)]
     assert copy.execute("SELECT * FROM StringIds ORDER BY id").fetchall()[1] == (2, "void gemm<float>(float*)")
     assert copy.execute("SELECT * FROM ENUM_CUDA_MEMCPY_OPER").fetchall() == [(1, "Host-to-Device")]
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "kept"),
+    [
+        ("NVTX_EVENTS", "start INTEGER, eventType INTEGER, text TEXT", (5, 59, "forward")),
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "start INTEGER, deviceId INTEGER", (5, 0)),
+        ("OSRT_API", "start INTEGER, nameId INTEGER", (5, None)),
+        ("TARGET_INFO_GPU", "name TEXT, chipName TEXT, smCount INTEGER", ("NVIDIA H200", "GH100", 132)),
+        ("TARGET_INFO_SESSION_START_TIME", "utcEpochNs INTEGER, utcTime TEXT", (5, "2026-01-01 00:00:00")),
+        ("META_DATA_EXPORT", "name TEXT NOT NULL, value TEXT", ("EXPORT_SCHEMA_VERSION", "3.20.3")),
+        ("ENUM_NSYS_NEW", "id INTEGER, name TEXT, label TEXT", (1, "ONE", "one")),
+        ("StringIds", "id INTEGER, value TEXT", (1, "gemm")),
+    ],
+)
+def test_a_column_of_text_that_a_later_nsys_adds_stays_out_and_one_of_numbers_stays(publish, table, columns, kept):
+    values = ", ".join("NULL" if value is None else repr(value) for value in kept)
+    new = "path TEXT, host TEXT NOT NULL, blob BLOB, untyped, declared_a_number INTEGER, number INTEGER, ratio REAL"
+    copy = publish(
+        "CREATE TABLE CUDA_GRAPH_NODE_EVENTS (nameId INTEGER)",
+        "INSERT INTO CUDA_GRAPH_NODE_EVENTS VALUES (1)",  # the string that is used
+        f"CREATE TABLE {table} ({columns}, {new})",
+        f"INSERT INTO {table} VALUES ({values}, '/home/{CANARY}', '{CANARY}', CAST('{CANARY}' AS BLOB), '{CANARY}',"
+        f" '{CANARY}', 7, 0.5)",
+    )
+    assert copy.execute(f"SELECT * FROM {table}").fetchall() == [(*kept, "", "", "", "", "", 7, 0.5)]
+    assert CANARY.encode() not in (publish.folder / "published.sqlite").read_bytes()
+
+
+CAPTURES = sorted((Path(__file__).parents[1] / "captures").rglob("*.sqlite.gz"))
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+def test_a_real_capture_that_was_published_is_published_again_as_it_is(tmp_path, path):
+    source, target = tmp_path / "full.sqlite", tmp_path / "published.sqlite"
+    source.write_bytes(gzip.decompress(path.read_bytes()))
+    write_publishable(source, target)
+    with closing(sqlite3.connect(source)) as before, closing(sqlite3.connect(target)) as after:
+        there, published = rows_of(before), rows_of(after)
+    chosen = {"StringIds", *publishable.KEPT_ROWS} & set(there)  # of which older copies have more rows
+    for table in chosen:
+        assert published[table] and set(published[table]) <= set(there[table])
+    assert [table for table in there if table not in chosen and published[table] != there[table]] == []
+
+
+def rows_of(database: sqlite3.Connection) -> dict[str, list[tuple]]:
+    """The rows of every table without the columns that identify a GPU, of which older copies have more."""
+    found = {}
+    for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        columns = [row[1] for row in database.execute(f'PRAGMA table_info("{name}")')]
+        kept = ", ".join(f'"{column}"' for column in columns if column not in publishable.IDENTIFYING_COLUMNS)
+        found[name] = database.execute(f'SELECT {kept} FROM "{name}"').fetchall()
+    return found
+
+
+def test_a_text_in_the_place_of_a_number_does_not_become_one(tmp_path):
+    made = Synthetic().range("step", 0, 9).kernel("gemm", at=1).write(tmp_path / "full.sqlite")
+    with closing(sqlite3.connect(made)) as database, database:
+        database.execute(f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET demangledName = '{CANARY}'")
+    write_publishable(made, tmp_path / "published.sqlite")
+    assert CANARY.encode() not in (tmp_path / "published.sqlite").read_bytes()
+    with Trace(tmp_path / "published.sqlite") as trace:
+        assert "wrong_type" in [finding.code for finding in trace.check()]
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9])
