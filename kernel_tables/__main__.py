@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -27,6 +28,7 @@ from kernel_tables.output import FORMATS
 from kernel_tables.whole_files import written_whole
 
 BAD_INPUT, INTERRUPTED = 2, 130
+PACKAGES = ("numpy", "pandas", "pyarrow", "adbc_driver_sqlite", "jinja2")
 FIRST = (record, report)
 MODULES = (diagnose, names, check, diff, host, communication)
 COMMANDS = {
@@ -96,7 +98,16 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
         add_classes(command)
 
 
+def _require_packages() -> None:
+    """Raises TraceError where a package that the commands need is not installed, before anything is run or read."""
+    lacking = [name for name in PACKAGES if find_spec(name) is None]
+    if lacking:
+        where = f"for {sys.executable}; `pip install .` in the checkout installs what this command needs"
+        raise TraceError(f"{', '.join(lacking)}: not installed {where}")
+
+
 def _run(options: argparse.Namespace) -> int:
+    _require_packages()
     if "run" in options:
         return options.run(options)
     require_output(options, *options.captures)

@@ -19,7 +19,7 @@ IMPOSSIBLE = {  # no figure is made of such a capture
 INCOMPLETE = {  # errors: figures are wrong or lacking
     "older_than_report": "the report beside the export is newer",
     "no_kernels": "no kernel was recorded",
-    "no_ranges": "no range was recorded",
+    "no_ranges": "no range was recorded; a warning where PyTorch's profiler recorded",
     "no_api_calls": "no CUDA API call was recorded",
     "step_count": "there are more or fewer steps than asked for",
     "ranks_differ": "ranks of one run hold different numbers of steps",

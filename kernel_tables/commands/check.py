@@ -6,10 +6,19 @@ import argparse
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from kernel_tables.codes import IMPOSSIBLE
-from kernel_tables.commands.options import add_captures, add_output, add_step_name, require_output, write
+from kernel_tables.commands.options import (
+    add_captures,
+    add_output,
+    add_step_name,
+    is_for_a_person,
+    print_safely,
+    require_output,
+    write,
+)
 from kernel_tables.errors import ERROR, Finding, ImpossibleCapture
 
 if TYPE_CHECKING:
@@ -29,7 +38,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     require_output(options, *options.captures)
     table = check_table(options.captures, options.steps, options.step_name)
-    write(table, options)
+    if is_for_a_person(options):
+        from kernel_tables.terminal.findings import completeness_lines
+
+        print_safely(completeness_lines(table, get_terminal_size().columns))
+    else:
+        write(table, options)
     return INCOMPLETE if (table["severity"] == ERROR).any() else COMPLETE
 
 

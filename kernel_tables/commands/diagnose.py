@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from shutil import get_terminal_size
 
-from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, say_rank, write
-from kernel_tables.commands.shown import print_safely
+from kernel_tables.commands.options import (
+    add_capture,
+    add_output,
+    add_step_name,
+    is_for_a_person,
+    print_safely,
+    require_output,
+    say_rank,
+    write,
+)
 
 SUMMARY = "where time is lost, with evidence, the most that mending it gains, and what to do; which rules cannot tell"
 
@@ -37,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     with Trace(options.capture) as trace:
         counters = read_counters(options.counters) if options.counters else None
         found = diagnose(trace, options.step_name, own, counters)
-    if options.output is None and options.format is None and sys.stdout.isatty():
+    if is_for_a_person(options):
         print_safely(finding_lines(found, get_terminal_size().columns))
     elif (options.format or format_of(options.output)) == "json":
         write_text(as_json(found), options.output)

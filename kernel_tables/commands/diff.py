@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from shutil import get_terminal_size
 
-from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, say_rank, write
+from kernel_tables.commands.options import (
+    add_capture,
+    add_output,
+    add_step_name,
+    is_for_a_person,
+    print_safely,
+    require_output,
+    say_rank,
+    write,
+)
 
 SUMMARY = "what differs between two captures: GPU and versions, phases, parts, classes, kernels; status 1 if anything"
 DIFFERENT = 1
@@ -38,7 +48,12 @@ def run(options: argparse.Namespace) -> int:
         with Trace(path) as trace:
             sides.append(side_of(trace, options.step_name))
     found = changes(*sides, tolerance=options.tolerance / 100, everything=options.all)
-    write(as_table(found), options)
+    if is_for_a_person(options):
+        from kernel_tables.terminal.changes import change_lines
+
+        print_safely(change_lines(found, options.tolerance / 100, get_terminal_size().columns))
+    else:
+        write(as_table(found), options)
     return DIFFERENT if any(change.change != SAME for change in found) else 0
 
 

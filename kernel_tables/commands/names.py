@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from shutil import get_terminal_size
 
-from kernel_tables.commands.options import add_classes, add_output, own_classes, require_output, write
+from kernel_tables.commands.options import add_classes, add_output, own_classes, print_safely, require_output, write
 
 SUMMARY = "what the name of a kernel says: its short name, its class and the rule of that, what its parts mean"
 
@@ -18,7 +18,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     require_output(options)
-    from kernel_tables.commands.shown import print_safely
     from kernel_tables.names.explained import Row, as_text, explained
 
     rows = explained(options.name, own_classes(options))

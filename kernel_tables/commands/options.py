@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from kernel_tables.clean_text import visible
@@ -100,8 +101,25 @@ def require_output(options: argparse.Namespace, *captures: Path) -> None:
         raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE.parquet")
 
 
+def is_for_a_person(options: argparse.Namespace) -> bool:
+    """Whether a table goes to a terminal, and no format is asked for."""
+    return options.output is None and options.format is None and sys.stdout.isatty()
+
+
+def print_safely(text: str) -> None:
+    """Writes the text to standard output, with a question mark for what its encoding lacks."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()  # before what standard error gets
+
+
 def write(table, options: argparse.Namespace) -> None:
-    """Writes the table where the options say, in the format that they ask for."""
+    """Writes the table where the options say, in the format that they ask for; for a person, aligned."""
+    if is_for_a_person(options):
+        from kernel_tables.terminal.any_table import table_lines
+
+        print_safely(table_lines(table, get_terminal_size().columns))
+        return
     from kernel_tables.output import write_table
 
     write_table(table, options.output, options.format or format_of(options.output))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernel_tables.commands.options import write
+from kernel_tables.commands.options import is_for_a_person, print_safely, write
 from kernel_tables.errors import TraceError
 from kernel_tables.terminal.device_words import OF_PROCESSOR, time_heading
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
 ROWS_IN_A_TERMINAL = 40
+NO_RANGES = "no range was recorded; `kernel-tables kernels` tells what ran\n"
 TABLES = ("ranges", "kernels", "classes")
 
 
@@ -51,7 +51,7 @@ def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
 
     Of several captures, and with --ranks, it is a table by rank: with a column more, in a terminal one below the other.
     """
-    for_a_person = options.output is None and options.format is None and sys.stdout.isatty()
+    for_a_person = is_for_a_person(options)
     top = options.top if options.top is not None else ROWS_IN_A_TERMINAL if for_a_person else 0
     shown = [_shown(trace, process, options, top) for trace, process in _parts(traces, options.ranks)]
     if for_a_person:
@@ -90,12 +90,6 @@ def _shown(trace: Trace, process: int | None, options: argparse.Namespace, top: 
     return Shown(trace, process, whole, whole.head(top) if top > 0 else whole)
 
 
-def print_safely(text: str) -> None:
-    """Writes the text to standard output, with a question mark for what its encoding lacks."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-
-
 def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> pd.DataFrame:
     if options.sort is None:
         return table
@@ -115,6 +109,8 @@ def _lines(shown: Shown, options: argparse.Namespace, width: int) -> str:
     all_ns = int(shown.trace.classes(options.under, shown.process)["total_ns"].sum())
     left = whole.iloc[len(rows) :]
     if options.command == "ranges":
+        if whole.empty:
+            return NO_RANGES
         return range_lines(rows, all_ns, width, heading) + rest_line(len(left), "ranges", None, width, heading)
     share = left["total_ns"].sum() / all_ns if all_ns else None
     names = {} if options.full else names_of(whole)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
 SAID_OF_WINDOWS = frozenset({"nsys_hedge"})  # nsys warns of every one that ends before its program
-SAID_OF_ENDS = frozenset({"short_steps"})  # the step in which a program ended, which is told
+SAID_OF_ENDS = frozenset({"short_steps"})  # the program's own range of a step in which it ended, which is told
 MOST_ROWS = 40  # of ranges; the capture has them all
 MOST_LOSSES = 3  # `kernel-tables diagnose` tells them all
 
@@ -72,7 +72,13 @@ def _keep_and_tell(outcome: Outcome, handover: Path, output: Path) -> None:
         return
     by_nsys = outcome.settings.profiler == NSYS
     try:
-        kept = keep_recording(handover, output, by_nsys=by_nsys, torch_version=outcome.opened["torch"])
+        kept = keep_recording(
+            handover,
+            output,
+            by_nsys=by_nsys,
+            torch_version=outcome.opened["torch"],
+            ended_in_step=outcome.ended_in_step,
+        )
     except TraceError as error:
         _say(f"nothing is kept: {error}")
         return
@@ -88,13 +94,13 @@ def _keep_and_tell(outcome: Outcome, handover: Path, output: Path) -> None:
 
 
 def _tell_contents(capture: Path, expected_steps: int | None, expected: Collection[str]) -> None:
-    """Prints the tree of ranges, what speaks against believing it, and where time is lost."""
+    """Prints the tree of ranges or the kernels, what speaks against believing it, and where time is lost."""
     from kernel_tables.trace import Trace
 
     try:
         with Trace(capture) as trace:
             findings = [one for one in trace.check(expected_steps) if one.code not in expected]
-            _print_tree(trace, capture)
+            _print_rows(trace, capture)
             lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace)
     except TraceError as error:
         _say(f"no table is made of it: {error}")
@@ -105,19 +111,24 @@ def _tell_contents(capture: Path, expected_steps: int | None, expected: Collecti
         _say(sentence)
 
 
-def _print_tree(trace: Trace, capture: Path) -> None:
+def _print_rows(trace: Trace, capture: Path) -> None:
+    """The tree of ranges; without ranges, the kernels."""
     from kernel_tables.terminal.device_words import OF_PROCESSOR, time_heading
-    from kernel_tables.terminal.tables import range_lines
+    from kernel_tables.terminal.tables import kernel_lines, names_of, range_lines
 
     tree, all_ns = trace.range_tree(), int(trace.classes()["total_ns"].sum())
+    width, heading = get_terminal_size().columns, time_heading(trace.is_of_processor)
     if len(tree):
-        lines = range_lines(
-            tree.head(MOST_ROWS), all_ns, get_terminal_size().columns, time_heading(trace.is_of_processor)
-        )
-        encoding = sys.stderr.encoding or "utf-8"
-        print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
-    if len(tree) > MOST_ROWS:
-        _say(f"{len(tree) - MOST_ROWS} more ranges: kernel-tables ranges --tree {capture}")
+        lines = range_lines(tree.head(MOST_ROWS), all_ns, width, heading)
+        rows, command = len(tree), "ranges --tree"
+    else:
+        kernels = trace.kernels()
+        lines = kernel_lines(kernels.head(MOST_ROWS), all_ns, width, heading, names_of(kernels))
+        rows, command = len(kernels), "kernels"
+    encoding = sys.stderr.encoding or "utf-8"
+    print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
+    if rows > MOST_ROWS:
+        _say(f"{rows - MOST_ROWS} more rows: kernel-tables {command} {capture}")
     if trace.is_of_processor:
         _say(OF_PROCESSOR)
 

@@ -12,6 +12,7 @@ from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.reading.nsys import export_report
 from kernel_tables.reading.publishable import write_publishable
 from kernel_tables.recording.program import NSYS_LOG, REPORT
+from kernel_tables.recording.unfinished import name_unfinished_step
 from kernel_tables.whole_files import written_whole
 
 DEFAULT = Path("recording.sqlite")
@@ -34,8 +35,11 @@ def free_output(wanted: Path | None) -> Path:
     return output
 
 
-def keep_recording(handover: Path, output: Path, *, by_nsys: bool, torch_version: str) -> Path:
-    """The capture's path: OUTPUT, or where such a file has appeared meanwhile, the next free number.
+def keep_recording(
+    handover: Path, output: Path, *, by_nsys: bool, torch_version: str, ended_in_step: bool = False
+) -> Path:
+    """The capture's path: OUTPUT, or where such a file has appeared meanwhile, the next free number. ENDED_IN_STEP says
+    that the program ended inside the last range `step`.
 
     It is whole or not there. Raises TraceError where there is nothing to make it of, OSError where the disk is full."""
     output = output if not output.exists() else _numbered(output)
@@ -44,6 +48,9 @@ def keep_recording(handover: Path, output: Path, *, by_nsys: bool, torch_version
             _publish_report(handover, partial)
         else:
             _write_trace(handover / "trace.json", partial, torch_version)
+        if ended_in_step:
+            with full_disk_as_os_error(output):
+                name_unfinished_step(partial)
     return output
 
 

@@ -35,6 +35,11 @@ class Outcome:
         return self.opened is not None and (self.closed is None or self.closed.get("ended", False))
 
     @property
+    def ended_in_step(self) -> bool:
+        """Whether the program ended inside a range `step` of the recorder's."""
+        return self.ended_inside and self._has_steps
+
+    @property
     def has_recording(self) -> bool:
         """Whether the profiler left something to make a capture of."""
         under_nsys = self.settings.profiler == NSYS  # which writes what it has when its program ends, however it does
@@ -42,10 +47,12 @@ class Outcome:
 
     @property
     def expected_steps(self) -> int | None:
-        """How many ranges `step` there should be; None where none were opened."""
-        if self.opened is None or not self.opened["modules"] or self.settings.window != OPTIMIZER:
-            return None
-        return self.closed["done"] if self.closed and not self.closed.get("ended") else None
+        """How many whole ranges `step` there should be; None where none were opened, or nothing tells."""
+        return self.closed["done"] if self._has_steps and self.closed else None
+
+    @property
+    def _has_steps(self) -> bool:
+        return self.opened is not None and self.opened["modules"] and self.settings.window == OPTIMIZER
 
     def window(self) -> str:
         """What was recorded: "steps 6 to 8 of process 123, by nsys"."""
@@ -89,12 +96,14 @@ class Outcome:
         settings, first = self.settings, self.opened.get("first", 0)
         done = self.closed["done"] if self.closed else 0
         if settings.window in (OPTIMIZER, RANGE):
+            if settings.window == OPTIMIZER and self.ended_inside and not done:
+                return f"a part of step {first}" if self.closed else f"from step {first} until the program ended"
             last = first + max(done, 1) - 1
             numbers = f"{first}" if last == first else f"{first} to {last}"
             plural = "s" if last > first else ""
             if settings.window == RANGE:
                 return f"instance{plural} {numbers} of range '{visible(settings.range)}'"
-            return f"step{plural} {numbers}"
+            return f"step{plural} {numbers}" + (f" and a part of step {last + 1}" if self.ended_inside else "")
         return f"{settings.seconds:g} s" if settings.window == SECONDS else "cudaProfilerStart to cudaProfilerStop"
 
     def _why_no_window(self) -> str:
@@ -109,9 +118,14 @@ class Outcome:
 
     def _why_not_reached(self, reached: str) -> str:
         settings = self.settings
+        if settings.window == OPTIMIZER and reached == "0":
+            return (
+                "the program took no step of a PyTorch optimizer; --seconds S records a time instead, --range NAME what"
+                " runs in a range of the program's own"
+            )
         return {
             OPTIMIZER: f"the window opens behind optimizer step {settings.skip}, and the program made {reached};"
-            " a smaller --skip opens it earlier, --range or --seconds without an optimizer",
+            " a smaller --skip opens it earlier",
             RANGE: f"the window opens at instance {settings.skip + 1} of range '{visible(settings.range or '')}',"
             f" and the program opened {reached}; compare the name, or take a smaller --skip",
             SECONDS: f"the program ended within the {settings.after:g} s of --after, or its main thread was busy"

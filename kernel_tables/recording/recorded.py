@@ -85,7 +85,9 @@ class recorded:
         from kernel_tables.trace import Trace
 
         if self.capture is None:
-            raise TraceError(f"{self.name!r} is not recorded yet: it ran {self._seen} times, after {self.skip} it is")
+            raise TraceError(
+                f"{self.name!r} is not recorded yet: it ran {self._seen} of {self.skip + self.steps} times"
+            )
         return Trace(self.capture)
 
     def _close(self, window: Any, *, keep: bool) -> None:

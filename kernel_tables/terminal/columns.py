@@ -34,7 +34,7 @@ class Column:
 
 def aligned(columns: Sequence[Column], width: int) -> str:
     """The columns below their headings, no line longer than WIDTH where texts can be cut and columns left out."""
-    columns = _fitting([replace(one, cells=[visible(cell) for cell in one.cells]) for one in columns], width)
+    columns = fitting([replace(one, cells=[visible(cell) for cell in one.cells]) for one in columns], width)
     widths = _widths(columns, width)
     texts = [
         _cut_apart((one.heading, *one.cells), width, one.cut_start) for one, width in zip(columns, widths, strict=True)
@@ -74,8 +74,9 @@ def _without_middle(text: str, width: int) -> str:
     return cut(text, width + 1 - text_width(end)).removesuffix(LEFT_OUT) + end
 
 
-def _fitting(columns: list[Column], width: int) -> list[Column]:
+def fitting(columns: Sequence[Column], width: int) -> list[Column]:
     """The columns for which there is room: the last ones with texts cut as far as they may be."""
+    columns = list(columns)
     while any(one.rank for one in columns):
         first = max(columns, key=lambda one: one.rank)
         if (_whole(columns) if first.rank > LUXURY else _least(columns)) <= width:

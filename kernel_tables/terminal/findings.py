@@ -1,16 +1,31 @@
-"""The findings of a diagnosis for a person: what, where and how much, what to do; then what cannot tell."""
+"""Findings for a person: of a diagnosis what, where and how much, what to do, then what cannot tell; of `check`."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from kernel_tables.clean_text import visible
 from kernel_tables.diagnosis.diagnose import Diagnosis, silent_by_reason
 from kernel_tables.names.short import short_names
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 INDENT = "    "
 MOST_NAMED = 3  # rules that cannot tell for one reason
+
+
+def completeness_lines(table: pd.DataFrame, width: int) -> str:
+    """What speaks against believing captures, from the table of `check`: each finding, or that there is none."""
+    if table.empty:
+        return "nothing speaks against these figures\n"
+    lines = []
+    for row in table.to_dict("records"):
+        where = f"{row['capture']}: " if row.get("capture") else ""
+        lines += _wrapped(f"{where}{row['severity']} {row['code']}: {row['message']}", width, "", INDENT)
+    return "\n".join(lines) + "\n"
 
 
 def finding_lines(found: list[Diagnosis], width: int) -> str:

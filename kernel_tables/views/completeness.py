@@ -78,7 +78,16 @@ def _no_kernels(trace: CaptureArrays) -> Iterator[Finding]:
 
 
 def _no_ranges(trace: CaptureArrays) -> Iterator[Finding]:
-    if not len(trace.range_arrays):
+    if len(trace.range_arrays):
+        return
+    if trace.metadata.get("CAPTURE_BACKEND") == "torch":  # which loses none, so the program opened none
+        yield Finding(
+            WARNING,
+            "no_ranges",
+            "no range was open in the window, so times are told by kernel and class alone; give parts of the program"
+            " ranges by torch.profiler.record_function",
+        )
+    else:
         yield Finding(
             ERROR,
             "no_ranges",

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from kernel_tables import __main__ as command
 from kernel_tables.commands.options import say_rank
 from tests.kernel_tables.synthetic import Synthetic
 
@@ -277,3 +278,11 @@ def test_what_is_said_of_a_rank_shows_no_control_character_of_a_name(capsys):
 def test_a_path_beside_which_no_other_rank_can_lie_is_said_nothing_of(path, capsys):
     say_rank(Path(path))
     assert capsys.readouterr().err == ""
+
+
+def test_a_package_that_is_not_installed_is_named_before_anything_is_run(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(command, "PACKAGES", ("numpy", "not_installed_here"))
+    assert command.main(["record", "--", sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w')"]) == 2
+    told = "kernel-tables: not_installed_here: not installed for "
+    assert capsys.readouterr().err.startswith(told + sys.executable)
+    assert not (tmp_path / "ran").exists()

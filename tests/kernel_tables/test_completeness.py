@@ -88,6 +88,10 @@ def test_a_capture_without_ranges_is_incomplete(codes):
     assert codes(Synthetic().kernel("gemm", at=1)) == (["no_ranges"], [])
 
 
+def test_a_program_that_opened_no_range_in_a_window_of_pytorchs_profiler_lost_nothing(codes):
+    assert codes(Synthetic().metadata("CAPTURE_BACKEND", "torch").kernel("gemm", at=1)) == ([], ["no_ranges"])
+
+
 def test_launches_whose_kernels_are_missing_are_an_error(codes):
     assert codes(steps(5, 5).call(20, 900)) == (["launches_without_kernels"], [])
 

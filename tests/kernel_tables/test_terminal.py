@@ -25,10 +25,10 @@ def capture(tmp_path):
 def printed(monkeypatch, capsys):
     """What a command prints in a terminal of so many columns."""
 
-    def of(*arguments, width: int = 80) -> list[str]:
+    def of(*arguments, width: int = 80, status: int = 0) -> list[str]:
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
         monkeypatch.setenv("COLUMNS", str(width))
-        assert main([*map(str, arguments)]) == 0
+        assert main([*map(str, arguments)]) == status
         return capsys.readouterr().out.splitlines()
 
     return of
@@ -162,3 +162,49 @@ def test_what_cannot_be_seen_in_a_name_does_not_reach_the_terminal(printed, tmp_
     lines = printed("kernels", made.write(tmp_path / "capture.sqlite"), width=120)
     assert "\x1b" not in "".join(lines)
     assert lines[1].startswith(r"\x1b]0;title\x07  \x1b[31mred")
+
+
+def test_two_captures_are_compared_in_columns_of_one_step_and_without_a_change_that_is_said(printed, capture, tmp_path):
+    made = Synthetic().range("step", 0, 100_000).range("forward", 10, 50_000).range("softmax", 20, 30)
+    made = made.kernel(GEMM, at=40, duration=3_000_000).kernel(MUL, at=25, duration=2_000_000)
+    after = made.write(tmp_path / "after.sqlite")
+    assert printed("diff", capture, after, status=1) == [
+        "level   name             change   before    after      more    ratio  launches",
+        "phase   forward          time    4.00 ms  5.00 ms   1.00 ms   × 1.25         2",
+        "phase   (outside)        gone    4.00 µs     0 ns  -4.00 µs      × 0     1 → 0",
+        "part    softmax          time    1.00 ms  2.00 ms   1.00 ms      × 2         1",
+        "part    (outside)        gone    4.00 µs     0 ns  -4.00 µs      × 0     1 → 0",
+        "class   elementwise      time    1.00 ms  2.00 ms   1.00 ms      × 2         1",
+        "class   gemm             count   3.00 ms  3.00 ms  -4.00 µs  × 0.999     2 → 1",
+        "kernel  elementwise mul  time    1.00 ms  2.00 ms   1.00 ms      × 2         1",
+        "kernel  sgemm 128×64 tn  count   3.00 ms  3.00 ms  -4.00 µs  × 0.999     2 → 1",
+        "times and launches are those of one step",
+    ]
+    assert printed("diff", capture, capture) == ["nothing differs: no time by more than 1 % of itself"]
+
+
+def test_the_findings_of_a_check_are_sentences_within_the_width_and_none_is_said(printed, capture, tmp_path):
+    assert printed("check", capture) == ["nothing speaks against these figures"]
+    lines = printed("check", Synthetic().kernel(GEMM, at=1).write(tmp_path / "bare.sqlite"), status=1)
+    assert lines[0].startswith("error no_ranges: no NVTX range was recorded")
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_capture_without_ranges_names_the_command_that_tells_what_ran(printed, tmp_path):
+    bare = Synthetic().kernel(GEMM, at=1).write(tmp_path / "bare.sqlite")
+    assert printed("ranges", bare) == ["no range was recorded; `kernel-tables kernels` tells what ran"]
+
+
+def test_what_the_host_did_fits_the_width_and_the_columns_that_do_not_are_named(printed, capture):
+    lines = printed("host", capture)
+    assert lines[0].split() == ["where", "source", "function", "calls", "time", "own", "launches"]
+    assert max(map(len, lines)) <= 80
+    assert lines[-2:] == [
+        "without process, thread, per launch; --format csv prints all columns, to the",
+        "nanosecond",
+    ]
+    assert printed("host", capture, width=200)[0].split()[:3] == ["process", "thread", "where"]
+
+
+def test_a_table_of_steps_tells_the_number_of_a_step_from_its_time(printed, capture):
+    assert printed("communication", capture)[0].split() == ["rank", "device", "step", "step", "time", "compute"]

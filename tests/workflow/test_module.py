@@ -96,6 +96,7 @@ def test_a_workflow_that_was_deployed_from_a_tag_measures_and_answers_with_the_p
     (folder / "workflow/Snakefile").write_text(DEPLOYED)
     run = snakemake(folder, "--cores", "2", **here)
     assert run.status == 0, run.output
+    assert "read results/answers/answers.md, open results/report.html in a browser" in run.output
     plan = json.loads((folder / "results/grid.json").read_text())
     assert [entry["run"] for entry in plan["runs"]] == ["tiny_ctx16_forward"]
     assert plan["runs"][0]["specifications"]["timing"]["program"]["seed"] == 7

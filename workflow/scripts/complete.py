@@ -30,6 +30,7 @@ def main() -> None:
         lines.append(f"once the cause is mended: snakemake --cores 1 all --forcerun {files}")
         sys.exit("\n".join(lines))
     write_json(arguments.output, {"runs": len(runs), "statuses": runs["capture_status"].value_counts().to_dict()})
+    print("read results/answers/answers.md, open results/report.html in a browser", file=sys.stderr)
 
 
 def is_incomplete(row: dict, stage: Stage) -> bool:

@@ -8,8 +8,7 @@ import torch
 from torch.autograd.profiler import record_function
 
 from kernel_tables.recording.inside.module_ranges import ModuleRanges
-
-STEP = "step"
+from kernel_tables.recording.inside.settings import STEP
 
 
 class Parts:

@@ -9,6 +9,8 @@ from pathlib import Path
 TORCH, NSYS = "torch", "nsys"
 OPTIMIZER, RANGE, SECONDS, PROGRAM = "optimizer", "range", "seconds", "program"
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
+STEP = "step"  # the range of one step
+UNFINISHED = "step (unfinished)"  # of the step in which the program ended
 FILE = "settings.json"
 
 

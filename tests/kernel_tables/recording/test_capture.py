@@ -9,11 +9,14 @@ import torch
 from torch import nn
 
 from kernel_tables.errors import TraceError
+from kernel_tables.recording.command import _tell_contents
 from kernel_tables.recording.inside.notes import Notes, read_notes
 from kernel_tables.recording.inside.profilers import TorchProfiler
 from kernel_tables.recording.inside.recorder import Recorder
 from kernel_tables.recording.keeping import keep_recording
+from kernel_tables.recording.unfinished import name_unfinished_step
 from kernel_tables.trace import Trace
+from tests.kernel_tables.synthetic import Synthetic
 
 TRAIN = """
 import os, torch
@@ -107,10 +110,42 @@ def test_a_crash_in_the_window_keeps_what_was_recorded_and_the_first_process_is_
     assert "OutOfMemoryError: made up" in done.err
     assert "the program ended inside the window; what was recorded until then is kept" in done.err
     assert "1 further process came to such a window; the first was recorded" in done.err
-    assert "crash.sqlite: steps 2 to 4 of process" in done.err
+    assert "crash.sqlite: steps 2 to 4 and a part of step 5 of process" in done.err
     # it has a range of its own, so its modules get none
     ranges = columns("crash.sqlite", "ranges").set_index("range")["instances"].to_dict()
     assert ranges == {"forward": 3, "Optimizer.step#SGD.step": 3}
+
+
+def test_the_step_in_which_a_program_crashes_is_no_step_of_any_mean(record):
+    done = record(CRASH, "--skip", "1", "--steps", "9", "--ranges", "modules")
+    ranges = columns(done.capture, "ranges").set_index("range")
+    assert ranges["instances"].filter(like="step").to_dict() == {
+        "step": 3, "Optimizer.step#SGD.step": 3, "step (unfinished)": 1,
+    }  # fmt: skip
+    assert ranges.loc["step", "kernels"] % 3 == 0
+    with Trace(done.capture) as trace:
+        assert trace.check(expected_steps=3) == []
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_of_steps_in_each_other_the_outer_one_that_ends_last_is_the_unfinished_one(tmp_path, registered):
+    made = Synthetic().range("step", 0, 100, registered=registered)
+    for start, end in ((100, 200), (110, 190), (110, 200)):
+        made.range("step", start, end, registered=registered)
+    capture = made.kernel("gemm", at=150).write(tmp_path / "capture.sqlite")
+    name_unfinished_step(capture)
+    assert columns(capture, "range_tree")["range"].tolist() == [
+        "step (unfinished)", "step (unfinished) > step", "step (unfinished) > step > step", "step",
+    ]  # fmt: skip
+
+
+def test_where_no_range_was_open_the_kernels_are_printed(tmp_path, capsys):
+    made = Synthetic().metadata("CAPTURE_BACKEND", "torch").kernel("ampere_sgemm_128x64_tn", at=1)
+    _tell_contents(made.write(tmp_path / "capture.sqlite"), None, ())
+    said = capsys.readouterr().err
+    assert "sgemm 128×64 tn  (no range)" in said
+    assert "warning: no range was open in the window" in said
+    assert "error" not in said
 
 
 class NoParts:

@@ -41,12 +41,30 @@ def test_every_window_is_named(settings, done, window):
     assert told.window() == f"{window} of process 7, by PyTorch's profiler"
 
 
-def test_a_program_that_ends_in_the_window_keeps_what_there_is_and_expects_no_number_of_steps():
+def test_a_program_that_ends_in_the_window_keeps_what_there_is_and_expects_the_steps_that_it_ended():
     told = outcome(OPENED, CLOSED | {"done": 1, "ended": True, "error": "KeyboardInterrupt"}, SAVED, returncode=-2)
     assert told.has_recording
     (remark,) = told.remarks()
     assert remark == "the program ended inside the window (KeyboardInterrupt); what was recorded until then is kept"
-    assert told.expected_steps is None
+    assert (told.expected_steps, told.ended_in_step) == (1, True)
+    assert told.window() == "step 6 and a part of step 7 of process 7, by PyTorch's profiler"
+
+
+@pytest.mark.parametrize(
+    ("closed", "window"),
+    [
+        ([CLOSED | {"done": 0, "ended": True}], "a part of step 6"),
+        ([], "from step 6 until the program ended"),
+    ],
+)
+def test_a_program_that_ends_in_the_first_step_of_the_window_has_no_whole_step(closed, window):
+    told = outcome(OPENED, *closed, SAVED)
+    assert told.window() == f"{window} of process 7, by PyTorch's profiler"
+    assert told.ended_in_step
+
+
+def test_a_program_with_ranges_of_its_own_ends_in_no_range_of_the_recorder():
+    assert not outcome(OPENED | {"modules": False}, CLOSED | {"ended": True}, SAVED).ended_in_step
 
 
 def test_a_program_killed_in_the_window_leaves_nothing_of_pytorchs_profiler_and_all_of_nsys():
@@ -66,6 +84,10 @@ def test_a_program_killed_in_the_window_leaves_nothing_of_pytorchs_profiler_and_
         (
             [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 2}, {"event": "exit", "reached": 0}],
             "the window opens behind optimizer step 5, and the program made 2;",
+        ),
+        (
+            [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 0}],
+            "the program took no step of a PyTorch optimizer; --seconds S records a time instead",
         ),
         ([{"event": "refused", "reason": "CUPTI\x1b is taken"}], "could not record: CUPTI\\x1b is taken"),
         ([OPENED, {"event": "lost", "reason": "the disk is full"}], "could not record: the disk is full"),

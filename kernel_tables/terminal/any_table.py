@@ -1,0 +1,60 @@
+"""Tables without a form of their own in a terminal: readable units, and as many columns as there is room for."""
+
+from __future__ import annotations
+
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+from kernel_tables.terminal.columns import Column, aligned, fitting
+from kernel_tables.terminal.units import duration
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST_TEXT = 16
+KEYS = ("rank", "device", "step")  # numbers without which a row is not known; they stay
+FIRST_TO_GO = {"process": 101, "thread": 100}
+ALL_COLUMNS = "--format csv prints all columns, to the nanosecond"
+
+
+def table_lines(table: pd.DataFrame, width: int) -> str:
+    """The table in this width. Columns that hold nothing but zeros are left out, then the last ones that have no room,
+    which the last line names."""
+    columns = [
+        _column(name, table[name], rank=place)
+        for place, name in enumerate(table.columns, start=1 - sum(map(_is_text, map(table.get, table.columns))))
+        if _tells(name, table[name])
+    ]
+    shown = fitting(columns, width)
+    left_out = [one.heading for one in columns if one not in shown]
+    more = fill(f"without {', '.join(left_out)}; {ALL_COLUMNS}", width) + "\n" if left_out else ""
+    return aligned(shown, width) + more
+
+
+def _is_text(cells: pd.Series) -> bool:
+    return cells.dtype.kind not in "iuf"
+
+
+def _tells(name: str, cells: pd.Series) -> bool:
+    return name in KEYS or _is_text(cells) or bool(cells.fillna(0).any())
+
+
+def _column(name: str, cells: pd.Series, rank: int) -> Column:
+    if _is_text(cells):
+        return Column(name, cells.tolist(), right=False, least=LEAST_TEXT)
+    if name in FIRST_TO_GO or name in KEYS:
+        return Column(name, list(map(str, cells)), rank=FIRST_TO_GO.get(name, 0))
+    numbers = cells.astype("float64").tolist()
+    if name.endswith("_ns"):
+        heading = name.removesuffix("_ns")
+        heading = f"{heading} time" if heading in KEYS else heading.replace("_", " ")
+        return Column(heading, list(map(duration, numbers)), rank=rank)
+    if name.startswith("us_"):
+        return Column(name.removeprefix("us_").replace("_", " "), [duration(1e3 * us) for us in numbers], rank=rank)
+    return Column(name.replace("_", " "), list(map(_number, numbers)), rank=rank)
+
+
+def _number(value: float) -> str:
+    if value != value:
+        return "–"
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"
