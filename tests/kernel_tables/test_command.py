@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from kernel_tables import __main__ as command
+from kernel_tables import __main__ as entry
 from kernel_tables.commands.options import say_rank
 from tests.kernel_tables.synthetic import Synthetic
 
@@ -281,8 +281,8 @@ def test_a_path_beside_which_no_other_rank_can_lie_is_said_nothing_of(path, caps
 
 
 def test_a_package_that_is_not_installed_is_named_before_anything_is_run(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(command, "PACKAGES", ("numpy", "not_installed_here"))
-    assert command.main(["record", "--", sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w')"]) == 2
+    monkeypatch.setattr(entry, "PACKAGES", ("numpy", "not_installed_here"))
+    assert entry.main(["record", "--", sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w')"]) == 2
     told = "kernel-tables: not_installed_here: not installed for "
     assert capsys.readouterr().err.startswith(told + sys.executable)
     assert not (tmp_path / "ran").exists()
