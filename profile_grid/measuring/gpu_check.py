@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
 
 from cs336_model import nvidia_smi
 from cs336_model.arithmetic.memory import estimated_peak_bytes
@@ -29,9 +31,9 @@ class GpuBefore:
 
 
 def notes_before(program: dict, gpus: Sequence[str], alone: bool = True) -> list[str]:
-    """What makes the times of a run on these GPUs hard to compare, or lets it run out of memory; [] where nvidia-smi
+    """What makes the times of a run on these GPUs hard to compare, or lets it run out of memory; [] where the driver
     says nothing of them. Not `alone`: a measurement that is over may still be there, and is no other's. All are asked
-    at once: the run has its lease already, and each question takes nvidia-smi a tenth of a second and more."""
+    at once: the run has its lease already."""
     with ThreadPoolExecutor(max(len(gpus), 1)) as pool:
         found = list(pool.map(gpu_before, gpus))
     return [note for gpu in found if gpu is not None for note in notes(gpu, needed_bytes(program), alone)]
@@ -51,7 +53,45 @@ def notes(gpu: GpuBefore, needed_bytes: int | None, alone: bool = True) -> list[
 
 
 def gpu_before(gpu: str) -> GpuBefore | None:
-    """What nvidia-smi says of a GPU that a program will take; None where it says nothing."""
+    """What the driver says of a GPU that a program will take; None where it says nothing. NVML is asked within this
+    process; nvidia-smi, which takes a tenth of a second and more for a question, where NVML does not know the GPU."""
+    return _before_from_nvml(gpu) or _before_from_smi(gpu)
+
+
+@cache
+def nvml() -> ModuleType | None:
+    """NVML's Python binding, open; None where it cannot be. Call it before there is a lease: opening takes longer than
+    asking, and meanwhile the GPU would wait."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:  # no driver, or one that this binding does not know
+        return None
+    return pynvml
+
+
+def _before_from_nvml(gpu: str) -> GpuBefore | None:
+    if (pynvml := nvml()) is None:
+        return None
+    try:
+        device = pynvml.nvmlDeviceGetHandleByUUID(gpu)
+        memory = pynvml.nvmlDeviceGetMemoryInfo(device, version=pynvml.nvmlMemory_v2)  # what nvidia-smi shows
+        return GpuBefore(
+            used_bytes=memory.used,
+            free_bytes=memory.free,
+            throttle_reasons=tuple(
+                nvidia_smi.throttle_reasons(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(device))
+            ),
+            processes=len(pynvml.nvmlDeviceGetComputeRunningProcesses(device)),
+        )
+    except pynvml.NVMLError:  # NVML differs between drivers, and part of a GPU (MIG) tells less
+        return None
+
+
+def _before_from_smi(gpu: str) -> GpuBefore | None:
     found = nvidia_smi.gpus(*FIELDS, gpu=gpu)
     if not found:
         return None

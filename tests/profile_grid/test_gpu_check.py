@@ -1,12 +1,14 @@
-"""What is said of a GPU before a measurement, with a fake nvidia-smi."""
+"""What is said of a GPU before a measurement, with a fake nvidia-smi and a fake NVML."""
 
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from cs336_model.arguments import OUR_ARGUMENTS
 from cs336_model.program.variants.values import PLAIN
+from profile_grid.measuring import gpu_check
 from profile_grid.measuring.gpu_check import notes_before
 
 MODEL = {"d_model": 4608, "d_ff": 12288, "num_layers": 50, "num_heads": 36, "rope_theta": 10000.0}
@@ -18,6 +20,43 @@ PROGRAM = {
     "dimensions": {"batch_size": 4, "context_length": 512, "mode": "train_step", **PLAIN},
     "device": "auto",
 }
+
+
+class NoNvml(Exception):
+    """What NVML's binding raises."""
+
+
+@pytest.fixture(autouse=True)
+def without_nvml(monkeypatch):
+    """This machine's own NVML is asked nothing; it is opened anew where a test brings another."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    gpu_check.nvml.cache_clear()
+    yield
+    gpu_check.nvml.cache_clear()
+
+
+def nvml_of(monkeypatch, gpu, used_mib, free_mib, reasons=0, processes=(), **others):
+    """Puts in an NVML that knows one GPU, by its UUID."""
+
+    def handle(uuid):
+        if uuid != gpu:
+            raise NoNvml
+        return "gpu"
+
+    def memory(device, version):
+        assert (device, version) == ("gpu", 2)  # the first version counts what the driver reserves as used
+        return SimpleNamespace(used=used_mib * 2**20, free=free_mib * 2**20)
+
+    functions = {
+        "NVMLError": NoNvml,
+        "nvmlMemory_v2": 2,
+        "nvmlInit": lambda: None,
+        "nvmlDeviceGetHandleByUUID": handle,
+        "nvmlDeviceGetMemoryInfo": memory,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda device: reasons,
+        "nvmlDeviceGetComputeRunningProcesses": lambda device: [SimpleNamespace(pid=pid) for pid in processes],
+    }
+    monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(**functions | others))
 
 
 @pytest.fixture
@@ -97,3 +136,46 @@ def test_a_run_without_a_gpu_asks_nothing_about_gpus(nvidia_smi):
     asked = nvidia_smi("20480, 100, 0x0", "4711")
     assert notes_before(PROGRAM, []) == []
     assert not asked.exists()
+
+
+@pytest.mark.parametrize(
+    ("used", "free", "reasons", "processes"),
+    [
+        (571, 200000, 0x1, ()),
+        (20480, 143000, 0x64, (4711, 4712)),
+        (2048, 200000, 0x0, (4711,)),
+        (20480, 200000, 0x8, ()),
+    ],
+)
+@pytest.mark.parametrize("alone", [True, False])
+def test_nvml_and_nvidia_smi_give_the_same_notes_and_nvml_starts_no_process(
+    nvidia_smi, monkeypatch, used, free, reasons, processes, alone
+):
+    asked = nvidia_smi(f"{used}, {free}, 0x{reasons:016x}", "\n".join(map(str, processes)))
+    expected = notes_before(PROGRAM, ["GPU-6b83"], alone)
+    asked.unlink()
+    nvml_of(monkeypatch, "GPU-6b83", used, free, reasons, processes)
+    gpu_check.nvml.cache_clear()
+    assert notes_before(PROGRAM, ["GPU-6b83"], alone) == expected
+    assert not asked.exists()
+
+
+def fails(*arguments, **options):
+    raise NoNvml
+
+
+@pytest.mark.parametrize(
+    ("gpu", "others"),
+    [
+        ("0", {}),
+        ("GPU-6b83", {"nvmlInit": fails}),
+        ("GPU-6b83", {"nvmlDeviceGetCurrentClocksThrottleReasons": fails}),
+    ],
+    ids=["named by its number", "no driver", "a driver that tells less"],
+)
+def test_nvidia_smi_is_asked_where_nvml_does_not_know_the_gpu(nvidia_smi, monkeypatch, gpu, others):
+    nvidia_smi("20480, 200000, 0x0000000000000000", "4711")
+    nvml_of(monkeypatch, "GPU-6b83", 571, 200000, **others)
+    assert notes_before(PROGRAM, [gpu]) == [
+        "the GPU was in use by 1 other process before the run (20.0 GiB of its memory taken)"
+    ]

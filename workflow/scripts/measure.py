@@ -18,7 +18,7 @@ from pathlib import Path
 from profile_grid.checkout import git_state
 from profile_grid.files import remove_leftovers, write_json
 from profile_grid.measuring.capture_identity import identity
-from profile_grid.measuring.gpu_check import notes_before
+from profile_grid.measuring.gpu_check import notes_before, nvml
 from profile_grid.measuring.job import Job, utc
 from profile_grid.measuring.lease_server import Leases, leases_for
 from profile_grid.measuring.leases import Lease
@@ -73,6 +73,7 @@ def measured(stage: Stage, job_with: Callable[[Leases], Job], arguments: argpars
         say_notes(found)
 
     what, quiet = f"{stage.name} of {program['run']}", arguments.specification.get("quiet_host", False)
+    nvml()  # ahead: once there is a lease the GPU waits for what is asked of it
     with leases_for(program["device"], what, rank_count(program), quiet_host=quiet, say=say, began=began) as leases:
         result = told_alone(run(job := job_with(leases)), leases)
         if result["status"] == OUT_OF_MEMORY and not leases.were_alone():
