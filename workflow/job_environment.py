@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
+from profile_grid.files import write_json
+from profile_grid.measuring.estimates import usual_seconds
 from profile_grid.measuring.processes import WORKFLOW_VARIABLE
-from profile_grid.measuring.progress import STARTED_VARIABLE, TOTAL_VARIABLE
+from profile_grid.measuring.progress import PLANNED_VARIABLE, STARTED_VARIABLE
 from profile_grid.study.stages import BY_NAME
 
 SLURM_JOB = "SLURM_JOB_ID"
 TIMED_AGAIN = "timing_again"  # the rule of a run's further processes
+PLANNED = Path(".snakemake", "measurements.json")
 
 
 def prepare_job_environment(root: Path) -> None:
@@ -23,29 +27,45 @@ def prepare_job_environment(root: Path) -> None:
     _lead("PYTHONPATH", str(root))
     os.environ["PYTHONSAFEPATH"] = "1"  # whoever uses this as a module may have a folder named workflow, too
     os.environ[WORKFLOW_VARIABLE] = str(os.getpid())
-    if TOTAL_VARIABLE not in os.environ:
+    if PLANNED_VARIABLE not in os.environ:
         os.environ[STARTED_VARIABLE] = str(time.time())
 
 
 def in_allocation() -> bool:
     """Whether this Snakemake runs a job of another one in what Slurm has allocated to it."""
-    return TOTAL_VARIABLE in os.environ and SLURM_JOB in os.environ
+    return PLANNED_VARIABLE in os.environ and SLURM_JOB in os.environ
 
 
-def planned_rules(workflow) -> list[str]:
-    """The rule of every job that this Snakemake has planned; none where it does not tell: that is no part of what it
-    promises, and only the progress lines lose their total."""
+def longest_first(workflow) -> dict[str, float]:
+    """Lets the longest of the measurements that this Snakemake has planned begin first, so that at the end no GPU waits
+    for a long one on another: about the seconds of each, by its result, become its priority.
+
+    Snakemake 9.0 takes no function for a priority. Where it keeps jobs in another way than is known here nothing is
+    given, the order is its own, and the progress lines lose their total: none of that is part of what it promises.
+    """
     try:
-        return [job.rule.name for job in workflow.persistence.dag.needrun_jobs()]
+        dag = workflow.persistence.dag
+        jobs = [job for job in dag.needrun_jobs() if job.rule.name in (*BY_NAME, TIMED_AGAIN)]
+        seconds = {job: _seconds(job) for job in jobs}
+        dag._priority |= {job: lasts for job, lasts in seconds.items() if not dag.priority(job)}
+        return {job.output[0]: lasts for job, lasts in seconds.items()}
     except AttributeError:
-        return []
+        return {}
 
 
-def count_measurements(planned_rules: Iterable[str]) -> None:
-    """Sets for the jobs how many measurements this Snakemake has planned."""
-    if not planned_rules:
+def _seconds(job) -> float:
+    """About the seconds of a measurement; the rows of a sweep all have the same."""
+    name = getattr(job.params, "stage", None)
+    return usual_seconds(BY_NAME[name], json.loads(job.params.specification)) if name else 1.0
+
+
+def count_measurements(planned: Mapping[str, float]) -> None:
+    """Tells the jobs what this Snakemake has planned to measure: a file, since the environment has no room for a large
+    grid."""
+    if not planned:
         return
-    os.environ[TOTAL_VARIABLE] = str(sum(rule in (*BY_NAME, TIMED_AGAIN) for rule in planned_rules))
+    write_json(PLANNED, dict(planned))
+    os.environ[PLANNED_VARIABLE] = str(PLANNED.absolute())
 
 
 def _lead(variable: str, folder: str) -> None:

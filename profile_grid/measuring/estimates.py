@@ -19,6 +19,8 @@ AS_SMOKE = "start-ups as long as the smoke capture"
 NO_PACE = "the steps come on top, their pace is not known yet"
 BACKWARD_IN_FORWARDS = 2  # a backward pass computes twice a forward
 USUAL_SHARE_OF_PEAK = 0.6  # H200, fp32: 2.7B at context 1024 reaches 39.6 of 67 TFLOP/s
+USUAL_GPU = "NVIDIA H200"
+USUAL_START_S, USUAL_END_S = 3.0, 5.0  # of a process; of a capture, besides: nsys that ends, its export
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,14 @@ def _measured_rates(finished: list[Finished]) -> dict[str, float]:
 def seconds_needed(measurements: list[tuple[str, dict]], pace: Pace, memory_bytes: int | None) -> float:
     """Seconds for these measurements one after another; one that will run out of memory costs its start."""
     return sum(_seconds_of(stage, told, pace, memory_bytes) for stage, told in measurements)
+
+
+def usual_seconds(stage: Stage, told: dict) -> float:
+    """Seconds of one measurement on an H200: a guess, for the order of all while nothing is known of the machine."""
+    precision = told["program"]["dimensions"]["precision"]
+    rate = USUAL_SHARE_OF_PEAK * (peaks_of(USUAL_GPU).flop_per_s(precision) or 0.0)
+    start_s = USUAL_START_S + (USUAL_END_S if stage.tables_of_a_run else 0.0)
+    return _seconds_of(stage.name, told, Pace({stage.name: start_s}, {precision: rate}, USUAL_GPU), None)
 
 
 def _seconds_of(stage: str, told: dict, pace: Pace, memory_bytes: int | None) -> float:

@@ -2,59 +2,70 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from pathlib import Path
 
-from profile_grid.study.stages import BY_NAME, STAGES
+from profile_grid.study.stages import STAGES
 
-TOTAL_VARIABLE = "PROFILE_GRID_MEASUREMENTS"
+PLANNED_VARIABLE = "PROFILE_GRID_PLANNED"  # the file that tells about the seconds of each measurement by its result
 STARTED_VARIABLE = "PROFILE_GRID_STARTED"
 WIDEST = max(len(stage.name) for stage in STAGES if stage.of_every_run)
 
 
 class Announced:
-    """Says when a measurement begins and ends; what this Snakemake has to measure in all stands in the environment."""
+    """Says when a measurement begins and ends. What this Snakemake has to measure in all stands in a file that the
+    environment names; without one nothing is known of others."""
 
     def __init__(self, stage: str, run: str, output: Path):
-        self._what, self._runs = f"{stage:{WIDEST}} {run}", output.parent.parent
-        self._total = os.environ.get(TOTAL_VARIABLE, "?")
+        self._what, self._own = f"{stage:{WIDEST}} {run}", str(output)
         self._since = float(os.environ.get(STARTED_VARIABLE, "inf"))
+        file = os.environ.get(PLANNED_VARIABLE)
+        self._planned: dict[str, float] = json.loads(Path(file).read_text()) if file else {}
 
     def begins(self) -> None:
         """It has its GPU now, or the processor."""
-        say(f"{self._place(_finished(self._runs, self._since) + 1)} {self._what} ...")
+        say(f"{self._place(len(self._finished()) + 1)} {self._what} ...")
 
     def ends(self, seconds: float) -> None:
         """It took so long, without the time that it waited."""
-        number = _finished(self._runs, self._since) + 1
-        left = int(self._total) - number if self._total.isdigit() else 0
-        remaining = _remaining(number, left, time.time() - self._since)
-        say(f"{self._place(number)} {self._what}: {seconds:.1f} s{remaining}")
+        finished = {*self._finished(), self._own}
+        say(f"{self._place(len(finished))} {self._what}: {seconds:.1f} s{self._remaining(finished)}")
 
     def _place(self, number: int) -> str:
-        return f"[{number:>{len(self._total)}}/{self._total}]"
+        total = str(len(self._planned) or "?")
+        return f"[{number:>{len(total)}}/{total}]"
+
+    def _finished(self) -> set[str]:
+        """The measurements that this Snakemake has finished."""
+        return {path for path in self._planned if path != self._own and _changed(path) >= self._since}
+
+    def _remaining(self, finished: set[str]) -> str:
+        """`; 17 to go, about 4 min`, from the pace so far, once two measurements tell it. The longest come first, so
+        the pace is that of the seconds which they were thought to take."""
+        left = [seconds for path, seconds in self._planned.items() if path not in finished]
+        if len(finished) < 2 or not left:
+            return ""
+        done = sum(self._planned.get(path, 0.0) for path in finished)
+        minutes = (time.time() - self._since) * sum(left) / done / 60
+        about = f"about {minutes:.0f} min" if minutes >= 1 else "under a minute"
+        return f"; {len(left)} to go, {about}"
+
+
+def _changed(path: str) -> float:
+    """When the file was changed last (Unix time); -inf where there is none."""
+    try:
+        return os.stat(path).st_mtime
+    except FileNotFoundError:
+        return float("-inf")
 
 
 def say_notes(notes: list[str]) -> None:
     """Says, below the line of the measurement that began, what is not as it should be."""
     for note in notes:
         say(f"    {note}")
-
-
-def _finished(runs: Path, since: float) -> int:
-    """Measurements below results/runs that were finished since a time."""
-    files = (path for stage in BY_NAME.values() for path in runs.glob(f"*/{stage.result}"))
-    return sum(path.stat().st_mtime >= since for path in files)
-
-
-def _remaining(finished: int, left: int, elapsed_s: float) -> str:
-    """`; 17 to go, about 4 min`, from the pace so far, once two measurements tell it."""
-    if finished < 2 or left <= 0:
-        return ""
-    minutes = elapsed_s / finished * left / 60
-    return f"; {left} to go, about {minutes:.0f} min" if minutes >= 1 else f"; {left} to go, under a minute"
 
 
 def say(line: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from importlib.resources import files
 
@@ -14,10 +15,19 @@ TABLES = ("itables", "html", "dt_bundle.js")
 TABLES_STYLE = ("itables", "html", "dt_bundle.css")
 
 
-@cache
+def begin_plots() -> None:
+    """Begins to make what `plots_gzip_base64` returns, on a thread: it takes seconds, in which Python can go on."""
+    _plots()
+
+
 def plots_gzip_base64() -> str:
     """Vega, Vega-Lite and vega-embed, compressed (0.9 MB become 0.4)."""
-    return _packed(vl_convert.javascript_bundle(VEGA_EMBED).encode())
+    return _plots().result()
+
+
+@cache
+def _plots() -> Future[str]:
+    return ThreadPoolExecutor(1).submit(lambda: _packed(vl_convert.javascript_bundle(VEGA_EMBED).encode()))
 
 
 @cache

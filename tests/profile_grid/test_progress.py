@@ -1,28 +1,31 @@
 """Which measurement runs, how many remain."""
 
+import json
 import os
 import time
 
 import pytest
 
-from profile_grid.measuring.progress import STARTED_VARIABLE, TOTAL_VARIABLE, Announced
+from profile_grid.measuring.progress import PLANNED_VARIABLE, STARTED_VARIABLE, Announced
 
 
 @pytest.fixture
 def said(tmp_path, monkeypatch, capsys):
-    """A function that measures once, after files of these ages in seconds, and gives the lines that were said."""
+    """A function that measures once, after others that ended so many seconds ago, and gives the lines that were said.
+    Planned are measurements that take so many seconds: first this one, then those of `ages`, then the others."""
 
-    def run(total, ages, elapsed_s):
+    def run(planned, ages, elapsed_s):
         now = time.time()
         monkeypatch.setenv(STARTED_VARIABLE, str(now - elapsed_s))
-        if total is not None:
-            monkeypatch.setenv(TOTAL_VARIABLE, str(total))
-        for number, age in enumerate(ages):
-            path = tmp_path / f"run{number}" / "timing.json"
+        paths = [tmp_path / f"run{number}" / "timing.json" for number in range(len(planned))]
+        if planned:
+            (tmp_path / "planned.json").write_text(json.dumps(dict(zip(map(str, paths), planned, strict=True))))
+            monkeypatch.setenv(PLANNED_VARIABLE, str(tmp_path / "planned.json"))
+        for path, age in zip(paths[1:], ages, strict=False):
             path.parent.mkdir()
             path.touch()
             os.utime(path, (now - age, now - age))
-        announced = Announced("capture", "mini_ctx64_forward", tmp_path / "run" / "capture.json")
+        announced = Announced("timing", "mini_ctx64_forward", paths[0] if paths else tmp_path / "timing.json")
         announced.begins()
         announced.ends(0.0)
         return capsys.readouterr().err.splitlines()
@@ -31,19 +34,29 @@ def said(tmp_path, monkeypatch, capsys):
 
 
 def test_a_measurement_is_counted_among_those_that_this_snakemake_has_to_make(said):
-    first, last = said(total=24, ages=[10, 20, 30, 5000, 5000], elapsed_s=60)
-    assert first == "[ 4/24] capture mini_ctx64_forward ..."
-    assert last == "[ 4/24] capture mini_ctx64_forward: 0.0 s; 20 to go, about 5 min"
+    first, last = said(planned=[1.0] * 24, ages=[10, 20, 30, 5000, 5000], elapsed_s=60)
+    assert first == "[ 4/24] timing  mini_ctx64_forward ..."
+    assert last == "[ 4/24] timing  mini_ctx64_forward: 0.0 s; 20 to go, about 5 min"
+
+
+def test_what_remains_is_told_by_the_seconds_that_each_was_thought_to_take(said):
+    assert said(planned=[30.0, 70.0, *[5.0] * 40], ages=[10], elapsed_s=60)[1].endswith("; 40 to go, about 2 min")
 
 
 def test_the_first_measurement_tells_no_pace(said):
-    assert said(total=24, ages=[], elapsed_s=60)[1] == "[ 1/24] capture mini_ctx64_forward: 0.0 s"
+    assert said(planned=[1.0] * 24, ages=[], elapsed_s=60)[1] == "[ 1/24] timing  mini_ctx64_forward: 0.0 s"
 
 
 def test_the_last_measurement_says_nothing_of_what_remains(said):
-    assert said(total=2, ages=[5], elapsed_s=60)[1] == "[2/2] capture mini_ctx64_forward: 0.0 s"
+    assert said(planned=[1.0] * 2, ages=[5], elapsed_s=60)[1] == "[2/2] timing  mini_ctx64_forward: 0.0 s"
+
+
+def test_a_measurement_that_is_made_again_is_counted_once(said, tmp_path):
+    (tmp_path / "run0").mkdir()
+    (tmp_path / "run0" / "timing.json").touch()
+    assert said(planned=[1.0] * 2, ages=[5], elapsed_s=60)[1] == "[2/2] timing  mini_ctx64_forward: 0.0 s"
 
 
 def test_a_job_that_is_run_by_hand_does_not_know_the_total(said, monkeypatch):
-    monkeypatch.delenv(TOTAL_VARIABLE, raising=False)
-    assert said(total=None, ages=[], elapsed_s=60)[0] == "[1/?] capture mini_ctx64_forward ..."
+    monkeypatch.delenv(PLANNED_VARIABLE, raising=False)
+    assert said(planned=[], ages=[], elapsed_s=60)[0] == "[1/?] timing  mini_ctx64_forward ..."

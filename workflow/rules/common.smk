@@ -35,7 +35,7 @@ from profile_grid.measuring.allocation import cores, host_megabytes, minutes_at_
 from profile_grid.measuring.freshness import digest_of_rules
 from workflow.import_statements import UnreadableSource, remember_imports
 from workflow.imported_files import digest_of_files, files_of_module, imported_files
-from workflow.job_environment import count_measurements, in_allocation, planned_rules, prepare_job_environment
+from workflow.job_environment import count_measurements, in_allocation, longest_first, prepare_job_environment
 from workflow.staleness import Staleness, content_reason, missing_reason, result_reason, tables_reason
 
 PACKED = config.get("packed")
@@ -77,6 +77,7 @@ prepare_job_environment(ROOT)
 if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
     gc.disable()  # planning makes millions of objects and drops none: looking for dropped ones takes a sixth of its time
 STALENESS = Staleness(workflow)
+FIRST = 10_000  # the priority of what goes before all measurements, which have about their seconds as theirs
 
 
 wildcard_constraints:

@@ -33,7 +33,7 @@ rule machine:
         "results/machine.txt",
     log:
         "logs/machine.log",
-    priority: 100
+    priority: FIRST
     conda:
         "../../envs/measure.yaml"
     resources:

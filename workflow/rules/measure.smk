@@ -9,7 +9,7 @@ They are declared in profile_grid/study/stages.py.
 
 onstart:
     gc.enable()  # all is planned
-    count_measurements(planned_rules(workflow))
+    count_measurements(longest_first(workflow))
 
 
 for stage in STAGES:

@@ -19,7 +19,7 @@ EVERYTHING = [f"results/sweep/{row}/{SWEEP.result}" for row in ROWS] + MADE_FROM
 
 onstart:
     gc.enable()  # all is planned
-    count_measurements(planned_rules(workflow))
+    count_measurements(longest_first(workflow))
 
 
 def row_again(wildcards):

@@ -28,6 +28,7 @@ for stage in STAGES:
             status=f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}",
         log:
             f"logs/{{run}}/tables_of_{stage.name}.log",
+        priority: FIRST
         group:
             group_of_run
         conda:
@@ -51,6 +52,7 @@ rule plan:
         "results/grid.json",
     log:
         "logs/plan.log",
+    priority: FIRST
     localrule: True
     conda:
         "../../envs/analysis.yaml"
@@ -103,6 +105,7 @@ rule timeline:
         trace="results/page/trace.json.gz",
     log:
         "logs/timeline.log",
+    priority: FIRST
     localrule: True
     conda:
         "../../envs/analysis.yaml"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
 
-import pandas as pd
+from pyarrow.parquet import ParquetFile  # no pandas: this comes last, behind all documents, and pandas takes longer
 
 from profile_grid.files import write_json
 from profile_grid.measuring.results import MEASURED_OR_KNOWN
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import NOT_ASKED, STAGES
+from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES
 from workflow.command import run_command
 
 
@@ -20,8 +21,9 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, required=True, help="the merged table of runs")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    runs = pd.read_parquet(arguments.runs)
-    lacking = [(row, stage) for row in runs.to_dict("records") for stage in STAGES if is_incomplete(row, stage)]
+    with ParquetFile(arguments.runs) as file:
+        runs = file.read().to_pylist()
+    lacking = [(row, stage) for row in runs for stage in STAGES if is_incomplete(row, stage)]
     if lacking:
         count = len({row["run"] for row, _ in lacking})
         lines = [f"{count} of {len(runs)} runs are incomplete; the documents say so where figures are missing:"]
@@ -29,7 +31,8 @@ def main() -> None:
         files = " ".join(f"results/runs/{row['run']}/{stage.result}" for row, stage in lacking)
         lines.append(f"once the cause is mended: snakemake --cores 1 all --forcerun {files}")
         sys.exit("\n".join(lines))
-    write_json(arguments.output, {"runs": len(runs), "statuses": runs["capture_status"].value_counts().to_dict()})
+    statuses = Counter(row[CAPTURE.status_column] for row in runs)
+    write_json(arguments.output, {"runs": len(runs), "statuses": dict(statuses.most_common())})
     print("read results/answers/answers.md, open results/report.html in a browser", file=sys.stderr)
 
 

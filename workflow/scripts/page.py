@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from profile_grid.files import write_text
-from profile_grid.page import needed_tables, page
+from profile_grid.page import libraries, needed_tables, page
 from profile_grid.study.catalogue import questions_asked
 from profile_grid.tables.on_disk import SUMS, TablesOnDisk
 from workflow.command import run_command
@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("--trace", help="where the trace for Perfetto lies, relative to the page")
     parser.add_argument("--output", type=Path, required=True, help="report.html")
     arguments = parser.parse_args()
+    libraries.begin_plots()
     on_disk = TablesOnDisk(arguments.tables, columns=SUMS)
     tables = {name: on_disk[name] for name in needed_tables()}
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
