@@ -14,7 +14,7 @@ from pathlib import Path
 from snakemake.logging import logger
 
 from profile_grid.measuring.capture_identity import quick_difference
-from profile_grid.measuring.freshness import stale_reason, stale_tables_reason
+from profile_grid.measuring.freshness import OTHER_SETTINGS, stale_reason, stale_tables_reason
 from profile_grid.measuring.results import BadResult, read_origin, read_status
 
 UNUSABLE = "a result cannot be used"
@@ -107,7 +107,7 @@ def content_reason(wanted: Callable[[], Mapping]) -> Callable[[Path], str | None
 
     def reason(path: Path) -> str | None:
         try:
-            return None if json.loads(path.read_text()) == wanted() else "config.yaml has changed"
+            return None if json.loads(path.read_text()) == wanted() else OTHER_SETTINGS
         except ValueError:
             return f"{UNUSABLE}: it is damaged"
 

@@ -17,7 +17,7 @@ for (const table of all("[data-table]")) {
       row.hidden = !fits || (!whole && shown >= most);
       shown += fits;
     }
-    document.querySelector(`[data-count=${key}]`).textContent = (shown < rows.length || !whole ? `${whole ? shown : Math.min(shown, most)} of ` : "") + `${rows.length} rows.`;
+    document.querySelector(`[data-count=${key}]`).textContent = (shown < rows.length || !whole ? `${whole ? shown : Math.min(shown, most)} of ` : "") + `${rows.length} ${rows.length === 1 ? "row" : "rows"}.`;
     more.hidden = whole || shown <= most;
   };
   table.tHead.querySelectorAll("button").forEach((button, column) => {

@@ -16,7 +16,7 @@ from cs336_model.program.loaded_files import digest_of_file
 from profile_grid.measuring.results import Origin, ProgramResult, Ran, StageResult, Status
 from profile_grid.study.stages import OWN_RULES
 
-OTHER_SETTINGS = "config.yaml has changed"
+OTHER_SETTINGS = "the settings have changed"
 
 
 def stale_reason(origin: Origin | StageResult, specification: Mapping, sources: str) -> str | None:
@@ -56,7 +56,7 @@ def stale_tables_reason(
     if made.files != digests_of_files(origin, *read_too):
         return "the tables were made from other files than those of the result"
     if made.own_rules != own_rules:
-        return f"{' or '.join(OWN_RULES)} in config.yaml has changed"
+        return f"{' or '.join(OWN_RULES)} has changed"
     return None if made.sources == sources else "what makes the tables of a run has changed"
 
 

@@ -75,6 +75,8 @@ def test_what_has_no_room_is_counted(capture, monkeypatch):
     with Trace(capture) as trace:
         html = page_of(trace)
     assert "3 more ranges have no room here" in html
+    assert ">1 row.</span>" in html
+    assert "1 rows" not in html
     assert "The kernel with the most time is sgemm 64×32 nn: 4.00 µs (100.0 %), 1 launch." in html
     assert "1 kernels in ranges, those with the least time, stand together as “(smaller ones)”." in html
     assert "There is room for its first 30 ns of 30.0 µs; kernel-tables trace has all." in html

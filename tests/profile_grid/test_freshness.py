@@ -45,7 +45,7 @@ def test_a_result_of_the_same_settings_sources_and_files_is_fresh(tmp_path, monk
 
 def test_other_settings_are_told_with_both_values():
     wanted = {"program": {"seed": 0, "sizes": {"d_ff": 48}}, "environment": []}
-    assert stale(wanted) == "config.yaml has changed: program.sizes.d_ff was 32 and is 48"
+    assert stale(wanted) == "the settings have changed: program.sizes.d_ff was 32 and is 48"
 
 
 def test_a_setting_that_came_or_went_is_told():
@@ -114,10 +114,10 @@ MADE = {"specification": SPECIFICATION, "files": {"capture.sqlite": "aa"}, "sour
     ("changes", "reason"),
     [
         ({}, None),
-        ({"specification": {"program": {"seed": 1}}}, "config.yaml has changed: program.seed was 1 and is 0"),
+        ({"specification": {"program": {"seed": 1}}}, "the settings have changed: program.seed was 1 and is 0"),
         ({"files": {"capture.sqlite": "bb"}}, "the tables were made from other files than those of the result"),
         ({"sources": "01"}, "what makes the tables of a run has changed"),
-        ({"own_rules": "12"}, "kernel_classes or diagnosis_rules in config.yaml has changed"),
+        ({"own_rules": "12"}, "kernel_classes or diagnosis_rules has changed"),
     ],
 )
 def test_tables_are_stale_when_anything_that_they_were_made_from_is_another(changes, reason):

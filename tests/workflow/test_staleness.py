@@ -61,7 +61,7 @@ def test_a_change_of_the_sources_does_too(copied, snakemake, file, expected):
 def test_the_reason_is_told_with_both_values(copied, snakemake):
     config("seed: 0", "seed: 1")(copied)
     _, planned = measured(snakemake, copied)
-    assert "made again, since config.yaml has changed: program.seed was 0 and is 1" in planned.output
+    assert "made again, since the settings have changed: program.seed was 0 and is 1" in planned.output
 
 
 def test_what_is_planned_again_is_measured_and_then_fresh(copied, snakemake):

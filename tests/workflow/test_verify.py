@@ -104,6 +104,18 @@ def test_a_run_without_results_cannot_be_verified_and_is_named(project, snakemak
     assert f"1 of 2 runs have no results to verify: {RUN}" in run.output
 
 
+def test_a_folder_that_holds_another_grid_says_which_and_not_to_measure_this_one(project, snakemake):
+    config = yaml.safe_load((project / "config.yaml").read_text())
+    product = {"models": ["alpha"], "context_lengths": [16], "modes": ["forward"]}
+    config |= {"grid": "other", "grids": {"other": [product]}}
+    (project / "config.yaml").write_text(yaml.safe_dump(config))
+    run = snakemake(project, "verify")
+    assert run.status != 0
+    told = "results/ holds the grid test (2 runs), and of the grid that these settings name 1 of 1 runs are not there"
+    assert told in run.output
+    assert "to measure them" not in run.output
+
+
 @pytest.mark.parametrize("file", ["capture.sqlite", "capture.json", "timing.json"])
 def test_a_result_of_another_run_is_named(project, snakemake, file):
     folder = project / "results/runs"

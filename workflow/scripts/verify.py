@@ -14,7 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from kernel_tables.clean_text import visible
 from kernel_tables.reading import nsys
+from profile_grid.comparing.timed import PLAN
 from profile_grid.errors import OutsideError
 from profile_grid.measuring.ranks import of_all_ranks
 from profile_grid.measuring.results import read_result
@@ -71,6 +73,11 @@ def measured_rows(arguments: argparse.Namespace) -> dict[str, list[str]]:
 def require_results(plan: list[dict], results: Path, makers: Makers) -> None:
     """Raises OutsideError where a result is missing, cannot be used, or is not what would be measured now."""
     lacking = [entry["run"] for entry in plan if not is_measured(entry, results / "runs" / entry["run"])]
+    if lacking and (held := other_runs(plan, results)):
+        raise OutsideError(
+            f"{results}/ holds {held}, and of the grid that these settings name {len(lacking)} of {len(plan)} runs are"
+            " not there; give the settings that were measured: snakemake verify --config grid=NAME, or --configfile"
+        )
     if lacking:
         raise OutsideError(
             f"{len(lacking)} of {len(plan)} runs have no results to verify: {', '.join(lacking[:5])}; to measure them:"
@@ -78,6 +85,16 @@ def require_results(plan: list[dict], results: Path, makers: Makers) -> None:
         )
     for entry in plan:
         require_fresh(entry, results / "runs" / entry["run"], makers)
+
+
+def other_runs(plan: list[dict], results: Path) -> str | None:
+    """What the folder's own plan says it holds, where that is not this plan's runs; None where it is, or is unknown."""
+    try:
+        held = json.loads((results / PLAN).read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    same = {entry["run"] for entry in held["runs"]} == {entry["run"] for entry in plan}
+    return None if same else f"the grid {visible(held['grid'])} ({len(held['runs'])} runs)"
 
 
 def is_measured(entry: dict, folder: Path) -> bool:
