@@ -6,7 +6,7 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
 GREY, PALE = "#8c8c8c", "#d9d9d9"
-FAMILIES = {  # of kernel classes, in the order in which they are stacked: colour, and lines along the bar
+FAMILIES = {  # of kernel classes, in the order in which they are stacked: colour, and how many lines along the bar
     "gemm": (BLUE, 0),
     "attention": (SKY, 1),
     "softmax": (VERMILLION, 2),
@@ -26,17 +26,38 @@ FAMILIES = {  # of kernel classes, in the order in which they are stacked: colou
     "unknown": (PALE, 2),
 }
 PHASES = {"forward": (BLUE, 0), "loss": (YELLOW, 0), "backward": (VERMILLION, 2), "optimizer": (GREEN, 1)}
+PLAIN = (GREY, 0)  # ranges that are no phase, API calls
 DARK = (BLUE, VERMILLION, GREEN)  # as a ground: text on it is white
+LINES = {0: (), 1: ((0.73, 0.84),), 2: ((0.16, 0.27), (0.73, 0.84))}  # of a bar's height: a text in its middle is clear
+LOOKS = tuple(dict.fromkeys((PLAIN, *PHASES.values(), *FAMILIES.values())))  # bars in a page hold numbers of them
 
 
-def family_color(family: str) -> str:
-    """The colour of a family of kernel classes; one that has none of its own looks like "unknown"."""
-    return FAMILIES.get(family, FAMILIES["unknown"])[0]
+def family_look(family: str) -> int:
+    """The look of a family of kernel classes, in LOOKS; one that has none of its own looks like "unknown"."""
+    return LOOKS.index(FAMILIES.get(family, FAMILIES["unknown"]))
 
 
-def phase_color(phase: str) -> str:
-    """The colour of a phase of a training step; grey for any other range."""
-    return PHASES.get(phase, (GREY, 0))[0]
+def phase_look(phase: str) -> int:
+    """The look of a phase of a training step, in LOOKS; of any other range the plain one."""
+    return LOOKS.index(PHASES.get(phase, PLAIN))
+
+
+def background(look: int) -> str:
+    """The CSS of a ground of this look: its colour, and lines in that of the page."""
+    color, lines = LOOKS[look]
+    stops = [
+        f"transparent {low:.0%}, var(--ground) {low:.0%} {high:.0%}, transparent {high:.0%}"
+        for low, high in LINES[lines]
+    ]
+    return f"linear-gradient({', '.join(stops)}) {color}" if stops else color
+
+
+def looks() -> list[dict]:
+    """What scripts draw bars with: of each of LOOKS its colour, its lines, whether text on it is white, its CSS."""
+    return [
+        {"color": color, "lines": LINES[lines], "dark": color in DARK, "background": background(number)}
+        for number, (color, lines) in enumerate(LOOKS)
+    ]
 
 
 def phase_rank(phase: str) -> int:

@@ -1,6 +1,6 @@
 // ---- the flame view: a button per range and kernel, drawn anew for the one that fills the width
 function startFlame(place, run) {
-  const { parent, name, ms, launches, color } = read("flames")[run];
+  const { parent, name, ms, launches, look } = read("flames")[run];
   const above = parent.map(() => [0]);
   const left = parent.map(() => 0);
   const used = [...left];
@@ -19,8 +19,8 @@ function startFlame(place, run) {
       if (!around && !(above[i].includes(root) && width > 0.001)) return [];
       const bar = Object.assign(document.createElement("button"), { type: "button", textContent: names.short[name[i]], title: told(i) });
       const from = around ? 0 : (left[i] - left[root]) / ms[root];
-      Object.assign(bar.style, { left: `${100 * from}%`, width: `${100 * width}%`, top: `${1.5 * (above[i].length - 1)}rem`, background: color[i] });
-      bar.classList.toggle("on-dark", ["#0072B2", "#D55E00", "#009E73"].includes(color[i]));
+      Object.assign(bar.style, { left: `${100 * from}%`, width: `${100 * width}%`, top: `${1.5 * (above[i].length - 1)}rem`, background: looks[look[i]].background });
+      bar.classList.toggle("on-dark", looks[look[i]].dark);
       bar.node = i;
       bar.addEventListener("click", () => show(i));
       return [bar];

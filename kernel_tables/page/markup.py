@@ -9,10 +9,11 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from kernel_tables.page.colors import family_color, phase_color
+from kernel_tables.page.colors import background, family_look, looks, phase_look
 from kernel_tables.terminal.units import duration, percent
 
 HERE = Path(__file__).parent
+SCRIPTS = ("shared.js", "flame.js", "timeline.js")
 
 
 def for_script(value: object) -> Markup:
@@ -30,10 +31,11 @@ def html_environment(*folders: Path) -> jinja2.Environment:
     environment.filters |= {
         "for_script": for_script,
         "percent": percent,
-        "family_color": family_color,
-        "phase_color": phase_color,
+        "family_background": lambda family: background(family_look(family)),
+        "phase_background": lambda phase: background(phase_look(phase)),
         "ms": lambda ms: duration(1e6 * ms),
     }
+    environment.globals["looks"] = looks()
     return environment
 
 
@@ -44,7 +46,7 @@ def style(*more: Path) -> Markup:
 
 def script(*files: Path) -> Markup:
     """The scripts of every page, and after them others, as one."""
-    return _joined([HERE / "shared.js", HERE / "flame.js", *files])
+    return _joined([*(HERE / name for name in SCRIPTS), *files])
 
 
 def _joined(files: Sequence[Path]) -> Markup:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kernel_tables.classes.categories import family
-from kernel_tables.page.colors import FAMILIES, GREY, family_color, phase_color, phase_rank
+from kernel_tables.page.colors import FAMILIES, LOOKS, PLAIN, family_look, phase_look, phase_rank
 from kernel_tables.page.names import Names
 
 NO_PARENT = -1
@@ -66,25 +66,26 @@ class _Node:
 
 def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str, list]:
     """The nodes of the step that these leaves make: parent (position, -1 for the step), name (number), ms, launches,
-    color.
+    look.
 
     A node's time holds that of its children. Parents stand before their children.
     """
-    nodes: dict[tuple[str, ...], list] = {(): [NO_PARENT, names.number(root), 0, 0, GREY]}
+    plain = LOOKS.index(PLAIN)
+    nodes: dict[tuple[str, ...], list] = {(): [NO_PARENT, names.number(root), 0, 0, plain]}
     place = {(): 0}
     for one in sorted(leaves, key=lambda one: phase_rank(one.ranges[0]) if one.ranges else len(FAMILIES)):
         path = (*one.ranges, f"\0{one.kernel}")  # a range and a kernel may bear the same name
-        color = phase_color(one.ranges[0]) if one.ranges else GREY
-        looks = [(names.number(name), color) for name in one.ranges]
-        looks.append((names.kernel(one.kernel), family_color(family(one.kernel_class))))
-        for length, (number, color) in enumerate(looks, 1):
+        look = phase_look(one.ranges[0]) if one.ranges else plain
+        shown = [(names.number(name), look) for name in one.ranges]
+        shown.append((names.kernel(one.kernel), family_look(family(one.kernel_class))))
+        for length, (number, look) in enumerate(shown, 1):
             place.setdefault(path[:length], len(place))
-            nodes.setdefault(path[:length], [place[path[: length - 1]], number, 0, 0, color])
+            nodes.setdefault(path[:length], [place[path[: length - 1]], number, 0, 0, look])
         for length in range(len(path) + 1):
             nodes[path[:length]][2] += one.ms
             nodes[path[:length]][3] += one.launches
     columns = zip(*nodes.values(), strict=True)
-    return dict(zip(("parent", "name", "ms", "launches", "color"), map(list, columns), strict=True))
+    return dict(zip(("parent", "name", "ms", "launches", "look"), map(list, columns), strict=True))
 
 
 def picture(leaves: Sequence[Leaf]) -> Picture:

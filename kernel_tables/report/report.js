@@ -44,4 +44,3 @@ all("details[data-name]").forEach((details) =>
 
 // ---- start
 all("[data-flame]").forEach((place) => startFlame(place, "step"));
-startTimeline(document.getElementById("timeline-canvas"), read("timeline-bars"));

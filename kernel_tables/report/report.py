@@ -15,7 +15,7 @@ from kernel_tables.page.names import Names
 from kernel_tables.page.step import Leaf, flame, picture
 from kernel_tables.report import summary, tables
 from kernel_tables.report.leaves import step_leaves, within_room
-from kernel_tables.report.timeline import timeline
+from kernel_tables.report.timeline import capture_timeline
 from kernel_tables.terminal.device_words import place, time_heading
 from kernel_tables.trace import Trace
 
@@ -34,7 +34,7 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
     flames = {"step": flame(in_flame, names, "step" if len(scope.steps) else "capture")}
     under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None
     shown = _tables(scope, trace, under, names)
-    bars, bars_left = timeline(scope, names)
+    bars, bars_left = capture_timeline(scope, names)
     found = diagnose(trace, step_name)
     lists = _lists(names, leaves, found)
     short = dict(zip(lists["full"], lists["short"], strict=True))
@@ -61,7 +61,7 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         names={kind: tables.cut_names(whole, MOST_NAME) for kind, whole in lists.items()},
         facts={told: trace.metadata[key] for key, told in TOLD.items() if key in trace.metadata},
         style=style(HERE / "report.css"),
-        script=script(HERE / "timeline.js", HERE / "report.js"),
+        script=script(HERE / "report.js"),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from kernel_tables.page.colors import (
     FAMILIES,
     GREEN,
     GREY,
+    LINES,
     ORANGE,
     PURPLE,
     SKY,
@@ -30,7 +31,6 @@ SERIES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
 CROSS = "M-1,-1L1,1M1,-1L-1,1"
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left", "triangle-right")
 DASHES = ([1, 0], [5, 3], [1, 2], [6, 2, 1, 2])
-LINES = {1: ((0.73, 0.84),), 2: ((0.16, 0.27), (0.73, 0.84))}  # of a bar's height: a text in its middle stays clear
 
 
 def parameters() -> list[dict]:

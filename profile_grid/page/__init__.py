@@ -24,7 +24,7 @@ from profile_grid.page.filters import menus
 from profile_grid.page.flame import flames, opening
 from profile_grid.page.markup import markdown
 from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, shown_with
-from profile_grid.page.timeline import NAMED, timeline_chart
+from profile_grid.page.timeline import run_timeline
 from profile_grid.study.catalogue import SUMMARIES, TABLES, questions_asked
 from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import names_of_told_kernels
@@ -71,8 +71,7 @@ def page(
         static_rows=STATIC_ROWS,
         figures=shown(all_figures(asked), of_machine, images, left_out),
         data={name: table.as_data() for name, table in found.items()},
-        timeline=timeline_chart(timeline, names),
-        timeline_named=NAMED,
+        timeline=run_timeline(timeline, names),
         timeline_run=timeline["run"].iloc[0] if len(timeline) else None,
         flames=flame_views,
         flames_left_out=flames_left_out,

@@ -12,7 +12,7 @@ const { default: DataTable, set_or_remove_dark_class } = await import(`data:text
 const filters = document.getElementById("filters");
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const tables = [];
-const charts = () => all("[data-chart]").flatMap(({ chart }) => chart ?? []); // those drawn: { view, data, paper, whole }
+const charts = () => all("[data-chart]").flatMap(({ chart }) => chart ?? []); // those drawn: { view, data, paper }
 const chosen = () => [...filters.querySelectorAll("select")].filter(({ value }) => value);
 
 // ---- tables
@@ -70,10 +70,8 @@ function vegaEmbed() {
   return loading;
 }
 
-/** The rows of a data set as objects; columns named in `named` hold numbers into the list of names. */
-function rowsOf({ columns, rows }, named) {
-  return rows.map((row) => Object.fromEntries(columns.map((column, i) => [column, named.includes(column) ? names.full[row[i]] : row[i]])));
-}
+/** The rows of a data set as objects. */
+const rowsOf = ({ columns, rows }) => rows.map((row) => Object.fromEntries(columns.map((column, i) => [column, row[i]])));
 
 const fits = (row) => chosen().every(({ name, value }) => !(name in row) || String(row[name]) === value);
 const fitting = (data) => Object.entries(data).map(([name, rows]) => [name, rows.filter(fits)]);
@@ -86,32 +84,18 @@ function paint({ view, paper }, light) {
 }
 
 async function draw(place) {
-  const element = document.getElementById(`chart-${place.dataset.chart}`);
-  const spec = JSON.parse(element.textContent);
-  const named = (element.dataset.named ?? "").split(" ");
-  const data = Object.fromEntries(Object.entries(spec.datasets).map(([name, set]) => [name, rowsOf(set, named)]));
+  const spec = read(`chart-${place.dataset.chart}`);
+  const data = Object.fromEntries(Object.entries(spec.datasets).map(([name, set]) => [name, rowsOf(set)]));
   const paper = Object.fromEntries(spec.params.filter(({ value }) => value).map(({ name, value }) => [name, value]));
-  const renderer = place.dataset.chart === "timeline" ? "canvas" : "svg";
-  const options = { ast: true, actions: false, renderer, tooltip: { disableDefaultStyle: true } };
+  const options = { ast: true, actions: false, renderer: "svg", tooltip: { disableDefaultStyle: true } };
   const { view } = await (await vegaEmbed())(place, { ...spec, datasets: Object.fromEntries(fitting(data)) }, options);
-  place.chart = { view, data, paper, whole: place.dataset.chart === "timeline" && view.scale("x").domain() };
+  place.chart = { view, data, paper };
   paint(place.chart);
   place.closest("figure").classList.add("drawn");
 }
 
 function filterChart({ view, data }) {
   for (const [name, rows] of fitting(data)) view.data(name, rows);
-  view.run();
-}
-
-// ---- the timeline, by buttons
-function move(how) {
-  const { view, whole } = document.querySelector("[data-chart=timeline]").chart ?? {};
-  if (!view) return;
-  const [from, to] = view.signal("zoom_start") ?? whole;
-  const width = to - from;
-  const [low, high] = { in: [0.25, -0.25], out: [-0.5, 0.5], left: [-0.5, -0.5], right: [0.5, 0.5] }[how] ?? [0, 0];
-  view.signal("zoom_start", how === "all" ? null : [Math.max(whole[0], from + low * width), Math.min(whole[1], to + high * width)]);
   view.run();
 }
 
@@ -136,7 +120,6 @@ const applyFilters = () => (tables.forEach(filterTable), charts().forEach(filter
 filters.addEventListener("change", applyFilters);
 filters.addEventListener("reset", () => setTimeout(applyFilters));
 document.getElementById("flame-run")?.addEventListener("change", ({ target }) => startFlame(document.querySelector("[data-flame]"), target.value));
-all("[data-move]").forEach((button) => button.addEventListener("click", () => move(button.dataset.move)));
 const paintAll = (light) => charts().forEach((chart) => paint(chart, light));
 dark.addEventListener("change", () => (set_or_remove_dark_class(), paintAll(false)));
 addEventListener("beforeprint", () => (document.documentElement.classList.remove("dark"), paintAll(true)));

@@ -61,7 +61,7 @@ def test_a_step_without_kernels_is_an_empty_picture():
 def test_names_are_escaped_where_the_picture_is_written():
     drawn = picture([leaf("<script>alert(1)</script> > <b>", 1), leaf("<script>alert(1)</script> > c", 1)])
     template = html_environment().from_string(
-        '{% from "picture.html.j2" import step_picture %}{{ step_picture(drawn, "a < b") }}'
+        '{% from "step.html.j2" import step_picture %}{{ step_picture(drawn, "a < b") }}'
     )
     html = template.render(drawn=drawn)
     assert "<script" not in html and "<b>" not in html

@@ -11,6 +11,7 @@ from kernel_tables.report import leaves, report, tables, timeline
 from kernel_tables.report.report import report as page_of
 from kernel_tables.trace import Trace
 from tests.browser import needs_browser, until
+from tests.kernel_tables.page_bars import bars_in
 from tests.kernel_tables.synthetic import Synthetic
 
 CAPTURES = Path(__file__).parent.parent / "captures"
@@ -58,13 +59,15 @@ def test_the_summary_tells_how_long_a_step_takes_and_where_it_goes(tiny):
 
 def test_the_timeline_has_a_bar_for_each_range_launch_and_activity_of_the_middle_step(capture):
     with Trace(capture) as trace:
-        bars = held(page_of(trace), "timeline-bars")
-    assert bars["lanes"] == [
-        "ranges, thread 1", "ranges, thread 1, level 2", "ranges, thread 1, level 3", "API calls, thread 1",
-        "device 0, stream 7",
-    ]  # fmt: skip
-    found = sorted(zip(bars["lane"], bars["start"], bars["length"], strict=True))
-    assert found == [(0, 0, 30_000), (1, 10, 19_990), (2, 20, 14_980), (3, 30, 1), (4, 35, 5_000)]
+        html = page_of(trace)
+    inner = f"forward > {HOSTILE}"
+    assert bars_in(held(html, "timeline-bars"), held(html, "names")["full"]) == [
+        ("ranges, thread 1", "step", None, 0, 30_000),
+        ("ranges, thread 1, level 2", "forward", None, 10, 19_990),
+        ("ranges, thread 1, level 3", HOSTILE, "forward", 20, 14_980),
+        ("API calls, thread 1", "cudaLaunchKernel", inner, 30, 1),
+        ("device 0, stream 7", "ampere_sgemm_64x32_nn", inner, 35, 5_000),
+    ]
 
 
 def test_what_has_no_room_is_counted(capture, monkeypatch):
@@ -110,7 +113,7 @@ def test_a_capture_made_on_a_cpu_is_said_to_be_one(tmp_path):
 def test_names_and_the_file_s_name_are_text_and_nothing_asks_for_the_network(capture):
     with Trace(capture) as trace:
         html = page_of(trace, title=HOSTILE)
-    assert html.count("<script") == 4
+    assert html.count("<script") == 5
     assert "<b>" not in html
     assert "default-src 'none'" in html
     assert "http" not in html.replace("http-equiv", "")
@@ -154,6 +157,22 @@ def test_the_page_opens_without_a_message_and_works_by_the_keyboard(opened):
     for key, expected in (("+", (0.25, 0.75)), ("\ue014", (0.5, 1)), ("-", (0, 1)), ("+", (0.25, 0.75)), ("0", (0, 1))):
         opened.switch_to.active_element.send_keys(key)
         assert opened.execute_script(seen) == pytest.approx([part * whole for part in expected], abs=1), key
+    told = opened.find_element("id", "timeline-told")
+    moves = (
+        ("\ue015", "step: "),
+        ("\ue015", "backward: "),
+        (".", "optimizer: "),
+        (".", "optimizer: "),
+        (",", "backward: "),
+    )
+    for key, expected in moves:
+        opened.switch_to.active_element.send_keys(key)
+        assert told.text.startswith(expected), key
+    chosen = "const { chosen, bars } = arguments[0].view; return bars[chosen]"
+    bar = opened.execute_script(chosen, canvas)
+    opened.switch_to.active_element.send_keys("\ue007")
+    assert opened.execute_script(seen) == [bar["start"], bar["end"]]
+    assert "thread 1, level 2" in told.text
     texts = "return [...document.querySelectorAll('[data-flame] button')].map(b => b.textContent)"
     button = "[...document.querySelectorAll('[data-flame] button')].find(b => b.textContent === 'optimizer')"
     opened.execute_script(f"{button}.focus()")

@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from kernel_tables.page.colors import FAMILIES, LOOKS, PHASES, PLAIN
 from kernel_tables.page.markup import for_script
 from kernel_tables.page.names import Names
 from kernel_tables.page.step import flame
@@ -17,8 +18,9 @@ from profile_grid.page.flame import leaves
 from profile_grid.page.markup import markdown
 from profile_grid.page.room import fitting, shared
 from profile_grid.page.tables import page_tables
-from profile_grid.page.timeline import timeline_chart
+from profile_grid.page.timeline import run_timeline
 from profile_grid.study.catalogue import FIGURES
+from tests.kernel_tables.page_bars import bars_in
 from tests.profile_grid.made_up_grid import HOSTILE, made_up_tables
 
 
@@ -159,16 +161,12 @@ def test_the_timeline_has_its_lanes_from_ranges_to_the_device_and_a_bar_per_row(
     ]
     columns = ["track", "lane", "depth", "name", "start_ns", "end_ns", "class", "path"]
     names = Names()
-    chart = timeline_chart(pd.DataFrame(rows, columns=columns), names)
-    assert chart["encoding"]["y"]["scale"]["domain"] == [
-        "ranges, main thread, level 1", "API calls, main thread", "device, stream 7",
-    ]  # fmt: skip
-    (data,) = chart["datasets"].values()
-    full = names.as_lists()["full"]
-    bars = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
-    assert [(bar["kind"], full[bar["name"]], bar["start"], bar["end"]) for bar in bars] == [
-        ("gemm", "gemm", 0.01, 0.02),
-        ("API calls", "cudaLaunchKernel", 0.001, 0.003),
-        ("ranges: forward", "forward", 0, 0.005),
-    ]  # fmt: skip
-    assert timeline_chart(pd.DataFrame([], columns=columns), names) is None
+    made = run_timeline(pd.DataFrame(rows, columns=columns), names)
+    assert bars_in(made.data, names.as_lists()["full"]) == [
+        ("ranges, main thread, level 2", "forward", None, 0, 5_000),
+        ("API calls, main thread", "cudaLaunchKernel", "forward", 1_000, 2_000),
+        ("device, stream 7", "gemm", "forward", 10_000, 10_000),
+    ]
+    assert (made.phases, made.families) == (("forward",), ("gemm",))
+    assert [LOOKS[look] for look in made.data["look"]] == [PHASES["forward"], PLAIN, FAMILIES["gemm"]]
+    assert run_timeline(pd.DataFrame([], columns=columns), names) is None

@@ -6,8 +6,7 @@ from cs336_model.program.variants.values import PLAIN
 from kernel_tables.page.names import Names
 from kernel_tables.trace import Trace
 from profile_grid.merging.timeline import COLUMNS, empty_timeline, timeline
-from profile_grid.page.timeline import _lanes as timeline_lanes
-from profile_grid.page.timeline import timeline_rows
+from profile_grid.page.timeline import run_timeline
 from profile_grid.study.runs import Run, run_to_show
 from tests.kernel_tables.ranks.test_ranks import began
 from tests.kernel_tables.synthetic import Synthetic
@@ -75,9 +74,35 @@ def test_the_ranks_of_a_run_stand_above_each_other_on_one_clock_without_api_call
         ["rank 0: main thread", 0, 400],
         ["rank 1: main thread", 30, 430],
     ]
-    lanes = timeline_lanes(timeline_rows(table, Names()))
-    assert lanes[0] == "rank 0: ranges, main thread, level 0" and lanes[-1].startswith("rank 1: device, stream")
+    lanes = run_timeline(table, Names()).data["lanes"]
+    assert lanes[0] == "rank 0: ranges, main thread" and lanes[-1].startswith("rank 1: device, stream")
     assert [lane.partition(":")[0] for lane in lanes] == sorted(lane.partition(":")[0] for lane in lanes)
+
+
+def test_lanes_stand_in_the_order_of_ranks_and_threads_and_not_of_their_letters():
+    places = [(f"rank {rank}: ", thread) for rank in (2, 10) for thread in ("main thread", "thread 2", "thread 10")]
+    row = {
+        "run": "run",
+        "track": "range",
+        "depth": 0,
+        "name": "f",
+        "start_ns": 0,
+        "end_ns": 1,
+        "class": "",
+        "path": "f",
+    }
+    table = pd.DataFrame([row | {"lane": f"{rank}{thread}"} for rank, thread in reversed(places)])
+    found = run_timeline(table, Names()).data["lanes"]
+    assert found == [f"{rank}ranges, {thread}" for rank, thread in places]
+
+
+def test_a_call_that_launched_many_kernels_is_one_bar(tmp_path):
+    made = Synthetic().range("measure", 0, 200).range("step", 0, 100)
+    for number in range(3):
+        made.kernel("node", at=10, start=20 + 10 * number, correlation=7)
+    with Trace(made.write(tmp_path / "capture.sqlite")) as trace:
+        table = timeline([trace], "run")
+    assert table["track"].value_counts().to_dict() == {"kernel": 3, "range": 1, "launch": 1}
 
 
 def test_a_run_on_several_gpus_is_shown_where_there_is_one():
