@@ -44,14 +44,14 @@ def _reason(row: dict) -> str | None:
     failed = {stage: status for stage, status in statuses.items() if status not in (COMPLETE, NOT_ASKED)}
     if not failed:
         return None
-    if OUT_OF_MEMORY in failed.values():
+    ended = {status: [stage for stage in failed if failed[stage] == status] for status in failed.values()}
+    if set(ended) == {OUT_OF_MEMORY}:
         return _memory(row)
-    status = next(iter(failed.values()))
-    stages = " and ".join(failed)
     reason = escaped(row["reason"]) if known(row.get("reason")) else "no reason was recorded"
-    if status == UNSUPPORTED:
+    if set(ended) == {UNSUPPORTED}:
         return f"not supported here: {reason}"
-    return f"{stages} {escaped(status)}: {reason}"
+    told = ", ".join(f"{' and '.join(stages)} {escaped(status)}" for status, stages in ended.items())
+    return f"{told}: {reason}"
 
 
 def _memory(row: dict) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from cs336_model.arithmetic.own_model import shape_of
-from profile_grid.measuring.results import OutOfMemory
+from profile_grid.measuring.results import OUT_OF_MEMORY, OutOfMemory
 from profile_grid.merging.accuracy import accuracy_notes
 from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.quantities import counted, memory
@@ -31,13 +31,12 @@ def _row(run: MeasuredRun) -> dict:
     sizes, held, compiled = _sizes(program.spec), program.memory, program.compilation
     programs = [result.program for result in run.results.values()]
     oom = next((p.out_of_memory for p in programs if p and p.out_of_memory), None)
-    reasons = [status.reason for status in reversed(run.statuses.values())]
     return run.leading | {
         **sizes,
         "vocab_size": program.spec["vocab_size"],
         "parameters": program.parameters,
         **{stage.status_column: run.status(stage.name) for stage in STAGES},
-        "reason": next((reason for reason in reasons if reason), None) or (oom and out_of_memory_in_words(oom)),
+        "reason": _reason(run, oom),
         "oom_during": oom and oom.during,
         "oom_requested_bytes": oom and oom.requested_bytes,
         "oom_free_bytes": oom and oom.free_bytes,
@@ -59,6 +58,19 @@ def _row(run: MeasuredRun) -> dict:
         "note": "; ".join(_notes(run)) or None,
         **{f"{stage.name}_started_utc": _started_utc(run, stage.name) for stage in STAGES},
     }
+
+
+def _reason(run: MeasuredRun, oom: OutOfMemory | None) -> str | None:
+    """Why stages have no figures, each reason once; led by its stages where there are several, unless it says them."""
+    stages: dict[str, list[str]] = {}
+    for name, status in run.statuses.items():
+        ran_out = oom if status.status == OUT_OF_MEMORY else None
+        if reason := status.reason or (ran_out and out_of_memory_in_words(ran_out)):
+            stages.setdefault(reason, []).append(name)
+    if len(stages) > 1:
+        led = {reason: f"{' and '.join(names)}: " for reason, names in stages.items()}
+        return "; ".join(f"{lead if not reason.startswith(lead) else ''}{reason}" for reason, lead in led.items())
+    return next(iter(stages), None)
 
 
 def _sizes(spec: dict) -> dict[str, int | None]:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from kernel_tables.markdown import escaped
+from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import interval, known, percent
 from profile_grid.study.dimensions import DIMENSIONS, MODE, MODES
+from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.classes import family_shares
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
@@ -110,7 +112,9 @@ def stand_in(measured: Measured) -> list[str]:
 
 def no_kernels_sentence(measured: Measured) -> str:
     """That no kernels were captured on this machine, and why, as far as the runs say."""
-    reasons = [*measured.runs["reason"].dropna(), *measured.runs["note"].dropna()]
+    runs = measured.runs
+    not_captured = runs[CAPTURE.status_column] != COMPLETE  # what else may lack a reason is another matter
+    reasons = [*runs.loc[not_captured, "reason"].dropna(), *runs["note"].dropna()]
     why = "; ".join(dict.fromkeys(str(reason) for reason in reasons)) or "the runs give no reason"
     by = f" by {measured.machine.profiler}" if measured.machine.backend else ""
     return f"Not answered: no {measured.words.kernels} were captured{by} ({escaped(why)})."

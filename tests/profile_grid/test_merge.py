@@ -1,13 +1,15 @@
 """Runs brought together, from small JSON records written as the two processes of a run leave them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from cs336_model.program.variants.values import PLAIN
-from profile_grid.measuring.results import FORMAT
+from profile_grid.documents.missing import not_measured
+from profile_grid.measuring.results import FORMAT, Status
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
 from profile_grid.merging.measured_runs import Makers, MeasuredRun, StaleRun, read_runs
@@ -179,6 +181,34 @@ def test_a_run_out_of_memory_has_a_row_with_what_it_asked_for_and_no_figures(rec
     timing = timings_table(runs)
     assert timing[["phase", "n", "status"]].values.tolist() == [["step", 0, "out_of_memory"]]
     assert timing["mean_ms"].isna().all()
+
+
+def test_of_a_run_that_lacks_stages_for_several_reasons_each_is_told_once_with_its_stages(records, runs_of):
+    def lacking(**ended) -> tuple[str, list[str]]:
+        statuses = {name: Status(status, reason, [], None) for name, (status, reason) in ended.items()}
+        table = runs_table([replace(run, statuses=run.statuses | statuses)])
+        return table["reason"].iloc[0], [line.partition(": ")[2] for line in not_measured(table)]
+
+    run, no_gpu = runs_of(records)[0], ("unsupported", "no GPU")
+    assert lacking(counters=no_gpu) == ("no GPU", ["not supported here: no GPU"])
+    assert lacking(counters=no_gpu, host_trace=no_gpu)[0] == "no GPU"
+    reason, lines = lacking(capture=("incomplete", "nsys hung"), counters=no_gpu, host_trace=no_gpu)
+    assert reason == "capture: nsys hung; counters and host_trace: no GPU"
+    assert lacking(energy=("unsupported", "energy: no counter"), counters=no_gpu)[0] == (
+        "energy: no counter; counters: no GPU"
+    )
+    assert lines == [f"capture incomplete, counters and host_trace unsupported: {reason}"]
+
+
+def test_a_run_out_of_memory_says_too_why_it_lacks_other_stages(records, runs_of):
+    ran_out_of_memory(records["timing"])
+    ran_out_of_memory(records["capture"])
+    records["status"]["status"] = "out_of_memory"
+    run = runs_of(records)[0]
+    refused = {"counters": Status("unsupported", "no ncu", [], None)}
+    reason = runs_table([replace(run, statuses=run.statuses | refused)])["reason"].iloc[0]
+    assert reason.startswith("timing and capture: memory ran out during warmup step 0: backward: 20.0 GiB")
+    assert reason.endswith("; counters: no ncu")
 
 
 def test_a_run_whose_capture_alone_ran_out_of_memory_keeps_its_times(records, runs_of):

@@ -25,7 +25,10 @@ from profile_grid.study.stages import CAPTURE, COUNTERS
 (TABLE,) = COUNTERS.files
 (SQLITE,) = CAPTURE.files
 MOST_LOST = 0.01  # of the time of kernels
-OTHER_PROFILER = "counters are joined to a capture of Nsight Systems, and this run's is of PyTorch's profiler"
+OTHER_PROFILER = (
+    "counters are joined to a capture of Nsight Systems, and this run's is of PyTorch's profiler; for one of the other"
+    " set capture.backend to nsys in config.yaml"
+)
 Tables = dict[str, pd.DataFrame]
 
 
@@ -37,7 +40,8 @@ def tables_of_counters(result: StageResult, folder: Path, extra_rules: Sequence[
     if reason := difference(result, folder / TABLE) or difference(capture, folder / SQLITE):
         return _status(INCOMPLETE, f"{reason}: it is not of this run"), empty_tables()
     if capture.status != COMPLETE:
-        return _status(capture.status, f"its capture is {capture.status}: {capture.reason}"), empty_tables()
+        reason = f"its capture is {capture.status}" if capture.reason else None  # which the run says of its capture
+        return _status(capture.status, reason), empty_tables()
     if capture.facts["backend"] != NSYS:
         return _status(UNSUPPORTED, OTHER_PROFILER), empty_tables()
     try:
