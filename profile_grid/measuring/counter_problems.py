@@ -5,7 +5,12 @@ from __future__ import annotations
 from profile_grid.measuring.problems import Problem
 
 LACKS = "no counters: "
-NO_GPU = Problem("no_gpu", f"{LACKS}kernels are counted on an NVIDIA GPU, and there is none here")
+NO_GPU = Problem("no_gpu", f"{LACKS}kernels are counted on an NVIDIA GPU, and this grid is measured without one")
+NO_NSYS = Problem(
+    "nsys_missing",
+    f"{LACKS}they are joined to a capture of nsys, and there is none on PATH; install Nsight Systems"
+    " (https://developer.nvidia.com/nsight-systems, or the CUDA toolkit's nsight-systems package)",
+)
 NO_NCU = Problem(
     "ncu_missing",
     f"{LACKS}there is no ncu on PATH; install Nsight Compute (https://developer.nvidia.com/nsight-compute, or the CUDA"

@@ -1,6 +1,6 @@
 """The stage that counts what kernels do, under Nsight Compute, and calibrates the roofs of the GPU beside it.
 
-Where counters cannot be had (no GPU, no ncu, no permission) the result is "unsupported", with the cause and what
+Where counters cannot be had (no GPU, nsys or ncu, no permission) the result is "unsupported", with the cause and what
 removes it: the rest of the run stands. What ncu writes besides its table is not kept, and of that no more than names,
 sizes and metrics (kernel_tables.counters.reading); its report, which would hold the environment, is never written.
 """
@@ -19,10 +19,19 @@ import pandas as pd
 from cs336_model.program.variants.values import NOT_COMPILED
 from kernel_tables.counters.reading import no_counters, read_counters, rounds_together
 from kernel_tables.errors import TraceError
+from kernel_tables.reading import nsys
 from kernel_tables.recording import ncu_profile
 from kernel_tables.recording.gpu import gpu_is_visible
 from profile_grid.files import replacing
-from profile_grid.measuring.counter_problems import NO_COUNTERS, NO_GPU, NO_NCU, NO_TABLE, TIME_LIMIT, problem_of
+from profile_grid.measuring.counter_problems import (
+    NO_COUNTERS,
+    NO_GPU,
+    NO_NCU,
+    NO_NSYS,
+    NO_TABLE,
+    TIME_LIMIT,
+    problem_of,
+)
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.measured_program import Attempt, program_command, run_to_result
 from profile_grid.measuring.problems import Problem, append_to_log
@@ -75,6 +84,8 @@ def _why_not_here(job: Job) -> Problem | None:
     """Why nothing can be counted on this machine, found without running anything; None where it may go."""
     if job.program["device"] == "cpu" or not gpu_is_visible():
         return NO_GPU
+    if not nsys.find():
+        return NO_NSYS
     return None if ncu_profile.find() else NO_NCU
 
 

@@ -171,7 +171,7 @@ def _time(host: Host, device: str, plan: dict, measurements: list, pace: estimat
     grid = f"grid {plan['grid']}: {counted(len(plan['runs']), 'run')}, {there}"
     if not measurements:
         return Line("time", f"{grid}; nothing is left to measure")
-    seconds = estimates.seconds_needed(measurements, pace, free_bytes(host, device))
+    seconds = estimates.seconds_needed(measurements, pace, free_bytes(host, device), on_gpu(host, device))
     about = "about" if pace.flop_per_s else "at least"
     return Line("time", f"{grid}; the others take {about} {duration(seconds)} ({pace.source})")
 

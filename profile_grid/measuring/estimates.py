@@ -9,11 +9,12 @@ from pathlib import Path
 from cs336_model.arithmetic.flops import forward_flops
 from cs336_model.arithmetic.own_model import shape_of
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
+from kernel_tables.recording.gpu import gpu_is_visible
 from profile_grid.gpu_peaks import peaks_of
 from profile_grid.measuring.gpu_check import needed_bytes
 from profile_grid.measuring.results import COMPLETE, BadResult, StageResult, read_result
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import BY_NAME, ENERGY, STAGES
+from profile_grid.study.stages import BY_NAME, STAGES
 
 AS_SMOKE = "start-ups as long as the smoke capture"
 NO_PACE = "the steps come on top, their pace is not known yet"
@@ -21,12 +22,13 @@ BACKWARD_IN_FORWARDS = 2  # a backward pass computes twice a forward
 USUAL_SHARE_OF_PEAK = 0.6  # H200, fp32: 2.7B at context 1024 reaches 39.6 of 67 TFLOP/s
 USUAL_GPU = "NVIDIA H200"
 USUAL_START_S, USUAL_END_S = 3.0, 5.0  # of a process; of a capture, besides: nsys that ends, its export
+AT_ONCE_S = 0.1  # of a job that finds no GPU and runs nothing
 
 
 @dataclass(frozen=True)
 class Finished:
-    """One complete measurement: its seconds but for windows of energy, those of its steps, their FLOPs, and its
-    precision."""
+    """One complete measurement: its seconds but for those that its stage declares, those of its steps, their FLOPs, and
+    its precision."""
 
     all_s: float
     steps_s: float
@@ -71,10 +73,11 @@ def pace(runs: Path, start_s: float, device_name: str | None, precisions: Iterab
     peaks = peaks_of(device_name)
     rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
     usual = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in rates.items() if rate}
+    plain = [one for stage in STAGES if stage.of_every_run for one in finished[stage.name]]  # what slows no steps down
     if all(finished[stage.name] for stage in STAGES if stage.of_every_run):
-        every = [one for found in finished.values() for one in found]
-        overhead = {stage: _mean_overhead_s(found or every) for stage, found in finished.items()}
-        return Pace(overhead, usual | _measured_rates(every), f"from {len(every)} earlier measurements on this device")
+        overhead = {stage: _mean_overhead_s(found or plain) for stage, found in finished.items()}
+        count = sum(map(len, finished.values()))
+        return Pace(overhead, usual | _measured_rates(plain), f"from {count} earlier measurements on this device")
     steps = f"steps at {100 * USUAL_SHARE_OF_PEAK:.0f} % of the maker's peak" if usual else NO_PACE
     return Pace(dict.fromkeys(finished, start_s), usual, f"{AS_SMOKE}{', ' if usual else '; '}{steps}")
 
@@ -94,13 +97,20 @@ def _measured_rates(finished: list[Finished]) -> dict[str, float]:
     return rates
 
 
-def seconds_needed(measurements: list[tuple[str, dict]], pace: Pace, memory_bytes: int | None) -> float:
-    """Seconds for these measurements one after another; one that will run out of memory costs its start."""
-    return sum(_seconds_of(stage, told, pace, memory_bytes) for stage, told in measurements)
+def seconds_needed(
+    measurements: list[tuple[str, dict]], pace: Pace, memory_bytes: int | None, on_gpu: bool = True
+) -> float:
+    """Seconds for these measurements one after another; one that will run out of memory costs its start, and on a
+    processor one that needs a GPU nothing."""
+    possible = [(stage, told) for stage, told in measurements if on_gpu or not BY_NAME[stage].only_with_gpu]
+    return sum(_seconds_of(stage, told, pace, memory_bytes) for stage, told in possible)
 
 
 def usual_seconds(stage: Stage, told: dict) -> float:
-    """Seconds of one measurement on an H200: a guess, for the order of all while nothing is known of the machine."""
+    """Seconds of one measurement on an H200: a guess, for the order of all while nothing is known of the machine but
+    whether it has a GPU."""
+    if stage.only_with_gpu and not gpu_is_visible():
+        return AT_ONCE_S
     precision = told["program"]["dimensions"]["precision"]
     rate = USUAL_SHARE_OF_PEAK * (peaks_of(USUAL_GPU).flop_per_s(precision) or 0.0)
     start_s = USUAL_START_S + (USUAL_END_S if stage.tables_of_a_run else 0.0)
@@ -156,7 +166,7 @@ def _finished(runs: Path, stage: Stage, device_name: str | None) -> Iterator[Fin
         if measured and measured.status == COMPLETE and measured.program.machine.device_name == device_name:
             cost, spec = measured.program.cost_seconds, measured.program.spec
             steps_s = cost["warmup"] + cost["measured"]
-            all_s = measured.seconds["all"] - cost.get(ENERGY.name, 0.0)
+            all_s = measured.seconds["all"] - stage.lasts_s(measured.specification)
             yield Finished(all_s, steps_s, steps_flops(spec), spec["dimensions"]["precision"])
 
 

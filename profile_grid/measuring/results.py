@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 
 from profile_grid.errors import OutsideError
 from profile_grid.measuring.typed_json import Built, Mismatch, built
+from profile_grid.study.stages import UNSUPPORTED
 
 FORMAT = 5  # of a stage's JSON; raised when a field changes its meaning
-STATUSES = COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, INCOMPLETE = ("complete", "out_of_memory", "unsupported", "incomplete")
+COMPLETE, OUT_OF_MEMORY, INCOMPLETE = ("complete", "out_of_memory", "incomplete")
+STATUSES = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, INCOMPLETE)
 MEASURED_OR_KNOWN = (
     COMPLETE,
     OUT_OF_MEMORY,

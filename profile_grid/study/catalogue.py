@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from profile_grid.study.dimensions import GPUS
-from profile_grid.study.stages import COUNTERS, ENERGY, MEMORY, NOT_ASKED, STAGES
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import COUNTERS, ENERGY, MEMORY, NOT_ASKED, STAGES, UNSUPPORTED
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Question:
     def package(self) -> str:
         """The package that holds it."""
         return f"profile_grid.questions.{self.name}"
+
+
+def measured(stage: Stage) -> Callable[[Mapping[str, object]], bool]:
+    """Whether a run is asked for a stage that its machine can measure; before it is measured, it is taken to."""
+    return lambda run: run[stage.status_column] not in (NOT_ASKED, UNSUPPORTED)
 
 
 QUESTIONS = (
@@ -75,7 +81,7 @@ QUESTIONS = (
         tables=("attention_times", "attention_operator"), figures=("attention_times",),
     ),
     Question(
-        "i_memory", "Where does memory go, and what fits?", needs=lambda run: run[MEMORY.status_column] != NOT_ASKED,
+        "i_memory", "Where does memory go, and what fits?", needs=measured(MEMORY),
         tables=("memory_peak", "memory_parts", "memory_room", "memory_groups", "memory_at_failure", "memory_fits"),
         figures=("memory_categories", "memory_timeline"),
     ),
@@ -90,11 +96,11 @@ QUESTIONS = (
     Question(
         "l_counters", "Why is a kernel slow, and how near is it to the roof?", figures=("measured_roofline",),
         tables=("counter_kernels", "counter_sums", "counter_matmuls", "counter_roofs"),
-        needs=lambda run: run[COUNTERS.status_column] != NOT_ASKED,
+        needs=measured(COUNTERS),
     ),
     Question(
         "m_energy", "What does a token cost in energy, and what does the GPU burn while it waits?",
-        needs=lambda run: run[ENERGY.status_column] != NOT_ASKED, tables=("energy_use",), figures=("energy",),
+        needs=measured(ENERGY), tables=("energy_use",), figures=("energy",),
     ),
     Question(
         "n_communication", "What does communication cost?", needs=lambda run: run[GPUS.key] > 1,

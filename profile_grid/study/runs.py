@@ -83,14 +83,48 @@ def grid_runs(config: dict) -> dict[str, Run]:
             if known.stages != run.stages:
                 runs[run.name] = _with_stages(known, *run.stages)
     for stage in STAGES:
-        if runs and config.get(stage.name, {}).get("runs") == SHOWN:
-            shown = run_to_show(runs)
-            runs[shown] = _with_stages(runs[shown], stage)
+        if (shown := _shown_run(config, stage, runs)) is not None:
+            runs[shown.name] = _with_stages(shown, stage)
     for run in runs.values():
         if unfit := _unfit_stage(run):
-            count = "several GPUs" if unfit.of_several_gpus else "one GPU"
+            count = _gpus_of(unfit)
             raise ConfigError(f"grids.{config['grid']}: {run.name}: stage {unfit.name} is of {count}; list gpus apart")
     return runs
+
+
+def _shown_run(config: dict, stage: Stage, runs: Mapping[str, Run]) -> Run | None:
+    """The run of which a stage is asked by the word `shown`: the one that the page shows, or would of those on as many
+    GPUs as the stage measures. None where the word is not used, or is the default in a grid without such a run.
+
+    Raises ConfigError where somebody chose the word in such a grid.
+    """
+    chosen = _chosen_runs(config, stage)
+    if chosen not in (SHOWN, None):
+        return None
+    fitting = {name: run for name, run in runs.items() if _fits(stage, run)}
+    if fitting:
+        return runs[run_to_show(fitting)]
+    if chosen == SHOWN:
+        raise ConfigError(
+            f"{stage.name}.runs: {SHOWN!r} is a run on {_gpus_of(stage)}, and grids.{config['grid']} has none; add one"
+            f" to the grid, or leave {stage.name}.runs out"
+        )
+    return None
+
+
+def _chosen_runs(config: dict, stage: Stage) -> str | None:
+    """The pattern of names by which runs are asked for a stage, or `shown`; None where nobody chose, and empty for a
+    stage without the setting."""
+    return config.get(stage.name, {}).get("runs") if "runs" in stage.settings else ""
+
+
+def _fits(stage: Stage, run: Run) -> bool:
+    """Whether a stage that is not of every run can be measured of one on so many GPUs."""
+    return stage.of_several_gpus == (run[GPUS.key] > 1)
+
+
+def _gpus_of(stage: Stage) -> str:
+    return "several GPUs" if stage.of_several_gpus else "one GPU"
 
 
 def _with_stages(run: Run, *further: Stage) -> Run:
@@ -101,7 +135,7 @@ def _with_stages(run: Run, *further: Stage) -> Run:
 def _unfit_stage(run: Run) -> Stage | None:
     """A stage that is asked of this run, and is not of so many GPUs."""
     asked = (stage for stage in run.stages if not stage.of_every_run)
-    return next((stage for stage in asked if stage.of_several_gpus != (run[GPUS.key] > 1)), None)
+    return next((stage for stage in asked if not _fits(stage, run)), None)
 
 
 def asked_for(config: dict, product: Mapping, name: str) -> tuple[Stage, ...]:
@@ -112,7 +146,7 @@ def asked_for(config: dict, product: Mapping, name: str) -> tuple[Stage, ...]:
         for stage in STAGES
         if stage.of_every_run
         or stage.name in product.get("stages", ())
-        or fnmatchcase(name, config.get(stage.name, {}).get("runs", ""))
+        or fnmatchcase(name, _chosen_runs(config, stage) or "")
     )
 
 

@@ -57,7 +57,8 @@ class Stage:
     `lasts_s` is what a job takes besides its start and its steps, in seconds, by what the stage is told.
     `attempts` is how often a job tries at most; `disk_bytes` is about what it leaves, and for every layer and step
     `disk_bytes_per_layer_and_step` more. A stage that is not `of_every_run` is measured where a product of the grid
-    names it under `stages`: in runs on one GPU, or where it is `of_several_gpus` in those on several.
+    names it under `stages`: in runs on one GPU, or where it is `of_several_gpus` in those on several. One that is
+    `only_with_gpu` ends at once on a processor, as unsupported.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Stage:
     tables_of_a_run: TablesOfARun | None = None
     of_every_run: bool = True
     of_several_gpus: bool = False
+    only_with_gpu: bool = False
 
     @property
     def result(self) -> str:

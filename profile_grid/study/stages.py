@@ -11,6 +11,7 @@ from profile_grid.study.stage import Setting, Stage, TablesOfARun
 OWN_RULES = ("kernel_classes", "diagnosis_rules")  # the keys of config.yaml that hold rules of one's own
 SHOWN = "shown"  # as a pattern of runs: the one whose step the page shows
 NOT_ASKED = "not_asked"  # the status of a stage that a run was not asked for
+UNSUPPORTED = "unsupported"  # that of one which this machine cannot measure, or PyTorch refuses
 WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
 COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
 PROCESSES = (
@@ -131,6 +132,7 @@ COUNTERS = Stage(
     runs="profile_grid.measuring.counters:counted",
     files=("ncu.csv",),
     disk_bytes=200_000,
+    lasts_s=lambda told: 33.0,  # H200: ten runs took 39 s each on the mean, their start and steps among them
     sources=(
         *PROCESSES,
         "cs336_model/program/roofs.py",
@@ -143,10 +145,11 @@ COUNTERS = Stage(
         "runs": Setting(
             {
                 "description": "Runs whose kernels are counted besides those of products with `stages: [counters]`: a"
-                f" pattern of their names, such as small_ctx512_*, or `{SHOWN}`: the run whose step the page shows.",
+                f" pattern of their names, such as small_ctx512_*, or `{SHOWN}`, as without this key: the run whose"
+                " step the page shows, or would of those on one GPU; empty for none.",
                 "type": "string",
             },
-            default="",
+            default=None,  # `shown` where the grid has such a run
             of_study=True,
         ),
         "layers": Setting(
@@ -169,6 +172,7 @@ COUNTERS = Stage(
         sources=("kernel_tables/classes/*.toml",),
     ),
     of_every_run=False,
+    only_with_gpu=True,
 )
 
 ENERGY = Stage(
@@ -270,6 +274,7 @@ HOST_TRACE = Stage(
         empty_by="profile_grid.merging.host_trace:empty_tables",
     ),
     of_every_run=False,
+    only_with_gpu=True,
 )
 
 SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run

@@ -24,6 +24,7 @@ from profile_grid.merging.counters.of_run import empty_tables, tables_of_counter
 from profile_grid.merging.counters.tables import LEFT_OUT, measured_launches
 from profile_grid.merging.findings import COLUMNS as FINDINGS
 from profile_grid.study.runs import grid_runs
+from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import COUNTERS
 from tests.kernel_tables.synthetic import Synthetic
 from tests.profile_grid.made_up_results import CAPTURE, changed
@@ -55,6 +56,7 @@ def counted(tmp_path, monkeypatch):
     monkeypatch.setattr(measured_program, "MODULE", "fake_program")
     monkeypatch.setattr(counters, "ROOFS", "fake_roofs")
     monkeypatch.setattr(counters, "gpu_is_visible", lambda: True)
+    monkeypatch.setattr(counters.nsys, "find", lambda: fakes / "nsys")
     monkeypatch.chdir(tmp_path)
     for name in ("results", "scratch"):
         (tmp_path / name).mkdir()
@@ -124,8 +126,13 @@ def test_a_program_without_matrix_multiplies_is_counted_without_them(counted):
     assert (result["status"], result["reason_code"]) == ("incomplete", "no_counters")
 
 
-def test_without_a_gpu_or_ncu_nothing_is_run_and_the_remedy_is_told(counted, monkeypatch):
+def test_without_a_gpu_nsys_or_ncu_nothing_is_run_and_the_remedy_is_told(counted, monkeypatch):
     assert counted(device="cpu")["reason_code"] == "no_gpu"
+    monkeypatch.setattr(counters.nsys, "find", lambda: None)
+    unjoined = counted()
+    assert (unjoined["status"], unjoined["reason_code"], unjoined["program"]) == ("unsupported", "nsys_missing", None)
+    assert "install Nsight Systems" in unjoined["reason"]
+    monkeypatch.setattr(counters.nsys, "find", lambda: Path("nsys"))
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
     missing = counted()
     assert (missing["status"], missing["reason_code"], missing["program"]) == ("unsupported", "ncu_missing", None)
@@ -140,18 +147,33 @@ def test_a_program_out_of_memory_is_a_result_and_one_that_crashes_is_none(counte
         counted(program="crashes")
 
 
-def test_a_pattern_of_names_asks_for_counters_besides_the_products_that_do():
-    product = {"models": ["tiny"], "context_lengths": [64], "modes": ["forward", "train_step"]}
-    config = {"grid": "g", "grids": {"g": [product]}, "models": {"tiny": {}}, "program": {"constructor": "a:B"}}
+PRODUCT = {"models": ["tiny"], "context_lengths": [64], "modes": ["forward", "train_step"]}
+ON_TWO = {"models": ["tiny"], "context_lengths": [64], "modes": ["train_step"], "gpus": [2], "parallels": ["ddp"]}
 
-    def asked(**changes) -> list[str]:
-        return [name for name, run in grid_runs(config | changes).items() if COUNTERS in run.stages]
 
-    assert asked() == []
-    assert asked(counters={"runs": "*_train_step"}) == ["tiny_ctx64_train_step"]
-    assert asked(counters={"runs": "shown"}) == ["tiny_ctx64_train_step"]  # the fullest mode
-    assert asked(counters={"runs": "shown"}, grids={"g": [product | {"modes": ["forward"]}]}) == ["tiny_ctx64_forward"]
-    assert len(asked(grids={"g": [product | {"stages": ["counters"]}]})) == 2
+def asked(*products: dict, **changes) -> list[str]:
+    """The runs of a grid of these products that are asked for counters."""
+    config = {"grid": "g", "grids": {"g": list(products)}, "models": {"tiny": {}}, "program": {"constructor": "a:B"}}
+    return [name for name, run in grid_runs(config | changes).items() if COUNTERS in run.stages]
+
+
+def test_the_run_that_the_page_shows_is_asked_for_counters_unless_a_pattern_of_names_asks_others():
+    assert asked(PRODUCT) == asked(PRODUCT, counters={"layers": 1}) == ["tiny_ctx64_train_step"]  # the fullest mode
+    assert asked(PRODUCT | {"modes": ["forward"]}, counters={"runs": "shown"}) == ["tiny_ctx64_forward"]
+    assert asked(PRODUCT, counters={"runs": "*_forward"}) == ["tiny_ctx64_forward"]
+    assert asked(PRODUCT, counters={"runs": ""}) == []
+    assert len(asked(PRODUCT | {"stages": ["counters"]}, counters={"runs": ""})) == 2
+
+
+def test_where_the_page_shows_a_run_on_several_gpus_one_on_one_gpu_is_asked():
+    both = [PRODUCT | {"modes": ["forward"]}, ON_TWO]
+    assert asked(*both) == asked(*both, counters={"runs": "shown"}) == ["tiny_ctx64_forward"]
+
+
+def test_a_grid_on_several_gpus_alone_has_no_counters_and_is_an_error_only_where_somebody_chose_that_run():
+    assert asked(ON_TWO) == asked(ON_TWO, counters={"layers": 1}) == []
+    with pytest.raises(ConfigError, match=r"^counters\.runs: 'shown' is a run on one GPU, and grids\.g has none; add"):
+        asked(ON_TWO, counters={"runs": "shown"})
 
 
 def capture(*kernels: tuple[str, int, tuple[int, int, int]]) -> Synthetic:
@@ -252,7 +274,9 @@ def test_counters_are_joined_to_the_capture_of_the_same_run_and_to_no_other(run_
     other = run_folder(facts__backend="torch")
     assert other["status"] == "unsupported" and "PyTorch's profiler" in other["reason"]
     lost = run_folder(status="incomplete", reason="no kernels", program=None)
-    assert (lost["status"], lost["reason"]) == ("incomplete", "its capture is incomplete: no kernels")
+    assert (lost["status"], lost["reason"]) == ("incomplete", "its capture is incomplete")
+    ran_out = run_folder(status="out_of_memory", program=None)
+    assert (ran_out["status"], ran_out["reason"]) == ("out_of_memory", None)
     refused = run_folder({"status": "unsupported", "reason": "no counters: why", "program": None})
     assert (refused["status"], refused["reason"]) == ("unsupported", "no counters: why")
     for file in ("capture.sqlite", "ncu.csv"):

@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from profile_grid.measuring import estimates
 from profile_grid.measuring.capture_findings import NSYS_TOO_OLD
 from profile_grid.measuring.doctor import Gpu, Host, cause, report
@@ -11,6 +13,7 @@ from profile_grid.measuring.nsys_capture import NSYS_MISSING
 from profile_grid.measuring.problems import Problem
 from profile_grid.measuring.smoke import Smoke, smoke_specification
 from profile_grid.study.runs import grid_plan
+from profile_grid.study.stages import COUNTERS
 from tests.profile_grid.made_up_results import CAPTURE, TIMING, changed
 
 GIB = 2**30
@@ -48,6 +51,7 @@ def plan(
     device="auto",
     backend="auto",
     constructor="cs336_model.model:TransformerLM",
+    counted="",
 ):
     return grid_plan(
         {
@@ -62,6 +66,7 @@ def plan(
             "program": {"constructor": constructor},
             "timing": {"warmup_steps": 5, "measured_steps": 10},
             "capture": {"backend": backend, "warmup_steps": 3, "measured_steps": 3},
+            "counters": {"runs": counted},
         }
     )
 
@@ -155,7 +160,7 @@ def test_a_run_that_will_not_fit_costs_its_start_only():
     assert estimates.seconds_needed(measurements, pace, 10**15) > 8.0
 
 
-RECORDS = {"timing": TIMING, "capture": CAPTURE}
+RECORDS = {"timing": TIMING, "capture": CAPTURE, "counters": CAPTURE}
 
 
 def write_result(runs, run, stage, **changes):
@@ -206,6 +211,41 @@ def test_the_windows_of_energy_are_counted_beside_the_start_and_the_steps():
     told = of_plan[0]["specifications"]["timing"] | {"windows": 3, "window_s": 5}
     pace = estimates.Pace({"energy": 2.0}, {}, "made up")
     assert estimates.seconds_needed([("energy", told)], pace, 140 * GIB) == 2.0 + 5 * 5
+
+
+def test_counting_kernels_takes_its_time_on_a_gpu_and_none_on_a_processor():
+    measurements = estimates.remaining(plan(modes=["forward"], counted="*")["runs"], NOWHERE)
+    assert [stage for stage, _ in measurements] == ["timing", "capture", "counters"]
+    pace = estimates.Pace({"timing": 2.0, "capture": 6.0, "counters": 5.0}, {}, "made up")
+    assert estimates.seconds_needed(measurements, pace, None, on_gpu=True) == 2.0 + 6.0 + 5.0 + 33.0
+    assert estimates.seconds_needed(measurements, pace, None, on_gpu=False) == 2.0 + 6.0
+    laptop = said("time", lines(LAPTOP, WHOLE_ON_CPU, plan(modes=["forward"], counted="*"))).text
+    assert "0 of 3 measurements there; the others take at least 8 s" in laptop  # two starts as long as the smoke
+
+
+@pytest.mark.parametrize(("there", "seconds"), [(True, 3.0 + 5.0 + 33.0), (False, 0.1)])
+def test_counting_kernels_is_among_the_longest_on_a_gpu_and_the_shortest_on_a_processor(monkeypatch, there, seconds):
+    monkeypatch.setattr(estimates, "gpu_is_visible", lambda: there)
+    told = plan(modes=["forward"], counted="*")["runs"][0]["specifications"]["counters"]
+    assert estimates.usual_seconds(COUNTERS, told) == pytest.approx(seconds, abs=0.1)  # and its steps
+
+
+def test_what_ncu_slows_down_has_no_part_in_the_pace_of_steps(tmp_path):
+    entry = plan(modes=["forward"], counted="*")["runs"][0]
+    figures = {"timing": (5.0, 2.0), "capture": (9.0, 2.0), "counters": (45.0, 1000.0)}  # all, measured steps
+    for stage, (all_s, measured_s) in figures.items():
+        told = entry["specifications"][stage]
+        write_result(
+            tmp_path, entry["run"], stage, specification=told,
+            program__spec=told["program"], program__machine__device_name="NVIDIA H200", seconds={"all": all_s},
+            program__cost_seconds={"warmup": 0.0, "measured": measured_s}, program__phase_seconds={},
+            program__step_seconds=[0.1] * told["program"]["measured_steps"],
+            program__warmup_seconds=[0.2] * told["program"]["warmup_steps"], program__warmup_phase_seconds={},
+        )  # fmt: skip
+    found = estimates.pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
+    flops = sum(estimates.steps_flops(entry["specifications"][stage]["program"]) for stage in ("timing", "capture"))
+    assert found.flop_per_s == {"fp32": flops / 4.0}
+    assert found.source == "from 3 earlier measurements on this device"
 
 
 def test_the_smoke_capture_is_of_a_little_model_and_one_step():

@@ -183,5 +183,7 @@ def test_what_the_grid_does_not_use_is_not_part_of_its_plan(config):
     assert grid_part(config) == grid_part(changed)
 
 
-def test_the_plan_made_from_the_used_part_is_the_plan_of_the_whole(config):
+@pytest.mark.parametrize("grid", ["cs336-2025", "all-reduce"])  # the second has no run on one GPU
+def test_the_plan_made_from_the_used_part_is_the_plan_of_the_whole(config, grid):
+    config |= {"grid": grid}
     assert grid_plan(json.loads(grid_part(config))) == grid_plan(config)

@@ -2,17 +2,17 @@
 
 import pytest
 
-from profile_grid.study.stages import STAGES
+from profile_grid.study.stages import COUNTERS, STAGES
 
 RUN = "alpha_ctx8_forward"
 ELSEWHERE = (
     "results/runs/",
     "results/tables/markdown/",  # a folder that one job makes; Snakemake keeps a time stamp of its own there
 )
-OF_EVERY_RUN = [stage for stage in STAGES if stage.of_every_run]
-FILES_OF_A_RUN = {name: stage.name for stage in OF_EVERY_RUN for name in (stage.result, *stage.files)} | {
+OF_THE_RUN = [*(stage for stage in STAGES if stage.of_every_run), COUNTERS]  # it is the one that the page shows
+FILES_OF_A_RUN = {name: stage.name for stage in OF_THE_RUN for name in (stage.result, *stage.files)} | {
     name: f"tables_of_{stage.name}"
-    for stage in OF_EVERY_RUN
+    for stage in OF_THE_RUN
     if (of_run := stage.tables_of_a_run)
     for name in (of_run.status_file, *of_run.files)
 }

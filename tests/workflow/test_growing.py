@@ -87,8 +87,10 @@ def test_the_dimension_stands_in_documents_and_in_a_menu_of_the_page(grown):
 def test_the_stage_is_measured_counted_and_joined(grown):
     assert table(grown, "first_steps")["first_ms"].gt(0).tolist() == [True, True]
     assert table(grown, "runs")["first_step_status"].tolist() == ["complete", "complete"]
-    assert set(table(grown, "cost")["stage"]) == {"timing", "capture", "first_step"}
-    assert "2 complete / complete / complete" in (grown / "results/answers/answers.md").read_text()
+    assert set(table(grown, "cost")["stage"]) == {"timing", "capture", "counters", "first_step"}
+    answers = (grown / "results/answers/answers.md").read_text()
+    assert "1 complete / complete / unsupported / complete" in answers  # counters of the run on the page
+    assert "1 complete / complete / not_asked / complete; timing / capture / counters / first_step" in answers
 
 
 def test_the_question_has_its_table_document_figure_and_place_on_the_page(grown):

@@ -21,6 +21,7 @@ ANSWERS = [
     "answer c_other_kernels",
     "answer d_training_vs_inference",
     "answer e_attention",
+    "answer l_counters",
     "answer time_lost",
 ]
 FIGURES = [
@@ -29,6 +30,7 @@ FIGURES = [
     "figure top_kernels",
     "figure class_shares",
     "figure attention",
+    "figure measured_roofline",
     "figure scaling",
     "figure roofline",
 ]
@@ -36,7 +38,7 @@ IN_BF16, IN_TWOS = ([f"{run}_{part}" for run in (ONE, TWO)] for part in ("bf16",
 END = ["complete", "all"]
 DOCUMENTS = ["summaries", *ANSWERS, *FIGURES, "page", "dictionary", "table_documents", *END]
 MERGE = ["merge", *DOCUMENTS]
-TABLES = [f"tables_of_capture {ONE}", f"tables_of_capture {TWO}", "timeline"]
+TABLES = [f"tables_of_capture {ONE}", f"tables_of_capture {TWO}", f"tables_of_counters {ONE}", "timeline"]
 
 
 def timings(*runs):
@@ -44,8 +46,15 @@ def timings(*runs):
 
 
 def captures(*runs):
-    """Captures, the tables that are made from them, and the page's timeline, which is of one of them."""
-    return [job for run in runs for job in (f"capture {run}", f"tables_of_capture {run}")] + ["timeline"]
+    """Captures, the tables that are made from them, and what is of the first of them alone: the tables of its counters,
+    which are joined to its capture, and the page's timeline."""
+    of_every_run = [job for run in runs for job in (f"capture {run}", f"tables_of_capture {run}")]
+    return [*of_every_run, f"tables_of_counters {runs[0]}", "timeline"]
+
+
+def counters(run):
+    """The counters of the run that the page shows."""
+    return [f"counters {run}"]
 
 
 def replaced(file, old, new):
@@ -115,17 +124,17 @@ NOTHING = {
 CHANGED_CONFIG = {
     "one model's size": (
         config("alpha: {d_model: 16, d_ff: 32", "alpha: {d_model: 16, d_ff: 48"),
-        ["plan", *timings(ONE), *captures(ONE), *MERGE],
+        ["plan", *timings(ONE), *captures(ONE), *counters(ONE), *MERGE],
     ),
     "a context length added": (
         config("context_lengths: [8]", "context_lengths: [8, 16]"),
         ["plan", *timings("alpha_ctx16_forward", "beta_ctx16_forward"),
-         *captures("alpha_ctx16_forward", "beta_ctx16_forward"), *MERGE],
+         *captures("alpha_ctx16_forward", "beta_ctx16_forward"), *counters("alpha_ctx16_forward"), *MERGE],
     ),
     "a mode added": (
         config("modes: [forward]", "modes: [forward, train_step]"),
         ["plan", *timings("alpha_ctx8_train_step", "beta_ctx8_train_step"),
-         *captures("alpha_ctx8_train_step", "beta_ctx8_train_step"), *MERGE],
+         *captures("alpha_ctx8_train_step", "beta_ctx8_train_step"), *counters("alpha_ctx8_train_step"), *MERGE],
     ),
     "a model removed": (config("models: [alpha, beta]", "models: [alpha]"), ["plan", *MERGE]),
     "measured steps of the timings": (
@@ -154,16 +163,24 @@ CHANGED_CONFIG = {
     ),
     "the seed": (
         config("seed: 0", "seed: 1"),
-        ["plan", *timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
+        ["plan", *timings(ONE, TWO), *captures(ONE, TWO), *counters(ONE), *MERGE],
     ),
     "a precision added": (
         config("modes: [forward]", "modes: [forward]\n      precisions: [fp32, bf16]"),
-        ["plan", *timings(*IN_BF16), *captures(*IN_BF16)[:-1], *MERGE,  # the timeline is of a run that is there
+        ["plan", *timings(*IN_BF16), *captures(*IN_BF16)[:-2], *MERGE,  # those of the first are there
          "answer f_precision", "figure precision"],
     ),
     "another batch size for all": (
         config("batch_size: 4", "batch_size: 2"),
-        ["plan", *timings(*IN_TWOS), *captures(*IN_TWOS), *MERGE],
+        ["plan", *timings(*IN_TWOS), *captures(*IN_TWOS), *counters(IN_TWOS[0]), *MERGE],
+    ),
+    "counters of every run": (
+        config("kernel_classes: []", 'kernel_classes: []\ncounters: {runs: "*"}'),
+        ["plan", *counters(TWO), f"tables_of_counters {TWO}", *MERGE],
+    ),
+    "counters of no run": (
+        config("kernel_classes: []", 'kernel_classes: []\ncounters: {runs: ""}'),
+        ["plan", *(job for job in MERGE if job not in ("answer l_counters", "figure measured_roofline"))],
     ),
     "a class of kernels": (
         config("kernel_classes: []", 'kernel_classes: [{class: gemm, pattern: "aten::bmm"}]'),
@@ -172,9 +189,9 @@ CHANGED_CONFIG = {
 }  # fmt: skip
 
 CHANGED_SOURCES = {
-    "cs336_model/model/transformer.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
-    "cs336_model/program/benchmark.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
-    "kernel_tables/embedded/kineto_trace.py": [*timings(ONE, TWO), *captures(ONE, TWO), *MERGE],
+    "cs336_model/model/transformer.py": [*timings(ONE, TWO), *captures(ONE, TWO), *counters(ONE), *MERGE],
+    "cs336_model/program/benchmark.py": [*timings(ONE, TWO), *captures(ONE, TWO), *counters(ONE), *MERGE],
+    "kernel_tables/embedded/kineto_trace.py": [*timings(ONE, TWO), *captures(ONE, TWO), *counters(ONE), *MERGE],
     "kernel_tables/recording/nsys_profile.py": [*captures(ONE, TWO), *MERGE],
     "kernel_tables/attribution/rule.py": ["plan", *TABLES, *MERGE],  # planning checks own rules of the diagnosis
     "kernel_tables/classes/class_rules.toml": [*TABLES, *MERGE],

@@ -5,7 +5,19 @@ import shutil
 
 import pytest
 
-from tests.workflow.test_invalidation import CHANGED_CONFIG, ONE, TWO, appended, config
+from tests.workflow.test_invalidation import (
+    CHANGED_CONFIG,
+    ONE,
+    TABLES,
+    TWO,
+    appended,
+    captures,
+    config,
+    counters,
+    timings,
+)
+
+OF_RUNS = ("timing", "capture", "counters", "tables_of", "plan")
 
 
 @pytest.fixture
@@ -19,7 +31,7 @@ def measured(snakemake, project, *arguments):
     """The measurements, tables of runs and plans that are planned."""
     planned = snakemake(project, "--dry-run", *arguments)
     assert planned.status == 0, planned.output
-    return sorted(job for job in planned.jobs if job.startswith(("timing", "capture", "tables_of", "plan"))), planned
+    return sorted(job for job in planned.jobs if job.startswith(OF_RUNS)), planned
 
 
 def test_where_nothing_changed_nothing_is_made_again(copied, snakemake):
@@ -34,6 +46,7 @@ def test_where_nothing_changed_nothing_is_made_again(copied, snakemake):
         "measured steps of the captures",
         "a class of kernels",
         "a model removed",
+        "counters of every run",
     ],
 )
 def test_a_change_of_the_configuration_plans_the_same_measurements_as_where_snakemake_remembers(
@@ -41,21 +54,21 @@ def test_a_change_of_the_configuration_plans_the_same_measurements_as_where_snak
 ):
     change, expected = CHANGED_CONFIG[name]
     change(copied)
-    expected = sorted(job for job in expected if job.startswith(("timing", "capture", "tables_of", "plan")))
+    expected = sorted(job for job in expected if job.startswith(OF_RUNS))
     assert measured(snakemake, copied)[0] == expected
 
 
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
-        ("cs336_model/model/transformer.py", ["capture", "tables_of_capture", "timing"]),
-        ("kernel_tables/recording/nsys_profile.py", ["capture", "tables_of_capture"]),
-        ("kernel_tables/trace.py", ["tables_of_capture"]),
+        ("cs336_model/model/transformer.py", [*timings(ONE, TWO), *captures(ONE, TWO), *counters(ONE)]),
+        ("kernel_tables/recording/nsys_profile.py", captures(ONE, TWO)),
+        ("kernel_tables/trace.py", TABLES),
     ],
 )
 def test_a_change_of_the_sources_does_too(copied, snakemake, file, expected):
     appended(file, "\n# a remark\n")(copied)
-    assert measured(snakemake, copied)[0] == sorted(f"{rule} {run}" for rule in expected for run in (ONE, TWO))
+    assert measured(snakemake, copied)[0] == sorted(job for job in expected if job.startswith(OF_RUNS))
 
 
 def test_the_reason_is_told_with_both_values(copied, snakemake):

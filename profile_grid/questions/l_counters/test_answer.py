@@ -9,8 +9,9 @@ from cs336_model.arithmetic.flops import ModelShape, forward_flops, matmul_flops
 from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, LIMITS, METRICS, MULTIPROCESSORS, TIME_NS
 from kernel_tables.counters.reading import no_counters
 from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.summaries import summary_tables
 from profile_grid.merging.counters.of_run import tables_of_launches
-from tests.profile_grid.made_up import GEMM, MUL, SOFTMAX, Kernel, Made, merged
+from tests.profile_grid.made_up import GEMM, MUL, SOFTMAX, Kernel, Made, forward_kernels, merged
 from tests.profile_grid.made_up_answers import own_tables
 from tests.profile_grid.test_answers import PROVENANCE, line_of
 
@@ -189,8 +190,13 @@ def test_products_of_which_not_all_launches_were_counted_are_not_compared_with_t
     assert "× 0.75" not in text
 
 
-def test_a_grid_whose_counters_could_not_be_had_says_so():
-    tables = merged([FORWARD])
+def test_a_grid_whose_counters_could_not_be_had_says_so_once_and_leaves_the_question_out():
+    tables = merged([Made(kernels=forward_kernels())])
     runs = tables["runs"].assign(counters_status="unsupported", reason="no counters: why")
     text = answered(tables | {"runs": runs})
-    assert "Not answered: no run has counters of its kernels." in text and "no counters: why" in text
+    assert "Not answered: no run has counters of its kernels." in text and text.count("no counters: why") == 1
+    assert "Definitions:" not in text and "|" not in text
+    of_all = documents(summary_tables(tables), runs, PROVENANCE)["answers"]
+    assert QUESTION not in asked_of(runs) and "counters of its kernels" not in of_all
+    assert of_all.count("no counters: why") == 1
+    assert QUESTION in asked_of(runs.assign(counters_status="incomplete"))
