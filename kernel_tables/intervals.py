@@ -47,6 +47,21 @@ def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
     return Intervals(start_ns[first], reached[np.append(first[1:], len(reached)) - 1])
 
 
+def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple[Intervals, np.ndarray]:
+    """The union of each group's intervals, one group behind the other, and the group of each interval in it. GROUP is a
+    number from 0 for each of the given ones."""
+    lasting = end_ns > start_ns
+    start_ns, end_ns, group = start_ns[lasting], end_ns[lasting], group[lasting].astype(np.int64)
+    if not len(start_ns):
+        return NOTHING, group
+    order = np.lexsort((start_ns, group))
+    start_ns, group = start_ns[order], group[order]
+    ends, rank = np.unique(end_ns[order], return_inverse=True)
+    reached = ends[np.maximum.accumulate(group * len(ends) + rank.reshape(-1)) % len(ends)]  # a group begins anew
+    first = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (start_ns[1:] > reached[:-1])))
+    return Intervals(start_ns[first], reached[np.append(first[1:], len(reached)) - 1]), group[first]
+
+
 def intersection(*parts: Intervals) -> Intervals:
     """The time covered by every one of PARTS."""
     return reduce(_common, parts)

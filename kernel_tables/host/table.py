@@ -34,16 +34,17 @@ def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -
     import pandas as pd
 
     events = read_events(trace)
-    phases, ranges = OpenPhases(trace, step_name), phases_and_parts(events.paths, step_name)[1]
-    innermost = np.array(ranges, object)[events.path]
+    if by == PHASE:
+        phases = OpenPhases(trace, step_name)
+        names = phases.names
+    else:
+        names, of_path = _numbered(phases_and_parts(events.paths, step_name)[1])
+        innermost = of_path[events.path]
     rows, periods_ns = [], events.periods_ns()
     for thread, mine in _by_thread(events):
-        told = Thread(events, mine, phases.of(thread), periods_ns)
-        if by == PHASE:
-            found = [*told.calls_by_phase(), *told.samples_by(told.phases_of(told.samples))]
-        else:
-            found = [*told.calls_by(innermost[told.calls]), *told.samples_by(innermost[told.samples])]
-        rows += [(process_number(thread), thread_number(thread), *row) for row in found]
+        told = Thread(events, mine, periods_ns, len(names))
+        found = told.by_phase(phases.of(thread)) if by == PHASE else told.by_range(innermost[mine])
+        rows += [(process_number(thread), thread_number(thread), names[where], *figures) for where, *figures in found]
     trace.capture.require_sound()
     table = pd.DataFrame(rows, columns=[*KEYS, *FIGURES]).astype(
         dict.fromkeys(("time_ns", "own_ns", "estimated_ns"), "Int64")
@@ -52,6 +53,12 @@ def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -
     table["us_per_launch"] = table["own_ns"].astype("float64") / 1e3 / table["launches"].replace(0, np.nan)
     order = ["process", "thread", "where", "own_ns", "samples", "function"]
     return table.sort_values(order, ascending=[True] * 3 + [False] * 2 + [True], ignore_index=True)
+
+
+def _numbered(labels: list[str]) -> tuple[list[str], np.ndarray]:
+    """The distinct labels, and the number of each label among them."""
+    number = {label: index for index, label in enumerate(dict.fromkeys(labels))}
+    return list(number), np.array([number[label] for label in labels], np.int64)
 
 
 def _by_thread(events: Events) -> Iterator[tuple[int, np.ndarray]]:

@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from time import process_time
 
 import pandas as pd
 import pytest
@@ -86,33 +87,104 @@ def test_a_call_over_several_phases_has_in_each_what_lies_there_and_steps_interr
     }
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_every_nanosecond_of_a_thread_belongs_to_the_call_that_began_last_and_they_add_up_to_the_phase(tmp_path, seed):
-    """Against a clock that looks at every nanosecond by itself."""
-    random = Random(seed)
-    capture = Synthetic().range("step", 0, 60).range("forward", 2, 30).range("backward", 30, 55)
-    made = {1: [], 2: []}
-    for number in range(14):
-        thread, at, length = random.choice((1, 2)), random.randrange(60), random.choice((0, 1, 3, 8, 20))
-        name = random.choice("abc")
-        if random.random() < 0.5:
+def phases_of_a_program(random: Random, capture: Synthetic) -> list[str]:
+    """Adds steps with phases, and ranges of other names between them, some of them in a range around all; the phase at
+    every nanosecond."""
+    phases: list[str] = []
+    for _ in range(random.randrange(1, 4)):
+        begun, is_grouped = len(phases), random.random() < 0.5
+        phases += ["group"] * is_grouped
+        for _ in range(random.randrange(1, 6)):
+            at, length = len(phases), random.randrange(1, 20)
+            if random.random() < 0.4:
+                capture.range("step", at, at + length + 15).range("forward", at + 2, at + 7)
+                capture.range("backward", at + 7, at + 10).range("name 0", at + 7, at + 9)
+                phases += ["(outside)"] * 2 + ["forward"] * 5 + ["backward"] * 3 + ["(outside)"] * (length + 5)
+            else:
+                name = f"name {random.randrange(6)}"
+                capture.range(name, at, at + length).range("inner", at + 1, at + length)
+                phases += ["group" if is_grouped else name] * length
+        if is_grouped:
+            capture.range("group", begun, len(phases))
+        phases += ["(outside)"] * random.randrange(3)
+    return phases
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_calls_have_what_a_clock_finds_that_looks_at_every_nanosecond_by_itself(tmp_path, seed):
+    random, capture = Random(seed), Synthetic()
+    phases = phases_of_a_program(random, capture)
+    calls = []
+    for number in range(25):
+        thread, at, length = random.choice((1, 2)), random.randrange(len(phases)), random.choice((0, 1, 3, 8, 40))
+        source, name = random.choice(("cuda", "osrt")), random.choice("abc")
+        if source == "cuda":
             capture.call(at, number, thread=thread, api=name, duration=length)
         else:
             capture.os_call(name, at, length, thread=thread)
-        made[thread].append((at, -(at + length), name))
-    own: dict[tuple, int] = {}
-    for thread, calls in made.items():
-        for now in range(2, 55):
-            inside = [call for call in calls if call[0] <= now < -call[1]]
-            key = thread, "forward" if now < 30 else "backward", max(inside)[2] if inside else "(in no call)"
-            own[key] = own.get(key, 0) + 1
+        calls.append((thread, at, at + length, source, name))
+    expected: dict[tuple, list[int]] = {}
+    for thread, at, _, *function in calls:
+        expected.setdefault((thread, phases[at], *function), [0, 0, 0])[0] += 1
+    for thread in {call[0] for call in calls}:
+        own = [call for call in calls if call[0] == thread]
+        for now, phase in enumerate([*phases, *["(outside)"] * 40]):
+            inside = [call for call in own if call[1] <= now < call[2]]
+            inside.sort(
+                key=lambda call: (call[1], -call[2], call[3])
+            )  # the innermost last; as they stand in the capture
+            for function in {call[3:] for call in inside}:
+                expected.setdefault((thread, phase, *function), [0, 0, 0])[1] += 1
+            innermost = inside[-1][3:] if inside else ("none", "(in no call)")
+            expected.setdefault((thread, phase, *innermost), [0, 0, 0])[2] += 1
+            if not inside:
+                expected[thread, phase, *innermost][1] += 1
+    reached = {key[:2] for key in expected if key[2] != "none" and key[1] != "(outside)"}
+    expected = {key: own for key, own in expected.items() if key[2] != "none" or key[:2] in reached}
     with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
         table = host_table(trace)
-    table = table[table["where"] != "(outside)"]
-    found = table.groupby(["thread", "where", "function"])["own_ns"].sum()
-    reached = set(zip(table["thread"], table["where"], strict=True))  # of a phase without a call nothing is told
-    assert found[found > 0].to_dict() == {key: ns for key, ns in own.items() if key[:2] in reached}
-    assert set(table.groupby(["thread", "where"])["own_ns"].sum()) <= {28, 25}
+    found = table.set_index(["thread", "where", "source", "function"])[["calls", "time_ns", "own_ns"]]
+    assert {key: list(row) for key, row in zip(found.index, found.to_numpy().tolist(), strict=True)} == expected
+
+
+def test_a_thread_without_phases_has_those_of_its_process_of_which_the_first_takes_what_two_share(tmp_path):
+    capture = Synthetic().range("step", 0, 100).range("forward", 10, 90).range("load", 225, 290)
+    capture.range("step", 20, 120, thread=2).range("backward", 30, 80, thread=2).range("save", 220, 250, thread=2)
+    capture.range("save", 280, 310, thread=2).os_call("poll", 0, 320, thread=3).os_call("poll", 40, 200, thread=2)
+    found = told(capture, tmp_path)
+    assert {key[1]: ns for key, (_, ns, _) in found.items() if key[0] == 3} == {
+        "forward": 80, "save": 60, "load": 30, "(outside)": 320 - 170,
+    }  # fmt: skip
+    assert {key[1]: ns for key, (_, ns, _) in found.items() if key[:1] == (2,) and key[2] == "osrt"} == {
+        "backward": 40, "save": 20, "(outside)": 200 - 60,
+    }  # fmt: skip
+
+
+class WithoutLookups(Synthetic):
+    """For thousands of rows: every call has a correlation id of its own."""
+
+    def _called(self, correlation, process):
+        return False
+
+
+@pytest.mark.parametrize("by", ["phase", "range"])
+def test_thousands_of_names_of_ranges_and_of_functions_take_seconds(tmp_path, by):
+    """Two minutes, where the time grew with the product of all three."""
+    capture = WithoutLookups()
+    for number in range(2000):
+        capture.range(f"range {number}x", 20 * number, 20 * number + 15)
+        capture.call(20 * number + 2, number, api=f"cuda{number}x", duration=5)
+    path, begun = capture.write(tmp_path / "capture.sqlite"), process_time()
+    with Trace(path) as trace:
+        table = host_table(trace, by=by)
+    assert process_time() - begun < 20
+    calls = table[table["source"] == "cuda"]
+    assert len(calls) == 2000 and set(calls["own_ns"]) == {5}
+
+
+def test_a_range_that_has_the_name_of_what_is_outside_of_phases_is_outside_of_them(tmp_path):
+    capture = Synthetic().range("(outside)", 0, 50).os_call("read", 10, 5).os_call("read", 60, 5)
+    assert told(capture, tmp_path) == {(1, "(outside)", "osrt", "read"): (2, 10, 0)}
 
 
 def test_a_sample_is_named_by_its_innermost_python_frame_or_its_innermost_function(tmp_path):

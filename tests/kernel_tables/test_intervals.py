@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernel_tables.intervals import covered_ns, difference, gaps, intersection, union
+from kernel_tables.intervals import covered_ns, difference, gaps, intersection, union, unions
 
 LENGTH = 40
 
@@ -44,3 +44,15 @@ def test_what_is_covered_and_the_gaps_are_the_whole_window():
     one = union(np.array([3, 10]), np.array([5, 12]))
     assert one.total_ns + gaps(one, 0, 20).total_ns == 20
     assert gaps(union(np.array([0]), np.array([9])), 2, 7).total_ns == 0
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_unions_of_groups_are_the_union_of_each(seed):
+    random = np.random.default_rng(seed)
+    start, end = drawn(random)
+    group = random.integers(0, 3, len(start))
+    found, of_group = unions(start, end, group)
+    for number in range(3):
+        own, wanted = of_group == number, union(start[group == number], end[group == number])
+        assert found.start_ns[own].tolist() == wanted.start_ns.tolist()
+        assert found.end_ns[own].tolist() == wanted.end_ns.tolist()
