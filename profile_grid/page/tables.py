@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from itertools import accumulate
@@ -17,18 +17,13 @@ from profile_grid.figures.shown import with_dimensions
 from profile_grid.page.room import shared
 from profile_grid.quantities import known
 from profile_grid.study.catalogue import QUESTIONS, Question
-from profile_grid.study.described import Shown
+from profile_grid.study.described import LEADING_COLUMNS, SHARE, Column, Shown
 from profile_grid.study.dimensions import BY_KEY, DIMENSIONS, LEADING, WITHOUT_DEFAULT
 from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables.apart import shown_dimensions
 
 SIGNIFICANT = 6
 UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}
-SHARES = (
-    "share", "share_of_step", "other_share", "share_of_others", "idle_share", "compute_share", "memory_share",
-    "counted_share", "reached_share", "occupancy", "occupancy_possible", "tail", "waiting_share",
-    "waiting_energy_share", "tick_share",
-)  # fmt: skip
 RUN_COLUMNS = (
     *(stage.status_column for stage in STAGES), "reason", "parameters", "peak_allocated_bytes", "steps_timed",
     "steps_captured", "note",
@@ -75,8 +70,7 @@ def page_tables(
     for name, shown in every_table(questions).items():
         rows = shown.rows(tables[shown.source]) if shown.rows else tables[shown.source]
         frame = _columns(rows, tables["runs"], told, shown.columns)
-        meanings = {column.name: column.meaning for column in described()[shown.source].columns}
-        made[name] = page_table(name, shown, frame, names, meanings)
+        made[name] = page_table(name, shown, frame, names, described()[shown.source].columns)
     return _within_room(made)
 
 
@@ -120,13 +114,14 @@ def _columns(frame: pd.DataFrame, runs: pd.DataFrame, told: list[str], chosen: t
     return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*told, *own]]
 
 
-def page_table(name: str, shown: Shown, whole: pd.DataFrame, names: Names, meanings: Mapping[str, str]) -> PageTable:
-    """The table of the page with these columns and rows; `meanings` has what its columns mean."""
+def page_table(name: str, shown: Shown, whole: pd.DataFrame, names: Names, declared: Iterable[Column]) -> PageTable:
+    """The table of the page with these columns and rows; `declared` says what its columns mean, and their units."""
     frame = whole.head(MOST_ROWS)
-    meanings = {**meanings, **{key: dimension.meaning for key, dimension in BY_KEY.items()}}
-    kinds = {column: _kind(column, frame[column]) for column in frame.columns}
+    known_as = {column.name: column for column in (*declared, *LEADING_COLUMNS)}
+    of_columns = [known_as.get(column, Column(column, "", "")) for column in frame.columns]
+    kinds = {column.name: _kind(column, frame[column.name]) for column in of_columns}
     columns = tuple(
-        PageColumn(column, _heading(column), meanings.get(column, ""), kind) for column, kind in kinds.items()
+        PageColumn(column.name, _heading(column.name), column.meaning, kinds[column.name]) for column in of_columns
     )
     values = [[_value(value, kind, names) for value in frame[column]] for column, kind in kinds.items()]
     scaled = [
@@ -147,13 +142,13 @@ def _within_room(tables: dict[str, PageTable]) -> dict[str, PageTable]:
     }
 
 
-def _kind(column: str, values: pd.Series) -> str:
-    if column == "kernel":
+def _kind(column: Column, values: pd.Series) -> str:
+    if column.name == "kernel":
         return "kernel"
-    if column in SHARES:
+    if column.unit == SHARE:
         return "share"
     present = [value for value in values if known(value)]
-    if column in BY_KEY:
+    if column.name in BY_KEY:
         return "plain" if present and all(_is_number(value) for value in present) else "text"
     if present and all(isinstance(value, bool) or type(value).__name__ == "bool" for value in present):
         return "flag"

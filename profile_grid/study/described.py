@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+SHARE = "of 1"  # the unit of a share, which people read in percent
+
+
 @dataclass(frozen=True)
 class Column:
     """One column: its unit ("" for none), and its meaning in one line."""

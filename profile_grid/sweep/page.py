@@ -70,5 +70,4 @@ def menus(cells: pd.DataFrame) -> list[Menu]:
 
 
 def _table(shown: Shown, table: pd.DataFrame, names: Names) -> PageTable:
-    meanings = {column.name: column.meaning for column in DESCRIBED[shown.source].columns}
-    return page_table(shown.source, shown, table[list(shown.columns)], names, meanings)
+    return page_table(shown.source, shown, table[list(shown.columns)], names, DESCRIBED[shown.source].columns)

@@ -17,9 +17,10 @@ from profile_grid.page.filters import menus
 from profile_grid.page.flame import leaves
 from profile_grid.page.markup import markdown
 from profile_grid.page.room import fitting, shared
-from profile_grid.page.tables import page_tables
+from profile_grid.page.tables import page_table, page_tables
 from profile_grid.page.timeline import run_timeline
 from profile_grid.study.catalogue import FIGURES
+from profile_grid.study.described import Shown, columns
 from tests.kernel_tables.page_bars import bars_in
 from tests.profile_grid.made_up_grid import HOSTILE, made_up_tables
 
@@ -141,6 +142,17 @@ def test_all_tables_together_keep_to_their_room(monkeypatch):
     assert cut["runs"].rows == whole["runs"].rows
     assert cut["kernels"].rows == whole["kernels"].rows[: len(cut["kernels"].rows)]
     assert cut["kernels"].left_out == len(whole["kernels"].rows) - len(cut["kernels"].rows) > 0
+
+
+def test_a_column_is_shown_as_its_description_says():
+    declared = columns("of_all | of 1 | what part\n made | FLOP | how many")
+    frame = pd.DataFrame({"of_all": [0.25], "made": [0.25], "undescribed": [0.25]})
+    made = page_table("name", Shown("A title", "source"), frame, Names(), declared)
+    assert [(one.kind, one.help) for one in made.columns] == [
+        ("share", "what part"),
+        ("number", "how many"),
+        ("number", ""),
+    ]
 
 
 def test_only_dimensions_in_which_the_runs_differ_have_a_menu_in_their_order():
