@@ -61,10 +61,13 @@ def outcome_of_variant(subject: Subject) -> Outcome | None:
 
 
 def start_anew(subject: Subject) -> bool:
-    """Gives the subject the weights of its seed again; True. The optimizer and all gradients are given up."""
-    subject.optimizer = None
+    """Gives the subject the weights of its seed again, which only an optimizer changes; True. It and all gradients are
+    given up."""
+    trained, subject.optimizer = subject.optimizer is not None, None
     for parameter in subject.parameters:
         parameter.grad = None
+    if not trained:
+        return True
     with torch.no_grad():
         initial = build_model(subject.spec, subject.device).parameters()
         for parameter, first in zip(subject.parameters, initial, strict=True):
