@@ -1,12 +1,13 @@
 """What a benchmark says where what it starts fails; the benchmarks themselves are run by hand."""
 
+import random
 import subprocess
 import sys
 from argparse import Namespace
 
 import pytest
 
-from benchmarks import comparison
+from benchmarks import comparison, schedule
 
 
 def sides(monkeypatch, **programs: str) -> list[subprocess.Popen]:
@@ -35,3 +36,20 @@ def test_sides_of_a_comparison_are_ended_at_the_limit_and_finished_rounds_count(
     started = sides(monkeypatch, **dict.fromkeys(comparison.SIDES, "import time; time.sleep(60)"))
     assert comparison.measured(Namespace(folder=tmp_path, limit_s=0.1)) == 1
     assert [side.returncode for side in started] == [-15, -15]
+
+
+def test_simulated_leases_of_a_gpu_follow_each_other_and_a_runs_tables_follow_both():
+    queue = [schedule.Measurement("run", "timing", 10.0, 0.0), schedule.Measurement("run", "capture", 4.0, 0.0)]
+    start, behind = schedule.BEFORE_S, schedule.BEHIND_S["capture"] + schedule.TABLES_S
+    for cores, gpus, ends in ((2, 1, start + 14.0), (2, 2, start + 10.0), (1, 2, 2 * start + 14.0 + 0.3)):
+        found = schedule.simulated(queue, gpus, cores, random.Random(0))
+        assert found[0] == pytest.approx(ends)
+    assert found[1] == pytest.approx(ends + behind)  # the capture came last
+
+
+def test_the_order_of_the_grid_is_simulated_with_every_measurement_of_it():
+    every = schedule.measurements()
+    assert len(every) == len({(one.run, one.stage) for one in every}) == 120
+    longest = max(every, key=lambda one: one.usual_s)
+    assert longest.run.startswith("2.7B_ctx1024") and longest.lease_s > 0.9 * max(one.lease_s for one in every)
+    assert min(every, key=lambda one: one.usual_s).run.startswith("small_ctx128")
