@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from kernel_tables.commands.options import (
     add_captures,
@@ -15,6 +16,13 @@ from kernel_tables.commands.options import (
     write,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+NO_BYTES = (
+    "bytes and bandwidth are missing of collectives without a range around the call that names them: open one, as"
+    " 'all-reduce, bytes = 26214400'"
+)
 SUMMARY = "by rank, device and step: computation, exposed communication, memory operations, idle; transfer and waiting"
 
 
@@ -44,4 +52,12 @@ def run(options: argparse.Namespace) -> int:
         print(f"kernel-tables: {finding.message}", file=sys.stderr)
     if len(ranks) == 1:
         print("kernel-tables: one rank alone does not tell what is transfer and what is waiting", file=sys.stderr)
+    if _lacks_bytes(table):
+        print(f"kernel-tables: {NO_BYTES}", file=sys.stderr)
     return 0
+
+
+def _lacks_bytes(table: pd.DataFrame) -> bool:
+    """Whether the size of any collective is not known; a step may have none."""
+    has_any = table["collectives"] > 0 if "collectives" in table else True
+    return bool((table["bytes"].isna() & has_any).any())

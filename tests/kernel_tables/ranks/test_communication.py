@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from kernel_tables.__main__ import main
 from kernel_tables.errors import NotConserved
 from kernel_tables.ranks import steps as steps_of_ranks
 from kernel_tables.ranks.collectives import collectives, unmatched_steps
@@ -194,3 +195,13 @@ def test_the_factor_of_the_bus_is_that_of_ncclys_tests():
     assert [bus_factor(name, 4) for name in ("all-gather", "reduce-scatter", "broadcast", "unknown")] == [
         0.75, 0.75, 1.0, None,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("table", [[], ["--collectives"]])
+def test_the_command_says_that_bytes_are_missing_and_how_they_would_be_there(tmp_path, capsys, table):
+    nccl_alone = "all-reduce, bytes = 8000", "ncclAllReduce"
+    for name, sizes in (("named", BUCKETS), ("not_named", nccl_alone)):
+        capture = rank(300, process=2, into=rank(200, sizes=sizes), device=1, sizes=sizes)
+        assert main(["communication", str(capture.write(tmp_path / f"{name}.sqlite")), *table]) == 0
+        said = "bytes and bandwidth are missing of collectives without a range around the call that names them"
+        assert (said in capsys.readouterr().err) == (name == "not_named")
