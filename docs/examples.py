@@ -41,17 +41,18 @@ DOCS = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Example:
-    """Results of a grid that lie below docs/; `question` is what a study beside the first is about, `document` what is
-    kept of its answers."""
+    """Results of a grid that lie below docs/; `questions` are those that a study beside the first is about, `document`
+    what is kept of its answers."""
 
     folder: Path
-    question: str | None = None
+    questions: tuple[str, ...] = ()
     document: str = ALL
 
     @property
     def summaries(self) -> tuple[str, ...]:
         """The tables of answers that are kept."""
-        return next((one.tables for one in QUESTIONS if one.name == self.question), SUMMARIES)
+        own = [name for one in QUESTIONS if one.name in self.questions for name in one.tables]
+        return tuple(dict.fromkeys(own)) if self.questions else SUMMARIES
 
     def merged(self) -> TablesOnDisk:
         """The merged tables."""
@@ -60,7 +61,7 @@ class Example:
     def tables(self) -> Mapping[str, pd.DataFrame]:
         """All tables: those of answers are kept of the first study alone, and made now of others."""
         merged = self.merged()
-        return ChainMap(summary_tables(merged), merged) if self.question else merged
+        return ChainMap(summary_tables(merged), merged) if self.questions else merged
 
     def provenance(self) -> dict:
         """Where its figures come from."""
@@ -68,26 +69,37 @@ class Example:
 
     def documents(self, runs: pd.DataFrame) -> list[str]:
         """The documents that are kept."""
-        return [self.document] if self.question else [*asked_of(runs), ALL]
+        return [self.document] if self.questions else [*asked_of(runs), ALL]
 
     def figures(self, runs: pd.DataFrame) -> list[str]:
         """The figures that are kept."""
         asked = questions_asked(runs.to_dict("records"))
-        return [name for one in asked for name in one.figures if self.question in (None, one.name)]
+        return [name for one in asked for name in one.figures if not self.questions or one.name in self.questions]
 
 
 H200 = DOCS / "example-h200"
 WHOLE = Example(H200)
+OF_2026 = (
+    "a_forward_time",
+    "b_top_kernels",
+    "c_other_kernels",
+    "d_training_vs_inference",
+    "e_attention",
+    "f_precision",
+)
 STUDIES = (
-    Example(H200 / "precision", "f_precision"),
-    Example(H200 / "compile", "g_compile"),
-    Example(H200 / "attention", "h_attention"),
-    Example(H200 / "memory", "i_memory"),
-    Example(H200 / "checkpoint", "j_checkpoint"),
-    Example(H200 / "first-step", "k_warmup"),
-    Example(H200 / "counters", "l_counters"),
-    Example(H200 / "energy", "m_energy"),
-    Example(H200 / "diagnosis", "time_lost", "time_lost"),
+    Example(H200 / "precision", ("f_precision",)),
+    Example(H200 / "compile", ("g_compile",)),
+    Example(H200 / "attention", ("h_attention",)),
+    Example(H200 / "memory", ("i_memory",)),
+    Example(H200 / "checkpoint", ("j_checkpoint",)),
+    Example(H200 / "first-step", ("k_warmup",)),
+    Example(H200 / "counters", ("l_counters",)),
+    Example(H200 / "energy", ("m_energy",)),
+    Example(H200 / "parallel", ("n_communication",), "n_communication"),
+    Example(H200 / "diagnosis", ("time_lost",), "time_lost"),
+    Example(H200 / "host", ("time_lost",), "time_lost"),
+    Example(H200 / "cs336-2026", (*OF_2026, "i_memory")),
 )
 SWEEP_EXAMPLE = H200 / "attention-sweep"
 
@@ -116,13 +128,13 @@ def remake(example: Example) -> None:
     tables = {name: as_declared(name, on_disk.get(name)) for name in MERGED}
     for name, table in tables.items():
         if on_disk.get(name) is None or list(table.columns) != list(on_disk[name].columns):
-            _write(folder / "tables" / f"{name}.parquet", table, example.question is None and name != "kernels")
+            _write(folder / "tables" / f"{name}.parquet", table, not example.questions and name != "kernels")
     on_disk = example.merged()
     summaries = summary_tables(on_disk)
     for name in example.summaries:
         write_table(folder / "tables" / f"{name}.csv", summaries[name])
-        if example.question:
-            (folder / "tables" / f"{name}.parquet").unlink()
+        if example.questions:
+            (folder / "tables" / f"{name}.parquet").unlink()  # write_table writes both
     made = documents(summaries, on_disk["runs"], example.provenance(), example.documents(on_disk["runs"]))
     for name, text in made.items():
         write_text(folder / "answers" / f"{name}.md", text)
@@ -151,7 +163,7 @@ def page_of(example: Example) -> str:
     needed = {name: tables[name] for name in needed_tables()}
     asked = questions_asked(tables["runs"].to_dict("records"))
     images = {name: _image(name, example.folder / "figures", tables) for one in asked for name in one.figures}
-    if example.question:
+    if example.questions:
         return page(needed, example.provenance(), empty_timeline(), images)
     timeline = pd.read_parquet(example.folder / "page" / "timeline.parquet")
     return page(needed, example.provenance(), timeline, images, "page/trace.json.gz")

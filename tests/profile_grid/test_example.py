@@ -80,7 +80,7 @@ def test_the_pages_of_the_study_and_of_a_recording_are_the_same_byte_for_byte():
     assert page_of_recording() == RECORDING_PAGE.read_text()
 
 
-@pytest.mark.parametrize("example", STUDIES, ids=lambda example: example.question)
+@pytest.mark.parametrize("example", STUDIES, ids=lambda example: example.folder.name)
 def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
     tables = example.merged()
     for name in MERGED:

@@ -13,7 +13,7 @@ from tests.profile_grid.test_page import PROVENANCE, made_up_timeline, start_eve
 HOSTILE = (
     "</script><script>window.taken=1</script><img src=x onerror='window.taken=2'>\x1b[31m\u202egnp\x01|$\\input{x}$"
 )
-ELSEWHERE = {"m_energy": ("energy", "energy_windows"), "k_warmup": ("first_step",)}
+ELSEWHERE = {"energy": ("energy", "energy_windows"), "first-step": ("first_step",)}
 FREE = (
     "kernel", "range", "message", "advice", "reason", "note", "device_name", "part", "because", "stall", "limited_by",
     "grid", "block", "counter", "cause",
@@ -22,14 +22,14 @@ FREE = (
 
 def one_run() -> dict[str, pd.DataFrame]:
     """The tables of a run of the example with counters, and energy and a cold start of other runs as its own."""
-    studies = {one.question: one.merged() for one in STUDIES}
-    tables = {name: as_declared(name, studies["l_counters"].get(name)) for name in MERGED}
+    studies = {one.folder.name: one.merged() for one in STUDIES}
+    tables = {name: as_declared(name, studies["counters"].get(name)) for name in MERGED}
     run = tables["runs"].iloc[0]
     tables = {name: table[table["run"] == run["run"]] for name, table in tables.items()}
     own = {column.name: run[column.name] for column in LEADING_COLUMNS}
-    for question, names in ELSEWHERE.items():
+    for study, names in ELSEWHERE.items():
         for name in names:
-            rows = as_declared(name, studies[question][name])
+            rows = as_declared(name, studies[study][name])
             tables[name] = rows[rows["run"] == rows["run"].iloc[0]].assign(**own)
     tables["runs"] = tables["runs"].assign(energy_status="complete", cold_start_status="complete")
     return tables | summary_tables(tables)

@@ -28,7 +28,14 @@ class TorchProfiler:
                 "the profiler has ended on this thread: the program used PyTorch's profiler itself inside the window,"
                 " or the window closes on another thread than it opened on"
             )
-        self._recording.__exit__(None, None, None)
+        try:
+            self._recording.__exit__(None, None, None)
+        except Exception:
+            # Where the GPU has failed, the first try to end it raises and leaves it on; a process that ends so gets a
+            # SIGSEGV instead of its own status (PyTorch 2.11, a failed assertion of a kernel).
+            if torch.autograd._profiler_enabled():
+                torch.autograd._disable_profiler()
+            raise
 
     def save(self, folder: Path) -> None:
         """Writes the trace into the folder, whole or not at all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kernel_tables.markdown import Table, escaped
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import ABSENT, count, known, percent, significant, with_spread
+from profile_grid.questions.n_communication.losses import BEHIND_A_REDUCTION
 from profile_grid.questions.n_communication.table import PARTS, communication_of_steps
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, PARALLEL
 from profile_grid.tables.accuracy import errors_table
@@ -14,7 +15,6 @@ from profile_grid.tables.measured import Measured
 
 LED_BY = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
 MOST_COLLECTIVES = 40
-VERDICTS = {True: "the same", False: "not the same"}
 NO_BASE = "no run on one GPU has this batch"
 
 
@@ -114,12 +114,22 @@ def losses_table(measured: Measured) -> Table | None:
             *leading_cells(row, shown),
             count(row["losses"]),
             *(f"{row[name]:.1e}" if known(row[name]) else ABSENT for name in ("first_off", "largest_off", "explained")),
-            VERDICTS[row["within_precision"]] if known(row["within_precision"]) else NO_BASE,
+            _verdict(row),
         )
         for row in rows.to_dict("records")
     ]
     headings = ("losses", "first off by", "at most off by", "explained of the first", "verdict")
     return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+
+
+def _verdict(row: dict) -> str:
+    """Whether the losses are those of one GPU, in words."""
+    if not known(row["within_precision"]):
+        return NO_BASE
+    if row["within_precision"]:
+        return "the same"
+    agreeing = row["agreeing"]
+    return f"the same for {agreeing}, then apart" if agreeing >= BEHIND_A_REDUCTION else "not the same"
 
 
 def accuracy_table(measured: Measured) -> Table | None:

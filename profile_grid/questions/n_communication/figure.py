@@ -20,7 +20,7 @@ from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, MODE
 from profile_grid.study.stages import CAPTURE
 
 SHOWN = (MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, GPUS.key, PARALLEL.key)
-BAR_PX, LABELS_PX, MOST_BARS = 17, 250, 48
+BAR_PX, LABELS_PX, MOST_BARS = 17, 250, 60
 NO_FIGURES = "No run on several GPUs has whole captures."
 STYLES = {
     "compute": (BLUE, 0),
@@ -46,7 +46,8 @@ def bars(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(tables: Tables) -> Drawing:
-    """Bars in the order of the runs; the number behind each is the part of communication that computation covers."""
+    """Bars in the order of the runs; the number behind each is the part of communication that computation covers. Where
+    there are too many, of each run the rank that the others wait for: it waits least itself."""
     runs, steps = tables["runs"], communication_of_steps(tables["communication_steps"])
     several = runs[pd.to_numeric(runs[GPUS.key]) > 1]
     notes = tuple(marks.missing_notes(without_figures(several, CAPTURE)))
@@ -54,11 +55,15 @@ def draw(tables: Tables) -> Drawing:
         return Drawing(reason=NO_FIGURES, notes=notes)
     groups, left_out = split(several[several["run"].isin(steps["run"])], SHOWN)
 
+    if max(len(group.of(steps)) for group in groups) > MOST_BARS:
+        steps = steps.loc[steps.groupby("run", sort=False)["waiting_ms"].idxmin()]
+        left_out = [*left_out, "Of each run the rank is drawn that the others wait for; the table has all."]
+    if (most := max(len(group.of(steps)) for group in groups)) > MOST_BARS:
+        left_out = [*left_out, f"Of {most} bars the first {MOST_BARS} are drawn; the table has all."]
+
     def panels(group: Group) -> Spec:
         return alone(_panel(group.of(steps).head(MOST_BARS)).properties(width=WIDTH - LABELS_PX))
 
-    if (most := max(len(group.of(steps)) for group in groups)) > MOST_BARS:
-        left_out = [*left_out, f"Of {most} bars the first {MOST_BARS} are drawn; the table has all."]
     note = "Under the profiler, means of the captured steps; behind each bar the part of communication that overlaps."
     return Drawing(stacked(groups, panels), (note, *left_out, *notes))
 

@@ -13,7 +13,9 @@ from profile_grid.tables.texts import as_texts
 def communication_losses(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs: how far its losses are from those of the run on one GPU with the same batch,
     and whether the precision explains that; empty where there is no such run. What the precision explains of a loss it
-    explains once more with every step before, since each makes weights of sums in another order."""
+    explains once more with every step before, since each makes weights of sums in another order. Where training is
+    unstable rounding grows faster than that, so it is told how many losses agree before one does not: the second is the
+    first behind a reduced gradient."""
     losses = as_texts(merged["losses"]).assign(loss=numbers(merged["losses"]["loss"]))
     several = numbers(losses[GPUS.key]) > 1
     keys = [*keys_without(GPUS.key, PARALLEL.key), "number"]
@@ -23,19 +25,21 @@ def communication_losses(merged: Merged) -> pd.DataFrame:
     of_one = pd.Series([explained_error(one) for one in both[PRECISION.key]], index=both.index, dtype="float64")
     explained = of_one * (numbers(both["number"]) + 1)
     compared = both.assign(off=off, explained=explained, known=off.notna(), within=off <= explained)
-    rows = [_verdict(own) for _, own in compared.groupby("run", sort=False)]
+    rows = [_verdict(own.sort_values("number")) for _, own in compared.groupby("run", sort=False)]
     return pd.DataFrame(rows, columns=[*LEADING, *KINDS]).astype(KINDS)
 
 
-KINDS = {"base_run": "str", "losses": "Int64", "first_off": "float64", "largest_off": "float64", "explained": "float64"}
-KINDS |= {"within_precision": "boolean"}
+BEHIND_A_REDUCTION = 2  # so many losses have to agree, or the gradients are not those of one GPU
+KINDS = {"base_run": "str", "losses": "Int64", "agreeing": "Int64"}
+KINDS |= dict.fromkeys(("first_off", "largest_off", "explained"), "float64") | {"within_precision": "boolean"}
 
 
 def _verdict(own: pd.DataFrame) -> dict:
     """The row of a run, from all its losses."""
     first, known = own.iloc[0], own["known"].any()
     return first[LEADING].to_dict() | {
-        "base_run": first["base_run"], "losses": int(own["known"].sum()), "first_off": first["off"],
+        "base_run": first["base_run"], "losses": int(own["known"].sum()),
+        "agreeing": int(own.loc[own["known"], "within"].cummin().sum()), "first_off": first["off"],
         "largest_off": own["off"].max(), "explained": first["explained"],
         "within_precision": bool(own.loc[own["known"], "within"].all()) if known else None,
     }  # fmt: skip
@@ -44,6 +48,7 @@ def _verdict(own: pd.DataFrame) -> dict:
 LOSSES_COLUMNS = """
     base_run | | the run on one GPU with the same batch, which differs in nothing else; empty where there is none
     losses | | losses that both have, one for each step
+    agreeing | | losses from the first on that differ by no more than the precision explains, until one does
     first_off | | relative difference of the first, before any gradient was reduced
     largest_off | | the largest relative difference
     explained | | what the precision explains of the first; of the k-th k times as much

@@ -6,6 +6,7 @@ import pandas as pd
 
 from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, percent, significant, with_spread
+from profile_grid.questions.n_communication.losses import BEHIND_A_REDUCTION
 from profile_grid.questions.n_communication.scaling import STRONG, WEAK
 from profile_grid.questions.n_communication.table import communication_of_steps
 from profile_grid.study.dimensions import GPUS, PARALLEL
@@ -33,14 +34,23 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _cost(times: pd.DataFrame) -> list[str]:
-    """What a step takes longer than without communication, and which variant pays least."""
-    if times.empty:
-        return []
-    said = [f"Of a step communication costs {extremes(times, 'cost_share', lambda row: percent(row['cost_share']))}."]
-    least = times.loc[times["cost_share"].idxmin()]
-    if len(times) > 1:
-        paid = with_spread(least["mean_ms"], least["std_ms"], "ms"), with_spread(least["without_mean_ms"], unit="ms")
-        said.append(f"It costs least in {where(least)}: {paid[0]} beside {paid[1]} without communication.")
+    """What a step takes longer than without communication where that is more than both scatter, and which variant pays
+    least."""
+    clear = times[times["cost_ms"].abs() > times["std_ms"].fillna(0) + times["without_std_ms"].fillna(0)]
+    said = []
+    if len(clear):
+        costs = extremes(clear, "cost_share", lambda row: percent(row["cost_share"]))
+        said.append(f"Of a step communication costs {costs}.")
+    if len(clear) > 1:
+        least = clear.loc[clear["cost_share"].idxmin()]
+        paid = with_spread(least["mean_ms"], least["std_ms"], "ms")
+        without = with_spread(least["without_mean_ms"], least["without_std_ms"], "ms")
+        said.append(f"It costs least in {where(least)}: {paid} beside {without} without communication.")
+    if unclear := len(times) - len(clear):
+        said.append(
+            f"In {unclear} of {len(times)} configurations steps with and without communication scatter by more than"
+            " they differ, and no cost can be told."
+        )
     return said
 
 
@@ -111,11 +121,19 @@ def _losses(measured: Measured) -> list[str]:
     known = table[table["within_precision"].notna()]
     if known.empty:
         return []
-    off = known[~known["within_precision"].astype(bool)]
+    apart = known[~known["within_precision"].astype(bool)]
+    off = apart[apart["agreeing"] < BEHIND_A_REDUCTION]
     if len(off):
         return [f"Losses are not those of one GPU: {listed([where(row) for _, row in off.iterrows()])}."]
     most = f"{known['largest_off'].max():.1e}"
-    return [f"Losses are those of one GPU with the same batch within the precision, off by {most} at most."]
+    if apart.empty:
+        return [f"Losses are those of one GPU with the same batch within the precision, off by {most} at most."]
+    agreeing, losses = (interval(known[name], str) for name in ("agreeing", "losses"))
+    return [
+        f"Losses are those of one GPU with the same batch within the precision for {agreeing} of {losses} steps; in"
+        f" {len(apart)} of {len(known)} runs they are apart behind that, by {most} at most: where training is unstable,"
+        " rounding grows faster than with the number of steps, and is not told from an error there."
+    ]
 
 
 def _accuracy(measured: Measured) -> list[str]:

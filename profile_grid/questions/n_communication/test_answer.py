@@ -135,7 +135,7 @@ def test_the_document_says_what_it_costs_what_shows_what_waits_and_how_fast_it_i
     text = document(tables)
     place = "small at context 512 with batch 8 on 2 GPUs"
     assert f"Of a step communication costs 4.0 % ({place} by ddp) to 25.0 % ({place} by naive)." in text
-    assert f"It costs least in {place} by ddp: 62.5 ± 0.5 ms beside 60.0 ms without communication." in text
+    assert f"It costs least in {place} by ddp: 62.5 ± 0.5 ms beside 60.0 ± 0.5 ms without communication." in text
     assert (
         "By naive communication takes 12.0 % to 20.0 % of a captured step, exposed communication 12.0 % to 20.0 %, and"
         " 0.0 % of communication runs beside computation; by ddp communication takes"
@@ -149,6 +149,15 @@ def test_the_document_says_what_it_costs_what_shows_what_waits_and_how_fast_it_i
     line = line_of(text, "small", "512", "training step", "8", "2", "ddp", "1")
     cells = [cell.strip() for cell in line.split("|")[8:-1]]
     assert cells == ["60.0", "3.00", "0", "37.0", "100", "12.0", "12.0", "0", "75.0 %"]
+
+
+def test_a_cost_within_the_scatter_of_the_steps_is_not_told(tables):
+    scattered = tables["rank_times"]["parallel"] == "ddp"
+    tables["rank_times"].loc[scattered, "std_ms"] = 2.0  # 2.5 ms is the difference
+    text = document(tables)
+    assert "Of a step communication costs 25.0 %" in text
+    assert "4.0 %" not in text.partition("\n\n")[2].partition("Measured on")[0]
+    assert "In 1 of 2 configurations steps with and without communication scatter by more than they differ" in text
 
 
 def test_without_bytes_the_document_says_that_speed_cannot_be_told():
@@ -212,6 +221,25 @@ def test_losses_of_several_gpus_are_held_against_those_of_one_with_the_same_batc
     text = document(tables)
     assert "Losses are not those of one GPU: small at context 512 with batch 8 on 2 GPUs by naive." in text
     assert "| 0.0e+00 | 1.0e-05 | 8.1e-06 | the same |" in " ".join(text.split())
+
+
+def test_losses_that_agree_until_training_is_unstable_are_no_error(tables):
+    with_losses(tables, (ONE, [4.0, 2.0, 3.0]), (NAIVE, [4.0, 2.0, 3.1]), (DDP, [4.0, 2.0, 3.0]))
+    table = summaries(tables)["communication_losses"]
+    assert table[["agreeing", "within_precision"]].values.tolist() == [[2, False], [3, True]]
+    text = document(tables)
+    assert (
+        "Losses are those of one GPU with the same batch within the precision for 2 to 3 of 3 steps; in 1 of 2 runs"
+        in text
+    )
+    assert "| the same for 2, then apart |" in " ".join(text.split())
+    assert "not those of one GPU" not in text
+
+
+def test_losses_that_agree_again_do_not_count(tables):
+    with_losses(tables, (ONE, [4.0, 2.0, 3.0]), (NAIVE, [4.0, 2.1, 3.0]))
+    assert summaries(tables)["communication_losses"]["agreeing"].tolist() == [1]
+    assert "Losses are not those of one GPU: small" in document(tables)
 
 
 def test_losses_that_are_the_same_say_how_far_they_are_off(tables):

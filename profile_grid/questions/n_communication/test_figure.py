@@ -63,3 +63,11 @@ def test_where_all_reduce_alone_was_not_measured_the_figure_says_how_to():
     made = merged([DDP])
     made |= summary_tables(made, TABLES)
     assert ALL_REDUCE.draw(made).reason == ALL_REDUCE.caption(made) == NOT_MEASURED
+
+
+def test_of_many_runs_the_rank_is_drawn_that_the_others_wait_for(tables, monkeypatch):
+    monkeypatch.setattr("profile_grid.questions.n_communication.figure.MOST_BARS", 3)
+    drawing = FIGURE.draw(tables)
+    drawn = {row["bar"] for rows in drawing.chart["datasets"].values() for row in rows if "bar" in row}
+    assert drawn == {"small · 512 · batch 8 · 2 × naive, rank 1", "small · 512 · batch 8 · 2 × ddp, rank 1"}
+    assert "Of each run the rank is drawn that the others wait for; the table has all." in drawing.notes

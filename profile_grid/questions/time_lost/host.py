@@ -7,6 +7,7 @@ import pandas as pd
 from profile_grid.merging.host_trace import STACK
 from profile_grid.study.described import Described, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
+from profile_grid.tables.names import MAIN_PHASES
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.texts import as_texts
 
@@ -36,8 +37,13 @@ def host_stacks(merged: Merged) -> pd.DataFrame:
 
 
 def _of_launching_threads(merged: Merged) -> pd.DataFrame:
+    """The rows of each phase's launching thread; the phases of a run in the order of a step."""
     rows = as_texts(merged["host_time"])
-    return rows[rows["launches_most"].astype(bool) & (rows["launches"] > 0)]
+    rows = rows[rows["launches_most"].astype(bool) & (rows["launches"] > 0)]
+    places = {phase: number for number, phase in enumerate(MAIN_PHASES)}
+    runs = {run: number for number, run in enumerate(rows["run"].unique())}
+    order = pd.DataFrame({"run": rows["run"].map(runs), "phase": rows["phase"].map(places).fillna(len(places))})
+    return rows.loc[order.sort_values(["run", "phase"], kind="stable").index]
 
 
 TABLES = {

@@ -7,7 +7,7 @@ import pytest
 
 from profile_grid.documents.documents import documents, section
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.questions.time_lost.host import host_stacks
+from profile_grid.questions.time_lost.host import host_per_launch, host_stacks
 from profile_grid.questions.time_lost.predictions import REMEDIES
 from profile_grid.questions.time_lost.table import time_lost
 from profile_grid.tables.machines import by_machine
@@ -164,6 +164,12 @@ def test_functions_of_python_stand_in_the_order_of_the_grid():
     small, large = (traced(Made(model=model, kernels=PLAIN.kernels)) for model in ("small", "large"))
     both = pd.concat([small["host_time"], large["host_time"]], ignore_index=True)
     assert list(host_stacks({"host_time": both})["model"]) == ["small", "large"]
+
+
+def test_phases_of_several_threads_stand_in_the_order_of_a_step():
+    rows = traced(PLAIN)["host_time"]
+    own = pd.concat([rows.assign(phase=phase) for phase in ("loss", "optimizer", "backward")], ignore_index=True)
+    assert list(host_per_launch({"host_time": own})["phase"].unique()) == ["loss", "backward", "optimizer"]
 
 
 def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_call():

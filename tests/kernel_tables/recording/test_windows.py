@@ -10,7 +10,7 @@ import torch
 from kernel_tables.recording.inside.notes import Notes, read_notes
 from kernel_tables.recording.inside.optimizer_window import OptimizerWindow
 from kernel_tables.recording.inside.parts import Parts
-from kernel_tables.recording.inside.profilers import NsysProfiler
+from kernel_tables.recording.inside.profilers import NsysProfiler, TorchProfiler
 from kernel_tables.recording.inside.recorder import Recorder
 from kernel_tables.recording.inside.seconds_window import SecondsWindow, on_main_thread
 from kernel_tables.recording.inside.settings import NSYS, PROGRAM, RANGE, SECONDS, Settings
@@ -197,3 +197,16 @@ def test_the_median_step_before_the_window_and_in_it_is_known(monkeypatch, skip)
     assert window.progress() == {"reached": skip + 3} | ({"step_before_s": 1.0} if skip > 1 else {}) | {
         "step_within_s": 1.0
     }
+
+
+def test_a_profiler_that_cannot_stop_is_ended_all_the_same(monkeypatch):
+    profiler = TorchProfiler()
+    profiler.start()
+    monkeypatch.setattr(type(profiler._recording), "__exit__", failing_exit)
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        profiler.stop()
+    assert not torch.autograd._profiler_enabled()
+
+
+def failing_exit(self, *exception):
+    raise RuntimeError("CUDA error: device-side assert triggered")  # while it waits for the GPU
