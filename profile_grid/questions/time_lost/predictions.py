@@ -9,7 +9,7 @@ import pandas as pd
 
 from cs336_model.arithmetic.memory import FUSED
 from profile_grid.questions.time_lost.bounds import bounded
-from profile_grid.study.dimensions import ATTENTION, BATCH_SIZE, COMPILE, LEADING, PRECISION, Dimension
+from profile_grid.study.dimensions import ATTENTION, BATCH_SIZE, COMPILE, GPUS, LEADING, PRECISION, Dimension
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.ratios import times_beside_base
@@ -21,12 +21,14 @@ SPREADS = 2  # standard deviations by which a measured gain may exceed a bound
 @dataclass(frozen=True)
 class Remedy:
     """Values of a dimension (None: all of them) that mend what some rules find. `halves_the_rest`: numbers of half the
-    size halve the traffic of whatever is left, at best."""
+    size halve the traffic of whatever is left, at best. `on_one_gpu`: among several a larger batch also spreads what
+    they exchange over more sequences, which is scaling (question n) and mends nothing that a rule finds."""
 
     dimension: Dimension
     values: tuple | None
     codes: tuple[str, ...]
     halves_the_rest: bool = False
+    on_one_gpu: bool = False
 
 
 REMEDIES = (
@@ -35,7 +37,7 @@ REMEDIES = (
     Remedy(COMPILE, ("on",), (*LAUNCHING, "unfused_elementwise", "unfused_attention", "casts")),
     Remedy(COMPILE, ("attention",), (*LAUNCHING, "unfused_attention")),
     Remedy(ATTENTION, FUSED, (*LAUNCHING, "unfused_attention")),
-    Remedy(BATCH_SIZE, None, (*LAUNCHING, "unfused_optimizer", "idle_host", "idle_sync")),
+    Remedy(BATCH_SIZE, None, (*LAUNCHING, "unfused_optimizer", "idle_host", "idle_sync"), on_one_gpu=True),
 )
 
 
@@ -59,6 +61,8 @@ def _of_remedy(remedy: Remedy, merged: Merged, said: pd.DataFrame, diagnosed: se
     times = times[(times["phase"] == WHOLE_STEP) & times["base_run"].isin(diagnosed)].reset_index(drop=True)
     if remedy.values is not None:
         times = times[times[key].isin(remedy.values)].reset_index(drop=True)
+    if remedy.on_one_gpu:
+        times = times[times[GPUS.key].astype("int64") == 1].reset_index(drop=True)
     smaller = times[key].astype("float64") / remedy.dimension.default if remedy.dimension is BATCH_SIZE else 1.0
     of_own = 1 / times["speed_up"] / smaller
     predicted = [_predicted(remedy, said[said.index == run]) for run in times["base_run"]]

@@ -77,6 +77,11 @@ def test_a_larger_batch_is_judged_by_the_time_of_a_sequence():
     assert (row["predicted_percent"], row["measured_percent"]) == pytest.approx((40.0, 25.0))
 
 
+def test_a_larger_batch_on_several_gpus_is_scaling_and_no_remedy():
+    two = replace(PLAIN, gpus=2, parallel="ddp")
+    assert len(summaries(two, replace(faster(15.0, batch_size=8), gpus=2, parallel="ddp"))["predictions"]) == 0
+
+
 def test_numbers_of_half_the_size_halve_what_no_rule_speaks_of():
     (row,) = summaries(PLAIN, faster(2.0, precision="bf16"))["predictions"].to_dict("records")
     assert row["predicted_percent"] == pytest.approx(60.0 + 20.0)
