@@ -60,7 +60,7 @@ def _tell_end(ended: Ended, time_limit_s: float | None) -> None:
     if ended.timed_out:
         _say(f"the program was ended at the time limit of {time_limit_s:g} s")
     elif ended.recorded:
-        _say("the program was ended, since its window is recorded")
+        _say("the program was ended as by Ctrl-C, since its window is recorded")
     elif ended.returncode:
         _say(f"the program {ended.how}")
 

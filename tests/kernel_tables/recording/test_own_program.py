@@ -160,7 +160,7 @@ def test_a_program_that_trains_for_hours_can_be_ended_once_it_is_recorded(record
     )
     done = record(source, "--end")
     assert (done.status, done.out) == (0, "clears up\n")
-    assert "the program was ended, since its window is recorded" in done.err
+    assert "the program was ended as by Ctrl-C, since its window is recorded" in done.err
 
 
 @pytest.mark.parametrize(
