@@ -16,7 +16,7 @@ from kernel_tables.embedded.capture_schema import CPU_DEVICE
 from kernel_tables.intervals import union
 from kernel_tables.page.names import Names
 from kernel_tables.terminal.device_words import time_heading
-from kernel_tables.terminal.units import duration, percent
+from kernel_tables.terminal.units import duration, percent, size
 
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
@@ -110,12 +110,12 @@ def memory(scope: Scope, names: Names) -> Table:
     rows = []
     for code in np.unique(found.name[scope.is_memory]).tolist():
         mine = scope.is_memory & (found.name == code)
-        ns, count, size = int(found.duration_ns[mine].sum()), int(mine.sum()), float(moved[mine].sum())
-        rate = size / ns if ns and size == size else None
+        ns, count, amount = int(found.duration_ns[mine].sum()), int(mine.sum()), float(moved[mine].sum())
+        rate = amount / ns if ns and amount == amount else None
         rows.append(
             (
                 _kernel(found.names[code], names), _count(count), *_time(ns, all_ns), _duration(ns / count),
-                _bytes(size), _rate(rate),
+                _bytes(amount), _rate(rate),
             )
         )  # fmt: skip
     rows.sort(key=lambda row: -row[2].number)
@@ -190,12 +190,8 @@ def _kernel(name: str, names: Names) -> Cell:
     return Cell(name, name=names.kernel(name))
 
 
-def _bytes(size: float) -> Cell:
-    if size != size:
-        return Cell("–", MISSING)
-    units = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
-    unit = next(one for one in units if size >= one[0] or one[0] == 1)
-    return Cell(f"{size / unit[0]:.3g} {unit[1]}", size)
+def _bytes(count: float) -> Cell:
+    return Cell(size(count), MISSING if count != count else count)
 
 
 def _rest(count: int, noun: str) -> str:

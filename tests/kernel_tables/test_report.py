@@ -122,7 +122,7 @@ def test_names_and_the_file_s_name_are_text_and_nothing_asks_for_the_network(cap
 def test_memory_operations_say_what_they_moved_and_how_fast(capture):
     with Trace(capture) as trace:
         text = re.sub(r"(?:<[^>]+>|\s)+", " ", page_of(trace).partition('id="memory"')[2])
-    assert "4 KiB" in text
+    assert "4.00 KiB" in text
     assert "2.00 µs 20.0 %" in text  # of the 10 us that all of the capture takes
     assert "2.05 GB/s" in text
 

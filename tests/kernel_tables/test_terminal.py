@@ -7,7 +7,7 @@ import pytest
 from kernel_tables.__main__ import main
 from kernel_tables.embedded.capture_schema import CPU_DEVICE
 from kernel_tables.terminal.columns import Column, aligned, cut, text_width
-from kernel_tables.terminal.units import bar, duration, percent
+from kernel_tables.terminal.units import bar, duration, percent, size
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
 
@@ -131,6 +131,10 @@ def test_times_have_three_digits_and_a_unit():
         "0 ns", "999 ns", "1.00 µs", "99.9 µs", "999 µs", "1.23 ms", "123 ms", "61.0 s",
     ]  # fmt: skip
     assert duration(float("nan")) == "–"
+    counts = (0, 12, 1023, 4096, 10_240, 1023 * 2**20, 2**31, float("nan"))
+    assert [size(count) for count in counts] == [
+        "0 B", "12 B", "1,023 B", "4.00 KiB", "10.0 KiB", "1,023 MiB", "2.00 GiB", "–",
+    ]  # fmt: skip
     assert [percent(share) for share in (0, 0.0001, 0.5, 1)] == ["0.0 %", "<0.1 %", "50.0 %", "100.0 %"]
     assert [bar(share, 4) for share in (0, 0.5, 0.53125, 2)] == ["    ", "██  ", "██▏ ", "████"]
 

@@ -8,7 +8,8 @@ import pandas as pd
 
 from kernel_tables.attribution.path_text import as_path, names_in
 from kernel_tables.markdown import Table, code, escaped
-from profile_grid.quantities import ABSENT, GIBIBYTE, MEBIBYTE, count, known, percent, significant
+from kernel_tables.terminal import units
+from profile_grid.quantities import ABSENT, count, known, percent
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.questions.i_memory.table import COUNTED
 from profile_grid.study.dimensions import BY_KEY, MODEL
@@ -17,7 +18,6 @@ from profile_grid.tables.cells import headings_of, leading_cells
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import told_apart
 
-UNITS = ((GIBIBYTE, "GiB"), (MEBIBYTE, "MiB"), (2**10, "KiB"), (1, "B"))
 MOST_FAILURES = 3  # whose allocations are shown; the table has all
 LED_BY = ("model", "context_length", "mode")
 COUNTED_AS = {
@@ -147,8 +147,7 @@ def size(bytes_: float) -> str:
     """A size with three significant digits and its unit."""
     if not known(bytes_):
         return ABSENT
-    unit, name = next((pair for pair in UNITS if bytes_ >= pair[0]), UNITS[-1])
-    return f"{significant(bytes_ / unit)} {name}" if bytes_ else "0"
+    return units.size(bytes_) if bytes_ else "0"
 
 
 def _size_and_share(bytes_: float, share: float) -> str:

@@ -132,7 +132,7 @@ def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
     line = [
         cell.strip() for cell in line_of(text, "small", "512", "training step", r"forward \> block \> norm").split("|")
     ]
-    assert line[5:10] == ["900 MiB", "70.0 MiB", "3.91 GiB", "2.93 GiB", "1000 MiB"]
+    assert line[5:10] == ["900 MiB", "70.0 MiB", "3.91 GiB", "2.93 GiB", "1,000 MiB"]
     assert "What was live when `small_ctx512_train_step` ran out of memory, the largest groups first:" in text
     assert "12 | " in line_of(text, "activations")
     before = answered(tables | {"runs": runs, "memory_failed": out_of_memory(in_phase="(outside)", in_range="")})
