@@ -1,7 +1,7 @@
 """The pipeline beside a shell loop over the same runs: `python -m benchmarks.plain_loop FOLDER [RUN ...]`.
 
 The loop does one run after another what a shell script would: the timing; the capture, `nsys profile` of the whole
-process; five reports of `nsys stats`. The pipeline makes the documents too. Both are measured from start to end, one
+process; five reports of one `nsys stats`, which exports once. The pipeline makes the documents too. Both are measured from start to end, one
 after the other, on the GPUs that are visible; the loop uses the first. Printed: seconds of each, and their ratio.
 """
 
@@ -84,8 +84,8 @@ def loop(folder: Path, told: dict[str, list[list[str]]]) -> None:
             run(*timing, "--output", f"{stem}.timing.json")
             profiled = [*capture, "--output", f"{stem}.capture.json", "--profiler", "nsys"]
             run("nsys", "profile", "--trace=cuda,nvtx", "--force-overwrite=true", f"--output={stem}", *profiled)
-            for report in REPORTS:
-                run("nsys", "stats", "--report", report, f"{stem}.nsys-rep")
+            reports = [text for report in REPORTS for text in ("--report", report)]
+            run("nsys", "stats", "--force-export=true", *reports, f"{stem}.nsys-rep")
 
 
 if __name__ == "__main__":
