@@ -1,8 +1,9 @@
 """The pipeline beside a shell loop over the same runs: `python -m benchmarks.plain_loop FOLDER [RUN ...]`.
 
 The loop does one run after another what a shell script would: the timing; the capture, `nsys profile` of the whole
-process; five reports of one `nsys stats`, which exports once. The pipeline makes the documents too. Both are measured from start to end, one
-after the other, on the GPUs that are visible; the loop uses the first. Printed: seconds of each, and their ratio.
+process; five reports of one `nsys stats`, which exports once. The pipeline makes the documents too. Both are measured
+from start to end, one after the other, on the GPUs that are visible; the loop uses the first. Printed: seconds of each,
+and their ratio.
 """
 
 from __future__ import annotations
