@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
-    "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
+ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
+    "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
 GREY, PALE = "#8c8c8c", "#d9d9d9"
 FAMILIES = {  # of kernel classes, in the order in which they are stacked: colour, and how many lines along the bar

@@ -291,4 +291,3 @@ SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
 STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START, ALL_REDUCE, HOST_TRACE)
 BY_NAME = {stage.name: stage for stage in (*STAGES, SWEEP)}
 ON_REQUEST = tuple(stage.name for stage in STAGES if not stage.of_every_run)
-RESULTS_OF_A_RUN = tuple(stage.result for stage in STAGES)

@@ -91,7 +91,7 @@ def test_the_wheel_holds_the_package_and_its_rules_and_nothing_of_the_pipeline(w
         for kind in ("css", "js", "j2")
         for path in (ROOT / "kernel_tables" / room).glob(f"*.{kind}")
     }
-    assert len(of_pages) == 8
+    assert len(of_pages) == 9
     assert here | of_pages | {"kernel_tables/classes/class_rules.toml"} <= set(names)
 
 
