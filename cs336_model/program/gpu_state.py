@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cs336_model import nvidia_smi
 from cs336_model.nvidia_smi import integer, throttle_reasons, throttle_reasons_in
+from cs336_model.nvml import nvml
 
 _FIELDS = (
     "uuid",
@@ -33,12 +34,9 @@ def gpu_state(uuid: str | None) -> GpuState:
     """The state of the GPU with this uuid ("GPU-..."); all None without a GPU or a way to ask the driver."""
     if uuid is None:
         return GpuState()
-    try:
-        import pynvml
-    except ImportError:
+    if (pynvml := nvml()) is None:
         return _state_from_smi(uuid)
     try:
-        pynvml.nvmlInit()
         return _state_from_nvml(pynvml, uuid)
     except pynvml.NVMLError:  # NVML differs between drivers; nvidia-smi comes with the driver that is there
         return _state_from_smi(uuid)

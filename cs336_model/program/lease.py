@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cs336_model.nvml import nvml
+
 MESSAGE_BYTES, MOST_FILES = 65536, 64
 GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
@@ -39,6 +41,7 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
     """
     if address is None:
         return ()
+    nvml()
     giver = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     giver.connect(str(address))
     message, files, _, _ = socket.recv_fds(giver, MESSAGE_BYTES, MOST_FILES)

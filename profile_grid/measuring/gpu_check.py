@@ -6,12 +6,11 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
-from types import ModuleType
 
 from cs336_model import nvidia_smi
 from cs336_model.arithmetic.memory import estimated_peak_bytes
 from cs336_model.arithmetic.own_model import shape_of
+from cs336_model.nvml import nvml
 from profile_grid.quantities import counted
 
 FIELDS = ("memory.used", "memory.free", "clocks_throttle_reasons.active")
@@ -56,21 +55,6 @@ def gpu_before(gpu: str) -> GpuBefore | None:
     """What the driver says of a GPU that a program will take; None where it says nothing. NVML is asked within this
     process; nvidia-smi, which takes a tenth of a second and more for a question, where NVML does not know the GPU."""
     return _before_from_nvml(gpu) or _before_from_smi(gpu)
-
-
-@cache
-def nvml() -> ModuleType | None:
-    """NVML's Python binding, open; None where it cannot be. Call it before there is a lease: opening takes longer than
-    asking, and meanwhile the GPU would wait."""
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:  # no driver, or one that this binding does not know
-        return None
-    return pynvml
 
 
 def _before_from_nvml(gpu: str) -> GpuBefore | None:

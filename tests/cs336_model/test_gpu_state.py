@@ -8,10 +8,19 @@ import pytest
 
 from cs336_model import nvidia_smi
 from cs336_model.nvidia_smi import throttle_reasons
-from cs336_model.program import gpu_state
+from cs336_model.nvml import nvml
+from cs336_model.program import gpu_state, lease
 from cs336_model.program.gpu_state import GpuState, other_processes
 
 UUID = "GPU-6b83273f-51cf-d5cd-703d-29ea8dd55b8f"
+
+
+@pytest.fixture(autouse=True)
+def opened_anew():
+    """A test opens the NVML that it brings, and leaves none open."""
+    nvml.cache_clear()
+    yield
+    nvml.cache_clear()
 
 
 def test_idle_and_application_clocks_are_no_throttling():
@@ -94,3 +103,35 @@ def test_nvml_is_asked_for_the_gpu_of_this_uuid(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml)
     assert gpu_state.gpu_state(UUID) == GpuState("580.95.05", 1980, 3201, 41, [], 0, ("GPU-other", UUID))
+
+
+def test_nvml_is_opened_once_and_where_there_is_no_driver_it_is_none(monkeypatch):
+    class NVMLError(Exception):
+        pass
+
+    def without_driver():
+        raise NVMLError
+
+    opened = []
+    monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(NVMLError=NVMLError, nvmlInit=lambda: opened.append(1)))
+    assert nvml() is nvml() is sys.modules["pynvml"]
+    assert opened == [1]
+    nvml.cache_clear()
+    monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(NVMLError=NVMLError, nvmlInit=without_driver))
+    assert nvml() is None
+
+
+def test_nvml_is_opened_before_a_lease_is_asked_for_and_not_where_there_is_none_to_ask_for(monkeypatch, tmp_path):
+    def asks(*arguments):
+        did.append("asked")
+        raise ConnectionError
+
+    did = []
+    fake = SimpleNamespace(NVMLError=RuntimeError, nvmlInit=lambda: did.append("opened"))
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    monkeypatch.setattr(lease.socket, "socket", asks)
+    assert lease.take_lease(None) == ()
+    assert did == []
+    with pytest.raises(ConnectionError):
+        lease.take_lease(tmp_path / "socket")
+    assert did == ["opened", "asked"]

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from cs336_model.arguments import OUR_ARGUMENTS
+from cs336_model.nvml import nvml
 from cs336_model.program.variants.values import PLAIN
-from profile_grid.measuring import gpu_check
 from profile_grid.measuring.gpu_check import notes_before
 
 MODEL = {"d_model": 4608, "d_ff": 12288, "num_layers": 50, "num_heads": 36, "rope_theta": 10000.0}
@@ -30,9 +30,9 @@ class NoNvml(Exception):
 def without_nvml(monkeypatch):
     """This machine's own NVML is asked nothing; it is opened anew where a test brings another."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    gpu_check.nvml.cache_clear()
+    nvml.cache_clear()
     yield
-    gpu_check.nvml.cache_clear()
+    nvml.cache_clear()
 
 
 def nvml_of(monkeypatch, gpu, used_mib, free_mib, reasons=0, processes=(), **others):
@@ -155,7 +155,7 @@ def test_nvml_and_nvidia_smi_give_the_same_notes_and_nvml_starts_no_process(
     expected = notes_before(PROGRAM, ["GPU-6b83"], alone)
     asked.unlink()
     nvml_of(monkeypatch, "GPU-6b83", used, free, reasons, processes)
-    gpu_check.nvml.cache_clear()
+    nvml.cache_clear()
     assert notes_before(PROGRAM, ["GPU-6b83"], alone) == expected
     assert not asked.exists()
 

@@ -15,10 +15,11 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
+from cs336_model.nvml import nvml
 from profile_grid.checkout import git_state
 from profile_grid.files import remove_leftovers, write_json
 from profile_grid.measuring.capture_identity import identity
-from profile_grid.measuring.gpu_check import notes_before, nvml
+from profile_grid.measuring.gpu_check import notes_before
 from profile_grid.measuring.job import Job, utc
 from profile_grid.measuring.lease_server import Leases, leases_for
 from profile_grid.measuring.leases import Lease
