@@ -18,6 +18,11 @@ NO_NCU = Problem(
 )
 NO_COUNTERS = Problem("no_counters", f"{LACKS}ncu ended well and counted no kernel")
 NO_TABLE = Problem("no_table", f"{LACKS}the program ended well, and ncu wrote no table that can be read")
+CRASHED = Problem(
+    "crashed",
+    f"{LACKS}the program crashed under ncu, where its model has fewer layers; see its log, and leave it out"
+    ' with counters: {runs: ""} where the model cannot be run so',
+)
 TIME_LIMIT = Problem("time_limit", f"{LACKS}ncu was ended at the time limit; raise time_limit_s")
 REFUSALS = {  # by what ncu says
     "ERR_NVGPUCTRPERM": Problem(

@@ -24,6 +24,7 @@ from kernel_tables.recording import ncu_profile
 from kernel_tables.recording.gpu import gpu_is_visible
 from profile_grid.files import replacing
 from profile_grid.measuring.counter_problems import (
+    CRASHED,
     NO_COUNTERS,
     NO_GPU,
     NO_NCU,
@@ -33,13 +34,12 @@ from profile_grid.measuring.counter_problems import (
     problem_of,
 )
 from profile_grid.measuring.job import Job
+from profile_grid.measuring.long_output import cut_line
 from profile_grid.measuring.measured_program import Attempt, program_command, run_to_result
 from profile_grid.measuring.problems import Problem, append_to_log
 from profile_grid.measuring.processes import (
     Outcome,
-    ProgramFailed,
     allowed_environment,
-    failure_message,
     python_crashed,
     run_program,
 )
@@ -54,7 +54,7 @@ LAYERS = "num_layers"
 def counted(job: Job) -> dict:
     """What counters.json holds of the process; the counters are in the job's folder, none where there are none.
 
-    Raises ProgramFailed when the program under test, or the calibration, crashes.
+    Raises ProgramFailed when the calibration crashes.
     """
     version, tables, calibrated = None, [], None
     problem = _why_not_here(job)
@@ -141,7 +141,9 @@ def _round(job: Job, of_round: ncu_profile.Round) -> Attempt:
 
 
 def _problem(job: Job, table: Path, written: dict | None, outcome: Outcome) -> Problem | None:
-    """Why a round gave no table, None where it gave one; raises ProgramFailed where the program crashed."""
+    """Why a round gave no table, None where it gave one. A crash is one such reason here: by default nobody asked for
+    counters, and a model may bear neither ncu nor the fewer layers that it has there. Its timing fails where it crashes
+    by itself."""
     said = outcome.output(job.log) + "".join(_messages(table))
     if refused := problem_of(said):
         return refused
@@ -149,8 +151,7 @@ def _problem(job: Job, table: Path, written: dict | None, outcome: Outcome) -> P
         return TIME_LIMIT
     if written is None:
         if python_crashed(said):
-            what = f"counters of {job.program['run']}"
-            raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
+            return replace(CRASHED, said=cut_line(outcome.output(job.log).rstrip().rpartition("\n")[2]))
         return Problem("ncu_ended_early", f"ncu {outcome.how} before the program had written its result")
     try:
         _table(table)
@@ -176,7 +177,8 @@ def _messages(path: Path) -> Iterator[str]:
 
 def _status_of(problem: Problem) -> str:
     """What is refused will be refused again; the rest may go well another time."""
-    return INCOMPLETE if problem.code in ("time_limit", "ncu_ended_early", "no_table", "no_counters") else UNSUPPORTED
+    passing = ("time_limit", "ncu_ended_early", "no_table", "no_counters", CRASHED.code)
+    return INCOMPLETE if problem.code in passing else UNSUPPORTED
 
 
 def _calibrated(job: Job) -> tuple[dict[str, float | None], float]:

@@ -17,7 +17,6 @@ from profile_grid.measuring import counters, measured_program
 from profile_grid.measuring.capture_identity import identity, write_specification
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.lease_server import Leases
-from profile_grid.measuring.processes import ProgramFailed
 from profile_grid.measuring.results import read_result
 from profile_grid.merging.counters.described import DESCRIBED
 from profile_grid.merging.counters.of_run import empty_tables, tables_of_counters, tables_of_launches
@@ -139,12 +138,13 @@ def test_without_a_gpu_nsys_or_ncu_nothing_is_run_and_the_remedy_is_told(counted
     assert "install Nsight Compute" in missing["reason"] and counted.commands() == []
 
 
-def test_a_program_out_of_memory_is_a_result_and_one_that_crashes_is_none(counted):
+def test_a_program_out_of_memory_is_a_result_and_one_that_crashes_has_no_counters(counted):
     assert counted(program="runs out of memory")["status"] == "out_of_memory"
     shutil.rmtree("scratch")
     os.mkdir("scratch")
-    with pytest.raises(ProgramFailed, match="a defect of the model"):
-        counted(program="crashes")
+    crashed = counted(program="crashes")
+    assert (crashed["status"], crashed["reason_code"]) == ("incomplete", "crashed")
+    assert "the program crashed under ncu" in crashed["reason"] and "defect" not in json.dumps(crashed)
 
 
 PRODUCT = {"models": ["tiny"], "context_lengths": [64], "modes": ["forward", "train_step"]}
