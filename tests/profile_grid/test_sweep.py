@@ -180,7 +180,7 @@ def test_a_row_that_would_be_measured_otherwise_now_is_named(tmp_path):
     }
     (tmp_path / "row").mkdir()
     (tmp_path / "row/sweep.json").write_text(json.dumps(values))
-    with pytest.raises(StaleRun, match=r"sweep\.json is stale: config\.yaml has changed: program\.seed was 1 and is 2"):
+    with pytest.raises(StaleRun, match=r"the settings have changed: program\.seed was 1 and is 2"):
         read_rows([{"run": "row", "specification": {"program": {"seed": 2}}}], tmp_path, "00")
 
 
