@@ -14,11 +14,14 @@ LAST_STEP = """
     WHERE COALESCE(event.text, StringIds.value) = ?
     ORDER BY event.end IS NULL DESC, event.end DESC, event.start LIMIT 1
 """
+ANY_RANGES = "SELECT 1 FROM sqlite_master WHERE name = 'NVTX_EVENTS'"
 
 
 def name_unfinished_step(capture: Path) -> None:
     """Gives the last step of a new capture the name UNFINISHED; a capture without steps stays as it is."""
     with closing(sqlite3.connect(capture)) as database, database:
+        if not database.execute(ANY_RANGES).fetchone():
+            return  # nsys leaves a table out of which it has no row: a program that crashed may leave it none
         database.execute(
             f"UPDATE NVTX_EVENTS SET text = ?, textId = NULL WHERE rowid = ({LAST_STEP})", (UNFINISHED, STEP)
         )

@@ -139,6 +139,15 @@ def test_of_steps_in_each_other_the_outer_one_that_ends_last_is_the_unfinished_o
     ]  # fmt: skip
 
 
+def test_a_capture_of_a_crash_that_lost_all_ranges_stays_as_it_is(tmp_path):
+    capture = (
+        Synthetic().kernel("gemm", at=150).write(tmp_path / "capture.sqlite")
+    )  # as nsys, without a table of ranges
+    before = capture.read_bytes()
+    name_unfinished_step(capture)
+    assert capture.read_bytes() == before
+
+
 def test_where_no_range_was_open_the_kernels_are_printed(tmp_path, capsys):
     made = Synthetic().metadata("CAPTURE_BACKEND", "torch").kernel("ampere_sgemm_128x64_tn", at=1)
     _tell_contents(made.write(tmp_path / "capture.sqlite"), None, ())
