@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 LEAST_TEXT = 16
 KEYS = ("rank", "device", "step")  # numbers without which a row is not known; they stay
 FIRST_TO_GO = {"process": 101, "thread": 100}
+ABSENT = "–"
 ALL_COLUMNS = "--format csv prints all columns, to the nanosecond"
 
 
@@ -41,7 +42,8 @@ def _tells(name: str, cells: pd.Series) -> bool:
 
 def _column(name: str, cells: pd.Series, rank: int) -> Column:
     if _is_text(cells):
-        return Column(name, cells.tolist(), right=False, least=LEAST_TEXT)
+        texts = [ABSENT if is_none else str(cell) for cell, is_none in zip(cells, cells.isna(), strict=True)]
+        return Column(name, texts, right=False, least=LEAST_TEXT)
     if name in FIRST_TO_GO or name in KEYS:
         return Column(name, list(map(str, cells)), rank=FIRST_TO_GO.get(name, 0))
     numbers = cells.astype("float64").tolist()
@@ -56,5 +58,5 @@ def _column(name: str, cells: pd.Series, rank: int) -> Column:
 
 def _number(value: float) -> str:
     if value != value:
-        return "–"
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"
+        return ABSENT
+    return f"{value:,.0f}" if value.is_integer() else f"{value:,.4g}"

@@ -1,11 +1,14 @@
 """What the commands print where a person reads, and that programs get what they always got."""
 
+import math
 import sys
 
+import pandas as pd
 import pytest
 
 from kernel_tables.__main__ import main
 from kernel_tables.embedded.capture_schema import CPU_DEVICE
+from kernel_tables.terminal.any_table import table_lines
 from kernel_tables.terminal.columns import Column, aligned, cut, text_width
 from kernel_tables.terminal.units import bar, duration, percent, size
 from kernel_tables.trace import Trace
@@ -212,3 +215,9 @@ def test_what_the_host_did_fits_the_width_and_the_columns_that_do_not_are_named(
 
 def test_a_table_of_steps_tells_the_number_of_a_step_from_its_time(printed, capture):
     assert printed("communication", capture)[0].split() == ["rank", "device", "step", "step", "time", "compute"]
+
+
+def test_a_table_with_cells_that_are_missing_or_no_texts_is_printed():
+    table = pd.DataFrame({"rank": [0, 1], "range": ["a", None], "whole": [True, False], "rate": [math.inf, 1.5]})
+    lines = [line.split() for line in table_lines(table, 80).splitlines()]
+    assert lines == [["rank", "range", "whole", "rate"], ["0", "a", "True", "inf"], ["1", "–", "False", "1.5"]]
