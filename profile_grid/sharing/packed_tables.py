@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 MOST_BYTES = 4 * 2**30  # of all tables together, once they are read; those of 6,000 runs take 0.7 GB
 MEMORY_BYTES = 6 * 2**30  # of the process that reads one after the other
 VALUE_BYTES = 8
+TEXTS = (pa.types.is_string, pa.types.is_large_string)
+CELLS = (*TEXTS, pa.types.is_primitive, pa.types.is_null)
 
 
 class UnusableTable(ValueError):
@@ -74,8 +76,13 @@ def _declared_bytes(path: Path) -> int:
 
 
 def _bytes_of(column: pa.ChunkedArray) -> int:
-    """Bytes of a column, of categories with the text of every row: they become texts where they are used."""
-    if not pa.types.is_dictionary(column.type) or pa.types.is_primitive(column.type.value_type):
+    """Bytes of a column, of categories with the text of every row: they become texts where they are used. Raises
+    ValueError for a column that is none of a table of results, such as a list, whose categories nothing here counts."""
+    is_categories = pa.types.is_dictionary(column.type)
+    own = column.type.value_type if is_categories else column.type
+    if not any(is_one(own) for is_one in CELLS):
+        raise ValueError(f"a column holds {own}, and those of results hold numbers and texts")
+    if not is_categories or not any(is_one(own) for is_one in TEXTS):
         return column.nbytes
     lengths = (pc.take(pc.binary_length(chunk.dictionary), chunk.indices) for chunk in column.chunks)
     return column.nbytes + sum(pc.sum(own).as_py() or 0 for own in lengths)

@@ -74,6 +74,17 @@ def test_a_list_of_a_billion_values_in_one_row_counts_as_so_many(tmp_path, monke
         read_columns(tmp_path, ["a.parquet"])
 
 
+def test_a_text_that_repeats_inside_a_structure_or_a_list_is_refused(tmp_path):
+    texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array(["x" * 1_000_000]))
+    in_structure = pa.StructArray.from_arrays([texts], ["text"])
+    in_list = pa.ListArray.from_arrays(pa.array(range(20_001), pa.int32()), texts)
+    for column in (in_structure, in_list):
+        pq.write_table(pa.table({"run": column}), tmp_path / "a.parquet", compression="zstd")
+        assert pq.read_table(tmp_path / "a.parquet").nbytes < 2_000_000  # and 20 GB as text
+        with pytest.raises(UnusableTable, match=r"^a\.parquet: a column holds (struct|list)<.*numbers and texts$"):
+            read_columns(tmp_path, ["a.parquet"])
+
+
 IN_A_PROCESS = """
 import sys
 from pathlib import Path
