@@ -1,6 +1,7 @@
 """Two processes that share a batch compute what one does, in every way to reduce gradients."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -91,6 +92,16 @@ def test_no_rank_outlives_the_launcher(tmp_path, how):
         wait_until(lambda: not rank.exists() or rank.read_text().rpartition(")")[2].split()[0] in "ZX")
     finally:
         launcher.kill()
+
+
+def test_a_rank_whose_launcher_is_gone_before_it_could_ask_to_end_with_it_does_not_begin():
+    in_a_child = "from cs336_model.program.parallel.launch import _die_with; _die_with({}); print('begins')"
+    gone, there = (
+        subprocess.run([sys.executable, "-c", in_a_child.format(parent)], capture_output=True, text=True, timeout=60)
+        for parent in ("1 << 30", "__import__('os').getppid()")
+    )
+    assert (gone.returncode, gone.stdout) == (128 + signal.SIGKILL, "")
+    assert (there.returncode, there.stdout) == (0, "begins\n")
 
 
 def wait_until(is_so: Callable[[], object]) -> None:

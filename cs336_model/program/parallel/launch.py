@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -24,6 +25,7 @@ RANK, LOCAL_RANK, WORLD_SIZE, STORE = "RANK", "LOCAL_RANK", "WORLD_SIZE", "RANKS
 RESULT_WITHOUT_TIMES = 75  # exit status of a rank that wrote why it has no times: the others wait for it in vain
 FIRST_TO_FAIL = "first_to_fail"
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+C_LIBRARY = ctypes.CDLL(None)  # looked up here: between fork and exec a lock of the loader could be another thread's
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,12 +60,15 @@ def started(rank: int, command: Sequence[str], count: int, folder: Path) -> subp
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            preexec_fn=_die_with_launcher,
+            preexec_fn=partial(_die_with, os.getpid()),
         )
 
 
-def _die_with_launcher() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def _die_with(launcher: int) -> None:
+    """Has this process, before it becomes a rank, end with the thread that started it: the launcher's main thread."""
+    C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != launcher:  # it ended before it was asked for
+        os._exit(128 + signal.SIGKILL)
 
 
 if __name__ == "__main__":
