@@ -144,7 +144,9 @@ def _accuracy(measured: Measured) -> list[str]:
         reasons = [escaped(reason) for reason in table["reason"].dropna().unique()]
         return [f"No first step was held against one in fp64: {listed(reasons)}."] if reasons else []
     off = known[~known["within_precision"].astype(bool)]
-    most = f"logits by {known['logits_error'].max():.1e} and the norm of the reduced gradients by"
-    most += f" {known['gradient_norm_error'].max():.1e} at most"
+    most = f"logits by {known['logits_error'].max():.1e}"
+    if known["gradient_norm_error"].notna().any():  # not of forward passes alone
+        most += f" and the norm of the reduced gradients by {known['gradient_norm_error'].max():.1e}"
+    most += " at most"
     verdict = f"rounding does not explain that of {places(off)}" if len(off) else "rounding explains all of it"
     return [f"Against an eager fp64 run of the whole batch the first step is off in its {most}; {verdict}."]
