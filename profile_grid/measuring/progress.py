@@ -22,8 +22,7 @@ class Announced:
     def __init__(self, stage: str, run: str, output: Path):
         self._what, self._own = f"{stage:{WIDEST}} {run}", str(output)
         self._since = float(os.environ.get(STARTED_VARIABLE, "inf"))
-        file = os.environ.get(PLANNED_VARIABLE)
-        self._planned: dict[str, float] = json.loads(Path(file).read_text()) if file else {}
+        self._planned = _planned()
 
     def begins(self) -> None:
         """It has its GPU now, or the processor."""
@@ -52,6 +51,15 @@ class Announced:
         minutes = (time.time() - self._since) * sum(left) / done / 60
         about = f"about {minutes:.0f} min" if minutes >= 1 else "under a minute"
         return f"; {len(left)} to go, {about}"
+
+
+def _planned() -> dict[str, float]:
+    """About the seconds of each measurement by its result; none where the file is not there any more: a line of
+    progress is no reason to lose a measurement."""
+    try:
+        return json.loads(Path(os.environ[PLANNED_VARIABLE]).read_text())
+    except (KeyError, FileNotFoundError):
+        return {}
 
 
 def _changed(path: str) -> float:

@@ -57,6 +57,11 @@ def test_a_measurement_that_is_made_again_is_counted_once(said, tmp_path):
     assert said(planned=[1.0] * 2, ages=[5], elapsed_s=60)[1] == "[2/2] timing  mini_ctx64_forward: 0.0 s"
 
 
+def test_a_plan_that_was_deleted_meanwhile_costs_the_total_alone(said, monkeypatch, tmp_path):
+    monkeypatch.setenv(PLANNED_VARIABLE, str(tmp_path / "deleted.json"))
+    assert said(planned=[], ages=[], elapsed_s=60)[1] == "[1/?] timing  mini_ctx64_forward: 0.0 s"
+
+
 def test_a_job_that_is_run_by_hand_does_not_know_the_total(said, monkeypatch):
     monkeypatch.delenv(PLANNED_VARIABLE, raising=False)
     assert said(planned=[], ages=[], elapsed_s=60)[0] == "[1/?] timing  mini_ctx64_forward ..."
