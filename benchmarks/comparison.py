@@ -123,7 +123,8 @@ def config(options: argparse.Namespace, side: str) -> dict:
     timing = {"processes": options.processes, "warmup_steps": options.warmup_steps, "accuracy": False}
     timing["measured_steps"] = options.measured_steps
     planted = options.trial == SLOWER_SOFTMAX and side == "after"
-    return {"grid": "trial", "grids": {"trial": [grid]}, "timing": timing} | ({"program": PLANTED} if planted else {})
+    trial = {"grid": "trial", "grids": {"trial": [grid]}, "timing": timing, "counters": {"runs": ""}}
+    return trial | ({"program": PLANTED} if planted else {})
 
 
 def rounds(results: Path) -> int:

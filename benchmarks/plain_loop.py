@@ -57,7 +57,12 @@ def pipeline(folder: Path, config: dict, products: list[dict], cores: str) -> No
     """Snakemake makes tables and documents of these runs."""
     folder.mkdir(parents=True)
     settings = folder / "runs.yaml"
-    settings.write_text(json.dumps({"grid": "runs", "grids": config["grids"] | {"runs": products}}))  # JSON is YAML
+    grid = {
+        "grid": "runs",
+        "grids": config["grids"] | {"runs": products},
+        "counters": {"runs": ""},
+    }  # the loop has none
+    settings.write_text(json.dumps(grid))  # JSON is YAML
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
     with (folder / "snakemake.log").open("w") as log:
         command += ["--cores", cores, "--configfile", str(settings), "--", *TARGETS]
