@@ -47,7 +47,8 @@ def _looked_at(scope: Scope) -> tuple[np.ndarray, np.ndarray, int, int]:
 def _limit(scope: Scope, ranges: np.ndarray, activities: np.ndarray, last: int) -> int:
     """The time until which there is room for all bars that start before."""
     found, held = scope.activities, scope.trace.range_arrays
-    starts = np.concatenate([held.start_ns[ranges], found.launch_ns[activities], found.start_ns[activities]])
+    launched = activities[found.launched[activities]]  # the others have no time of a call
+    starts = np.concatenate([held.start_ns[ranges], found.launch_ns[launched], found.start_ns[activities]])
     return int(np.partition(starts, MOST_BARS)[MOST_BARS]) if len(starts) > MOST_BARS else last
 
 

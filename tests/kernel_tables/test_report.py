@@ -99,6 +99,17 @@ def test_a_capture_without_steps_is_shown_whole_and_one_without_kernels_says_wha
     assert "No kernel and no memory operation was recorded" in html
 
 
+def test_kernels_that_were_launched_before_the_capture_leave_the_timeline_its_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(timeline, "MOST_BARS", 3)
+    made = Synthetic()
+    for start in (1000, 2000, 3000, 4000):
+        made.kernel("f", at=None, start=start, duration=50)
+    with Trace(made.write(tmp_path / "capture.sqlite")) as trace:
+        html = page_of(trace)
+    assert "There is room for its first 3.00 µs of 3.05 µs; kernel-tables trace has all." in html
+    assert held(html, "timeline-bars")["count"] == [3]
+
+
 def test_a_capture_made_on_a_cpu_is_said_to_be_one(tmp_path):
     made = Synthetic().range("step", 0, 100).kernel("aten::mm", at=10, duration=50, device=-1)
     with Trace(made.write(tmp_path / "capture.sqlite")) as trace:
