@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from kernel_tables.clean_text import visible
 from kernel_tables.commands.options import (
     add_captures,
     add_classes,
@@ -50,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
     write(table, options)
     for finding in findings:
         print(f"kernel-tables: {finding.message}", file=sys.stderr)
+    if table.empty and not options.collectives:
+        print(f"kernel-tables: no range '{visible(options.step_name)}' holds work of a device", file=sys.stderr)
     if len(ranks) == 1:
         print("kernel-tables: one rank alone does not tell what is transfer and what is waiting", file=sys.stderr)
     if _lacks_bytes(table):

@@ -31,7 +31,9 @@ def communication(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFram
     Raises NotConserved where the parts are not the step.
     """
     found = device_steps(ranks, step_name)
-    table = pd.concat([_of_device(steps) for steps in found], ignore_index=True) if found else pd.DataFrame(columns=KEY)
+    if not found:  # no device has a step in which anything ran
+        return pd.DataFrame(columns=COLUMNS, dtype="Int64")
+    table = pd.concat([_of_device(steps) for steps in found], ignore_index=True)
     single = collectives(ranks, step_name).groupby(KEY)
     sums = single[list(SUMS)].agg(lambda column: column.sum(skipna=False))
     table = table.join(single.size().rename("collectives"), on=KEY).join(sums, on=KEY)

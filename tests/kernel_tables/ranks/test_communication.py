@@ -205,3 +205,13 @@ def test_the_command_says_that_bytes_are_missing_and_how_they_would_be_there(tmp
         assert main(["communication", str(capture.write(tmp_path / f"{name}.sqlite")), *table]) == 0
         said = "bytes and bandwidth are missing of collectives without a range around the call that names them"
         assert (said in capsys.readouterr().err) == (name == "not_named")
+
+
+@pytest.mark.parametrize("made", [Synthetic(), Synthetic().range("step", 0, 10)], ids=["nothing", "an empty step"])
+def test_a_capture_in_which_nothing_ran_has_no_rows_and_the_command_says_so(tmp_path, capsys, made):
+    capture = str(made.write(tmp_path / "capture.sqlite"))
+    assert main(["communication", capture, "--format", "csv"]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("rank,device,step,step_ns,") and told.out.count("\n") == 1
+    assert "no range 'step' holds work of a device" in told.err
+    assert main(["communication", capture, "--collectives"]) == 0
