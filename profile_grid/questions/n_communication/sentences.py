@@ -37,7 +37,7 @@ def _cost(times: pd.DataFrame) -> list[str]:
     """What a step takes longer than without communication where that is more than both scatter, and which variant pays
     least."""
     clear = times[times["cost_ms"].abs() > times["std_ms"].fillna(0) + times["without_std_ms"].fillna(0)]
-    said = []
+    said, unclear = [], len(times) - len(clear)
     if len(clear):
         costs = extremes(clear, "cost_share", lambda row: percent(row["cost_share"]))
         said.append(f"Of a step communication costs {costs}.")
@@ -45,8 +45,9 @@ def _cost(times: pd.DataFrame) -> list[str]:
         least = clear.loc[clear["cost_share"].idxmin()]
         paid = with_spread(least["mean_ms"], least["std_ms"], "ms")
         without = with_spread(least["without_mean_ms"], least["without_std_ms"], "ms")
-        said.append(f"It costs least in {where(least)}: {paid} beside {without} without communication.")
-    if unclear := len(times) - len(clear):
+        it = "Where that can be told it" if unclear else "It"  # it may cost less where it cannot
+        said.append(f"{it} costs least in {where(least)}: {paid} beside {without} without communication.")
+    if unclear:
         said.append(
             f"In {unclear} of {len(times)} configurations steps with and without communication scatter by more than"
             " they differ, and no cost can be told."

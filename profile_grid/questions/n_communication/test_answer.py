@@ -160,6 +160,17 @@ def test_a_cost_within_the_scatter_of_the_steps_is_not_told(tables):
     assert "In 1 of 2 configurations steps with and without communication scatter by more than they differ" in text
 
 
+def test_where_a_cost_cannot_be_told_no_other_is_said_to_be_the_least_of_all():
+    flat = replace(NAIVE, parallel="flat", unprofiled_ms=70.0)
+    made = merged([ONE, NAIVE, flat, DDP])
+    for run in (NAIVE, flat, DDP):
+        with_ranks(made, run, overlapped=0)
+    made["rank_times"].loc[made["rank_times"]["parallel"] == "ddp", "std_ms"] = 2.0
+    assert "Where that can be told it costs least in small at context 512 with batch 8 on 2 GPUs by flat" in document(
+        made
+    )
+
+
 def test_without_bytes_the_document_says_that_speed_cannot_be_told():
     made = merged([DDP])
     with_ranks(made, DDP, overlapped=9, bytes_named=False)
