@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Control characters, marks that change the direction of text, ends of lines, halves of surrogate pairs.
 UNSEEN = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
 NOT_VISIBLE = re.compile(f"[\n{UNSEEN}]")
-NOT_VISIBLE_IN_JSON = re.compile(f"[{UNSEEN}]")
+NOT_VISIBLE_IN_LINES = re.compile(f"[{UNSEEN}]")
 SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 MADE_TEXT_BY_AN_APOSTROPHE = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "'")  # full-width ones too
 
@@ -25,6 +25,11 @@ MADE_TEXT_BY_AN_APOSTROPHE = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", 
 def visible(text: str) -> str:
     """The text on one line, with an escape in the place of each character that cannot be seen."""
     return NOT_VISIBLE.sub(lambda found: _escape(found[0]), text)
+
+
+def visible_lines(text: str) -> str:
+    """The same of a text whose ends of lines stay."""
+    return NOT_VISIBLE_IN_LINES.sub(lambda found: _escape(found[0]), text)
 
 
 def in_a_cell(text: str) -> str:
@@ -42,7 +47,7 @@ def with_clean_cells(table: pd.DataFrame) -> pd.DataFrame:
 
 def in_json(text: str) -> str:
     """JSON with an escape for each character that cannot be seen; it means the same."""
-    return NOT_VISIBLE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return NOT_VISIBLE_IN_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _clean(column: pd.Series) -> pd.Series | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from kernel_tables.clean_text import in_json, visible_lines
 from kernel_tables.page.colors import background, family_look, looks, phase_look
 from kernel_tables.terminal.units import duration, percent
 
@@ -19,14 +20,15 @@ SCRIPTS = ("shared.js", "flame.js", "timeline.js")
 def for_script(value: object) -> Markup:
     """A value as JSON that can stand in a script element, whatever names it holds."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+    return Markup(in_json(text).replace("<", "\\u003c"))
 
 
 def html_environment(*folders: Path) -> jinja2.Environment:
-    """Jinja for HTML with the templates of FOLDERS and of this one: names are escaped, an unknown one is an error."""
+    """Jinja for HTML with the templates of FOLDERS and of this one: names are escaped, what cannot be seen in them too;
+    an unknown one is an error."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([*folders, HERE]), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        trim_blocks=True, lstrip_blocks=True, finalize=_seen,
     )  # fmt: skip
     environment.filters |= {
         "for_script": for_script,
@@ -37,6 +39,11 @@ def html_environment(*folders: Path) -> jinja2.Environment:
     }
     environment.globals["looks"] = looks()
     return environment
+
+
+def _seen(value: object) -> object:
+    """A text that is not markup yet with what cannot be seen as escapes, as in a terminal."""
+    return visible_lines(value) if type(value) is str else value
 
 
 def style(*more: Path) -> Markup:

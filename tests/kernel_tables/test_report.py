@@ -237,3 +237,11 @@ def test_the_page_fits_a_phone_paper_and_a_dark_room(opened):
     emulated(1280, "screen", "dark")
     assert opened.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(22, 25, 29)"
     emulated(1280, "screen", "light")
+
+
+def test_what_cannot_be_seen_in_a_name_stands_as_an_escape(tmp_path):
+    made = Synthetic().range("step", 0, 100).range("a\x00\u202eb", 0, 90).kernel("f", at=10, duration=50)
+    with Trace(made.write(tmp_path / "capture.sqlite")) as trace:
+        html = page_of(trace)
+    assert "a\\x00\\u202eb" in html and not {"\x00", "\u202e"} & set(html)
+    assert "a\x00\u202eb" in held(html, "names")["full"]  # the same to scripts
