@@ -1,4 +1,4 @@
-"""A thousand damaged captures, every command on each; by hand: `python -m tests.kernel_tables.fuzz --files 10000`."""
+"""A thousand damaged captures, the commands on each; by hand: `python -m tests.kernel_tables.fuzz --files 10000`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One damaged capture: how it is made, what every command does with it, and what of that must not be."""
+"""One damaged capture: how it is made, what commands do with it, and what of that must not be."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ from tests.kernel_tables.fuzz.oracle import objection
 
 csv.field_size_limit(1 << 30)  # a name may be long
 COMMANDS = ("ranges", "kernels", "classes", "check", "trace")
+OTHERS = (  # of which every trial tries one: they stand on what those above read
+    ("diagnose",),
+    ("diff", "--all"),
+    ("host",),
+    ("host", "--by", "range"),
+    ("communication",),
+    ("communication", "--collectives"),
+    ("report",),
+)
 MEMORY_ALLOWED_BYTES = 2 << 30
 TIME_LIMIT_S = 20  # of the processor: a busy machine makes no trial hang
 DAMAGE = ("SQLite", "quick_check")  # how the reference begins to speak of a damaged file
@@ -74,6 +83,7 @@ def try_one(number: int, seed: int, captures: list[Path], folder: Path) -> Trial
             trial.outcome = FIGURES if done.status == 0 else REFUSED
         if command == "check":
             trial.check_status = done.status
+    trial.faults += _faults_of_other(random.choice(OTHERS), path, capture, folder, trial)
     trial.faults += _faults_of_copy(path, folder / "published.sqlite", trial)
     if path.read_bytes() != before:
         trial.faults.append("the capture was changed")
@@ -101,13 +111,18 @@ def damaged(random: Random, captures: list[Path], folder: Path) -> tuple[Path, P
 
 def run(command: str, path: Path, folder: Path, table_format: str) -> Run:
     """The command in this process, with its standard output and error."""
-    output, said = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     target = folder / "trace.json"
-    target.unlink(missing_ok=True)
     options = ["-o", str(target)] if command == "trace" else ["--format", table_format]
+    return _run([command, str(path), *options], target)
+
+
+def _run(arguments: list[str], target: Path) -> Run:
+    """What became of these arguments; TARGET is a file that they may write."""
+    output, said = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    target.unlink(missing_ok=True)
     with redirect_stdout(output), redirect_stderr(said):
         try:
-            status, crash = command_line.main([command, str(path), *options]), ""
+            status, crash = command_line.main(arguments), ""
         except BaseException:
             status, crash = None, traceback.format_exc(limit=-4)
     written = target.read_bytes() if target.exists() else b""
@@ -128,6 +143,23 @@ def faults(command: str, done: Run, trial: Trial, table_format: str) -> list[str
     if command == "trace":
         return found + _faults_of_trace(done.output)
     return found + {"csv": _faults_of_csv, "json": _faults_of_json}.get(table_format, lambda _: [])(done.output)
+
+
+def _faults_of_other(command: tuple[str, ...], path: Path, whole: Path, folder: Path, trial: Trial) -> list[str]:
+    """What is wrong with one of OTHERS; `diff` holds the capture against what it was before it was damaged."""
+    name, *options = command
+    target = folder / "page.html"
+    files = [str(path), *([str(whole)] if name == "diff" else []), *(["-o", str(target)] if name == "report" else [])]
+    done = _run([name, *files, *options], target)
+    if done.crash:
+        found = [f"traceback: {done.crash}"]
+    elif done.status == 2:
+        found = _faults_of_refusal(done)
+    else:
+        found = [] if done.status in ((0, 1) if name == "diff" else (0,)) else [f"status {done.status}"]
+        found += ["control characters"] if _has_control((done.output.decode() + done.said).replace("\n", "")) else []
+        found += [f"status {done.status} in spite of {trial.objection}"] if trial.objection else []
+    return [f"{' '.join(command)}: {fault}" for fault in found]
 
 
 def _faults_of_copy(path: Path, copy: Path, trial: Trial) -> list[str]:
