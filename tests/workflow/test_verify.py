@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from profile_grid.errors import OutsideError
 from tests.workflow.conftest import TINY_GRID
 from workflow.scripts import verify
 
@@ -114,6 +115,12 @@ def test_a_folder_that_holds_another_grid_says_which_and_not_to_measure_this_one
     told = "results/ holds the grid test (2 runs), and of the grid that these settings name 1 of 1 runs are not there"
     assert told in run.output
     assert "to measure them" not in run.output
+
+
+def test_a_folder_that_holds_a_sweep_says_so_to_who_asks_for_a_grid_of_models(tmp_path):
+    (tmp_path / "grid.json").write_text(json.dumps({"grid": "attention-sweep", "rows": [{"run": "eager"}]}))
+    with pytest.raises(OutsideError, match=r"holds the grid attention-sweep \(1 row\), and of the grid that these"):
+        verify.require_results([{"run": RUN, "specifications": {"timing": {}}}], tmp_path, makers=None)
 
 
 @pytest.mark.parametrize("file", ["capture.sqlite", "capture.json", "timing.json"])

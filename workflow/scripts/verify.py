@@ -23,6 +23,7 @@ from profile_grid.measuring.results import read_result
 from profile_grid.merging.measured_runs import Makers, require_fresh
 from profile_grid.merging.merge import LARGEST
 from profile_grid.merging.verify import file_difference
+from profile_grid.quantities import counted
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stages import BY_NAME, CAPTURE, SWEEP
 from profile_grid.study.sweep import is_sweep, sweep_plan
@@ -93,8 +94,9 @@ def other_runs(plan: list[dict], results: Path) -> str | None:
         held = json.loads((results / PLAN).read_text())
     except (FileNotFoundError, ValueError):
         return None
-    same = {entry["run"] for entry in held["runs"]} == {entry["run"] for entry in plan}
-    return None if same else f"the grid {visible(held['grid'])} ({len(held['runs'])} runs)"
+    kind = "runs" if "runs" in held else "rows"  # of a sweep
+    same = {entry["run"] for entry in held[kind]} == {entry["run"] for entry in plan}
+    return None if same else f"the grid {visible(held['grid'])} ({counted(len(held[kind]), kind[:-1])})"
 
 
 def is_measured(entry: dict, folder: Path) -> bool:
