@@ -12,11 +12,9 @@ then, and rounds that both sides have finished are compared.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,13 +22,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.snakemake_command import ROOT, snakemake_command
 from profile_grid.comparing.cells import FASTER, SLOWER
 from profile_grid.comparing.document import summary
 from profile_grid.comparing.results import read_results
 from profile_grid.comparing.tables import comparison
 from workflow.scripts import process_steps
 
-ROOT = Path(__file__).resolve().parents[1]
 SAME, SLOWER_SOFTMAX = "same", "slower"
 SIDES = "before", "after"
 PLANTED = {"replace": {"cs336_model.model.transformer:softmax": "benchmarks.programs.slower_softmax:softmax"}}
@@ -99,15 +97,11 @@ def log_of(options: argparse.Namespace, side: str) -> Path:
 
 def started_side(options: argparse.Namespace, side: str) -> subprocess.Popen:
     """A Snakemake that measures one side, in a folder of its own."""
-    folder = options.folder / side
-    folder.mkdir(parents=True, exist_ok=True)
     targets = ["results/grid.json", f"results/processes/{options.processes}.done"]
     if options.trial == SLOWER_SOFTMAX:
         targets += ["results/tables/provenance.json"]
-    settings = folder / "trial.yaml"
-    settings.write_text(json.dumps(config(options, side), indent=1))  # JSON is YAML
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
-    command += ["--cores", str(options.cores), "--configfile", str(settings), *options.configfile, "--", *targets]
+    folder, settings = options.folder / side, config(options, side)
+    command = [*snakemake_command(folder, settings, options.cores, *options.configfile), "--", *targets]
     with log_of(options, side).open("w") as log:
         return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 

@@ -20,12 +20,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import pynvml
-
-from kernel_tables.recording.gpu import gpu_is_visible
+from benchmarks.snakemake_command import ROOT, snakemake_command
+from cs336_model.nvml import nvml
 from profile_grid.measuring.host_locks import FOLDER_VARIABLE, held_gpus
+from profile_grid.measuring.supervisor import descendants
 
-ROOT = Path(__file__).parent.parent
 VICTIMS = {  # what is in their command lines
     "snakemake": "-m snakemake",
     "job": "workflow.scripts.measure",
@@ -63,13 +62,10 @@ class Trial:
     """One folder in which a run is measured; its leases are its own."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        settings = folder / "killed.yaml"
-        settings.write_text(json.dumps({"grid": "killed", "grids": {"killed": [GRID]}}))  # JSON is YAML
+        folder.mkdir(parents=True)  # fails where there is one: its results would not be measured again
+        self.command = snakemake_command(folder, {"grid": "killed", "grids": {"killed": [GRID]}}, 2)
         os.environ[FOLDER_VARIABLE] = str(folder / "leases")
         self.folder, self.log = folder, (folder / "snakemake.log").open("w")
-        self.command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory"]
-        self.command += [str(folder), "--cores", "2", "--configfile", str(settings)]
         self.before, self.seen = memory_used(), {}
 
     def killed(self, victim: str, moment: float) -> tuple[str, str]:
@@ -102,19 +98,14 @@ class Trial:
 
     def look(self, pid: int) -> None:
         """Notes the processes below this one, by number and start."""
-        table = processes()
-        family = [pid]
-        for one in family:
-            family += [child for child, (parent, _) in table.items() if parent == one]
-        self.seen |= {one: table[one][1] for one in family if one in table}
+        self.seen |= {one: start for one in (pid, *descendants(pid)) if (start := start_of(one)) is not None}
 
     def left(self, first: subprocess.Popen) -> str:
         """What of a killed run is there, or ""."""
         if first.poll() is None:
             self.look(first.pid)
             return f"Snakemake, process {first.pid},"
-        table = processes()
-        for pid in [one for one, start in self.seen.items() if table.get(one, (0, 0))[1] == start]:
+        for pid in [one for one, start in self.seen.items() if start_of(one) == start]:
             return f"process {pid}, {command_line(pid)[:80]},"
         if held := held_gpus():
             return f"the lease of {', '.join(held)}"
@@ -122,15 +113,13 @@ class Trial:
         return f"memory, {more} bytes," if max(more, default=0) > FREE_BYTES else ""
 
 
-def processes() -> dict[int, tuple[int, int]]:
-    """Parent and start, in clock ticks since boot, of every process that is no zombie."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            fields = path.read_text().rpartition(")")[2].split()
-            if fields[0] not in "ZX":
-                found[int(path.parent.name)] = int(fields[1]), int(fields[19])
-    return found
+def start_of(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot (proc(5), field 22); None where it is gone, or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
 
 
 def command_line(pid: int) -> str:
@@ -142,9 +131,8 @@ def command_line(pid: int) -> str:
 
 def memory_used() -> list[int]:
     """Bytes in use on every GPU; [] where there is none."""
-    if not gpu_is_visible():
+    if (pynvml := nvml()) is None:
         return []
-    pynvml.nvmlInit()
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "").replace(",", " ").split()
     numbers = [int(text) for text in chosen] or range(pynvml.nvmlDeviceGetCount())
     return [pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(one)).used for one in numbers]

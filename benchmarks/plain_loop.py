@@ -17,10 +17,10 @@ from pathlib import Path
 
 import yaml
 
+from benchmarks.snakemake_command import ROOT, snakemake_command
 from profile_grid.study.runs import checked_config, grid_runs, specification
 from profile_grid.study.stages import CAPTURE, TIMING
 
-ROOT = Path(__file__).parent.parent
 DEFAULT = [f"{model}_ctx512_{mode}" for model in ("small", "large") for mode in ("forward", "train_step")]
 REPORTS = ("cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_sum", "nvtx_kern_sum", "cuda_gpu_mem_time_sum")
 TARGETS = ("results/answers/answers.md", "results/tables/provenance.json")
@@ -55,17 +55,13 @@ def seconds(work) -> float:
 
 def pipeline(folder: Path, config: dict, products: list[dict], cores: str) -> None:
     """Snakemake makes tables and documents of these runs."""
-    folder.mkdir(parents=True)
-    settings = folder / "runs.yaml"
-    grid = {
+    settings = {
         "grid": "runs",
         "grids": config["grids"] | {"runs": products},
         "counters": {"runs": ""},
-    }  # the loop has none
-    settings.write_text(json.dumps(grid))  # JSON is YAML
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
+    }  # nor has the loop
+    command = [*snakemake_command(folder, settings, cores), "--", *TARGETS]
     with (folder / "snakemake.log").open("w") as log:
-        command += ["--cores", cores, "--configfile", str(settings), "--", *TARGETS]
         subprocess.run(command, cwd=ROOT, check=True, stdout=log, stderr=subprocess.STDOUT)
 
 
