@@ -55,6 +55,7 @@ from cs336_model.program.windows import (
     EMITTER_OF_PROFILER,
     ENERGY,
     MEMORY,
+    NCU,
     NSYS,
     OF_CUDA,
     WRITING,
@@ -118,7 +119,8 @@ def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
     result = empty_result(spec, watch.profiler)
     with process_settings(spec):
         result |= measured_or_why_not(spec, device, replace(watch, recorder=recorder), progress)
-        leave_device(device)
+        if watch.profiler != NCU:  # which keeps the GPU's counters until this process is gone
+            leave_device(device)
     return result | facts_of_process(progress, device, spec.named)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,48 +35,38 @@ from profile_grid.measuring.counter_problems import (
 )
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.long_output import cut_line
-from profile_grid.measuring.measured_program import Attempt, program_command, run_to_result
+from profile_grid.measuring.measured_program import Attempt, program_command, result_of, started_for
 from profile_grid.measuring.problems import Problem, append_to_log
-from profile_grid.measuring.processes import (
-    Outcome,
-    allowed_environment,
-    python_crashed,
-    run_program,
-)
+from profile_grid.measuring.processes import Outcome, Started, python_crashed
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, UNSUPPORTED
 from profile_grid.study.stages import COUNTERS
 
 ROOFS = "cs336_model.program.roofs"
 LAYERS = "num_layers"
+PROGRAM = "program.json"
 (TABLE,) = COUNTERS.files
 
 
 def counted(job: Job) -> dict:
-    """What counters.json holds of the process; the counters are in the job's folder, none where there are none.
+    """What counters.json holds of the processes; the counters are in the job's folder, none where there are none.
 
     Raises ProgramFailed when the calibration crashes.
     """
-    version, tables, calibrated = None, [], None
-    problem = _why_not_here(job)
-    attempt = Attempt(None, problem=problem)
-    if problem is None:
+    version, tables, roofs = None, [], {}
+    attempt = Attempt(None, {"calibration": 0.0}, _why_not_here(job))
+    if attempt.problem is None:
         version = ncu_profile.version(ncu_profile.find())
-        with ThreadPoolExecutor(1) as beside:  # it leases the GPU while ncu and its program still start
-            calibrated = beside.submit(_calibrated, job)
-            attempt, tables = _counted(job)
-    status = attempt.program["status"] if attempt.problem is None else _status_of(attempt.problem)
-    table = rounds_together(tables) if status == COMPLETE else no_counters()
-    roofs, seconds = calibrated.result() if status == COMPLETE else ({}, 0.0)
-    with replacing(job.folder / TABLE) as beside:
-        table.to_csv(beside, index=False)
-    reason = attempt.problem.text if attempt.problem else attempt.program["unsupported"]
+        attempt, tables, roofs = _measured(job)
+    table = rounds_together(tables) if tables else no_counters()
+    with replacing(job.folder / TABLE) as path:
+        table.to_csv(path, index=False)
     return {
-        "status": status,
-        "reason": reason,
+        "status": attempt.program["status"] if attempt.problem is None else _status_of(attempt.problem),
+        "reason": attempt.problem.text if attempt.problem else attempt.program["unsupported"],
         "reason_code": attempt.problem and attempt.problem.code,
         "program": attempt.program,
         "facts": {"ncu": version, "roofs": roofs},
-        "seconds": attempt.seconds | {"calibration": round(seconds, 3)},
+        "seconds": attempt.seconds,
     }
 
 
@@ -102,41 +92,68 @@ def with_layers(job: Job, most: int) -> Job:
     return replace(job, specification=job.specification | {"program": program})
 
 
-def _counted(job: Job) -> tuple[Attempt, list[pd.DataFrame]]:
-    """What the rounds gave: the program's result in the last of them, and their tables; the first problem ends them.
-    They share the time limit."""
-    attempt, tables, seconds = Attempt(None), [], 0.0
-    for number, of_round in enumerate(ncu_profile.ROUNDS):
-        folder = job.scratch / f"round-{number}"
-        folder.mkdir()
-        own = replace(job, scratch=folder, time_limit_s=max(job.time_limit_s - seconds, 1.0))
-        layers = job.specification["layers"]
-        attempt = _round(with_layers(own, max(layers // 2, 1) if of_round.half else layers), of_round)
-        seconds += attempt.seconds["program"]
+def _measured(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, float | None]]:
+    """What came of the rounds, their tables, and the rates that this GPU reaches, by roof; neither where a round is not
+    whole. They have the GPU one after another, and start together: ncu and its program take 6 s until they ask for it.
+    """
+    with ExitStack() as beside:
+        calibrating = replace(job, log=_log_beside(job, "roofs"))
+        calibration = beside.enter_context(_calibration(calibrating))
+        counting = []
+        for number, of_round in enumerate(ncu_profile.ROUNDS):
+            own = _job_of_round(job, number)
+            counting.append((own, beside.enter_context(_round(own, of_round))))
+        calibrated = calibration.outcome()
+        attempt, tables = _counted(counting)
+    if not tables:
+        return attempt, [], {}
+    roofs = result_of(calibrating, f"roofs of {job.program['run']}", _roofs_file(job), calibrated)
+    return replace(attempt, seconds=attempt.seconds | {"calibration": round(calibrated.seconds, 3)}), tables, roofs
+
+
+def _counted(counting: Iterable[tuple[Job, Started]]) -> tuple[Attempt, list[pd.DataFrame]]:
+    """The program's result in the last of the rounds, and the tables of all; or the first that is not whole, and none:
+    the others are of no use then."""
+    attempt, tables, seconds = Attempt(None), [], {"program": 0.0, "calibration": 0.0}
+    for job, program in counting:
+        attempt = _attempt(job, program)
+        seconds |= attempt.seconds
         if attempt.problem or attempt.program["status"] != COMPLETE:
-            return replace(attempt, seconds={"program": seconds}), []
-        tables.append(_table(folder / TABLE))
-    problem = None if any(map(len, tables)) else NO_COUNTERS
-    return replace(attempt, seconds={"program": seconds}, problem=problem), tables
+            return replace(attempt, seconds=seconds), []
+        tables.append(_table(job.scratch / TABLE))
+    if not any(map(len, tables)):
+        return replace(attempt, seconds=seconds, problem=NO_COUNTERS), []
+    return replace(attempt, seconds=seconds), tables
 
 
-def _round(job: Job, of_round: ncu_profile.Round) -> Attempt:
-    """One process under ncu."""
-    result, table = job.scratch / "program.json", job.scratch / TABLE
-    program = program_command(job, result, "ncu", lease=job.leases.address)
+def _job_of_round(job: Job, number: int) -> Job:
+    """The job of one round: with a model of few layers, and with a folder and a log of its own but for the first."""
+    folder, most = job.scratch / f"round-{number}", job.specification["layers"]
+    folder.mkdir()
+    own = replace(job, scratch=folder, log=_log_beside(job, folder.name) if number else job.log)
+    return with_layers(own, max(most // 2, 1) if ncu_profile.ROUNDS[number].half else most)
+
+
+def _log_beside(job: Job, name: str) -> Path:
+    """A further log of the job: what ncu says is looked for in the one of its own round."""
+    return job.log.with_name(f"{job.log.stem}_{name}{job.log.suffix}")
+
+
+def _round(job: Job, of_round: ncu_profile.Round) -> AbstractContextManager[Started]:
+    """One process under ncu, which runs meanwhile."""
+    program = program_command(job, job.scratch / PROGRAM, "ncu", lease=job.leases.address)
     # ncu unpacks its sections into HOME. Its lock in TMPDIR lets one ncu count at a time, and stops that of another
     # user: with one of its own, runs on other GPUs of the host are counted at once.
     folders = dict.fromkeys(("HOME", "TMPDIR"), str(job.scratch.resolve()))
-    outcome = run_program(
-        ncu_profile.counters_command(program, table, of_round),
-        environment=allowed_environment(job.specification["environment"]) | folders,
-        log=job.log,
-        time_limit_s=job.time_limit_s,
-        leases=job.leases,
-    )
+    return started_for(job, ncu_profile.counters_command(program, job.scratch / TABLE, of_round), folders)
+
+
+def _attempt(job: Job, counting: Started) -> Attempt:
+    """What came of a round; waits for its end."""
+    outcome, result = counting.outcome(), job.scratch / PROGRAM
     written = json.loads(result.read_text()) if result.exists() else None
     ended_otherwise = written is not None and written["status"] != COMPLETE
-    problem = None if ended_otherwise else _problem(job, table, written, outcome)
+    problem = None if ended_otherwise else _problem(job, job.scratch / TABLE, written, outcome)
     return Attempt(written, {"program": outcome.seconds}, problem)
 
 
@@ -181,12 +198,11 @@ def _status_of(problem: Problem) -> str:
     return INCOMPLETE if problem.code in passing else UNSUPPORTED
 
 
-def _calibrated(job: Job) -> tuple[dict[str, float | None], float]:
-    """The rates that this GPU reaches, by roof, and the seconds that it took; raises ProgramFailed where it crashes.
-    It has a log of its own, since what ncu says is looked for in the other."""
-    job = replace(job, log=job.log.with_name(f"{job.log.stem}_roofs{job.log.suffix}"))
-    result = job.scratch / "roofs.json"
+def _calibration(job: Job) -> AbstractContextManager[Started]:
+    """The process that finds the rates that this GPU reaches, by roof, which runs meanwhile."""
     lease = ["--lease", str(job.leases.address)] if job.leases.address else []
-    command = [sys.executable, "-m", ROOFS, "--output", str(result), *lease]
-    reached, outcome = run_to_result(job, f"roofs of {job.program['run']}", result, command)
-    return reached, outcome.seconds
+    return started_for(job, [sys.executable, "-m", ROOFS, "--output", str(_roofs_file(job)), *lease])
+
+
+def _roofs_file(job: Job) -> Path:
+    return job.scratch / "roofs.json"

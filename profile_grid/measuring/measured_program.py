@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.problems import Problem
-from profile_grid.measuring.processes import Outcome, ProgramFailed, allowed_environment, failure_message, run_program
+from profile_grid.measuring.processes import (
+    Outcome,
+    ProgramFailed,
+    Started,
+    allowed_environment,
+    failure_message,
+    started_program,
+)
 
 MODULE = "cs336_model.program.benchmark"
 
@@ -47,9 +56,14 @@ def program_command(
 def run_to_result(job: Job, what: str, result: Path, command: Sequence[str]) -> tuple[dict, Outcome]:
     """What the program wrote to `result`, and how it ended; raises ProgramFailed when it did not write it."""
     outcome = run_for(job, command)
+    return result_of(job, what, result, outcome), outcome
+
+
+def result_of(job: Job, what: str, result: Path, outcome: Outcome) -> dict:
+    """What a program of the job that has ended wrote to `result`; raises ProgramFailed when it did not write it."""
     if not outcome.succeeded or not result.exists():
         raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
-    return json.loads(result.read_text()), outcome
+    return json.loads(result.read_text())
 
 
 def told(written: dict, outcome: Outcome, facts: dict) -> dict:
@@ -65,10 +79,19 @@ def told(written: dict, outcome: Outcome, facts: dict) -> dict:
 
 
 def run_for(job: Job, command: Sequence[str]) -> Outcome:
-    """How a command of the job ended: in the environment and within the time that the job is told, by its leases."""
-    return run_program(
+    """How a command of the job ended."""
+    with started_for(job, command) as program:
+        return program.outcome()
+
+
+def started_for(
+    job: Job, command: Sequence[str], further: Mapping[str, str] = MappingProxyType({})
+) -> AbstractContextManager[Started]:
+    """A command of the job beside a with block: in the environment and within the time that the job is told, by its
+    leases; with `further` variables."""
+    return started_program(
         command,
-        environment=allowed_environment(job.specification["environment"]),
+        environment=allowed_environment(job.specification["environment"]) | further,
         log=job.log,
         time_limit_s=job.time_limit_s,
         leases=job.leases,

@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from profile_grid.errors import OutsideError
 from profile_grid.measuring.lease_server import Leases
@@ -92,7 +94,14 @@ def allowed_environment(extra_names: Iterable[str] = (), source: Mapping[str, st
     return {name: source[name] for name in names if name in source}
 
 
-def run_program(
+def run_program(command: Sequence[str], **options: Any) -> Outcome:
+    """How the program ended; `options` are those of `started_program`."""
+    with started_program(command, **options) as program:
+        return program.outcome()
+
+
+@contextmanager
+def started_program(
     command: Sequence[str],
     *,
     environment: Mapping[str, str],
@@ -100,16 +109,16 @@ def run_program(
     time_limit_s: float,
     folder: Path | None = None,
     leases: Leases | None = None,
-) -> Outcome:
-    """How the program ended. Its output is appended to `log`; at the time limit it is ended with all its children.
-    What it waits for its lease does not count.
+) -> Iterator[Started]:
+    """A program that runs beside what is done in a with block, and is ended behind it with all its children. Its output
+    is appended to `log`; programs beside each other need one each. What it waits for its lease does not count for the
+    time limit.
 
     A supervisor runs it (supervisor.py), which ends everything below it also when this process is killed: nothing is
-    left behind on a GPU. Raises WorkflowGone when the Snakemake that started this job is no more.
+    left behind on a GPU.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     leases = leases or Leases()
-    started, waited_before_s = time.monotonic(), leases.waited_s()
     with log.open("ab") as sink:
         log_start = sink.tell()
         supervisor = subprocess.Popen(
@@ -117,22 +126,49 @@ def run_program(
             env=dict(environment), cwd=folder, stdin=subprocess.PIPE, stdout=sink, stderr=sink, start_new_session=True,
             pass_fds=leases.files,  # it ends last: the host is leased until nothing is left of the program
         )  # fmt: skip
+    program = Started(supervisor, log, log_start, time_limit_s, leases, time.monotonic(), leases.waited_s())
     try:
-        timed_out = not _ends_within(supervisor, lambda: time_limit_s + leases.waited_s() - waited_before_s)
+        yield program
     finally:
-        supervisor.stdin.close()
-        supervisor.wait()
-        cut_log(log, log_start)
-    seconds = time.monotonic() - started - (leases.waited_s() - waited_before_s)
-    return Outcome(supervisor.returncode, timed_out, seconds, log_start)
+        program.end()
 
 
-def _ends_within(process: subprocess.Popen, limit_s: Callable[[], float]) -> bool:
+@dataclass(frozen=True)
+class Started:
+    """A program that runs below its supervisor, since when, and what its job had waited for leases by then."""
+
+    supervisor: subprocess.Popen
+    log: Path
+    log_start: int
+    time_limit_s: float
+    leases: Leases
+    since_s: float
+    waited_before_s: float
+
+    def outcome(self) -> Outcome:
+        """How it ended; waits for that, and ends it at the time limit. Raises WorkflowGone when the Snakemake that
+        started this job is no more."""
+        in_time = _ends_within(self.supervisor, self.since_s, lambda: self.time_limit_s + self._waited_s())
+        self.end()
+        seconds = time.monotonic() - self.since_s - self._waited_s()
+        return Outcome(self.supervisor.returncode, not in_time, seconds, self.log_start)
+
+    def end(self) -> None:
+        """Ends what is left of it; nothing where it has ended."""
+        if not self.supervisor.stdin.closed:
+            self.supervisor.stdin.close()
+            self.supervisor.wait()
+            cut_log(self.log, self.log_start)
+
+    def _waited_s(self) -> float:
+        return self.leases.waited_s() - self.waited_before_s
+
+
+def _ends_within(process: subprocess.Popen, since_s: float, limit_s: Callable[[], float]) -> bool:
     """Whether the process ended before the limit; looks every second whether this job's Snakemake still lives."""
     workflow = int(os.environ.get(WORKFLOW_VARIABLE, 0))
     watched = workflow in _ancestors()
-    started = time.monotonic()
-    while (left_s := started + limit_s() - time.monotonic()) > 0:
+    while (left_s := since_s + limit_s() - time.monotonic()) > 0:
         try:
             process.wait(timeout=min(left_s, 1.0))
             return True
