@@ -2,7 +2,7 @@
 
 The grid of 2025 with the seconds that the example measured on an H200 (docs/example-h200/tables/cost.parquet): who has
 a core starts, waits for a GPU, has it for its lease, and goes on beside others; a run's tables follow when both of its
-measurements are done. Whoever waits is equally likely to be next, as with the locks. What is not in the example is
+measurements are done. Who came first is next, as with the leases. What is not in the example is
 assumed: the seconds in capitals below. Any order is compared with that of the pipeline, and both with the bound: all
 leases, shared evenly.
 """
@@ -69,7 +69,7 @@ def lease_seconds(row: dict) -> float:
     return inside + passes + CHANGE_S[row["stage"]]
 
 
-def simulated(queue: list[Measurement], gpus: int, cores: int, chance: random.Random) -> tuple[float, float]:
+def simulated(queue: list[Measurement], gpus: int, cores: int) -> tuple[float, float]:
     """When the last lease ends, and the last tables are made; the queue is begun in its order."""
     events, count, now, leases_end = [], itertools.count(), 0.0, 0.0
     queue, waiting, tables, done = list(reversed(queue)), [], [], Counter()
@@ -83,7 +83,7 @@ def simulated(queue: list[Measurement], gpus: int, cores: int, chance: random.Ra
             at(TABLES_S, "tables made", tables.pop()) if tables else at(BEFORE_S, "waits", queue.pop())
         while gpus and waiting:
             gpus -= 1
-            one = waiting.pop(chance.randrange(len(waiting)))
+            one = waiting.pop(0)
             at(one.lease_s, "gives back", one)
         if not events:
             return leases_end, now
@@ -118,7 +118,7 @@ def main() -> None:
             queue = sorted(every, key=lambda one: -one.usual_s)
             if name == "any":
                 chance.shuffle(queue)
-            ends.append(simulated(queue, arguments.gpus, arguments.cores, chance))
+            ends.append(simulated(queue, arguments.gpus, arguments.cores))
         leases, tables = zip(*ends, strict=True)
         ninth = statistics.quantiles(tables, n=10)[-1]
         print(f"| {name} | {statistics.mean(leases):.0f} | {statistics.mean(tables):.0f} | {ninth:.0f} |")

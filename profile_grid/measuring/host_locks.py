@@ -30,21 +30,27 @@ class LeaseError(OutsideError):
 
 def held_gpus() -> set[str]:
     """The GPUs of this host that somebody has locked at this moment, by the names of their locks."""
-    names = [path.name for path in _folder().iterdir() if GPU.match(path.name)]
+    names = [name for name in names_beginning() if GPU.match(name)]
     with ExitStack() as locks:
         return {name for name in names if not locks.enter_context(HostLock(name)).taken(shared=True)}
 
 
-class HostLock:
-    """The lock of this name, not taken yet; leaving the with block gives it back."""
+def names_beginning(beginning: str = "") -> list[str]:
+    """The names of all locks that were ever taken on this host and begin so, held or not."""
+    return [name for name in os.listdir(_folder()) if name.startswith(beginning)]
 
-    def __init__(self, name: str):
+
+class HostLock:
+    """The lock of this name, not taken yet; leaving the with block gives it back. Raises FileNotFoundError where there
+    is none and none is to be made."""
+
+    def __init__(self, name: str, make: bool = True):
         self.name = name
         self.path = _folder() / re.sub(r"[^\w.-]", "_", name)
-        self._descriptor = -1
+        self._make, self._descriptor = make, -1
 
     def __enter__(self) -> HostLock:
-        self._descriptor = _opened(self.path)
+        self._descriptor = _opened(self.path, self._make)
         return self
 
     def __exit__(self, *exception) -> None:
@@ -63,30 +69,38 @@ class HostLock:
             return False
         return _is_at(self._descriptor, self.path)  # not so where somebody cleared the folder up, and another made it
 
-    def holder(self) -> str:
-        """Who took the lock last: what it is for, and whose process has it since when."""
+    def release(self) -> None:
+        """Gives the lock back before the with block ends."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def holder(self, path: Path | None = None) -> str:
+        """Who took the lock last: what it is for, and whose process has it since when; its file may have moved."""
         try:
-            told = json.loads(self.path.read_text())
+            told = json.loads((path or self.path).read_text())
             return f"{told['what']} (process {told['process']} of {told['user']}, since {told['since']})"
         except (OSError, ValueError, KeyError, TypeError):  # it is just being written, or of another version
             return "another measurement"
 
-    def sign(self, what: str) -> None:
+    def sign(self, what: str, **further: object) -> None:
         """Writes into the file who has the lock; where the file may only be read, that stays untold."""
-        told = {"what": what, "process": os.getpid(), "user": _user(), "since": time.strftime("%H:%M:%S")}
+        told = {"what": what, "process": os.getpid(), "user": _user(), "since": time.strftime("%H:%M:%S")} | further
         if fcntl.fcntl(self._descriptor, fcntl.F_GETFL) & os.O_RDWR:
             with suppress(OSError):  # the disk is full
                 os.truncate(self._descriptor, 0)
                 os.pwrite(self._descriptor, json.dumps(told).encode(), 0)
 
 
-def _opened(path: Path) -> int:
-    """A descriptor of the file, which is made where it is not there; a link of another user is not followed."""
+def _opened(path: Path, make: bool) -> int:
+    """A descriptor of the file, which is made where it is not there and is to be; a link of another user is not
+    followed."""
     flags = os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        _make(path, flags)
+        if make:
+            _make(path, flags)
         return os.open(path, (os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY) | flags)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not make:
+            raise
         raise _unusable(path, error) from error
 
 

@@ -7,24 +7,26 @@ processor does, shares it with none.
 A process that gives its lease back when its window is over stays on the GPU until it is gone, with a context that does
 nothing (680 MB on an H200): its profiler writes meanwhile. That it stays is a lock of its own, shared.
 
-Whoever finds what it needs free has it, so one that needs several GPUs could wait for ever beside those that need one.
-After five minutes it is next, by locks again: until it has its GPUs nobody else takes one that it could have.
+Who waits stands in a line (line.py), first come, first served. One is passed over only while less is free than it
+needs, as by those that need one GPU where it needs two. After five minutes that ends: until it has its GPUs nobody
+behind it takes one that it could have.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from profile_grid.measuring.host_locks import HostLock, LeaseError
+from profile_grid.measuring.line import Place, in_line
 
 HOST = "host"
 STAYING = "staying-{}"  # the name of the lock of those who are on a GPU, with a lease or without one any more
-NEXT = "next-{}"  # the name of the lock of who has waited so long that nobody else may take it
 PATIENCE_S = 300.0
-PAUSE_S = 0.2
+PAUSE_S, PAUSE_IN_FRONT_S = 0.2, 0.05  # between two looks; a look at four GPUs takes half a millisecond
+BEFORE = "which waited before"
 
 
 @dataclass(frozen=True)
@@ -62,21 +64,20 @@ def leased(
     """
     if count > len(pool):
         raise LeaseError(f"{what} needs {count} GPUs and can see {len(pool)} ({', '.join(pool) or 'none'})")
-    started, said, is_next = time.monotonic(), False, False
-    with ExitStack() as turn:
+    said = False
+    with ExitStack() as line:
+        own = line.enter_context(in_line(pool, count, whole_host, what))
         while wanted():
-            if not is_next and time.monotonic() - started > PATIENCE_S:
-                is_next = _is_next(turn, [HOST] if whole_host else pool, what)
             with ExitStack() as locks:
-                taken, busy = _tried(locks, pool, count, whole_host, alone, is_next)
+                taken, busy = _tried(locks, own, alone)
                 if not busy:
-                    turn.close()
+                    line.close()
                     yield _signed(taken, what)
                     return
             if not said:
                 say(f"{what} waits for {busy}")
                 said = True
-            time.sleep(PAUSE_S)
+            time.sleep(PAUSE_IN_FRONT_S if len(own.names_before()) < max(len(pool), 1) else PAUSE_S)
         raise NotWanted
 
 
@@ -98,46 +99,43 @@ def _signed(taken: _Taken, what: str) -> Lease:
     return Lease(tuple(lock.name for lock in taken.gpus), time.time(), files, staying, all(taken.alone))
 
 
-def _is_next(turn: ExitStack, names: Sequence[str], what: str) -> bool:
-    """Whether nobody else is next for any of these; then this one is, until `turn` ends."""
-    with ExitStack() as tried:
-        locks = [tried.enter_context(HostLock(NEXT.format(name))) for name in names]
-        if not all(lock.taken() for lock in locks):
-            return False
-        for lock in locks:
-            lock.sign(what)
-        turn.enter_context(tried.pop_all())
-        return True
-
-
-def _who_is_next(name: str) -> str:
-    """Who is next for this, or ""."""
-    with HostLock(NEXT.format(name)) as lock:
-        return "" if lock.taken(shared=True) else f"{lock.holder()}, which waited before"
-
-
-def _tried(
-    locks: ExitStack, pool: Sequence[str], count: int, whole_host: bool, alone: bool, is_next: bool
-) -> tuple[_Taken, str]:
-    """The host's lock and those of the GPUs that were free, and ""; or who has what is missing, or is to have it."""
-    taken, busy = _Taken(locks.enter_context(HostLock(HOST))), []
-    if not is_next and (other := _who_is_next(HOST)):
-        return taken, f"this host: {other}"
-    if not taken.host.taken(shared=not whole_host):
+def _tried(locks: ExitStack, own: Place, alone: bool) -> tuple[_Taken, str]:
+    """The host's lock and those of the GPUs that were free, and ""; or who has what is missing, or is to have it. The
+    line is read only where there would be enough: of hundreds who wait each looks several times a second."""
+    taken, busy, free = _Taken(locks.enter_context(HostLock(HOST))), [], {}
+    if not taken.host.taken(shared=not own.whole_host):
         return taken, f"this host: {taken.host.holder()}"
-    for gpu in pool:
-        if len(taken.gpus) == count:
-            break
+    for gpu in own.gpus:
         lock, staying = locks.enter_context(HostLock(gpu)), locks.enter_context(HostLock(STAYING.format(gpu)))
-        if not is_next and (other := _who_is_next(gpu)):
-            busy.append(f"GPU {gpu}: {other}")
-        elif not lock.taken():
+        if not lock.taken():
             busy.append(f"GPU {gpu}: {lock.holder()}")
         elif not (nobody := staying.taken()) and alone:
             busy.append(f"GPU {gpu}: a measurement that is over, whose process ends")
         else:
-            staying.taken(shared=True)
-            taken.gpus.append(lock)
-            taken.staying.append(staying)
-            taken.alone.append(nobody)
-    return taken, "" if len(taken.gpus) == count else "; ".join(busy)
+            free[gpu] = lock, staying, nobody
+    left = dict(free)
+    for one in own.before() if len(left) >= own.count else ():
+        if one.whole_host and (own.whole_host or one.waited_s > PATIENCE_S):
+            return taken, f"this host: {one.who}, {BEFORE}"
+        for gpu in _taken_by(one, left):
+            del left[gpu]
+            busy.append(f"GPU {gpu}: {one.who}, {BEFORE}")
+        if len(left) < own.count:
+            return taken, "; ".join(busy)
+    chosen = list(left)[: own.count]
+    for gpu, (lock, staying, nobody) in free.items():
+        if gpu not in chosen:
+            lock.release()
+            staying.release()
+            continue
+        staying.taken(shared=True)
+        taken.gpus.append(lock)
+        taken.staying.append(staying)
+        taken.alone.append(nobody)
+    return taken, "" if len(chosen) == own.count else "; ".join(busy)
+
+
+def _taken_by(one: Place, free: Collection[str]) -> list[str]:
+    """Which of the free GPUs somebody in the line takes, or keeps until it has all that it needs."""
+    useful = [gpu for gpu in one.gpus if gpu in free]
+    return useful[: one.count] if len(useful) >= one.count or one.waited_s > PATIENCE_S else []

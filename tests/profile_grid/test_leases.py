@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from profile_grid.measuring import gpu_check, leases
-from profile_grid.measuring.host_locks import FOLDER_VARIABLE, HostLock, LeaseError
+from profile_grid.measuring.host_locks import FOLDER_VARIABLE, HostLock, LeaseError, names_beginning
 from profile_grid.measuring.leases import leased
+from profile_grid.measuring.line import WAITING, in_line
 
 ROOT = Path(__file__).parents[2]
 HOLDER = """
@@ -113,7 +114,6 @@ def test_who_needs_several_gpus_and_has_waited_long_is_next_for_each(monkeypatch
             if second.poll() is None:
                 second.stdin.close()
                 second.wait()
-                monkeypatch.setattr(leases, "PATIENCE_S", 300.0)  # of the other one
                 because = pytest.raises(Waited, match=r"GPU-b: this test \(process .*, which waited before")
                 with because, leased(["GPU-b"], 1, "another", say=waits):
                     pass
@@ -124,16 +124,66 @@ def test_who_needs_several_gpus_and_has_waited_long_is_next_for_each(monkeypatch
         monkeypatch.setattr(leases.time, "sleep", goes_on)
         with leased(["GPU-a", "GPU-b"], 2, "this test", say=said.append) as lease:
             assert lease.gpus == ("GPU-a", "GPU-b")
-            with HostLock("next-GPU-b") as turn:
-                assert turn.taken()  # it is next no more
+            assert names_beginning(WAITING) == []  # it waits no more
 
 
-def test_who_waits_for_other_gpus_than_the_one_that_is_next_does_not_wait_for_it():
-    with HostLock("next-GPU-a") as turn:
-        assert turn.taken()
+def test_who_came_first_is_served_first_and_keeps_nobody_from_what_it_does_not_want():
+    with in_line(["GPU-a"], 1, False, "the first"):
         assert not is_free(["GPU-a"], 1)
         assert is_free(["GPU-a", "GPU-b"], 1) == ("GPU-b",)
+        assert is_free(["GPU-b"], 1)
         assert is_free(whole_host=True) == ()
+        with pytest.raises(Waited, match=r"waits for GPU GPU-a: the first \(process .*, which waited before"):
+            leased(["GPU-a"], 1, "this test", say=waits).__enter__()
+    assert is_free(["GPU-a"], 1)
+
+
+def test_who_needs_more_than_is_free_is_passed_over_until_it_has_waited_long(monkeypatch):
+    with held("GPU-b"), in_line(["GPU-a", "GPU-b"], 2, False, "the first"):
+        assert is_free(["GPU-a"], 1)
+        monkeypatch.setattr(leases, "PATIENCE_S", 0.0)
+        assert not is_free(["GPU-a"], 1)
+
+
+def test_who_needs_the_whole_host_is_passed_over_by_those_on_gpus_until_it_has_waited_long(monkeypatch):
+    with held("GPU-b"), in_line([], 0, True, "the first"):
+        assert is_free(["GPU-a"], 1)
+        assert not is_free(whole_host=True)
+        monkeypatch.setattr(leases, "PATIENCE_S", 0.0)
+        assert not is_free(["GPU-a"], 1)
+
+
+def test_of_many_who_wait_each_is_served_in_its_turn(tmp_path):
+    """They ask 0.3 s apart and have the GPU for 50 ms each, once the test gives it back."""
+    order = tmp_path / "order"
+    program = f"""
+import sys, time
+from profile_grid.measuring.leases import leased
+with leased(["GPU-a"], 1, sys.argv[1], say=lambda line: print("waits", flush=True)):
+    open({str(order)!r}, "a").write(sys.argv[1])
+    time.sleep(0.05)
+"""
+    waiting = []
+    with held("GPU-a"):
+        for name in "abcdefgh":
+            command = [sys.executable, "-c", program, name]
+            waiting.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
+            assert waiting[-1].stdout.readline() == "waits\n"
+    for one in waiting:
+        assert one.wait(30) == 0
+        one.stdout.close()
+    assert order.read_text() == "abcdefgh"
+
+
+def test_a_place_of_a_killed_process_or_of_another_version_keeps_nobody(folder):
+    assert is_free(["GPU-a"], 1)
+    (folder / "waiting-00000000000000000001-7").write_text('{"gpus": ["GPU-a"], "count": 1, "whole_host": true}')
+    with HostLock("waiting-00000000000000000002-8") as other:
+        assert other.taken()
+        for written in ("", "[]", '{"gpus": 1}'):
+            other.path.write_text(written)
+            assert is_free(["GPU-a"], 1)
+    assert names_beginning("waiting-00000000000000000001") == []
 
 
 def test_a_killed_holder_has_no_lease():
