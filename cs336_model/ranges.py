@@ -42,6 +42,7 @@ WARMUP = "warmup"
 MEASURE = "measure"
 NO_SYNC = "no_sync"
 STEP = "step"
+RECORDING, DOMAIN = "recording", "cs336_model"  # around all that nsys may record, in a domain of its own
 
 FORWARD = "forward"
 LOSS = "loss"

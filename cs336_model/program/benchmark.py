@@ -4,7 +4,7 @@
     python -m cs336_model.program.benchmark ... --profiler torch --capture capture.sqlite
     python -m cs336_model.program.benchmark ... --profiler memory --capture memory_history.json.gz
     python -m cs336_model.program.benchmark ... --profiler energy --capture energy.json --windows 3 --window-s 5
-    nsys profile --capture-range=cudaProfilerApi ... python -m cs336_model.program.benchmark ... --profiler nsys
+    nsys profile --capture-range=nvtx ... python -m cs336_model.program.benchmark ... --profiler nsys
 
 Exits 0 with a result whose status is `complete`, `out_of_memory` on a real torch.OutOfMemoryError, or `unsupported`
 where this machine cannot run the variant, or has no energy counter. A model that cannot be measured as it is declared
@@ -14,6 +14,7 @@ is one line, every other failure a traceback; either way the exit status is not 
 import gc
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -59,6 +60,8 @@ from cs336_model.program.windows import (
     NSYS,
     OF_CUDA,
     WRITING,
+    no_recording,
+    open_recording,
     profiled_window,
     save_capture,
 )
@@ -70,12 +73,14 @@ LEFT_BYTES = 256 * 2**20  # a batch, and what cuBLAS keeps to work in: of no har
 @dataclass
 class Watch:
     """What looks on while a program runs: a profiler, the file that it writes, whether the first step is held against
-    fp64 afterwards, the windows of energy, the recorder of memory, and the subject once it is made."""
+    fp64 afterwards, the windows of energy, what ends nsys's recording, the recorder of memory, and the subject once it
+    is made."""
 
     profiler: str
     path: Path | None = None
     accuracy: bool = True
     energy: Plan | None = None
+    close_recording: Callable[[], None] = no_recording
     recorder: Recorder | None = None
     subject: Subject | None = None
 
@@ -97,11 +102,13 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(f"gpus is {spec.dimensions['gpus']}, and {WORLD_SIZE} says {rank.count} processes")
     import_ahead(spec)
     progress.seconds["import"] = process_age_seconds()
+    with progress.stage("profiler"):
+        close_recording = open_recording(options.profiler)
     with progress.stage("wait"):
         take_lease(options.lease)
     print_stacks_before(options.time_limit_s, process_age_seconds() - progress.seconds["wait"])
     energy = Plan(options.windows, options.window_s) if options.profiler == ENERGY else None
-    watch = Watch(options.profiler, options.capture, options.accuracy == "yes", energy)
+    watch = Watch(options.profiler, options.capture, options.accuracy == "yes", energy, close_recording)
     try:
         result = run(spec, watch, progress)
     except UnusableModel as error:
@@ -168,7 +175,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
             leave_group()
             leave_device(device)
 
-    window = profiled_window(watch.profiler, device, at_end)
+    window = profiled_window(watch.profiler, device, at_end, watch.close_recording)
     with progress.stage("profiler"), window as recording, progress.stage("measured"):
         wait_for_all(device)
         step_seconds = run_steps(subject, spec.measured_steps, clock)

@@ -1,4 +1,4 @@
-"""The profiler around the measured window: none, nsys's capture range, or PyTorch's own."""
+"""The profiler around the measured window: none, nsys's or ncu's, or PyTorch's own."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch.autograd.profiler import profile
 
+from cs336_model import ranges
 from kernel_tables.embedded.kineto_capture import export_capture
 
 NSYS, NCU = "nsys", "ncu"
@@ -25,8 +26,32 @@ WRITING = ("torch", MEMORY, ENERGY)
 OF_CUDA = (NSYS, NCU)  # programs that look on between cudaProfilerStart and cudaProfilerStop
 
 
+def no_recording() -> None:
+    """Closes a recording that was not opened."""
+
+
+def open_recording(profiler: str) -> Callable[[], None]:
+    """Opens the range that nsys may record from (`nsys profile --capture-range=nvtx`), and returns what closes it;
+    nothing for another profiler.
+
+    nsys takes more than a second to begin and three to end (H200), in which the process waits: to be called before it
+    has a lease. What it so records before the measured steps is left out of the capture. Python's objects up to now are
+    searched for garbage no more: that would take a tenth of a second behind the lease.
+    """
+    if profiler != NSYS:
+        return no_recording
+    import nvtx
+
+    gc.collect()
+    gc.freeze()
+    opened = nvtx.start_range(ranges.RECORDING, domain=ranges.DOMAIN)
+    return lambda: nvtx.end_range(opened)
+
+
 @contextmanager
-def profiled_window(profiler: str, device: torch.device, at_end: Callable[[], None]) -> Iterator[profile | None]:
+def profiled_window(
+    profiler: str, device: torch.device, at_end: Callable[[], None], close_recording: Callable[[], None] = no_recording
+) -> Iterator[profile | None]:
     """What the profiler sees happens inside; the device must be idle at both ends. Gives the recording that
     `save_capture` writes, or None where the profiler is another program.
 
@@ -36,10 +61,12 @@ def profiled_window(profiler: str, device: torch.device, at_end: Callable[[], No
     """
     if profiler in OF_CUDA and device.type == "cuda":
         with _short_collections(profiler):
+            torch.cuda.synchronize(device)  # nothing from before the window may run in it
             torch.cuda.profiler.start()  # nsys's --capture-range=cudaProfilerApi, and ncu's --profile-from-start off
             yield None
         at_end()
         torch.cuda.profiler.stop()
+        close_recording()
         return
     with (
         _short_collections(profiler),
@@ -47,6 +74,7 @@ def profiled_window(profiler: str, device: torch.device, at_end: Callable[[], No
     ):
         yield recording
     at_end()
+    close_recording()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -67,6 +68,7 @@ KEPT_ROWS = {
     "DIAGNOSTIC_EVENT": "severity >= 2 OR "
     + " OR ".join(f"text LIKE '{like}'" for like in ("Number of % events %", "%dropped%", "%lost%", "%not all%")),
 }
+OF_NVTX_AT_A_TIME = (34, 59, 60, 70, 71)  # event types: marks, push and pop, start and end; the others tell names
 MADE_TEXTS = {"DIAGNOSTIC_EVENT": ("text",)}  # made up by nsys from what it met
 PATH = re.compile(r"(?<![\w.])~?/[^\s'\"<>|]+|\b[\w.-]+(?:/[\w.+-]+){2,}|\b[A-Za-z]:\\[^\s'\"<>|]+")
 LONGEST_MESSAGE = 1000  # characters
@@ -74,8 +76,9 @@ QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)=\S+")
 
 
-def write_publishable(source: Path, target: Path) -> None:
-    """Writes `target`: what of the capture `source` tells of its ranges, launches and GPU, and no more.
+def write_publishable(source: Path, target: Path, window: str | None = None) -> None:
+    """Writes `target`: what of the capture `source` tells of its ranges, launches and GPU, and no more; with `window`,
+    the name of a range, nothing that began before the first of that name where there is one.
 
     The source is opened read-only. `target` must not exist; it is complete when this returns. Raises TraceError where
     the source is damaged (a copy would be sound, and lack what was lost), OSError where the disk is full.
@@ -89,7 +92,7 @@ def write_publishable(source: Path, target: Path) -> None:
             database.create_function("published_text", 1, _published_text, deterministic=True)
             database.create_function("published_stack", 1, _published_stack, deterministic=True)
             database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
-            _copy_kept_tables(database)
+            _copy_kept_tables(database, window)
     except sqlite3.Error as error:
         raise damaged(source, str(error)) from error
     except UnicodeDecodeError as error:  # SQLite's own words may quote what is no text
@@ -116,13 +119,14 @@ def _published_stack(payload: bytes | None) -> bytes | None:
     return None if frames_of(payload) is None else payload
 
 
-def _copy_kept_tables(database: sqlite3.Connection) -> None:
+def _copy_kept_tables(database: sqlite3.Connection, window: str | None) -> None:
     found = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: a virtual table
     statements = dict(database.execute(found))
+    since = _start_of(database, window, statements) if window else None
     kept = [table for table in statements if table in KEPT_TABLES or table.startswith(ENUM)]
     for table in kept:
         _create(database, table, statements[table])
-        _copy_rows(database, table, KEPT_ROWS.get(table, "TRUE"))
+        _copy_rows(database, table, KEPT_ROWS.get(table) or _begun(table, _columns(database, table), since))
     if STRINGS in statements:
         _create(database, STRINGS, statements[STRINGS])
         _copy_used_strings(database, kept)
@@ -140,6 +144,25 @@ def _create(database: sqlite3.Connection, table: str, statement: str) -> None:
 def _copy_rows(database: sqlite3.Connection, table: str, where: str) -> None:
     values = ", ".join(_published(table, column) for column in _columns(database, table))
     database.execute(f'INSERT INTO main."{table}" SELECT {values} FROM source."{table}" WHERE {where}')
+
+
+def _start_of(database: sqlite3.Connection, window: str, tables: Collection[str]) -> int | None:
+    """When the first range of this name begins, ns on the clock of the source; None where there is none."""
+    columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({NVTX})")}
+    of_string = f"(SELECT value FROM source.{STRINGS} WHERE id = textId)"
+    texts = [sql for name, sql in (("text", "text"), ("textId", of_string)) if name in columns]
+    if not texts or STRINGS not in tables:
+        return None
+    named = f"? IN ({', '.join(texts)}) AND typeof(start) = 'integer'"
+    return database.execute(f"SELECT min(start) FROM source.{NVTX} WHERE {named}", (window,)).fetchone()[0]
+
+
+def _begun(table: str, columns: Sequence[str], since: int | None) -> str:
+    """The SQL condition that a row did not begin before; for one that begins nowhere it holds."""
+    if since is None or "start" not in columns:
+        return "TRUE"
+    began = f"start >= {since:d}"
+    return began if table != NVTX else f"(eventType NOT IN {OF_NVTX_AT_A_TIME} OR {began})"
 
 
 def _published(table: str, column: str) -> str:

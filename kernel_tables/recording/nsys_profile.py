@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 OF_THE_HOST = OS_RUNTIME, PYTHON = ("osrt", "python")
+CUDA_CALLS = "cudaProfilerApi"  # the window lies between cudaProfilerStart and cudaProfilerStop
 
 
 def profile_command(
@@ -13,13 +14,13 @@ def profile_command(
     report: Path,
     *,
     options: Sequence[str] = (),
-    window: bool = True,
+    window: str | None = CUDA_CALLS,
     host: Collection[str] = (),
 ) -> list[str]:
     """`nsys profile` around a program; the report becomes `report`.nsys-rep.
 
-    With `window`, only what lies between cudaProfilerStart and cudaProfilerStop is recorded, and the program goes on
-    after it (the default, stop-shutdown, would end it). Neither sampling nor context switches are asked for: they need
+    Of a `window`, CUDA_CALLS or an NVTX range as "name@domain", no more is recorded, and the program goes on after it
+    (the default, stop-shutdown, would end it). Neither sampling nor context switches are asked for: they need
     rights that many hosts do not give, and no question here needs them. HOST adds what slows the program down: calls of
     the OS runtime of 1 µs and longer, and a thousand Python stacks a second.
     """
@@ -27,6 +28,9 @@ def profile_command(
     command = ["nsys", "profile", f"--trace={trace}", "--sample=none", "--cpuctxsw=none", "--force-overwrite=true"]
     if PYTHON in host:
         command.append("--python-sampling=true")
-    if window:
-        command += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
+    if window == CUDA_CALLS:
+        command += [f"--capture-range={CUDA_CALLS}", "--capture-range-end=stop"]
+    elif window:
+        command += ["--capture-range=nvtx", f"--nvtx-capture={window}", "--capture-range-end=stop"]
+        command += ["--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"]  # else only a registered text is looked at
     return [*command, f"--output={report}", *options, *program]

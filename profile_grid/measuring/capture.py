@@ -45,7 +45,7 @@ def captured(job: Job) -> dict:
     for number in range(1, CAPTURE.attempts + 1):
         trial = job.scratch / f"attempt-{number}"
         trial.mkdir()
-        attempt = attempt_once(job, trial)
+        attempt = attempt_once(job, trial, number)
         if attempt.problem is None:
             break
     status = INCOMPLETE if attempt.problem else attempt.program["status"]
@@ -78,8 +78,8 @@ def captured_apart(job: Job, name: str) -> dict:
     return result
 
 
-def torch_attempt(job: Job, trial: Path) -> Attempt:
-    """One try under PyTorch's profiler, which is part of the program: what fails there is a crash."""
+def torch_attempt(job: Job, trial: Path, number: int) -> Attempt:
+    """A try under PyTorch's profiler, which is part of the program: what fails there is a crash."""
     result = trial / "program.json"
 
     def command(rank: int) -> list[str]:

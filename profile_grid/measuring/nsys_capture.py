@@ -11,11 +11,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from cs336_model.program.variants.values import NOT_COMPILED
+from cs336_model.ranges import DOMAIN, MEASURE, RECORDING
 from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.reading import nsys
 from kernel_tables.reading.publishable import write_publishable
 from kernel_tables.recording.gpu import gpu_is_visible
-from kernel_tables.recording.nsys_profile import profile_command
+from kernel_tables.recording.nsys_profile import CUDA_CALLS, profile_command
 from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.hidden_host import namespace_command, neutral_folder
 from profile_grid.measuring.job import Job
@@ -53,15 +55,16 @@ NOT_EXPORTED = "nsys cannot export its own report: it is damaged, or the disk is
 UNREADABLE = "nsys exported its report, and the export cannot be read: it is cut short, or the disk is full"
 
 
-def nsys_attempt(job: Job, trial: Path) -> Attempt:
-    """What came of one try; on success `trial` holds capture.nsys-rep and capture.sqlite, of every rank."""
+def nsys_attempt(job: Job, trial: Path, number: int) -> Attempt:
+    """What came of the try of this number; on success `trial` holds capture.nsys-rep and capture.sqlite, of every
+    rank."""
     if nsys.find() is None:
         return Attempt(None, problem=NSYS_MISSING)
     try:
         version = nsys.version()
     except TraceError as error:
         return Attempt(None, problem=_logged(job.log, "nsys_cannot_run", CANNOT_RUN, error))
-    outcome = _profiled(job, trial)
+    outcome = _profiled(job, trial, number)
     hidden, seconds = bool(namespace_command()), {"program": outcome.seconds}
     ranks = written_by_ranks(job, trial / RESULT)
     if not ranks:
@@ -76,7 +79,7 @@ def nsys_attempt(job: Job, trial: Path) -> Attempt:
     return Attempt(written, seconds, problem, version, hidden, devices_of(ranks))
 
 
-def _profiled(job: Job, trial: Path) -> Outcome:
+def _profiled(job: Job, trial: Path, number: int) -> Outcome:
     """How nsys ended, one around each rank; the reports become trial/capture.nsys-rep, capture_rank1.nsys-rep, ...,
     what the programs wrote trial/program.json, ...."""
     logs = trial / LOGS
@@ -92,7 +95,7 @@ def _profiled(job: Job, trial: Path) -> Outcome:
                 files / Path(of_rank(REPORT, rank)).stem,
                 options=job.specification["nsys_options"],
                 host=job.specification.get("sources", ()),
-                window=job.program["device"] != "cpu" and gpu_is_visible(),
+                window=_window(job, number),
             )
 
         # in one set of namespaces: NCCL's processes share memory, and know each other by their numbers
@@ -107,6 +110,18 @@ def _profiled(job: Job, trial: Path) -> Outcome:
         )
     gather_logs(logs, job.log)
     return outcome
+
+
+def _window(job: Job, number: int) -> str | None:
+    """What nsys records: the whole of a program on a processor, else from before the program has a lease, so that the
+    GPU does not wait until nsys has begun; from the window itself where all before it would be a burden: traces of the
+    host, metrics of a GPU that others still use, what a compiler tries. So does the second try, since some versions of
+    nsys miss the ranges of newer nvtx packages."""
+    if job.program["device"] == "cpu" or not gpu_is_visible():
+        return None
+    own = job.specification
+    burden = own.get("sources") or own["nsys_options"] or job.program["dimensions"]["compile"] != NOT_COMPILED
+    return CUDA_CALLS if burden or number > 1 else f"{RECORDING}@{DOMAIN}"
 
 
 def _problem_of_ranks(job: Job, trial: Path, ranks: list[dict], outcome: Outcome) -> Problem | None:
@@ -140,7 +155,7 @@ def _problem_of_report(job: Job, trial: Path, written: dict, outcome: Outcome, r
     except TraceError as error:
         return _logged(job.log, "nsys_export_failed", NOT_EXPORTED, error)
     try:
-        write_publishable(export, sqlite)
+        write_publishable(export, sqlite, window=MEASURE)
         return joined(_errors(sqlite, written))
     except ImpossibleCapture as error:
         return joined([Problem(finding.code, finding.message) for finding in error.findings])

@@ -60,9 +60,9 @@ CAPTURE = Stage(
     files=("capture.sqlite",),
     may_leave=("capture.nsys-rep",),
     attempts=2,
-    # nsys, H200: 3 training steps of 2.7B (32 layers) leave 3.8 MB of SQLite, and about as much of report
+    # nsys, H200: 3 training steps of 2.7B (32 layers) leave 3.8 MB of SQLite, and with two before them 6 of report
     disk_bytes=500_000,
-    disk_bytes_per_layer_and_step=80_000,
+    disk_bytes_per_layer_and_step=105_000,
     sources=(
         *PROCESSES,
         "profile_grid/measuring/capture_identity.py",

@@ -11,7 +11,7 @@ from cs336_model.program import device as device_module
 from cs336_model.program import lease
 from cs336_model.program.device import cpu_name, machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.gpu_state import GpuState
-from cs336_model.program.windows import profiled_window, save_capture
+from cs336_model.program.windows import open_recording, profiled_window, save_capture
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 UUID = "6b83273f-51cf-d5cd-703d-29ea8dd55b8f"
@@ -83,20 +83,46 @@ def test_full_collections_in_a_window_with_ranges_leave_out_what_there_was_befor
     assert (counts[0] > 0, counts[1]) == (apart, 0)
 
 
-@pytest.mark.parametrize(("device", "expected"), [(GPU, ["start", "inside", "end", "stop"]), (CPU, ["inside", "end"])])
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [(GPU, ["idle", "start", "inside", "end", "stop", "closed"]), (CPU, ["inside", "end", "closed"])],
+)
 def test_nsys_is_told_the_window_on_a_gpu_alone(monkeypatch, tmp_path, device, expected):
     calls = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: calls.append("idle"))
     monkeypatch.setattr(torch.cuda.profiler, "start", lambda: calls.append("start"))
     monkeypatch.setattr(torch.cuda.profiler, "stop", lambda: calls.append("stop"))
-    with profiled_window("nsys", device, at_end=lambda: calls.append("end")) as recording:
+    close = lambda: calls.append("closed")  # noqa: E731
+    with profiled_window("nsys", device, lambda: calls.append("end"), close) as recording:
         calls.append("inside")
     save_capture(recording, tmp_path / "capture.sqlite", device)
     assert calls == expected
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_range_that_nsys_records_from_is_opened_for_nsys_alone_and_python_searches_what_there_is_no_more(
+    monkeypatch,
+):
+    import nvtx
+
+    calls = []
+    monkeypatch.setattr(nvtx, "start_range", lambda name, domain: calls.append((name, domain)) or 7)
+    monkeypatch.setattr(nvtx, "end_range", calls.append)
+    for profiler in ("none", "torch", "ncu"):
+        open_recording(profiler)()
+    assert (calls, gc.get_freeze_count()) == ([], 0)
+    close = open_recording("nsys")
+    try:
+        assert calls == [("recording", "cs336_model")] and gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+    close()
+    assert calls[1:] == [7]
+
+
 def test_the_full_collection_before_a_window_is_not_in_what_nsys_records(monkeypatch):
     frozen = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     for name in ("start", "stop"):
         monkeypatch.setattr(torch.cuda.profiler, name, lambda: frozen.append(gc.get_freeze_count() > 0))
     with profiled_window("nsys", GPU, at_end=lambda: None):

@@ -15,7 +15,7 @@ from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.publishable import without_names, without_paths, write_publishable
 from kernel_tables.reading.python_samples import frames_of, module_name
 from kernel_tables.trace import Trace
-from tests.kernel_tables.synthetic import Synthetic
+from tests.kernel_tables.synthetic import START_END, Synthetic
 
 CANARY = "CANARYq7x"
 
@@ -55,6 +55,32 @@ def test_only_the_strings_that_a_kept_row_refers_to_are_copied(publish):
     )
     assert copy.execute("SELECT * FROM StringIds").fetchall() == [(1, "forward")]
     assert copy.execute("SELECT name FROM sqlite_master WHERE name = 'ThreadNames'").fetchall() == []
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_of_a_window_nothing_stays_that_began_before_it_but_the_names_of_domains(tmp_path, registered):
+    made = Synthetic().domain(3, "NCCL", at=1).range("recording", 2, 900, kind=START_END).diagnostic(3, "a warning")
+    made.range("warmup", 10, 40).range("step", 10, 40, registered=registered).kernel("cold", at=12).kernel(
+        "cold", at=14
+    )
+    made.range("measure", 100, 190, registered=registered).range("step", 100, 150, registered=registered)
+    made.kernel("warm", at=100).memcpy(at=120).range("measure", 300, 310).kernel("later", at=305)
+    source = made.write(tmp_path / "full.sqlite")
+    for window, kept in (
+        ("measure", {"warm", "later"}),
+        ("absent", {"cold", "warm", "later"}),
+        (None, {"cold", "warm", "later"}),
+    ):
+        target = tmp_path / f"published-{window}.sqlite"
+        write_publishable(source, target, window)
+        with Trace(target) as trace:
+            assert set(trace.kernels()["kernel"]) == kept | {"[CUDA memcpy Host-to-Device]"}
+            assert ("warmup" in set(trace.ranges()["range"])) == ("cold" in kept)
+    with closing(sqlite3.connect(tmp_path / "published-measure.sqlite")) as copy:
+        assert copy.execute("SELECT min(start) FROM NVTX_EVENTS WHERE eventType != 75").fetchone() == (100,)
+        assert copy.execute("SELECT text FROM NVTX_EVENTS WHERE eventType = 75").fetchall() == [("NCCL",)]
+        assert copy.execute("SELECT text FROM DIAGNOSTIC_EVENT").fetchall() == [("a warning",)]
+        assert "cold" not in {value for (value,) in copy.execute("SELECT value FROM StringIds")}
 
 
 def test_an_environment_hidden_behind_nul_bytes_is_left_out(publish):
@@ -238,7 +264,7 @@ def test_a_full_disk_is_the_systems_error_and_not_a_damaged_capture(tmp_path, mo
     full = sqlite3.OperationalError("database or disk is full")
     full.sqlite_errorcode = sqlite3.SQLITE_FULL
 
-    def fail(database):
+    def fail(database, window):
         raise full
 
     monkeypatch.setattr(publishable, "_copy_kept_tables", fail)

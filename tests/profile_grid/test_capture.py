@@ -280,7 +280,7 @@ def under_real_nsys(tmp_path, monkeypatch):
     log, others = Path("capture.log"), set(descendants(os.getpid()))
     with ThreadPoolExecutor(1) as pool:
         specification = SPECIFICATION | {"program": PROGRAM | {"device": "cpu"}}
-        capturing = pool.submit(nsys_attempt, Job(specification, Path(), Path(), log, 6.0, Leases()), Path("trial"))
+        capturing = pool.submit(nsys_attempt, Job(specification, Path(), Path(), log, 6.0, Leases()), Path("trial"), 1)
         assert wait_until(lambda: log.exists() and "fake program: hangs" in log.read_text())
         yield capturing, set(descendants(os.getpid())) - others
 

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kernel_tables.recording.nsys_profile import profile_command
+from kernel_tables.recording.nsys_profile import CUDA_CALLS, profile_command
+from profile_grid.measuring import nsys_capture
+from profile_grid.measuring.job import Job
+from profile_grid.measuring.lease_server import Leases
 from profile_grid.merging.nsys_reports import reports
 
 SAID = """Processing [results/runs/a/capture.sqlite] with [/usr/lib/nsys/reports/gpukernsum.py]...
@@ -70,5 +73,31 @@ def test_with_a_window_nsys_stops_after_it_and_lets_the_program_go_on():
     assert command[-2:] == ["--cuda-graph-trace=node", "python"]
 
 
+def test_a_range_as_a_window_begins_the_recording_where_it_is_opened():
+    command = profile_command(["python"], Path("x"), window="recording@cs336_model")
+    wanted = {"--capture-range=nvtx", "--nvtx-capture=recording@cs336_model", "--capture-range-end=stop"}
+    assert wanted <= set(command) and command[-1] == "python"
+
+
+@pytest.mark.parametrize(
+    ("changes", "number", "window"),
+    [
+        ({}, 1, "recording@cs336_model"),
+        ({}, 2, CUDA_CALLS),
+        ({"sources": ["osrt"]}, 1, CUDA_CALLS),
+        ({"nsys_options": ["--gpu-metrics-devices=0"]}, 1, CUDA_CALLS),
+        ({"program": {"device": "auto", "dimensions": {"compile": "on"}}}, 1, CUDA_CALLS),
+        ({"program": {"device": "cpu", "dimensions": {"compile": "off"}}}, 1, None),
+    ],
+)
+def test_a_capture_begins_before_the_lease_unless_what_lies_before_the_window_would_burden_it(
+    monkeypatch, changes, number, window
+):
+    monkeypatch.setattr(nsys_capture, "gpu_is_visible", lambda: True)
+    plain = {"program": {"device": "auto", "dimensions": {"compile": "off"}}, "nsys_options": []}
+    job = Job(plain | changes, Path(), Path(), Path("log"), 9.0, Leases())
+    assert nsys_capture._window(job, number) == window
+
+
 def test_without_a_window_the_whole_program_is_recorded():
-    assert not any("capture-range" in word for word in profile_command(["python"], Path("x"), window=False))
+    assert not any("capture-range" in word for word in profile_command(["python"], Path("x"), window=None))
