@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
@@ -26,8 +27,9 @@ def warmup_reports(merged: Merged) -> pd.DataFrame:
             continue  # memory ran out behind the warm-up
         every, leading = first["ms"].tolist() + later, first.iloc[0][LEADING].tolist()
         for count in range(len(first) + 1):
-            reported = pd.Series(every[count : count + len(later)], dtype="float64")
-            rows.append((*leading, phase, count, len(reported), reported.mean(), reported.std()))
+            reported = np.array(every[count : count + len(later)], dtype="float64")
+            scatter = reported.std(ddof=1) if len(reported) > 1 else float("nan")
+            rows.append((*leading, phase, count, len(reported), reported.mean(), scatter))
     table = pd.DataFrame(rows, columns=[*LEADING, "phase", "warmup_steps", "n", "mean_ms", "std_ms"])
     taken = table.drop_duplicates(KEYS, keep="last").set_index(KEYS)["mean_ms"]
     reference = taken.reindex(pd.MultiIndex.from_frame(table[KEYS])).to_numpy(dtype="float64")
