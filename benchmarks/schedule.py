@@ -30,7 +30,7 @@ BEFORE_S = 3.0  # interpreters and imports, before there is a lease
 CHANGE_S = {TIMING.name: 0.5, CAPTURE.name: 1.5}  # a lease changes hands (docs/running.md)
 BEHIND_S = {TIMING.name: 0.3, CAPTURE.name: 5.5}  # nsys ends, its report is exported
 TABLES_S = 3.0  # a run's tables
-PASSES = 2  # against fp64: one of the variant and one in fp64, taken as long as a step
+PASSES = 1  # in fp64, taken as long as a step
 
 
 @dataclass(frozen=True)

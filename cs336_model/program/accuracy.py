@@ -1,12 +1,12 @@
 """How far a variant's first step is from an eager fp64 run of the same weights and tokens.
 
+What the very first step of the process gives is kept on the host, between two steps, and compared when all is measured.
 On several GPUs every rank computes the whole batch in fp64, one rank's part after the other: nothing is reduced there,
 so that a wrong reduction is not in both. The memory is that of one part.
 """
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from cs336_model import ranges
 from cs336_model.arithmetic.own_model import sequences_per_gpu, shape_of
 from cs336_model.model.functional import cross_entropy
+from cs336_model.program.outputs import Output, loss_of
 from cs336_model.program.parallel.ranks import fitting_on_all_ranks, of_all_ranks, this_rank
 from cs336_model.program.steps import Subject
 from cs336_model.program.subject import build_model, inputs_and_targets, whole_batch
@@ -24,66 +25,54 @@ NOT_WANTED = "the comparison with fp64 is switched off (timing: {accuracy: false
 NOT_OURS = "the model is not this package's: whether it computes in fp64 is not known"
 
 
+PART = 2**20  # elements of a gradient that are made anew in fp64 at once: no more memory than a step takes
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What a first step gives, on the device: a loss, the logits of this rank's part of the batch (batch, position,
-    vocab) and, after a backward pass, the norm of the gradients of the whole batch."""
+    """What a first step gives: the loss, None where the mode computes none, the logits of this rank's part of the batch
+    (batch, position, vocab) and, after a backward pass, the norm of the gradients of the whole batch."""
 
-    loss: Tensor
+    loss: Tensor | None
     logits: Tensor
     gradient_norm: Tensor | None
 
 
-def accuracy(subject: Subject, wanted: bool = True) -> dict[str, float | str | None]:
-    """Relative errors of the loss and the logits (in the Euclidean norm) of the whole batch, and of the norm of the
-    gradients, the largest of all ranks, with the weights that the subject's seed gives; `reason` says why there are
-    none. All ranks get the same. The subject cannot be used afterwards: its memory is needed."""
-    nothing = dict.fromkeys(("reason", "loss_error", "logits_error", "gradient_norm_error"))
-    if not wanted:
-        return nothing | {"reason": NOT_WANTED}
-    if shape_of(vars(subject.spec)) is None:
-        return nothing | {"reason": NOT_OURS}
-    found, expected = outcome_of_variant(subject), None
-    if found:
+class Comparison:
+    """The first step of a subject beside the same in fp64. To be made before that step."""
+
+    def __init__(self, subject: Subject, wanted: bool = True) -> None:
+        not_ours = None if shape_of(vars(subject.spec)) else NOT_OURS
+        self.reason, self._first = not_ours if wanted else NOT_WANTED, None
+        if self.reason is None:
+            subject.after_first_step = self._keep
+
+    def errors(self, subject: Subject) -> dict[str, float | str | None]:
+        """Relative errors of the loss and the logits (in the Euclidean norm) of the whole batch, and of the norm of the
+        gradients, the largest of all ranks, with the weights that the subject's seed gives; `reason` says why there are
+        none. All ranks get the same. The subject cannot be used afterwards: its memory is needed."""
+        nothing = dict.fromkeys(("reason", "loss_error", "logits_error", "gradient_norm_error"))
+        if self.reason is not None:
+            return nothing | {"reason": self.reason}
         subject.give_up()
         expected = fitting_on_all_ranks(partial(outcome_in_fp64, subject), subject.device)
-    return nothing | (errors(found, expected, subject.device) if expected else {"reason": TOO_LARGE})
+        if expected is None:
+            return nothing | {"reason": TOO_LARGE}
+        return nothing | errors(on_device(self._first, subject), expected, subject.device)
+
+    def _keep(self, subject: Subject, output: Output) -> None:
+        loss = subject.losses[0] if subject.losses else None
+        norm = norm_of_gradients(subject.parameters) if has_backward(subject) else None
+        self._first = Outcome(loss, output.logits.detach().cpu(), norm)
 
 
-def outcome_of_variant(subject: Subject) -> Outcome | None:
-    """The outcome of the subject's first step, its loss that of this rank's part of the batch; None where a rank runs
-    out of memory before it. Weights and gradients of later steps are given up."""
-    if not fitting_on_all_ranks(partial(start_anew, subject), subject.device):
-        return None
-    step = partial(first_step, subject)
-    # Where ranks communicate in it none may turn back alone; it takes no more memory than the steps that were measured.
-    return step() if this_rank().count > 1 else fitting_on_all_ranks(step, subject.device)
-
-
-def start_anew(subject: Subject) -> bool:
-    """Gives the subject the weights of its seed again, which only an optimizer changes; True. It and all gradients are
-    given up."""
-    trained, subject.optimizer = subject.optimizer is not None, None
-    for parameter in subject.parameters:
-        parameter.grad = None
-    if not trained:
-        return True
-    with torch.no_grad():
-        initial = build_model(subject.spec, subject.device).parameters()
-        for parameter, first in zip(subject.parameters, initial, strict=True):
-            parameter.copy_(first)
-    return True
-
-
-def first_step(subject: Subject) -> Outcome:
-    """One pass over this rank's part of the batch as a step takes it, its gradients reduced."""
-    backward = has_backward(subject)
-    loss, logits = one_pass(subject.model, subject.inputs, subject.targets, backward, under=subject.autocast())
-    subject.reduction.finish()
-    found = Outcome(loss, logits, norm_of_gradients(subject.parameters) if backward else None)
-    for parameter in subject.parameters:
-        parameter.grad, parameter.data = None, parameter.data.new_empty(0)
-    return found
+def on_device(first: Outcome, subject: Subject) -> Outcome:
+    """A first step that was kept, its logits where they were made, with the loss of a mode that computes none."""
+    logits, loss = first.logits.to(subject.device), first.loss
+    if loss is None:
+        with torch.no_grad(), subject.autocast():
+            loss = loss_of(Output(logits), subject.targets)
+    return replace(first, logits=logits, loss=loss)
 
 
 def outcome_in_fp64(subject: Subject) -> Outcome:
@@ -105,16 +94,10 @@ def has_backward(subject: Subject) -> bool:
 
 
 def one_pass(
-    model: nn.Module,
-    inputs: Tensor,
-    targets: Tensor,
-    backward: bool,
-    share: int = 1,
-    under: AbstractContextManager | None = None,
+    model: nn.Module, inputs: Tensor, targets: Tensor, backward: bool, share: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """The loss ÷ `share` and the logits of one pass, whose forward runs `under` a context. A backward pass adds to the
-    gradients of the model."""
-    with torch.set_grad_enabled(backward), under or nullcontext():
+    """The loss ÷ `share` and the logits of one pass. A backward pass adds to the gradients of the model."""
+    with torch.set_grad_enabled(backward):
         logits = model(inputs)
         loss = cross_entropy(logits, targets) / share
     if backward:
@@ -124,8 +107,11 @@ def one_pass(
 
 def norm_of_gradients(parameters: Iterable[Tensor]) -> Tensor:
     """The Euclidean norm of all gradients together, in fp64."""
-    norms = [torch.linalg.vector_norm(one.grad, dtype=torch.float64) for one in parameters if one.grad is not None]
-    return torch.linalg.vector_norm(torch.stack(norms))
+    gradients = [one.grad.detach().reshape(-1) for one in parameters if one.grad is not None]
+    parts = [part for gradient in gradients for part in gradient.split(PART)]
+    return torch.linalg.vector_norm(
+        torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in parts])
+    )
 
 
 def errors(found: Outcome, expected: Outcome, device: torch.device) -> dict[str, float]:

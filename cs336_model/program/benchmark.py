@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from cs336_model import ranges
-from cs336_model.program.accuracy import accuracy
+from cs336_model.program.accuracy import Comparison
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.energy.counters import energy_counter
 from cs336_model.program.energy.windows import Meter, Plan, counted_energy
@@ -154,6 +154,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     with progress.stage("initialise"):
         watch.subject = subject = make_subject(spec, device)
     _say(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
+    comparison = Comparison(subject, watch.accuracy) if watch.profiler == "none" else None
     compile_in_first_step(subject, progress)
     graphs = graph_counts(spec)
     found = warm_up(subject, progress)
@@ -183,10 +184,10 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     found |= {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
     with progress.stage("profiler"):
         save_capture(recording, watch.path, device)
-    if watch.profiler == "none":
+    if comparison:
         found["step_no_sync_seconds"] = seconds_without_communication(subject, progress)
         with progress.stage("accuracy"):
-            found["accuracy"] = accuracy(subject, watch.accuracy)
+            found["accuracy"] = comparison.errors(subject)
     leave_group()  # not after an exception: the others may hang, and the launcher ends them
     return {"status": "complete"} | found
 

@@ -1,7 +1,7 @@
 """The loop of warm-up and measured steps, and the clocks of a step and its phases."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from timeit import default_timer
@@ -36,6 +36,7 @@ class Subject:
     targets: Tensor
     losses: list[Tensor] = field(default_factory=list)
     reduction: NoReduction = field(default_factory=NoReduction)
+    after_first_step: Callable[["Subject", Output], None] | None = None  # is told what the very first step gave, once
 
     def __post_init__(self) -> None:
         self.parameters = list(self.model.parameters())  # walking the modules in every step would take host time
@@ -118,12 +119,22 @@ def run_steps(subject: Subject, count: int, clock: PhaseClock) -> list[float]:
     seconds = []
     with span(clock.window):
         for clock.step in range(count):
-            started = default_timer()
-            with span(ranges.STEP):
-                run_step(subject, clock)
-                with span(ranges.SYNCHRONIZE):
-                    synchronize(subject.device)
-            seconds.append(default_timer() - started)
+            seconds.append(timed_step(subject, clock))
+    return seconds
+
+
+def timed_step(subject: Subject, clock: PhaseClock) -> float:
+    """Seconds of one step. Who wants to know what the very first one gave is told it afterwards: its gradients and its
+    output are there until the next begins."""
+    started = default_timer()
+    with span(ranges.STEP):
+        output = run_step(subject, clock)
+        with span(ranges.SYNCHRONIZE):
+            synchronize(subject.device)
+    seconds = default_timer() - started
+    if subject.after_first_step is not None:
+        told, subject.after_first_step = subject.after_first_step, None
+        told(subject, output)
     return seconds
 
 
@@ -138,16 +149,17 @@ def seconds_without_communication(subject: Subject, progress: Progress) -> list[
         return run_steps(subject, (subject.spec.measured_steps + 1) // 2, clock)
 
 
-def run_step(subject: Subject, clock: PhaseClock) -> None:
-    """One step of the spec's mode. The gradients of the step before are dropped first (set to None, in no phase): that
-    launches nothing, and the backward pass then writes gradients instead of adding to zeros."""
+def run_step(subject: Subject, clock: PhaseClock) -> Output:
+    """What the model returned in one step of the spec's mode. The gradients of the step before are dropped first (set
+    to None, in no phase): that launches nothing, and the backward pass then writes gradients instead of adding to
+    zeros."""
     phases = subject.spec.phases
     for parameter in subject.parameters:
         parameter.grad = None
     with torch.set_grad_enabled(ranges.BACKWARD in phases), clock.phase(ranges.FORWARD), subject.autocast():
         output = subject.forward(with_loss=ranges.LOSS in phases)
     if ranges.LOSS not in phases:
-        return
+        return output
     with clock.phase(ranges.LOSS), subject.autocast():
         loss = loss_of(output, subject.targets)
         subject.losses.append(loss.detach())
@@ -157,6 +169,7 @@ def run_step(subject: Subject, clock: PhaseClock) -> None:
     if subject.optimizer is not None:
         with clock.phase(ranges.OPTIMIZER):
             subject.optimizer.step()
+    return output
 
 
 def loss_of_forward(subject: Subject) -> Tensor:

@@ -1,12 +1,13 @@
 """Every variant that runs on a CPU against an eager fp64 run of the same weights and tokens."""
 
 import json
+import time
 
 import pytest
 import torch
 
 from cs336_model.program import accuracy as module
-from cs336_model.program.accuracy import NOT_OURS, NOT_WANTED, TOO_LARGE, accuracy, distance
+from cs336_model.program.accuracy import NOT_OURS, NOT_WANTED, TOO_LARGE, Comparison, distance
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
@@ -23,13 +24,14 @@ VARIANTS = [
 ]  # fmt: skip
 
 
-def errors_of(values: dict, steps_before: int = 0, change=lambda subject: None, **changes) -> dict:
+def errors_of(values: dict, steps: int = 1, change=lambda subject: None, **changes) -> dict:
     spec = read_spec(json.dumps(changed(values, **{"mode": "forward_backward", **changes})))
     with process_settings(spec):
         subject = make_subject(spec, CPU)
-        run_steps(subject, steps_before, PhaseClock(CPU, "measure", Progress()))
         change(subject)
-        return accuracy(subject)
+        comparison = Comparison(subject)
+        run_steps(subject, steps, PhaseClock(CPU, "measure", Progress()))
+        return comparison.errors(subject)
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
@@ -46,9 +48,31 @@ def test_lower_precision_is_further_off(spec_values):
     assert bf16["logits_error"] > 1000 * fp32["logits_error"]
 
 
-def test_the_weights_are_those_of_the_seed_whatever_the_steps_before_made_of_them(spec_values):
-    before, after = (errors_of(spec_values, steps, mode="train_step", precision="bf16") for steps in (0, 3))
-    assert after == pytest.approx(before)
+@pytest.mark.parametrize("mode", ["forward", "forward_backward", "train_step"])
+def test_the_first_step_is_compared_whatever_later_ones_give(spec_values, mode):
+    one, four = (errors_of(spec_values, steps, mode=mode, precision="bf16") for steps in (1, 4))
+    assert four == pytest.approx(one)
+
+
+@pytest.mark.parametrize("mode", ["forward", "forward_backward", "train_step"])
+def test_what_is_kept_of_the_first_step_is_on_the_host_and_takes_no_time_of_it(spec_values, mode):
+    spec = read_spec(json.dumps(changed(spec_values, mode=mode)))
+    subject = make_subject(spec, CPU)
+    comparison, kept = Comparison(subject), []
+    keep = subject.after_first_step
+    subject.after_first_step = lambda *told: (time.sleep(0.5), kept.append(told[1]), keep(*told))
+    seconds = run_steps(subject, 3, PhaseClock(CPU, "measure", Progress()))
+    assert len(kept) == 1 and seconds[0] < 0.5 and subject.after_first_step is None
+    assert comparison._first.logits.device == CPU and not comparison._first.logits.requires_grad
+
+
+def test_the_norm_of_all_gradients_is_that_of_their_parts_together(monkeypatch):
+    monkeypatch.setattr(module, "PART", 7)
+    parameters = [torch.nn.Parameter(torch.empty(shape)) for shape in ((5, 6), (3,), (2, 2, 2), (4,))]
+    for one in parameters[:3]:
+        one.grad = torch.randn(one.shape).transpose(0, -1).contiguous().transpose(0, -1)
+    whole = torch.cat([one.grad.double().reshape(-1) for one in parameters[:3]]).norm()
+    assert float(module.norm_of_gradients(parameters)) == pytest.approx(float(whole), rel=1e-14)
 
 
 def test_another_function_is_off_by_more_than_any_precision_explains(spec_values):
