@@ -41,13 +41,7 @@ def captured(job: Job) -> dict:
     Raises ProgramFailed when the program under test crashes: that is never a result.
     """
     backend = chosen_backend(job.specification["backend"], job.program["device"])
-    attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
-    for number in range(1, CAPTURE.attempts + 1):
-        trial = job.scratch / f"attempt-{number}"
-        trial.mkdir()
-        attempt = attempt_once(job, trial, number)
-        if attempt.problem is None:
-            break
+    attempt, trial, number = last_attempt(job, backend)
     status = INCOMPLETE if attempt.problem else attempt.program["status"]
     reason = attempt.problem.text if attempt.problem else attempt.program["unsupported"]
     if status == COMPLETE:
@@ -66,6 +60,18 @@ def captured(job: Job) -> dict:
         "facts": facts,
         "seconds": attempt.seconds,
     }
+
+
+def last_attempt(job: Job, backend: str) -> tuple[Attempt, Path, int]:
+    """The try that came to a capture, or the last one; the folder where it left its files, and its number from 1."""
+    attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
+    for number in range(1, CAPTURE.attempts + 1):
+        trial = job.scratch / f"attempt-{number}"
+        trial.mkdir()
+        attempt = attempt_once(job, trial, number)
+        if attempt.problem is None:
+            break
+    return attempt, trial, number
 
 
 def captured_apart(job: Job, name: str) -> dict:

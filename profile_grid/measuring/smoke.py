@@ -12,12 +12,11 @@ from cs336_model.arithmetic.own_model import OWN_CONSTRUCTOR
 from cs336_model.program.variants.values import NOT_PARALLEL
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
-from profile_grid.measuring.capture import chosen_backend, torch_attempt
+from profile_grid.measuring.capture import SQLITE, chosen_backend, last_attempt
 from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.lease_server import Leases
 from profile_grid.measuring.measured_program import Attempt
-from profile_grid.measuring.nsys_capture import nsys_attempt
 from profile_grid.measuring.problems import Problem, joined
 from profile_grid.measuring.processes import ProgramFailed
 
@@ -58,14 +57,16 @@ def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, lease
     job = Job(specification, scratch, scratch, scratch / "smoke.log", time_limit_s, leases)
     started = time.monotonic()
     backend = chosen_backend(specification["backend"], specification["program"]["device"])
-    attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
     try:
-        attempt = attempt_once(job, scratch)
+        attempt, trial, _ = last_attempt(job, backend)
     except ProgramFailed as error:
-        attempt = Attempt(None, problem=Problem("crashed", "the measured program crashed", last_line(error)))
+        attempt, trial = (
+            Attempt(None, problem=Problem("crashed", "the measured program crashed", last_line(error))),
+            scratch,
+        )
     seconds = time.monotonic() - started
     machine = attempt.program["machine"] if attempt.program else None
-    ranges, kernels, errors, warnings = _seen(scratch / "capture.sqlite", machine, backend)
+    ranges, kernels, errors, warnings = _seen(trial / SQLITE, machine, backend)
     problem = attempt.problem or _out_of_memory(attempt.program) or joined(errors)
     return Smoke(backend, machine, ranges, kernels, seconds, problem, tuple(warnings))
 

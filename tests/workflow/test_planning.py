@@ -24,6 +24,7 @@ NO_PART_IN_A_MEASUREMENT = {
     "profile_grid/measuring/job.py",
     "profile_grid/measuring/lease_server.py",
     "profile_grid/measuring/leases.py",
+    "profile_grid/measuring/line.py",
     "profile_grid/measuring/long_output.py",
     "profile_grid/measuring/problems.py",
     "profile_grid/measuring/progress.py",
