@@ -25,7 +25,7 @@ NOT_WANTED = "the comparison with fp64 is switched off (timing: {accuracy: false
 NOT_OURS = "the model is not this package's: whether it computes in fp64 is not known"
 
 
-PART = 2**20  # elements of a gradient that are made anew in fp64 at once: no more memory than a step takes
+PART, LEAST_PART = 2**22, 2**14  # elements of a gradient that are made anew in fp64 at once
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,17 @@ class Comparison:
 
     def _keep(self, subject: Subject, output: Output) -> None:
         loss = subject.losses[0] if subject.losses else None
-        norm = norm_of_gradients(subject.parameters) if has_backward(subject) else None
+        norm = norm_of_gradients(subject.parameters, fitting(subject.device)) if has_backward(subject) else None
         self._first = Outcome(loss, output.logits.detach().cpu(), norm)
+
+
+def fitting(device: torch.device) -> int:
+    """Elements of a gradient that may be made anew in fp64 behind a step, so that the most memory stays that of the
+    step: half of what it took more than is taken now."""
+    if device.type != "cuda":
+        return PART
+    room = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
+    return min(max(room // 16, LEAST_PART), PART)
 
 
 def on_device(first: Outcome, subject: Subject) -> Outcome:
@@ -105,13 +114,14 @@ def one_pass(
     return loss.detach(), logits.detach()
 
 
-def norm_of_gradients(parameters: Iterable[Tensor]) -> Tensor:
-    """The Euclidean norm of all gradients together, in fp64."""
-    gradients = [one.grad.detach().reshape(-1) for one in parameters if one.grad is not None]
-    parts = [part for gradient in gradients for part in gradient.split(PART)]
-    return torch.linalg.vector_norm(
-        torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in parts])
-    )
+def norm_of_gradients(parameters: Iterable[Tensor], most: int = PART) -> Tensor:
+    """The Euclidean norm of all gradients together, in fp64, of which so many elements are made anew at once."""
+    total = None
+    for one in parameters:
+        for part in () if one.grad is None else one.grad.detach().reshape(-1).split(most):
+            square = torch.linalg.vector_norm(part, dtype=torch.float64).square()
+            total = square if total is None else total.add_(square)
+    return total.sqrt()
 
 
 def errors(found: Outcome, expected: Outcome, device: torch.device) -> dict[str, float]:

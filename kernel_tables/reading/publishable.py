@@ -78,7 +78,7 @@ ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)=\S+")
 
 def write_publishable(source: Path, target: Path, window: str | None = None) -> None:
     """Writes `target`: what of the capture `source` tells of its ranges, launches and GPU, and no more; with `window`,
-    the name of a range, nothing that began before the first of that name where there is one.
+    the name of a range, nothing that began before the longest of that name where there is one.
 
     The source is opened read-only. `target` must not exist; it is complete when this returns. Raises TraceError where
     the source is damaged (a copy would be sound, and lack what was lost), OSError where the disk is full.
@@ -147,22 +147,27 @@ def _copy_rows(database: sqlite3.Connection, table: str, where: str) -> None:
 
 
 def _start_of(database: sqlite3.Connection, window: str, tables: Collection[str]) -> int | None:
-    """When the first range of this name begins, ns on the clock of the source; None where there is none."""
+    """When the longest range of this name begins, ns on the clock of the source; None where there is none. The parts of
+    somebody else's model may be called like the window around them."""
     columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({NVTX})")}
     of_string = f"(SELECT value FROM source.{STRINGS} WHERE id = textId)"
     texts = [sql for name, sql in (("text", "text"), ("textId", of_string)) if name in columns]
-    if not texts or STRINGS not in tables:
+    if not texts or STRINGS not in tables or "end" not in columns:
         return None
-    named = f"? IN ({', '.join(texts)}) AND typeof(start) = 'integer'"
-    return database.execute(f"SELECT min(start) FROM source.{NVTX} WHERE {named}", (window,)).fetchone()[0]
+    found = database.execute(
+        f"SELECT start FROM source.{NVTX} WHERE ? IN ({', '.join(texts)}) AND typeof(start) = 'integer'"
+        " AND typeof(end) = 'integer' ORDER BY end - start DESC LIMIT 1",
+        (window,),
+    )
+    return next((start for (start,) in found), None)
 
 
 def _begun(table: str, columns: Sequence[str], since: int | None) -> str:
     """The SQL condition that a row did not begin before; for one that begins nowhere it holds."""
     if since is None or "start" not in columns:
         return "TRUE"
-    began = f"start >= {since:d}"
-    return began if table != NVTX else f"(eventType NOT IN {OF_NVTX_AT_A_TIME} OR {began})"
+    began = f"start >= {since:d} OR start IS NULL"
+    return began if table != NVTX else f"eventType NOT IN {OF_NVTX_AT_A_TIME} OR {began}"
 
 
 def _published(table: str, column: str) -> str:

@@ -62,11 +62,12 @@ class Leases:
                 finally:
                     self.held_s += time.monotonic() - started
         finally:
-            self._waits_since = None
+            self._waited_s, self._waits_since = self.waited_s(), None
 
     def were_alone(self) -> bool:
-        """Whether nobody who gave an earlier lease back was on the GPUs when this job got them last."""
-        return not self.given or self.given[-1].alone
+        """Whether nobody who gave an earlier lease back was on the GPUs whenever this job got them: several of its
+        programs may wait for them at once, and which of them ran out of memory is not told here."""
+        return all(lease.alone for lease in self.given)
 
     def look_round(self, lease: Lease) -> None:
         """Counts who else measures on this host at this moment."""

@@ -60,7 +60,8 @@ def leased(
     NotWanted where `wanted` says so first.
 
     `what` is told to those who wait for this lease; `say` gets one line where this one has to wait, with for whom. With
-    `alone` it waits for those too who gave their lease back and are still there.
+    `alone` it waits for those too who gave their lease back and are still there; nobody behind it in the line takes the
+    GPU meanwhile, and stays there in their place.
     """
     if count > len(pool):
         raise LeaseError(f"{what} needs {count} GPUs and can see {len(pool)} ({', '.join(pool) or 'none'})")
@@ -68,6 +69,7 @@ def leased(
     with ExitStack() as line:
         own = line.enter_context(in_line(pool, count, whole_host, what))
         while wanted():
+            own.looks()
             with ExitStack() as locks:
                 taken, busy = _tried(locks, own, alone)
                 if not busy:
@@ -105,7 +107,10 @@ def _tried(locks: ExitStack, own: Place, alone: bool) -> tuple[_Taken, str]:
     taken, busy, free = _Taken(locks.enter_context(HostLock(HOST))), [], {}
     if not taken.host.taken(shared=not own.whole_host):
         return taken, f"this host: {taken.host.holder()}"
+    most = len(own.gpus) if own.names_before() else own.count  # others must not find more locked than there has to be
     for gpu in own.gpus:
+        if len(free) == most:
+            break
         lock, staying = locks.enter_context(HostLock(gpu)), locks.enter_context(HostLock(STAYING.format(gpu)))
         if not lock.taken():
             busy.append(f"GPU {gpu}: {lock.holder()}")
@@ -115,8 +120,10 @@ def _tried(locks: ExitStack, own: Place, alone: bool) -> tuple[_Taken, str]:
             free[gpu] = lock, staying, nobody
     left = dict(free)
     for one in own.before() if len(left) >= own.count else ():
-        if one.whole_host and (own.whole_host or one.waited_s > PATIENCE_S):
-            return taken, f"this host: {one.who}, {BEFORE}"
+        if one.whole_host:
+            if own.whole_host or one.waited_s > PATIENCE_S:
+                return taken, f"this host: {one.who}, {BEFORE}"
+            continue
         for gpu in _taken_by(one, left):
             del left[gpu]
             busy.append(f"GPU {gpu}: {one.who}, {BEFORE}")

@@ -165,7 +165,8 @@ class Started:
 
 
 def _ends_within(process: subprocess.Popen, since_s: float, limit_s: Callable[[], float]) -> bool:
-    """Whether the process ended before the limit; looks every second whether this job's Snakemake still lives."""
+    """Whether the process ended before the limit, or has ended where it is asked for later; looks every second whether
+    this job's Snakemake still lives."""
     workflow = int(os.environ.get(WORKFLOW_VARIABLE, 0))
     watched = workflow in _ancestors()
     while (left_s := since_s + limit_s() - time.monotonic()) > 0:
@@ -178,7 +179,7 @@ def _ends_within(process: subprocess.Popen, since_s: float, limit_s: Callable[[]
                     f"Snakemake (process {workflow}) is gone, so this measurement was ended;"
                     " unlock the folder and run again: snakemake --unlock && snakemake --cores 1 all"
                 ) from None
-    return False
+    return process.poll() is not None
 
 
 def _ancestors() -> list[int]:

@@ -66,13 +66,12 @@ def test_what_is_kept_of_the_first_step_is_on_the_host_and_takes_no_time_of_it(s
     assert comparison._first.logits.device == CPU and not comparison._first.logits.requires_grad
 
 
-def test_the_norm_of_all_gradients_is_that_of_their_parts_together(monkeypatch):
-    monkeypatch.setattr(module, "PART", 7)
+def test_the_norm_of_all_gradients_is_that_of_their_parts_together():
     parameters = [torch.nn.Parameter(torch.empty(shape)) for shape in ((5, 6), (3,), (2, 2, 2), (4,))]
     for one in parameters[:3]:
         one.grad = torch.randn(one.shape).transpose(0, -1).contiguous().transpose(0, -1)
     whole = torch.cat([one.grad.double().reshape(-1) for one in parameters[:3]]).norm()
-    assert float(module.norm_of_gradients(parameters)) == pytest.approx(float(whole), rel=1e-14)
+    assert float(module.norm_of_gradients(parameters, 7)) == pytest.approx(float(whole), rel=1e-14)
 
 
 def test_another_function_is_off_by_more_than_any_precision_explains(spec_values):
@@ -108,6 +107,13 @@ def test_who_does_not_want_the_comparison_is_told_so_and_has_the_times(run_bench
     result = run_benchmark("--accuracy", "no")
     assert result["accuracy"] == {"reason": NOT_WANTED} | dict.fromkeys(ERRORS)
     assert len(result["step_seconds"]) == result["spec"]["measured_steps"]
+
+
+@pytest.mark.parametrize(("peak", "now", "most"), [(2**40, 0, module.PART), (2**25, 2**24, 2**20), (5, 5, 2**14)])
+def test_gradients_are_made_anew_in_pieces_that_take_no_more_than_the_step_took(monkeypatch, peak, now, most):
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: peak)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: now)
+    assert module.fitting(torch.device("cuda", 0)) == most
 
 
 def test_logits_are_off_by_their_distance_in_the_euclidean_norm():

@@ -60,9 +60,9 @@ def test_only_the_strings_that_a_kept_row_refers_to_are_copied(publish):
 @pytest.mark.parametrize("registered", [False, True])
 def test_of_a_window_nothing_stays_that_began_before_it_but_the_names_of_domains(tmp_path, registered):
     made = Synthetic().domain(3, "NCCL", at=1).range("recording", 2, 900, kind=START_END).diagnostic(3, "a warning")
-    made.range("warmup", 10, 40).range("step", 10, 40, registered=registered).kernel("cold", at=12).kernel(
-        "cold", at=14
-    )
+    made.range("warmup", 10, 40).range("step", 10, 40, registered=registered).range("measure", 11, 13).kernel(
+        "cold", at=12
+    ).kernel("cold", at=14)
     made.range("measure", 100, 190, registered=registered).range("step", 100, 150, registered=registered)
     made.kernel("warm", at=100).memcpy(at=120).range("measure", 300, 310).kernel("later", at=305)
     source = made.write(tmp_path / "full.sqlite")

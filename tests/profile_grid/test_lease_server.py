@@ -15,8 +15,8 @@ from cs336_model.program.variants.values import PLAIN
 from profile_grid.measuring import lease_server
 from profile_grid.measuring.host_locks import FOLDER_VARIABLE, HostLock, LeaseError
 from profile_grid.measuring.job import Job
-from profile_grid.measuring.lease_server import leases_for
-from profile_grid.measuring.leases import leased
+from profile_grid.measuring.lease_server import Leases, leases_for
+from profile_grid.measuring.leases import Lease, NotWanted, leased
 from profile_grid.measuring.timing import timed
 
 ROOT = Path(__file__).parents[2]
@@ -277,3 +277,19 @@ def test_a_process_whose_peer_is_gone_before_both_asked_is_forgotten(gpus):
             gone.kill()
         with program(leases) as first, program(leases) as second:
             assert [one.stdout.readline() for one in (first, second)] == ["has GPU-a GPU-b GPU-a,GPU-b\n"] * 2
+
+
+def test_seconds_that_were_waited_in_vain_are_counted_and_one_lease_beside_others_is_not_alone():
+    leases, gone = Leases(), iter([True, False])
+    with HostLock("GPU-a") as lock:
+        lock.taken()
+        with (
+            pytest.raises(NotWanted),
+            leases.counted(["GPU-a"], 1, "x", wanted=lambda: next(gone), say=lambda line: None),
+        ):
+            pass
+    assert 0.04 < leases.waited_s() < 5
+    leases.given = [Lease((), 0.0, (), alone=False), Lease((), 0.0, ())]
+    assert not leases.were_alone()
+    leases.given.pop(0)
+    assert leases.were_alone()

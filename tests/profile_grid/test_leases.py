@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.measuring import gpu_check, leases
-from profile_grid.measuring.host_locks import FOLDER_VARIABLE, HostLock, LeaseError, names_beginning
+from profile_grid.measuring import gpu_check, leases, line
+from profile_grid.measuring.host_locks import FOLDER_VARIABLE, HostLock, LeaseError, held_gpus, names_beginning
 from profile_grid.measuring.leases import leased
 from profile_grid.measuring.line import WAITING, in_line
 
@@ -145,6 +145,36 @@ def test_who_needs_more_than_is_free_is_passed_over_until_it_has_waited_long(mon
         assert not is_free(["GPU-a"], 1)
 
 
+def test_who_needs_a_gpu_and_the_whole_host_keeps_no_gpu_from_others_before_its_time():
+    with held("GPU-b"), in_line(["GPU-a", "GPU-b"], 1, True, "the first"):
+        assert is_free(["GPU-a"], 1)
+
+
+def test_who_is_stopped_while_it_waits_keeps_nobody_waiting(monkeypatch):
+    with in_line(["GPU-a"], 1, False, "the first") as first:
+        assert not is_free(["GPU-a"], 1)
+        os.utime(first.path, (0, time.time() - line.STALE_S))
+        assert is_free(["GPU-a"], 1)
+        first.looks()
+        assert not is_free(["GPU-a"], 1)
+
+
+def test_no_more_gpus_are_found_locked_by_who_looks_than_it_needs():
+    with leased(["GPU-a", "GPU-b"], 1, "this test"):
+        assert held_gpus() == {"GPU-a"}
+    seen = []
+
+    class Look(HostLock):
+        def taken(self, shared=False):
+            seen.append(self.name)
+            return super().taken(shared)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leases, "HostLock", Look)
+        assert is_free(["GPU-a", "GPU-b"], 1) == ("GPU-a",)
+    assert "GPU-b" not in seen
+
+
 def test_who_needs_the_whole_host_is_passed_over_by_those_on_gpus_until_it_has_waited_long(monkeypatch):
     with held("GPU-b"), in_line([], 0, True, "the first"):
         assert is_free(["GPU-a"], 1)
@@ -178,6 +208,7 @@ with leased(["GPU-a"], 1, sys.argv[1], say=lambda line: print("waits", flush=Tru
 def test_a_place_of_a_killed_process_or_of_another_version_keeps_nobody(folder):
     assert is_free(["GPU-a"], 1)
     (folder / "waiting-00000000000000000001-7").write_text('{"gpus": ["GPU-a"], "count": 1, "whole_host": true}')
+    (folder / "waiting-x").touch()
     with HostLock("waiting-00000000000000000002-8") as other:
         assert other.taken()
         for written in ("", "[]", '{"gpus": 1}'):

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from cs336_model.arguments import OUR_ARGUMENTS
+from cs336_model.program.variants.values import PLAIN
 from kernel_tables.reading import nsys
 from profile_grid.measuring.hidden_host import namespace_command
 from profile_grid.measuring.job import Job
@@ -74,18 +75,14 @@ def test_nothing_below_results_holds_the_canary(finished_project):
 
 PROGRAM = {
     "run": "one_ctx8_forward",
-    "model": "one",
     "constructor": "cs336_model.model:TransformerLM",
     "config": None,
     "arguments": OUR_ARGUMENTS,
     "sizes": {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "rope_theta": 10000.0},
     "annotate": {},
     "replace": {},
-    "mode": "forward",
-    "batch_size": 1,
-    "context_length": 8,
+    "dimensions": {"model": "one", "context_length": 8, "mode": "forward", "batch_size": 1, **PLAIN},
     "vocab_size": 50,
-    "precision": "fp32",
     "warmup_steps": 0,
     "measured_steps": 1,
     "seed": 0,
@@ -113,7 +110,7 @@ def nsys_report(finished_project, tmp_path_factory):
         patch.setenv("SECRET_TOKEN", CANARY)
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp(f"tmp-{CANARY}")))
         with subprocess.Popen(["sh", "-c", "read line", CANARY], stdin=subprocess.PIPE) as other:
-            attempt = nsys_attempt(Job(specification, trial, trial, trial / "capture.log", 120.0, Leases()), trial)
+            attempt = nsys_attempt(Job(specification, trial, trial, trial / "capture.log", 120.0, Leases()), trial, 1)
             other.communicate(b"\n")
     return attempt, trial, nsys_agents() - agents
 
