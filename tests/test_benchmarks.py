@@ -6,7 +6,8 @@ from argparse import Namespace
 
 import pytest
 
-from benchmarks import comparison, schedule
+from benchmarks import comparison, counting, schedule
+from kernel_tables.recording.ncu_profile import ROUNDS
 
 
 def sides(monkeypatch, **programs: str) -> list[subprocess.Popen]:
@@ -52,3 +53,18 @@ def test_the_order_of_the_grid_is_simulated_with_every_measurement_of_it():
     longest = max(every, key=lambda one: one.usual_s)
     assert longest.run.startswith("2.7B_ctx1024") and longest.lease_s > 0.9 * max(one.lease_s for one in every)
     assert min(every, key=lambda one: one.usual_s).run.startswith("small_ctx128")
+
+
+def test_every_metric_that_is_counted_is_in_one_group_of_those_whose_cost_is_told():
+    grouped = [name for names in counting.GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(metric.name for metric in ROUNDS[0].metrics)
+
+
+def test_seconds_of_launches_are_those_that_the_program_tells_but_for_the_first(tmp_path, monkeypatch):
+    (tmp_path / "ncu").write_text("#!/bin/sh\necho '==PROF== Connected'\necho 'seconds 3.5 0.25 0.125'\n")
+    (tmp_path / "ncu").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert counting.seconds_of_launches({"dram__bytes_read.sum"}) == [0.25, 0.125]
+    (tmp_path / "ncu").write_text("#!/bin/sh\necho no permission\nexit 9\n")
+    with pytest.raises(SystemExit, match=r"(?s)status 9.*no permission"):
+        counting.seconds_of_launches({"dram__bytes_read.sum"})
