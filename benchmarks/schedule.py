@@ -27,7 +27,7 @@ from profile_grid.study.stages import BY_NAME, CAPTURE, TIMING
 
 COST = ROOT / "docs" / "example-h200" / "tables" / "cost.parquet"
 BEFORE_S = 3.0  # interpreters and imports, before there is a lease
-CHANGE_S = {TIMING.name: 0.5, CAPTURE.name: 1.5}  # a lease changes hands (docs/running.md)
+CHANGE_S = {TIMING.name: 0.5, CAPTURE.name: 1.5}  # a lease changes hands, in an earlier grid on four H200s
 BEHIND_S = {TIMING.name: 0.3, CAPTURE.name: 5.5}  # nsys ends, its report is exported
 TABLES_S = 3.0  # a run's tables
 PASSES = 1  # in fp64, taken as long as a step

@@ -1,15 +1,12 @@
 """Eight kernels, each once between cudaProfilerStart and cudaProfilerStop: prints the seconds of each, one line."""
 
-import sys
 import time
 
 import torch
 
-GIBIBYTES = float(sys.argv[1]) if len(sys.argv) > 1 else 0.0  # in use besides, and of no part in it
 OPERATIONS = (torch.exp, torch.sin, torch.cos, torch.sqrt, torch.abs, torch.neg, torch.tanh, torch.sigmoid)
 
 numbers = torch.rand(2**20, device="cuda")
-besides = torch.ones(int(GIBIBYTES * 2**30), dtype=torch.uint8, device="cuda")
 for operation in OPERATIONS:
     operation(numbers)
 torch.cuda.synchronize()

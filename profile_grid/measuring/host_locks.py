@@ -73,10 +73,14 @@ class HostLock:
         """Gives the lock back before the with block ends."""
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
-    def holder(self, path: Path | None = None) -> str:
-        """Who took the lock last: what it is for, and whose process has it since when; its file may have moved."""
+    def rename(self, name: str) -> None:
+        """Gives the lock another name, with all that its file says; it stays held."""
+        self.name, self.path = name, self.path.rename(self.path.with_name(name))
+
+    def holder(self) -> str:
+        """Who took the lock last: what it is for, and whose process has it since when."""
         try:
-            told = json.loads((path or self.path).read_text())
+            told = json.loads(self.path.read_text())
             return f"{told['what']} (process {told['process']} of {told['user']}, since {told['since']})"
         except (OSError, ValueError, KeyError, TypeError):  # it is just being written, or of another version
             return "another measurement"

@@ -59,11 +59,11 @@ def in_line(gpus: Sequence[str], count: int, whole_host: bool, what: str) -> Ite
     with HostLock(f"comes-{number}") as lock:
         lock.taken()
         lock.sign(what, gpus=list(gpus), count=count, whole_host=whole_host)
-        path = lock.path.rename(lock.path.with_name(WAITING + number))  # others see it locked and whole
+        lock.rename(WAITING + number)  # others see it locked and whole
         try:
-            yield Place(path, lock.holder(path), tuple(gpus), count, whole_host)
+            yield Place(lock.path, lock.holder(), tuple(gpus), count, whole_host)
         finally:
-            path.unlink(missing_ok=True)  # somebody may have cleared the folder up
+            lock.path.unlink(missing_ok=True)  # somebody may have cleared the folder up
 
 
 def _place(name: str) -> Place | None:

@@ -60,10 +60,8 @@ def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, lease
     try:
         attempt, trial, _ = last_attempt(job, backend)
     except ProgramFailed as error:
-        attempt, trial = (
-            Attempt(None, problem=Problem("crashed", "the measured program crashed", last_line(error))),
-            scratch,
-        )
+        crashed = Problem("crashed", "the measured program crashed", last_line(error))
+        attempt, trial = Attempt(None, problem=crashed), scratch
     seconds = time.monotonic() - started
     machine = attempt.program["machine"] if attempt.program else None
     ranges, kernels, errors, warnings = _seen(trial / SQLITE, machine, backend)

@@ -60,7 +60,8 @@ CAPTURE = Stage(
     files=("capture.sqlite",),
     may_leave=("capture.nsys-rep",),
     attempts=2,
-    # nsys, H200: 3 training steps of 2.7B (32 layers) leave 3.8 MB of SQLite, and with two before them 6 of report
+    # nsys, H200: 3 training steps of 2.7B (32 layers) leave 3.8 MB of SQLite, and left about as much of report; of the
+    # report, which holds the two steps before them now, 5/3 of that is reckoned, not measured
     disk_bytes=500_000,
     disk_bytes_per_layer_and_step=105_000,
     sources=(

@@ -150,7 +150,7 @@ def test_who_needs_a_gpu_and_the_whole_host_keeps_no_gpu_from_others_before_its_
         assert is_free(["GPU-a"], 1)
 
 
-def test_who_is_stopped_while_it_waits_keeps_nobody_waiting(monkeypatch):
+def test_who_is_stopped_while_it_waits_keeps_nobody_waiting():
     with in_line(["GPU-a"], 1, False, "the first") as first:
         assert not is_free(["GPU-a"], 1)
         os.utime(first.path, (0, time.time() - line.STALE_S))
@@ -184,7 +184,7 @@ def test_who_needs_the_whole_host_is_passed_over_by_those_on_gpus_until_it_has_w
 
 
 def test_of_many_who_wait_each_is_served_in_its_turn(tmp_path):
-    """They ask 0.3 s apart and have the GPU for 50 ms each, once the test gives it back."""
+    """Each asks when the one before waits, and has the GPU for 50 ms, once the test gives it back."""
     order = tmp_path / "order"
     program = f"""
 import sys, time
