@@ -1,8 +1,9 @@
 """What Nsight Compute takes to count one launch, by what it counts: `python -m benchmarks.counting [--repeat 2]`.
 
-Eight small kernels are counted with all metrics that the stage of counters asks for, with each group of them alone, and
-with all but one group: what a group costs is the difference. The first launch of a process is left out, since ncu loads
-what it needs there. Needs a GPU that nothing else uses, and ncu with the permission to count.
+Eight small kernels are counted with all metrics that the stage of counters asks for, in one of its rounds or another,
+with each group of them alone, and with all but one group: what a group costs is the difference. The first launch of a
+process is left out, since ncu loads what it needs there. Needs a GPU that nothing else uses, and ncu that may count.
+`--metrics` counts one list of metrics instead, ours or others.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from collections.abc import Collection
 from pathlib import Path
 
 from kernel_tables.counters import metrics
-from kernel_tables.recording.ncu_profile import ROUNDS, Round, counters_command, find
+from kernel_tables.counters.metrics import Metric
+from kernel_tables.recording.ncu_profile import ALL, Round, counters_command, find
 
 PROGRAM = Path(__file__).parent / "programs" / "eight_kernels.py"
 GROUPS = {
     "instructions": metrics.INSTRUCTIONS.values(),
     "tensor cores": metrics.TENSOR_OPERATIONS.values(),
+    "tensor cores, whether any": (metrics.TENSOR_INSTRUCTIONS, metrics.WITHOUT_MATRICES),
     "time, DRAM, L2": (metrics.TIME_NS, *metrics.DRAM_BYTES, metrics.L2_BYTES),
     "occupancy": (metrics.OCCUPANCY, metrics.OCCUPANCY_POSSIBLE),
     "of the launch": (metrics.REGISTERS, metrics.MULTIPROCESSORS, *metrics.LIMITS.values()),
@@ -33,24 +36,28 @@ GROUPS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repeat", type=int, default=2, help="processes for each line")
+    parser.add_argument("--metrics", nargs="+", metavar="NAME", help="these alone; a group as group:NAME")
     options = parser.parse_args()
     if find() is None:
         raise SystemExit("there is no ncu on PATH; install Nsight Compute")
-    every = {metric.name for metric in ROUNDS[0].metrics}
-    asked = {"all": every}
-    asked |= {f"{name} alone": set(own) for name, own in GROUPS.items()}
-    asked |= {f"all but {name}": every - set(own) for name, own in GROUPS.items()}
     print("| metrics | number | seconds a launch, median | least | most |")
     print("| --- | ---: | ---: | ---: | ---: |", flush=True)
-    for name, names in asked.items():
+    for name, names in ({"asked": set(options.metrics)} if options.metrics else groups()).items():
         seconds = [one for _ in range(options.repeat) for one in seconds_of_launches(names)]
         figures = statistics.median(seconds), min(seconds), max(seconds)
         print(f"| {name} | {len(names)} | {' | '.join(f'{one:.3f}' for one in figures)} |", flush=True)
 
 
+def groups() -> dict[str, set[str]]:
+    """What is counted together, by the name of its line: all, each group, and all but each."""
+    every = {name for names in GROUPS.values() for name in names}
+    alone = {f"{name} alone": set(own) for name, own in GROUPS.items()}
+    return {"all": every} | alone | {f"all but {name}": every - set(own) for name, own in GROUPS.items()}
+
+
 def seconds_of_launches(names: Collection[str]) -> list[float]:
     """Seconds of each launch but the first, under an ncu that counts these metrics."""
-    wanted = Round(ROUNDS[0].names, 1, tuple(one for one in ROUNDS[0].metrics if one.name in names))
+    wanted = Round(ALL, 1, tuple(Metric(name, ()) for name in sorted(names)))
     with tempfile.TemporaryDirectory() as folder:
         command = counters_command([sys.executable, str(PROGRAM)], Path(folder, "table.csv"), wanted)
         own = dict.fromkeys(("HOME", "TMPDIR"), folder)

@@ -7,7 +7,7 @@ from argparse import Namespace
 import pytest
 
 from benchmarks import comparison, counting, schedule
-from kernel_tables.recording.ncu_profile import ROUNDS
+from kernel_tables.counters.metrics import DO_OPERATIONS, METRICS
 
 
 def sides(monkeypatch, **programs: str) -> list[subprocess.Popen]:
@@ -57,7 +57,7 @@ def test_the_order_of_the_grid_is_simulated_with_every_measurement_of_it():
 
 def test_every_metric_that_is_counted_is_in_one_group_of_those_whose_cost_is_told():
     grouped = [name for names in counting.GROUPS.values() for name in names]
-    assert sorted(grouped) == sorted(metric.name for metric in ROUNDS[0].metrics)
+    assert sorted(grouped) == sorted(metric.name for metric in (*METRICS, *DO_OPERATIONS))
 
 
 def test_seconds_of_launches_are_those_that_the_program_tells_but_for_the_first(tmp_path, monkeypatch):

@@ -15,6 +15,10 @@ TENSOR_OPERATIONS = {
     "bf16": "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
     "fp16": "sm__ops_path_tensor_src_fp16.sum",
 }
+# Instructions of tensor cores on floating-point numbers, and those of them that multiply no matrices (HFMA2.MMA: by it
+# compilers load constants, so that even an elementwise kernel has some): a kernel without others does no operations.
+TENSOR_INSTRUCTIONS = "sm__inst_executed_pipe_tensor_op_hmma.sum"
+WITHOUT_MATRICES = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
 TIME_NS = "gpu__time_duration.sum"
 DRAM_BYTES = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 L2_BYTES = "lts__t_bytes.sum"
@@ -69,6 +73,8 @@ def _metrics(names, *units: str) -> tuple[Metric, ...]:
     return tuple(Metric(name, units) for name in names)
 
 
+# They tell which kernels' operations have to be counted, and are not kept.
+DO_OPERATIONS = _metrics((TENSOR_INSTRUCTIONS, WITHOUT_MATRICES), "inst", "")
 METRICS = (
     *_metrics(INSTRUCTIONS.values(), "inst", ""),
     *_metrics(TENSOR_OPERATIONS.values(), "op", "inst", ""),

@@ -13,7 +13,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kernel_tables.counters.metrics import METRICS, STALLS, Metric
+from kernel_tables.counters.metrics import (
+    DO_OPERATIONS,
+    METRICS,
+    STALLS,
+    TENSOR_INSTRUCTIONS,
+    TENSOR_OPERATIONS,
+    WITHOUT_MATRICES,
+    Metric,
+)
 from kernel_tables.errors import TraceError
 
 CONFIGURATION = ["kernel", "grid", "block"]
@@ -22,8 +30,9 @@ NOT_TOLD = ("", "n/a", "nan", "-nan", "inf")
 
 
 def read_counters(path: Path) -> pd.DataFrame:
-    """One row per launch that was counted: kernel, grid and block ("16x6x8"), and every metric of METRICS, NaN where
-    the GPU has none. Raises TraceError where the file is not what Nsight Compute prints, or has other units.
+    """One row per launch that was counted: kernel, grid and block ("16x6x8"), and every metric of METRICS and of
+    DO_OPERATIONS, NaN where nobody asked for it or the GPU has none. Raises TraceError where the file is not what
+    Nsight Compute prints, or has other units.
     """
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         rows = list(csv.reader(line for line in file if line.startswith('"')))  # its messages begin with ==
@@ -38,7 +47,7 @@ def read_counters(path: Path) -> pd.DataFrame:
         "grid": [size(row[place["Grid Size"]]) for row in launches],
         "block": [size(row[place["Block Size"]]) for row in launches],
     }
-    for metric in METRICS:
+    for metric in (*METRICS, *DO_OPERATIONS):
         table[metric.name] = _values(path, metric, place.get(metric.name), units, launches)
     return pd.DataFrame(table)
 
@@ -59,11 +68,23 @@ def kept_counters(path: Path) -> pd.DataFrame:
 
 
 def rounds_together(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """One table of what several rounds counted, in their order. A launch of which nobody asked what its warps wait for
-    has that of the first launch of its kernel, grid and block."""
-    table, stalls = pd.concat(rounds, ignore_index=True), list(STALLS.values())
+    """One table of what several rounds counted, in their order: their launches with the metrics of METRICS.
+
+    A launch of which nobody asked what its warps wait for has that of the first launch of its kernel, grid and block.
+    One whose operations on tensor cores nobody asked for did none if it executed no instruction that multiplies
+    matrices; it is left out where it did, or where another round counted the operations of its kernel, grid and block.
+    """
+    table = pd.concat(rounds, ignore_index=True)
+    stalls, operations = list(STALLS.values()), list(TENSOR_OPERATIONS.values())
     first = table.groupby(CONFIGURATION, sort=False)[stalls].transform("first")
-    return table.assign(**table[stalls].fillna(first))
+    table = table.assign(**table[stalls].fillna(first))
+    told = table[operations].notna().any(axis=1)
+    elsewhere = told.groupby([table[name] for name in CONFIGURATION]).transform("any")
+    multiplies = table[TENSOR_INSTRUCTIONS] > table[WITHOUT_MATRICES].fillna(0.0)
+    left_out = ~told & (elsewhere | multiplies)
+    of_this_gpu = [name for name in operations if table[name].notna().any()]
+    table = table.assign(**table[of_this_gpu].mask(~told, 0.0))
+    return table.loc[~left_out, no_counters().columns].reset_index(drop=True)
 
 
 def size(text: str) -> str:

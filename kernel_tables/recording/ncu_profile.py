@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_tables.counters.metrics import METRICS, STALLS, Metric
+from kernel_tables.counters.metrics import DO_OPERATIONS, METRICS, STALLS, TENSOR_OPERATIONS, Metric
 
 VERSION = re.compile(r"Version\s+(\d[\w.]*)", re.IGNORECASE)
 MATMUL = "gemm|nvjet|cutlass|cublas"
+# How names of PyTorch's own kernels, CUB's and a compiler's passes over memory begin: these use no tensor cores.
+PLAIN = r"(void.)?(at|at_cuda_detail|cub)::|triton_(poi|red|per)_|.*softmax_warp_"
 # A replay of NCCL's waits for ever for the other processes of a collective (NVIDIA/nccl#466).
-ALL, MATMULS = "regex:^(?!nccl)", f"regex:^(?!nccl).*({MATMUL})"
+ALL, MULTIPLYING = "regex:^(?!nccl)", f"regex:^(?!nccl)((?!{PLAIN})|.*({MATMUL}))"
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,13 @@ class Round:
 
 # A matrix multiply of one name, grid and block may be of several depths: queries, keys, values and output projection of
 # a block are alike, and the fifth launch of such a kernel may be one of the feed-forward. What its warps wait for is
-# told of the first launch alone. More rounds of fewer metrics would take longer: on an H200 a launch takes 0.3 s in
-# twelve passes, 0.25 of them for having several, and a process 6 s until its first.
-WITHOUT_STALLS = tuple(one for one in METRICS if one.name not in STALLS.values())
+# told of the first launch alone. The operations of tensor cores are counted of what may use them: on an H200 they take
+# 0.10 of the 0.25 s that a launch takes with all metrics (python -m benchmarks.counting). A round for each few metrics
+# would take longer: each is a process with a model of its own.
+NAMES_OF_OPERATIONS, NAMES_OF_STALLS = set(TENSOR_OPERATIONS.values()), set(STALLS.values())
 ROUNDS = (
-    Round(ALL, launches=1, metrics=METRICS),
-    Round(MATMULS, launches=5, metrics=WITHOUT_STALLS, half=True),
+    Round(ALL, launches=1, metrics=(*(one for one in METRICS if one.name not in NAMES_OF_OPERATIONS), *DO_OPERATIONS)),
+    Round(MULTIPLYING, launches=5, metrics=tuple(one for one in METRICS if one.name not in NAMES_OF_STALLS), half=True),
 )
 
 

@@ -10,14 +10,17 @@ import pytest
 from kernel_tables.counters.joining import AMBIGUOUS, NONE, NOT_PROFILED, OTHER_DEPTH, configurations, joined, spelled
 from kernel_tables.counters.launches import launches_of
 from kernel_tables.counters.metrics import (
+    DO_OPERATIONS,
     INSTRUCTIONS,
     KINDS,
     LIMITS,
     METRICS,
     MULTIPROCESSORS,
     STALLS,
+    TENSOR_INSTRUCTIONS,
     TENSOR_OPERATIONS,
     TIME_NS,
+    WITHOUT_MATRICES,
 )
 from kernel_tables.counters.reading import kept_counters, no_counters, read_counters, rounds_together
 from kernel_tables.counters.roofs import Roofs
@@ -39,8 +42,8 @@ def printed():
 
 def counters(*rows: dict) -> pd.DataFrame:
     """Counted launches; what is not said of one is 0."""
-    zeros = dict.fromkeys((metric.name for metric in METRICS), 0.0)
-    return pd.DataFrame([{"kernel": "k", **LAUNCH, **zeros, **row} for row in rows], columns=no_counters().columns)
+    zeros = dict.fromkeys((metric.name for metric in (*METRICS, *DO_OPERATIONS)), 0.0)
+    return pd.DataFrame([{"kernel": "k", **LAUNCH, **zeros, **row} for row in rows])
 
 
 def launches(*rows: dict) -> pd.DataFrame:
@@ -48,7 +51,7 @@ def launches(*rows: dict) -> pd.DataFrame:
 
 
 def test_what_ncu_prints_is_read_without_the_names_of_host_and_program(printed):
-    assert list(printed.columns) == ["kernel", "grid", "block", *(metric.name for metric in METRICS)]
+    assert list(printed.columns) == ["kernel", "grid", "block", *(metric.name for metric in (*METRICS, *DO_OPERATIONS))]
     assert (len(printed), printed["grid"].iloc[0], printed["block"].iloc[0]) == (10, "16x6x1", "128x1x1")
     assert "gpu-node-17" not in printed.to_csv() and "909" not in set(printed.to_csv().split(","))
 
@@ -90,8 +93,9 @@ def test_what_a_gpu_does_not_count_is_missing_and_a_kind_of_flops_without_a_coun
 
 
 def test_counters_that_were_kept_are_read_back_as_they_were(printed, tmp_path):
-    printed.to_csv(tmp_path / "ncu.csv", index=False)
-    pd.testing.assert_frame_equal(kept_counters(tmp_path / "ncu.csv"), printed)
+    kept = rounds_together([printed])
+    kept.to_csv(tmp_path / "ncu.csv", index=False)
+    pd.testing.assert_frame_equal(kept_counters(tmp_path / "ncu.csv"), kept)
     no_counters().to_csv(tmp_path / "ncu.csv", index=False)
     assert kept_counters(tmp_path / "ncu.csv").empty
     (tmp_path / "ncu.csv").write_text("a,b\n1\n")
@@ -219,10 +223,16 @@ def test_every_kernel_but_those_of_nccl_is_counted_once_and_a_matrix_multiply_as
         rounds = [one for one in ROUNDS if re.search(one.names.removeprefix("regex:"), name)]
         return sum(one.launches for one in rounds)
 
-    multiplies = ("void cutlass::Kernel2<s>(P)", "nvjet_tst_1", "sm80_xmma_gemm_f")
-    assert [times(name) for name in multiplies] == [1 + 5] * 3
-    assert times("void at::native::reduce_kernel<1>(T)") == 1
-    assert times("ncclDevKernel_AllReduce(ncclArgs)") == 0
+    multiplies = ("void cutlass::Kernel2<s>(P)", "nvjet_tst_1", "sm80_xmma_gemm_f", "void at::tinygemm_m16n8k16(P)")
+    may_multiply = ("void pytorch_flash::flash_fwd_kernel<T>(P)", "triton_tem_fused_mm_0", "my_kernel", "attn_fwd")
+    assert [times(name) for name in multiplies + may_multiply] == [1 + 5] * 8
+    plain = ("void at::native::reduce_kernel<1>(T)", "void at::elementwise_kernel<4>(T)", "triton_poi_fused_add_0")
+    softmaxes = (
+        "void <unnamed>::softmax_warp_forward<float>(T)",
+        "void (anonymous namespace)::softmax_warp_backward<T>()",
+    )
+    assert [times(name) for name in plain + softmaxes] == [1] * 5
+    assert times("ncclDevKernel_AllReduce(ncclArgs)") == times("ncclDevKernel_gemm(ncclArgs)") == 0
     command = " ".join(counters_command(["python", "-m", "p"], Path("t.csv"), ROUNDS[1]))
     assert command.endswith("t.csv python -m p") and "--kernel-name-base demangled" in command
     assert "issue_stalled" not in command and "dram__bytes_read.sum" in command
@@ -235,3 +245,40 @@ def test_a_launch_counted_without_what_its_warps_wait_for_has_that_of_the_first_
     table = rounds_together([first, later])
     assert table[waited].tolist()[:4] == [3.0, 5.0, 3.0, 5.0] and np.isnan(table[waited].iloc[4])
     assert table[TIME_NS].tolist() == [0.0, 0.0, 70.0, 80.0, 0.0]
+    assert list(table.columns) == list(no_counters().columns)
+
+
+def test_a_launch_whose_tensor_operations_nobody_counted_did_none_or_is_left_out():
+    bf16, fp16, executed = TENSOR_OPERATIONS["bf16"], TENSOR_OPERATIONS["fp16"], TENSOR_INSTRUCTIONS
+    not_asked, not_told = dict.fromkeys(TENSOR_OPERATIONS.values(), np.nan), {fp16: np.nan, executed: np.nan}
+    first = counters(
+        {"kernel": "plain", **not_asked, executed: 4096.0, WITHOUT_MATRICES: 4096.0},  # constants are loaded so
+        {"kernel": "multiplies", **not_asked, executed: 9.0},
+        {"kernel": "hidden", **not_asked, executed: 9.0, WITHOUT_MATRICES: 8.0},
+        {"kernel": "on ordinary cores", **not_asked},
+    )
+    second = counters(
+        {"kernel": "multiplies", bf16: 64.0} | not_told, {"kernel": "on ordinary cores", bf16: 0.0} | not_told
+    )
+    table = rounds_together([first, second])
+    assert table["kernel"].tolist() == ["plain", "multiplies", "on ordinary cores"]
+    assert table[bf16].tolist() == [0.0, 64.0, 0.0]
+    assert table[fp16].isna().all()  # no counter of this GPU: it is none, where FLOPs are summed
+    assert total_flops(table).tolist() == [0.0, 64.0, 0.0]
+    alone = rounds_together([first])
+    assert alone["kernel"].tolist() == ["plain", "on ordinary cores"] and total_flops(alone).tolist() == [0.0, 0.0]
+
+
+def test_kernels_that_multiply_on_tensor_cores_are_told_from_those_that_load_constants_by_them():
+    table = read_counters(PRINTED.with_name("ncu_2025.3.1_tensor_instructions.csv"))  # of an H200
+    executed, others = table[TENSOR_INSTRUCTIONS], table[WITHOUT_MATRICES]
+    multiplies = table.loc[executed > others, "kernel"].str.split("_").str[:3].str.join("_")
+    assert multiplies.tolist() == ["nvjet_sm90_tst", "nvjet_sm90_hsh", "cudnn_generated_fort", "sm90_xmma_gemm"]
+    same = executed.eq(others) & executed.gt(0)
+    assert table.loc[same, "kernel"].str.contains("sm80_xmma_gemm_f32f32_f32f32|exp_kernel|softmax|reduce").all()
+    assert same.sum() == 5
+
+
+def test_every_metric_is_asked_for_in_one_of_the_rounds():
+    asked = {metric for of_round in ROUNDS for metric in of_round.metrics}
+    assert asked == {*METRICS, *DO_OPERATIONS} and set(DO_OPERATIONS) <= set(ROUNDS[0].metrics)

@@ -19,11 +19,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from kernel_tables.counters.reading import kept_counters, read_counters
+from kernel_tables.counters.metrics import METRICS
+from kernel_tables.counters.reading import kept_counters, read_counters, rounds_together
 from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.rules import CODES, OF_COUNTERS
 from kernel_tables.reading.publishable import write_publishable
-from kernel_tables.recording.ncu_profile import ROUNDS, counters_command
+from kernel_tables.recording.ncu_profile import ALL, Round, counters_command
 from kernel_tables.recording.nsys_profile import profile_command
 from kernel_tables.trace import Trace
 
@@ -80,8 +81,8 @@ def record(program: list[str], report: Path, environment: dict[str, str] | None 
 
 def count(program: list[str], printed: Path, target: Path) -> None:
     """Runs a program under ncu, and writes the counters of what it PRINTED, which names the host too, to TARGET."""
-    subprocess.run(counters_command(program, printed, ROUNDS[0]), check=True, stdout=subprocess.DEVNULL)
-    read_counters(printed).to_csv(target, index=False)
+    subprocess.run(counters_command(program, printed, Round(ALL, 1, METRICS)), check=True, stdout=subprocess.DEVNULL)
+    rounds_together([read_counters(printed)]).to_csv(target, index=False)
 
 
 def counted(capture: Path) -> Path:
