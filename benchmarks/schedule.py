@@ -1,6 +1,6 @@
 """What the order of measurements is worth: `python -m benchmarks.schedule [--gpus 4] [--cores 24]`. A simulation.
 
-The grid of 2025 with the seconds that the example measured on an H200 (docs/example-h200/tables/cost.parquet): who has
+The grid of 2025 with the seconds that it leased one H200 for (docs/example-h200/diagnosis/tables/cost.parquet): who has
 a core starts, waits for a GPU, has it for its lease, and goes on beside others; a run's tables follow when both of its
 measurements are done. Who came first is next, as with the leases. What is not in the example is
 assumed: the seconds in capitals below. Any order is compared with that of the pipeline, and both with the bound: all
@@ -25,12 +25,10 @@ from profile_grid.measuring.estimates import usual_seconds
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stages import BY_NAME, CAPTURE, TIMING
 
-COST = ROOT / "docs" / "example-h200" / "tables" / "cost.parquet"
+COST = ROOT / "docs" / "example-h200" / "diagnosis" / "tables" / "cost.parquet"
 BEFORE_S = 3.0  # interpreters and imports, before there is a lease
-CHANGE_S = {TIMING.name: 0.5, CAPTURE.name: 1.5}  # a lease changes hands, in an earlier grid on four H200s
 BEHIND_S = {TIMING.name: 0.3, CAPTURE.name: 5.5}  # nsys ends, its report is exported
 TABLES_S = 3.0  # a run's tables
-PASSES = 1  # in fp64, taken as long as a step
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def measurements() -> list[Measurement]:
     plan = {entry["run"]: entry["specifications"] for entry in grid_plan(configuration())["runs"]}
     rows = [row for row in pd.read_parquet(COST).to_dict("records") if row["run"] in plan]
     return [
-        Measurement(row["run"], row["stage"], lease_seconds(row), usual(row["stage"], plan[row["run"]])) for row in rows
+        Measurement(row["run"], row["stage"], row["leased_s"], usual(row["stage"], plan[row["run"]])) for row in rows
     ]
 
 
@@ -60,13 +58,6 @@ def configuration() -> dict:
 def usual(stage: str, specifications: dict) -> float:
     """What decides the place of a measurement in the order."""
     return usual_seconds(BY_NAME[stage], specifications[stage])
-
-
-def lease_seconds(row: dict) -> float:
-    """Seconds from one lease to the next."""
-    inside = sum(row[f"{name}_s"] for name in ("context", "initialise", "warmup", "measured"))
-    passes = PASSES * row["measured_s"] / 10 if row["stage"] == TIMING.name else 0.0
-    return inside + passes + CHANGE_S[row["stage"]]
 
 
 def simulated(queue: list[Measurement], gpus: int, cores: int) -> tuple[float, float]:
