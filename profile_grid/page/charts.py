@@ -59,8 +59,23 @@ def _json(chart: Spec) -> str:
 
 
 def compact(chart: Spec) -> Spec:
-    """The chart with its data by column: {name: {"columns": [...], "rows": [[...], ...]}}."""
-    return chart | {"datasets": {name: _by_column(rows) for name, rows in chart["datasets"].items()}}
+    """The chart with its data by column: {name: {"columns": [...], "rows": [[...], ...]}}; their names are numbered.
+
+    Altair names data by what they are to the last bit, in which processors differ, and here they are rounded.
+    """
+    names = {name: f"data-{number}" for number, name in enumerate(chart["datasets"], start=1)}
+    plain = {key: _renamed(value, names) for key, value in chart.items() if key != "datasets"}
+    return plain | {"datasets": {names[name]: _by_column(rows) for name, rows in chart["datasets"].items()}}
+
+
+def _renamed(part: object, names: Mapping[str, str]) -> object:
+    """A part of a specification in which data have these names instead."""
+    if isinstance(part, list):
+        return [_renamed(one, names) for one in part]
+    if not isinstance(part, dict):
+        return part
+    told = {key: _renamed(value, names) for key, value in part.items()}
+    return told | {"name": names[part["name"]]} if part.get("name") in names else told
 
 
 def _by_column(rows: list[dict]) -> dict[str, list]:

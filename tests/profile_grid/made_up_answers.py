@@ -1,10 +1,11 @@
 """What the tests of all questions share: sentences and tables from made-up runs."""
 
 from dataclasses import replace
+from functools import cache
 
 import pandas as pd
 
-from profile_grid.documents.documents import documents, section
+from profile_grid.documents.documents import asked_of, documents, section
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.tables.machines import by_machine
@@ -12,17 +13,41 @@ from tests.profile_grid.made_up import Made, forward_kernels, merged, training_k
 from tests.profile_grid.test_answers import PROVENANCE
 
 
-def said(runs: list[Made]) -> dict[str, str]:
-    """The sentences of the first machine by the letter of their question."""
-    tables = merged(runs)
-    machine, names = by_machine(tables["runs"])[0]
-    sentences = section(machine, names, tables["runs"], summary_tables(tables)).sentences
-    return {question[0]: " ".join(lines) for question, lines in sentences.items()}
+class Said:
+    """The sentences of the first machine by the letter of their question, made when they are read: all of them, with
+    their tables, take seconds. So nothing goes through all."""
+
+    __iter__ = None
+
+    def __init__(self, runs: list[Made]):
+        self.tables = merged(runs)
+        self.questions = {question[0]: question for question in asked_of(self.tables["runs"])}
+
+    @cache  # noqa: B019
+    def __getitem__(self, letter: str) -> str:
+        return told_of(self.questions[letter], self.tables)
+
+
+class Summaries:
+    """The tables of answers by name, made when they are read. Nothing goes through all."""
+
+    __iter__ = None
+
+    def __init__(self, *runs: Made):
+        self.tables = merged(list(runs))
+
+    @cache  # noqa: B019
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        return summary_tables(self.tables, [name])[name]
 
 
 def told(question: str, runs: list[Made]) -> str:
     """The sentences of one question alone, of the first machine."""
-    tables = merged(runs)
+    return told_of(question, merged(runs))
+
+
+def told_of(question: str, tables: dict[str, pd.DataFrame]) -> str:
+    """The same of merged tables."""
     machine, names = by_machine(tables["runs"])[0]
     return " ".join(
         section(machine, names, tables["runs"], own_tables(question, tables), [question]).sentences[question]
@@ -31,7 +56,11 @@ def told(question: str, runs: list[Made]) -> str:
 
 def answered(question: str, runs: list[Made]) -> str:
     """The document of one question alone, made of its own tables."""
-    tables = merged(runs)
+    return document_of(question, merged(runs))
+
+
+def document_of(question: str, tables: dict[str, pd.DataFrame]) -> str:
+    """The same of merged tables."""
     return documents(own_tables(question, tables), tables["runs"], PROVENANCE, [question])[question]
 
 
@@ -56,10 +85,6 @@ def after_forward(run: Made, **times) -> Made:
 
 def without_figures(run: Made, **others) -> Made:
     return replace(run, kernels=(), others=others)
-
-
-def summaries(*runs: Made) -> dict[str, pd.DataFrame]:
-    return summary_tables(merged(list(runs)))
 
 
 def rows(table: pd.DataFrame, *columns: str) -> list[tuple]:

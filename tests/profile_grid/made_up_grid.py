@@ -120,10 +120,10 @@ INCOMPLETE = {"capture_status": "incomplete", "reason": "no kernel table: nsys 2
 def made_up_tables(
     models=tuple(MODELS), contexts=CONTEXTS, modes=MODES, machine=MACHINE, changes=None, hostile=False,
     precisions=("fp32",), batch_sizes=(4,), compiles=("off",), attentions=("eager",), checkpoints=(0,),
-    gpus=(1,), parallels=("none",), names=SUMMARIES,
+    gpus=(1,), parallels=("none",),
 ):  # fmt: skip
-    """Every table of results/tables by name, of the summaries these `names`. `changes` maps a run's name to columns of
-    `runs` that differ."""
+    """Every table of results/tables by name, those of answers made when they are read. `changes` maps a run's name to
+    columns of `runs` that differ."""
     makers = {name: [] for name in ("runs", "timings", "accuracy", "cost", "kernels", "phases", "ranges", "findings")}
     lists = (models, contexts, modes, precisions, batch_sizes, compiles, attentions, checkpoints, gpus, parallels)
     for values in itertools.product(*lists):
@@ -134,7 +134,18 @@ def made_up_tables(
         name: pd.concat([t for t in found if len(t)] or found[:1], ignore_index=True) for name, found in makers.items()
     }
     tables |= without_requests()
-    return tables | summary_tables(tables, names)
+    return WithSummaries(tables)
+
+
+class WithSummaries(dict):
+    """Merged tables by name, and the tables of answers, made when they are read: all of them take seconds."""
+
+    def __missing__(self, name: str) -> pd.DataFrame:
+        return self.setdefault(name, summary_tables(self, [name])[name])
+
+    def whole(self) -> dict[str, pd.DataFrame]:
+        """All of them, for who changes some or goes through all."""
+        return self | {name: self[name] for name in SUMMARIES}
 
 
 @functools.cache

@@ -224,7 +224,7 @@ def test_a_hostile_model_name_is_written_as_it_is_and_is_no_part_of_an_expressio
 
 
 def test_a_hostile_kernel_name_is_written_as_it_is():
-    tables = made_up_tables(**ONE_RUN, hostile=True)
+    tables = made_up_tables(**ONE_RUN, hostile=True).whole()
     kernels = tables["kernels"]
     tables["kernels"] = kernels.assign(total_ns=kernels["total_ns"].where(kernels["kernel"] != HOSTILE, 10**10))
     specification = drawn("top_kernels", tables)

@@ -244,7 +244,7 @@ def hover(browser, element, x: int = 0, y: int = 0) -> str:
 
 
 def test_the_full_name_of_a_kernel_appears_over_its_bar_as_text(browser, tmp_path):
-    tables = made_up_tables(models=("small",), contexts=(512,), modes=("forward",), hostile=True)
+    tables = made_up_tables(models=("small",), contexts=(512,), modes=("forward",), hostile=True).whole()
     kernels = tables["kernels"]
     tables["kernels"] = kernels.assign(total_ns=kernels["total_ns"].where(kernels["kernel"] != HOSTILE, 10**11))
     path = tmp_path / "report.html"
@@ -266,7 +266,7 @@ def test_the_full_name_of_a_kernel_appears_over_its_bar_as_text(browser, tmp_pat
 
 def test_a_hostile_model_name_is_text_everywhere(browser, tmp_path):
     tables = made_up_tables(models=("small",), contexts=(512,), changes={"small_ctx512_train_step": OOM})
-    tables = {name: table.assign(model=HOSTILE) for name, table in tables.items()}
+    tables = {name: table.assign(model=HOSTILE) for name, table in tables.whole().items()}
     path = tmp_path / "report.html"
     path.write_text(page(tables, PROVENANCE, made_up_timeline(50), {}), encoding="utf-8")
     with another_tab(browser, path):

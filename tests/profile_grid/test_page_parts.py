@@ -78,7 +78,7 @@ def test_a_run_out_of_memory_has_its_row_and_no_numbers():
 
 def test_a_stage_that_no_run_was_asked_for_has_no_column():
     asked = {"small_ctx128_train_step": {"memory_status": "complete"}}
-    tables = made_up_tables(models=("small",), contexts=(128,), changes=asked, names=())
+    tables = made_up_tables(models=("small",), contexts=(128,), changes=asked)
     columns = [column.name for column in page_tables(tables, Names(), questions=())["runs"].columns]
     assert {"timing_status", "capture_status", "memory_status"} <= set(columns)
     assert "energy_status" not in columns
@@ -114,11 +114,13 @@ def test_a_chart_without_room_says_where_the_figure_is(monkeypatch):
 
 def test_the_data_of_a_chart_are_kept_by_column_with_as_many_digits_as_are_read():
     chart = {"mark": "bar", "datasets": {"rows": [{"x": 1.23456789, "y": None}, {"x": 2.0, "y": "a"}], "none": []}}
+    chart |= {"hconcat": [{"data": {"name": "rows"}, "title": "rows"}, {"data": {"name": "none"}}]}
     assert compact(chart) == {
         "mark": "bar",
+        "hconcat": [{"data": {"name": "data-1"}, "title": "rows"}, {"data": {"name": "data-2"}}],
         "datasets": {
-            "rows": {"columns": ["x", "y"], "rows": [[1.23457, None], [2, "a"]]},
-            "none": {"columns": [], "rows": []},
+            "data-1": {"columns": ["x", "y"], "rows": [[1.23457, None], [2, "a"]]},
+            "data-2": {"columns": [], "rows": []},
         },
     }
 

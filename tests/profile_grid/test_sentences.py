@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.profile_grid.made_up import CPU, Made, grid
-from tests.profile_grid.made_up_answers import said, without_figures
+from tests.profile_grid.made_up_answers import Said, without_figures
 
 ATEN = {"gemm": "mm", "elementwise": "mul", "softmax": "_softmax", "reduction": "mean", "optimizer": "_fused_adamw_"}
 
@@ -20,14 +20,14 @@ def test_one_size_out_of_memory_is_left_out_of_every_sentence_and_counted():
         else run
         for run in grid()
     ]
-    text = said(runs)
+    text = Said(runs)
     assert "The same kernel leads in the training step in all 3 configurations." in text["b"]
-    assert all(sentences.endswith("Of 12 runs 1 lacks figures (see *Not measured*).") for sentences in text.values())
+    assert all(text[letter].endswith("Of 12 runs 1 lacks figures (see *Not measured*).") for letter in text.questions)
 
 
 def test_no_kernels_at_all_still_answers_with_wall_times_and_says_why():
     machine = {**CPU, "backend": "nsys", "nsys": "2022.4.2"}
-    text = said([without_figures(replace(run, machine=machine), note="nsys sees no operators") for run in grid()])
+    text = Said([without_figures(replace(run, machine=machine), note="nsys sees no operators") for run in grid()])
     assert "The profiled one matches that within 5 % in all 4 configurations" in text["a"]
     for question in "bcde":
         assert text[question] == (
@@ -37,7 +37,7 @@ def test_no_kernels_at_all_still_answers_with_wall_times_and_says_why():
 
 def test_captures_that_are_not_whole_leave_the_timing_and_give_their_reason():
     runs = [replace(without_figures(run, reason="no kernel table"), capture_status="incomplete") for run in grid()]
-    text = said(runs)
+    text = Said(runs)
     assert "one forward pass takes 4.03 ± 0.10 ms" in text["a"]
     assert "whether they match cannot be said" in text["a"]
     assert "(no kernel table)" in text["b"]
@@ -45,7 +45,7 @@ def test_captures_that_are_not_whole_leave_the_timing_and_give_their_reason():
 
 def test_a_grid_without_inference_runs_says_what_stands_in():
     runs = [run for run in grid() if run.mode == "train_step"]
-    text = said(runs)
+    text = Said(runs)
     for question in "abce":
         assert "The grid has no run of the forward pass alone: the one inside the training step" in text[question]
     assert "one training step takes" in text["a"]
@@ -56,10 +56,10 @@ def test_nothing_measured_is_not_answered_and_not_a_zero():
     runs = [
         replace(without_figures(r), machine=nowhere, timing_status="missing", capture_status="missing") for r in grid()
     ]
-    text = said(runs)
+    text = Said(runs)
     assert text["a"].startswith("No run was timed without a profiler")
     assert text["d"].startswith("Not answered: no kernels were captured (the runs give no reason).")
-    assert not any("0.0" in sentences for sentences in text.values())
+    assert not any("0.0" in text[letter] for letter in text.questions)
 
 
 # operators of a CPU
@@ -76,13 +76,13 @@ def on_cpu(run: Made) -> Made:
 
 @pytest.mark.parametrize("question", list("abcde"))
 def test_on_a_cpu_the_sentences_speak_of_operators(question):
-    text = said([on_cpu(run) for run in grid()])[question]
+    text = Said([on_cpu(run) for run in grid()])[question]
     assert "GPU" not in text
     assert "CUDA" not in text
     assert "kernel" not in text
 
 
 def test_a_name_that_is_short_already_stands_as_it_is():
-    assert said([on_cpu(run) for run in grid()])["b"].startswith(
+    assert Said([on_cpu(run) for run in grid()])["b"].startswith(
         "`aten::mm` takes the most operator time in the forward pass of all 4 configurations"
     )

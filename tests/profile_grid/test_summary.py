@@ -14,7 +14,7 @@ from tests.profile_grid.made_up import (
     grid,
     merged,
 )
-from tests.profile_grid.made_up_answers import summaries
+from tests.profile_grid.made_up_answers import Summaries
 
 
 def test_kernels_that_do_not_add_up_to_their_phase_are_an_error_that_names_it():
@@ -34,11 +34,11 @@ def test_phases_that_do_not_add_up_to_their_step_are_an_error():
 def test_kernels_outside_the_measured_steps_are_no_part_of_a_pass():
     tables = merged([Made(kernels=(Kernel("forward", "", GEMM, "gemm", 1, 100.0),), steps=1)])
     tables["kernels"] = pd.concat([tables["kernels"], tables["kernels"].assign(step=-1, phase="(outside)")])
-    assert summary_tables(tables)["class_shares"]["gpu_time_ms"].tolist() == [0.1, 0.1]
+    assert summary_tables(tables, ["class_shares"])["class_shares"]["gpu_time_ms"].tolist() == [0.1, 0.1]
 
 
 def test_a_grid_without_any_kernel_has_empty_tables_with_all_their_columns():
-    whole, bare = summaries(*grid()), summaries(*[replace(run, kernels=()) for run in grid()])
+    whole, bare = Summaries(*grid()), Summaries(*[replace(run, kernels=()) for run in grid()])
     for name in ("top_kernels", "forward_classes", "forward_parts", "class_shares", "attention"):
         assert bare[name].empty
         assert list(bare[name].columns) == list(whole[name].columns)
@@ -46,7 +46,8 @@ def test_a_grid_without_any_kernel_has_empty_tables_with_all_their_columns():
 
 def test_runs_stand_in_the_order_of_the_grid():
     runs = [Made(model=model, machine=H200, kernels=forward_kernels()) for model in ("small", "2.7B", "large")]
-    filled = [table for table in summaries(*runs).values() if len(table)]  # none of these runs differs in another way
+    tables = summary_tables(merged(runs)).values()
+    filled = [table for table in tables if len(table)]  # none of these runs differs in another way
     assert len(filled) >= 7
     for table in filled:
         assert list(dict.fromkeys(table["model"])) == ["small", "2.7B", "large"]

@@ -16,12 +16,12 @@ from tests.profile_grid.made_up import (
     merged,
     training_kernels,
 )
-from tests.profile_grid.made_up_answers import after_forward, forward, rows, said, summaries
+from tests.profile_grid.made_up_answers import Said, Summaries, after_forward, forward, rows
 
 
 def test_top_kernels_are_counted_per_single_pass():
     kernels = (Kernel("forward", "", GEMM, "gemm", 61, 3000.0), Kernel("forward", "", MUL, "elementwise", 24, 1000.0))
-    table = summaries(Made(kernels=kernels, steps=15))["top_kernels"]
+    table = Summaries(Made(kernels=kernels, steps=15))["top_kernels"]
     forward = table[table["scope"] == "forward"]
     assert rows(forward, "rank", "kernel", "class", "gpu_time_ms", "invocations", "same_in_every_step", "share") == [
         (1, GEMM, "gemm", 3.0, 61.0, True, 0.75),
@@ -34,7 +34,7 @@ def test_a_kernel_that_one_step_lacks_is_averaged_over_all_steps_and_said_to_dif
     for name, column in (("kernels", "total_ns"), ("phases", "kernel_ns")):
         tables[name].loc[tables[name]["step"] == 2, column] = 0
     tables["kernels"] = tables["kernels"][tables["kernels"]["step"] < 2]
-    top = summary_tables(tables)["top_kernels"].iloc[0]
+    top = summary_tables(tables, ["top_kernels"])["top_kernels"].iloc[0]
     assert top["gpu_time_ms"] == pytest.approx(0.6)
     assert top["invocations"] == pytest.approx(20 / 3)
     assert not top["same_in_every_step"]
@@ -48,7 +48,7 @@ def test_the_top_kernel_of_training_is_compared_with_that_of_the_inference_run()
         mode="train_step",
         kernels=forward_kernels() + training_kernels("train_step", matmul_us=10, elementwise_us=90000),
     )
-    table = summaries(inference, same, other)["top_kernels"]
+    table = Summaries(inference, same, other)["top_kernels"]
     compared = table[(table["scope"] == "all phases") & (table["rank"] == 1) & (table["mode"] != "forward")]
     assert rows(compared, "mode", "kernel", "same_as_forward") == [
         ("forward_backward", GEMM, True),
@@ -57,7 +57,7 @@ def test_the_top_kernel_of_training_is_compared_with_that_of_the_inference_run()
 
 
 def test_the_same_top_kernel_everywhere():
-    assert said(grid())["b"] == (
+    assert Said(grid())["b"] == (
         "**sgemm 256×128 nn** takes the most GPU time in the forward pass of all 4 configurations: 51.2 % to 67.8 % of"
         " it, 60 to 180 invocations per pass. Every measured step has the same number of them. The same kernel leads in"
         " forward + backward in all 4 configurations. The same kernel leads in the training step in all 4"
@@ -67,25 +67,25 @@ def test_the_same_top_kernel_everywhere():
 
 def test_another_top_kernel_in_training():
     runs = [after_forward(run, matmul_us=100.0, elementwise_us=50000.0) for run in grid()]
-    assert "In the training step another kernel leads in all 4 configurations: **elementwise mul**." in said(runs)["b"]
+    assert "In the training step another kernel leads in all 4 configurations: **elementwise mul**." in Said(runs)["b"]
 
 
 def test_another_top_kernel_in_some_of_the_grid():
     runs = [after_forward(run, elementwise_us=50000.0) if run.model == "small" else run for run in grid()]
     assert (
         "The same kernel leads in the training step in 2 of 4 configurations; elsewhere it is **elementwise mul**."
-        in said(runs)["b"]
+        in Said(runs)["b"]
     )
 
 
 def test_different_top_kernels_of_the_forward_pass_are_told_by_class():
     runs = grid(modes=("forward",))
     runs[0] = replace(runs[0], kernels=forward_kernels(10.0, 5000.0))
-    assert said(runs)["b"].startswith(
+    assert Said(runs)["b"].startswith(
         "In the forward pass the kernel with the most GPU time is a gemm kernel in 3 of 4 configurations and a softmax"
         " kernel in 1: 2 different ones, with"
     )
 
 
 def test_one_captured_step_cannot_tell_whether_steps_agree():
-    assert "One step was captured, so whether every step has as many cannot be said." in said(forward(steps=1))["b"]
+    assert "One step was captured, so whether every step has as many cannot be said." in Said(forward(steps=1))["b"]

@@ -12,11 +12,11 @@ from tests.profile_grid.made_up import (
     forward_kernels,
     grid,
 )
-from tests.profile_grid.made_up_answers import answered, forward, rows, said, summaries
+from tests.profile_grid.made_up_answers import Said, Summaries, answered, forward, rows
 
 
 def test_forward_classes_sum_to_one_and_memory_operations_are_a_class_of_their_own():
-    table = summaries(Made(kernels=forward_kernels(8000.0, 900.0)))["forward_classes"]
+    table = Summaries(Made(kernels=forward_kernels(8000.0, 900.0)))["forward_classes"]
     assert rows(table, "class", "gpu_time_ms", "invocations") == [
         ("gemm", 8.0, 84.0),
         ("softmax", 0.9, 12.0),
@@ -33,7 +33,7 @@ def test_a_part_of_the_model_is_the_innermost_range_and_its_matrix_multiplies_ar
         Kernel("forward", "block > attention", MUL, "elementwise", 1, 300.0),
         Kernel("forward", "", MUL, "elementwise", 1, 100.0),
     )
-    table = summaries(Made(kernels=kernels))["forward_parts"]
+    table = Summaries(Made(kernels=kernels))["forward_parts"]
     assert rows(table, "part", "gpu_time_ms", "share", "other_share", "share_of_others") == [
         ("attention", 0.9, 0.9, 0.3, 0.75),
         ("(no inner range)", 0.1, 0.1, 0.1, 0.25),
@@ -41,7 +41,7 @@ def test_a_part_of_the_model_is_the_innermost_range_and_its_matrix_multiplies_ar
 
 
 def test_the_other_kernels_are_told_by_class_part_and_name():
-    assert said(forward())["c"] == (
+    assert Said(forward())["c"] == (
         "Outside matrix multiplies the forward pass spends 18.4 % (small at context 512) of its GPU time. Classes"
         " that take 1 % or more somewhere: softmax (9.2 %), elementwise (6.1 %) and reduction (3.1 %). Below 1 %"
         " everywhere: memcpy. The part of the model that takes most of that time is `computing softmax` (49.9 % of it)."
@@ -51,7 +51,7 @@ def test_the_other_kernels_are_told_by_class_part_and_name():
 
 def test_captures_without_inner_ranges_cannot_tell_parts_of_the_model():
     runs = [replace(run, kernels=tuple(replace(kernel, range="") for kernel in run.kernels)) for run in grid()]
-    text = said(runs)
+    text = Said(runs)
     assert "Which part of the model these kernels serve cannot be said" in text["c"]
     assert (
         "the captures have no range `computing attention scores`, `computing softmax` and `final matmul`" in text["e"]
@@ -64,6 +64,6 @@ def test_captures_without_inner_ranges_cannot_tell_parts_of_the_model():
 
 def test_fused_attention_is_said_to_hold_matrix_multiplies():
     flash = Kernel("forward", "block > attention", "flash_fwd_kernel", "attention", 12, 1000.0)
-    text = said(forward(kernels=(Kernel("forward", "", GEMM, "gemm", 60, 3000.0), flash)))
+    text = Said(forward(kernels=(Kernel("forward", "", GEMM, "gemm", 60, 3000.0), flash)))
     assert "Fused attention kernels (25.0 % of the forward pass) hold matrix multiplies and softmax in one" in text["c"]
     assert "Fused attention kernels" in text["e"]

@@ -1,24 +1,24 @@
 """The tables and sentences of (d), from made-up runs."""
 
 from tests.profile_grid.made_up import GEMM, NORM, SDPA, Kernel, Made, forward_kernels, grid
-from tests.profile_grid.made_up_answers import after_forward, forward, rows, said, summaries
+from tests.profile_grid.made_up_answers import Said, Summaries, after_forward, forward, rows
 
 
 def test_class_shares_sum_to_one_in_every_phase_and_over_all_phases():
-    table = summaries(*grid())["class_shares"]
+    table = Summaries(*grid())["class_shares"]
     assert table.groupby(["run", "phase"])["share"].sum().round(12).eq(1.0).all()
     steps = table[table["phase"] != "all phases"].groupby("run")["share_of_step"].sum()
     assert steps.round(12).eq(1.0).all()
 
 
 def test_the_share_of_matrix_multiplies_falls():
-    text = said(grid())["d"]
+    text = Said(grid())["d"]
     assert "the share of matrix multiplies falls in all 4 configurations by 2.6 to 15.0 percentage points." in text
     assert "rises" not in text
 
 
 def test_the_share_of_matrix_multiplies_rises():
-    text = said([after_forward(run, elementwise_us=1.0, optimizer_us=1.0) for run in grid()])["d"]
+    text = Said([after_forward(run, elementwise_us=1.0, optimizer_us=1.0) for run in grid()])["d"]
     assert "the share of matrix multiplies rises in all 4 configurations by" in text
     assert "falls" not in text
     assert "loses the most" in text
@@ -26,13 +26,13 @@ def test_the_share_of_matrix_multiplies_rises():
 
 def test_the_share_falls_in_some_and_rises_in_others():
     runs = [after_forward(run, elementwise_us=1.0, optimizer_us=1.0) if run.model == "small" else run for run in grid()]
-    text = said(runs)["d"]
+    text = Said(runs)["d"]
     assert "falls in 2 of 4 configurations by" in text
     assert "and rises in 2 of 4 configurations by" in text
 
 
 def test_a_grid_without_training_gives_the_share_of_inference_alone():
-    assert said(forward())["d"] == (
+    assert Said(forward())["d"] == (
         "Matrix multiplies take 81.6 % of the GPU time of the forward pass. Inference and training cannot be compared:"
         " no model has a whole capture of both."
     )
@@ -53,7 +53,7 @@ def test_parts_of_the_model_have_a_forward_and_a_backward_time_and_what_is_compu
             Kernel("optimizer", "", NORM, "reduction", 1, 1000.0),
         ),
     )
-    table = summaries(trained)["training_parts"]
+    table = Summaries(trained)["training_parts"]
     assert rows(table, "pass", "part", "gpu_time_ms", "share") == [
         ("backward", "final matmul", 0.5, 0.5),
         ("backward", "norm", 0.4, 0.4),
@@ -64,7 +64,7 @@ def test_parts_of_the_model_have_a_forward_and_a_backward_time_and_what_is_compu
         ("forward", "loss", 0.05, 0.2),
         ("backward", "(no inner range)", 0.04, 0.04),
     ]
-    text = said([*forward(), trained])["d"]
+    text = Said([*forward(), trained])["d"]
     assert "The part of the model that takes most of the backward pass is `final matmul` (50.0 % of it)." in text
 
 
@@ -75,8 +75,8 @@ def test_a_capture_without_ranges_in_the_backward_pass_has_no_times_of_its_parts
             mode="train_step", kernels=(*forward_kernels(), Kernel("backward", "cub::DeviceScan", GEMM, "gemm", 8, 9.0))
         ),
     ]
-    assert summaries(*runs)["training_parts"].empty
-    assert "backward pass is" not in said(runs)["d"]
+    assert Summaries(*runs)["training_parts"].empty
+    assert "backward pass is" not in Said(runs)["d"]
 
 
 def test_a_compiled_kernel_is_of_a_set_of_parts_that_the_forward_pass_has_one_by_one():
@@ -90,7 +90,7 @@ def test_a_compiled_kernel_is_of_a_set_of_parts_that_the_forward_pass_has_one_by
             Kernel("backward", "", NORM, "reduction", 4, 100.0),
         ),
     )
-    table = summaries(trained)["training_parts"]
+    table = Summaries(trained)["training_parts"]
     assert rows(table[table["pass"] == "backward"], "part", "share") == [
         ("feed-forward + norm", 0.75),
         ("(no inner range)", 0.25),

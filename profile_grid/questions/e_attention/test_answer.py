@@ -15,7 +15,7 @@ from tests.profile_grid.made_up import (
     forward_kernels,
     merged,
 )
-from tests.profile_grid.made_up_answers import forward, said, summaries
+from tests.profile_grid.made_up_answers import Said, Summaries, forward
 from tests.profile_grid.test_answers import PROVENANCE, rendered
 
 
@@ -26,7 +26,7 @@ def test_attention_has_time_per_layer_and_exact_flops():
         Kernel("forward", softmax, SOFTMAX, "softmax", 12, 1800.0),
         Kernel("forward", f"{SDPA} > final matmul", GEMM, "gemm", 12, 600.0),
     )
-    table = summaries(Made(kernels=kernels))["attention"].set_index("part")
+    table = Summaries(Made(kernels=kernels))["attention"].set_index("part")
     assert table["flops_per_layer"].to_dict() == {
         "computing attention scores": 1_610_612_736,
         "computing softmax": 62_914_560,
@@ -47,14 +47,14 @@ def test_attention_has_time_per_layer_and_exact_flops():
 
 
 def test_softmax_is_compared_with_the_matrix_multiplies_in_time_and_flops():
-    assert said(forward())["e"].startswith(
+    assert Said(forward())["e"].startswith(
         "Softmax takes × 0.562 the time of the two matrix multiplies with 2.0 % of their FLOPs, so one of its FLOPs"
         " takes 28.8 times as long as one of theirs."
     )
 
 
 def test_a_softmax_that_is_cheaper_per_flop_is_told_as_such():
-    text = said(forward(kernels=forward_kernels(8000.0, 16.0)))["e"]
+    text = Said(forward(kernels=forward_kernels(8000.0, 16.0)))["e"]
     assert "so one of its FLOPs takes only 0.512 of the time of one of theirs." in text
 
 
@@ -86,7 +86,7 @@ def trained(*backward: Kernel):
 
 def test_the_backward_pass_has_its_own_times_and_flops_and_nothing_that_is_computed_again():
     again = Kernel("backward", f"recomputation > {SDPA} > computing softmax", SOFTMAX, "softmax", 12, 900.0)
-    table = summaries(*trained(*BACKWARD_OF_ATTENTION, again))["attention_backward"].set_index("part")
+    table = Summaries(*trained(*BACKWARD_OF_ATTENTION, again))["attention_backward"].set_index("part")
     assert set(table["mode"]) == {"train_step"}
     assert table["gpu_time_ms"].to_dict() == pytest.approx(
         {
@@ -104,14 +104,14 @@ def test_the_backward_pass_has_its_own_times_and_flops_and_nothing_that_is_compu
 def test_softmax_is_compared_in_the_backward_pass_too():
     assert (
         "In the backward pass it takes × 0.500 the time of what differentiates them, with 0.8 % of the FLOPs."
-        in said(trained(*BACKWARD_OF_ATTENTION))["e"]
+        in Said(trained(*BACKWARD_OF_ATTENTION))["e"]
     )
 
 
 def test_a_capture_that_does_not_tell_the_parts_of_the_backward_pass_is_told():
-    text = said(trained(Kernel("backward", "", GEMM, "gemm", 120, 9000.0)))["e"]
+    text = Said(trained(Kernel("backward", "", GEMM, "gemm", 120, 9000.0)))["e"]
     assert "What they take in the backward pass cannot be said: no kernel there has a part." in text
-    assert "the backward pass" not in said(forward())["e"]
+    assert "the backward pass" not in Said(forward())["e"]
 
 
 def test_the_document_has_a_table_of_the_backward_pass_where_the_captures_tell_its_parts():

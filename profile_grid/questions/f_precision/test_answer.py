@@ -5,13 +5,13 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.tables.ratios import beside_base
 from tests.profile_grid.made_up import Kernel, Made, forward_kernels, grid, merged
-from tests.profile_grid.made_up_answers import said
-from tests.profile_grid.test_answers import PROVENANCE, line_of, rendered
+from tests.profile_grid.made_up_answers import Said, document_of
+from tests.profile_grid.test_answers import line_of, rendered
 
 
 def faster(run: Made, times: float, precision: str = "bf16") -> Made:
@@ -37,7 +37,7 @@ def test_a_speed_up_is_the_ratio_to_the_run_that_differs_in_precision_alone_with
     fp32 = Made(unprofiled_ms=10.0, unprofiled_std_ms=0.3)
     bf16 = replace(fp32, precision="bf16", unprofiled_ms=2.5, unprofiled_std_ms=0.1)
     others = [replace(bf16, batch_size=8), replace(bf16, context_length=128), replace(bf16, attention="flash")]
-    (row,) = summary_tables(merged([fp32, bf16, *others]))["precision_times"].to_dict("records")
+    (row,) = summary_tables(merged([fp32, bf16, *others]), ["precision_times"])["precision_times"].to_dict("records")
     assert (row["run"], row["base_run"]) == (bf16.name, fp32.name)
     assert row["speed_up"] == pytest.approx(4.0)
     assert row["speed_up_std"] == pytest.approx(4.0 * (0.03**2 + 0.04**2) ** 0.5)
@@ -57,17 +57,17 @@ def test_a_run_whose_partner_has_no_time_has_no_speed_up():
 
 
 def test_the_parts_say_what_gains_and_what_does_not():
-    parts = summary_tables(merged(in_two()))["precision_parts"]
+    parts = summary_tables(merged(in_two()), ["precision_parts"])["precision_parts"]
     softmax = parts[(parts["part"] == "computing softmax") & (parts["phase"] == "forward")]
     assert softmax["speed_up"].tolist() == pytest.approx([1.0] * len(softmax))
     others = parts[(parts["part"] == "feed-forward")]
     assert len(others) and others["speed_up"].tolist() == pytest.approx([4.0] * len(others), rel=1e-3)
-    text = said(in_two())["f"]
+    text = Said(in_two())["f"]
     assert "computing softmax the least (× 1.00)" in text
 
 
 def test_the_sentences_say_how_much_faster_each_mode_is_the_ideal_and_the_errors():
-    text = said(in_two())["f"]
+    text = Said(in_two())["f"]
     assert text.startswith("In bf16, times as fast as in fp32: the forward pass × 4.0")
     assert "and the training step × 4.0" in text
     assert "Ideal would be × 14.8 where arithmetic limits (peak FLOP/s), and × 2.00 where memory does" in text
@@ -77,14 +77,14 @@ def test_the_sentences_say_how_much_faster_each_mode_is_the_ideal_and_the_errors
 
 def test_where_a_precision_is_slower_that_is_said():
     runs = [Made(kernels=forward_kernels()), faster(Made(kernels=forward_kernels()), 0.5)]
-    assert "Slower than in fp32: small at context 512." in said(runs)["f"]
+    assert "Slower than in fp32: small at context 512." in Said(runs)["f"]
 
 
 def test_a_run_that_rounding_does_not_explain_is_marked_in_sentence_and_table():
     tables = merged(in_two())
     off = tables["accuracy"]["run"] == "small_ctx512_forward_bf16"
     tables["accuracy"].loc[off, ["logits_error", "within_precision"]] = [0.9, False]
-    text = documents(summary_tables(tables), tables["runs"], PROVENANCE)["f_precision"]
+    text = document_of("f_precision", tables)
     assert "rounding does not explain that of small at context 512 in bf16." in text
     assert line_of(text, "small", "512", "forward pass", "bf16").endswith("**no** |")
 
@@ -100,5 +100,5 @@ def test_the_document_has_a_line_per_configuration_and_a_column_per_precision():
 
 def test_a_kernel_without_a_range_counts_in_its_phase():
     run = Made(kernels=(*forward_kernels(), Kernel("forward", "", "memcpy", "gemm", 1, 100.0)))
-    parts = summary_tables(merged([run, faster(run, 2.0)]))["precision_parts"]
+    parts = summary_tables(merged([run, faster(run, 2.0)]), ["precision_parts"])["precision_parts"]
     assert parts[parts["part"] == "(no inner range)"]["speed_up"].tolist() == pytest.approx([2.0])

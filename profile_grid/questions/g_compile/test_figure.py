@@ -10,9 +10,7 @@ from tests.profile_grid.made_up_grid import made_up_tables
 
 
 def tables(**changes):
-    return made_up_tables(
-        models=("small", "large"), contexts=(512,), modes=("train_step",), names=FIGURE.tables, **changes
-    )
+    return made_up_tables(models=("small", "large"), contexts=(512,), modes=("train_step",), **changes)
 
 
 def test_every_speed_up_is_a_point_and_values_have_the_names_that_people_read():

@@ -8,13 +8,14 @@ import pytest
 from cs336_model.arithmetic.flops import ModelShape
 from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
 from cs336_model.program.variants.values import PLAIN
-from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.merging.memory.of_run import tables_of_history
 from profile_grid.questions.i_memory.fitting import predicted
 from tests.profile_grid.made_up import Made, merged
+from tests.profile_grid.made_up_answers import document_of
 from tests.profile_grid.made_up_history import made_up_history
-from tests.profile_grid.test_answers import PROVENANCE, line_of
+from tests.profile_grid.test_answers import line_of
 
 GIB, MIB = 2**30, 2**20
 COUNTERS = {"requested_peak": 600, "allocated_peak": 660, "reserved_peak": 1200, "driver_used": 1800}
@@ -44,7 +45,7 @@ def training(**changes) -> Made:
 
 
 def answered(tables: dict[str, pd.DataFrame]) -> str:
-    return documents(summary_tables(tables), tables["runs"], PROVENANCE, ["i_memory"])["i_memory"]
+    return document_of("i_memory", tables)
 
 
 def test_the_question_is_asked_where_a_run_was_asked_for_its_memory_and_nowhere_else():
@@ -53,7 +54,7 @@ def test_the_question_is_asked_where_a_run_was_asked_for_its_memory_and_nowhere_
 
 
 def test_the_fullest_moment_is_shown_by_category_with_its_phase():
-    peaks = summary_tables(recorded([training()]))["memory_peak"].set_index("category")
+    peaks = summary_tables(recorded([training()]), ["memory_peak"])["memory_peak"].set_index("category")
     assert peaks.loc["activations", "bytes"] == 50 * MIB and peaks["peak_bytes"].unique().tolist() == [518 * MIB]
     assert peaks["share"].sum() == pytest.approx(1) and set(peaks["fullest_phase"]) == {"backward"}
     text = answered(recorded([training()]))

@@ -17,7 +17,6 @@ def tables(**changes):
         "models": ("small",),
         "contexts": (128, 512),
         "modes": ("train_step",),
-        "names": FIGURE.tables,
         "checkpoints": (0, 1, 2),
     }
     return made_up_tables(**(grid | changes))

@@ -3,10 +3,11 @@
 import pandas as pd
 import pytest
 
-from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
 from tests.profile_grid.made_up import Made, merged
-from tests.profile_grid.test_answers import PROVENANCE, line_of
+from tests.profile_grid.made_up_answers import document_of
+from tests.profile_grid.test_answers import line_of
 
 SLOW = {"step": [100.0, 20.0, 10.0], "forward": [80.0, 12.0, 6.0], "backward": [20.0, 8.0, 4.0]}
 STEADY = {"step": [9.0, 11.0, 10.0, 10.0], "forward": [5.0, 7.0, 6.0, 6.0], "backward": [4.0, 4.0, 4.0, 4.0]}
@@ -36,7 +37,7 @@ def reported(tables: dict[str, pd.DataFrame], phase: str = "step") -> list[tuple
 
 
 def answered(tables: dict[str, pd.DataFrame]) -> str:
-    return documents(summary_tables(tables), tables["runs"], PROVENANCE, ["k_warmup"])["k_warmup"]
+    return document_of("k_warmup", tables)
 
 
 def test_the_question_is_asked_where_a_run_kept_its_warm_up_and_nowhere_else():

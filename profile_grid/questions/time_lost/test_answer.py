@@ -5,16 +5,14 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profile_grid.documents.documents import documents, section
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.time_lost.host import host_per_launch, host_stacks
 from profile_grid.questions.time_lost.predictions import REMEDIES
 from profile_grid.questions.time_lost.table import time_lost
-from profile_grid.tables.machines import by_machine
 from profile_grid.tables.per_pass import Merged
 from tests.profile_grid.made_up import Made, forward_kernels, merged
-from tests.profile_grid.made_up_answers import summaries
-from tests.profile_grid.test_answers import PROVENANCE, line_of, rendered
+from tests.profile_grid.made_up_answers import Summaries, document_of, told
+from tests.profile_grid.test_answers import line_of, rendered
 
 
 def speaks(code: str, percent: float) -> tuple:
@@ -30,13 +28,11 @@ def faster(ms: float, **changes) -> Made:
 
 
 def sentences(*runs: Made) -> str:
-    tables = merged(list(runs))
-    machine, names = by_machine(tables["runs"])[0]
-    return " ".join(section(machine, names, tables["runs"], summary_tables(tables)).sentences["time_lost"])
+    return told("time_lost", list(runs))
 
 
 def test_a_remedy_stands_beside_what_was_said_of_the_run_without_it():
-    (row,) = summaries(PLAIN, faster(5.0, precision="tf32"))["predictions"].to_dict("records")
+    (row,) = Summaries(PLAIN, faster(5.0, precision="tf32"))["predictions"].to_dict("records")
     assert (row["base_run"], row["remedy"], row["codes"]) == (PLAIN.name, "precision", "no_tensor_cores")
     figures = [row[name] for name in ("predicted_percent", "predicted_ms", "measured_percent", "measured_ms")]
     assert figures == pytest.approx([60.0, 6.0, 50.0, 5.0])
@@ -45,14 +41,14 @@ def test_a_remedy_stands_beside_what_was_said_of_the_run_without_it():
 
 def test_a_gain_beyond_what_was_said_is_told():
     runs = PLAIN, faster(3.0, precision="tf32")
-    assert summaries(*runs)["predictions"]["holds"].tolist() == [False]
+    assert Summaries(*runs)["predictions"]["holds"].tolist() == [False]
     assert "not the one remedy that the grid holds; more with small at context 512 in tf32." in sentences(*runs)
     assert rendered(list(runs))["time_lost"].count("**no**") == 1
 
 
 def test_idle_time_is_at_most_what_a_step_without_a_profiler_takes_beyond_the_gpus_own_time():
     made = replace(PLAIN, findings=(speaks("launch_bound", 70.0), speaks("no_tensor_cores", 60.0)))
-    found = summaries(made)["time_lost"].set_index("code")
+    found = Summaries(made)["time_lost"].set_index("code")
     busy_ms = sum(kernel.time_us for kernel in PLAIN.kernels) / 1000
     assert list(found.index) == ["no_tensor_cores", "launch_bound"]
     assert found["unprofiled_ms"].tolist() == pytest.approx([6.0, 10.0 - busy_ms])
@@ -63,33 +59,33 @@ def test_idle_time_is_at_most_what_a_step_without_a_profiler_takes_beyond_the_gp
 
 def test_attention_in_one_kernel_is_a_remedy_and_attention_by_pytorch_in_many_is_none():
     runs = (PLAIN, faster(9.0, attention="math"), faster(8.0, attention="efficient"))
-    assert summaries(*runs)["predictions"]["attention"].tolist() == ["efficient"]
+    assert Summaries(*runs)["predictions"]["attention"].tolist() == ["efficient"]
 
 
 def test_a_remedy_for_which_no_rule_spoke_is_said_to_gain_nothing():
-    (row,) = summaries(PLAIN, faster(9.0, attention="flash"))["predictions"].to_dict("records")
+    (row,) = Summaries(PLAIN, faster(9.0, attention="flash"))["predictions"].to_dict("records")
     assert (row["codes"], row["predicted_percent"], row["holds"]) == ("", 0.0, False)
 
 
 def test_a_larger_batch_is_judged_by_the_time_of_a_sequence():
     waiting = replace(PLAIN, kernels=forward_kernels(4000.0), findings=(speaks("launch_bound", 40.0),))
-    (row,) = summaries(waiting, faster(15.0, batch_size=8))["predictions"].to_dict("records")
+    (row,) = Summaries(waiting, faster(15.0, batch_size=8))["predictions"].to_dict("records")
     assert (row["predicted_percent"], row["measured_percent"]) == pytest.approx((40.0, 25.0))
 
 
 def test_a_larger_batch_on_several_gpus_is_scaling_and_no_remedy():
     two = replace(PLAIN, gpus=2, parallel="ddp")
-    assert len(summaries(two, replace(faster(15.0, batch_size=8), gpus=2, parallel="ddp"))["predictions"]) == 0
+    assert len(Summaries(two, replace(faster(15.0, batch_size=8), gpus=2, parallel="ddp"))["predictions"]) == 0
 
 
 def test_numbers_of_half_the_size_halve_what_no_rule_speaks_of():
-    (row,) = summaries(PLAIN, faster(2.0, precision="bf16"))["predictions"].to_dict("records")
+    (row,) = Summaries(PLAIN, faster(2.0, precision="bf16"))["predictions"].to_dict("records")
     assert row["predicted_percent"] == pytest.approx(60.0 + 20.0)
 
 
 def test_a_run_that_was_not_diagnosed_predicts_nothing():
     runs = [replace(PLAIN, findings=()), faster(5.0, precision="tf32")]
-    assert len(summaries(*runs)["predictions"]) == 0
+    assert len(Summaries(*runs)["predictions"]) == 0
 
 
 def test_where_there_are_counters_the_rules_that_need_them_speak_and_are_silent_no_more():
@@ -160,7 +156,7 @@ def cells_of(text: str, *first: str) -> list[str]:
 
 
 def test_what_the_host_does_per_launch_is_that_of_the_thread_that_launches_and_adds_up():
-    table = summary_tables(traced(PLAIN))["host_per_launch"].set_index("doing")
+    table = summary_tables(traced(PLAIN), ["host_per_launch"])["host_per_launch"].set_index("doing")
     assert table["us_per_launch"].to_dict() == pytest.approx({"launching": 5.0, "in no call": 15.0})
     assert table.loc["launching", "calls"] == 120
 
@@ -179,7 +175,7 @@ def test_phases_of_several_threads_stand_in_the_order_of_a_step():
 
 def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_call():
     tables = traced(PLAIN)
-    text = documents(summary_tables(tables), tables["runs"], PROVENANCE, ["time_lost"])["time_lost"]
+    text = document_of("time_lost", tables)
     assert (
         "In small at context 512, forward pass the host takes 20.0 µs per launch when traced: 15.0 in no call and 5.00"
         " launching. In no call its Python is most often in `linear (torch.nn.functional)`, about 10.0 µs per launch."
