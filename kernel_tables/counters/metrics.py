@@ -15,8 +15,9 @@ TENSOR_OPERATIONS = {
     "bf16": "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
     "fp16": "sm__ops_path_tensor_src_fp16.sum",
 }
-# Instructions of tensor cores on floating-point numbers, and those of them that multiply no matrices (HFMA2.MMA: by it
-# compilers load constants, so that even an elementwise kernel has some): a kernel without others does no operations.
+# Instructions of tensor cores on floating-point numbers, fp8 too and fp64 not, and those of them that multiply no
+# matrices (HFMA2.MMA: by it compilers load constants, so that even an elementwise kernel has some): a kernel without
+# others does no operations. As Hopper names them; seen on an H200 alone.
 TENSOR_INSTRUCTIONS = "sm__inst_executed_pipe_tensor_op_hmma.sum"
 WITHOUT_MATRICES = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
 TIME_NS = "gpu__time_duration.sum"

@@ -71,17 +71,22 @@ def rounds_together(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """One table of what several rounds counted, in their order: their launches with the metrics of METRICS.
 
     A launch of which nobody asked what its warps wait for has that of the first launch of its kernel, grid and block.
-    One whose operations on tensor cores nobody asked for did none if it executed no instruction that multiplies
-    matrices; it is left out where it did, or where another round counted the operations of its kernel, grid and block.
+    One whose operations on tensor cores nobody asked for did none if its kernel executed no instruction that multiplies
+    matrices there, or if this GPU does not count such instructions: by its name it has none. It is left out where its
+    kernel did, or where another round counted the operations of its kernel, grid and block. So is one that executed
+    such instructions and has no operation of any kind that is counted, as fp8.
     """
     table = pd.concat(rounds, ignore_index=True)
     stalls, operations = list(STALLS.values()), list(TENSOR_OPERATIONS.values())
     first = table.groupby(CONFIGURATION, sort=False)[stalls].transform("first")
     table = table.assign(**table[stalls].fillna(first))
+    of_configuration = [table[name] for name in CONFIGURATION]
     told = table[operations].notna().any(axis=1)
-    elsewhere = told.groupby([table[name] for name in CONFIGURATION]).transform("any")
-    multiplies = table[TENSOR_INSTRUCTIONS] > table[WITHOUT_MATRICES].fillna(0.0)
-    left_out = ~told & (elsewhere | multiplies)
+    elsewhere = told.groupby(of_configuration).transform("any")
+    executed = table[TENSOR_INSTRUCTIONS] - table[WITHOUT_MATRICES].fillna(0.0)
+    multiplies = executed.groupby(of_configuration).transform("max").gt(0)  # one round alone asks for it
+    of_other_kinds = told & multiplies & table[operations].sum(axis=1).eq(0)
+    left_out = of_other_kinds | (~told & (elsewhere | multiplies))
     of_this_gpu = [name for name in operations if table[name].notna().any()]
     table = table.assign(**table[of_this_gpu].mask(~told, 0.0))
     return table.loc[~left_out, no_counters().columns].reset_index(drop=True)

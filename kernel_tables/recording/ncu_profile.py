@@ -12,7 +12,7 @@ from pathlib import Path
 from kernel_tables.counters.metrics import DO_OPERATIONS, METRICS, STALLS, TENSOR_OPERATIONS, Metric
 
 VERSION = re.compile(r"Version\s+(\d[\w.]*)", re.IGNORECASE)
-MATMUL = "gemm|nvjet|cutlass|cublas"
+MATMUL = "gemm|nvjet|cutlass|cublas|_(add|badd)?b?mm_"
 # How names of PyTorch's own kernels, CUB's and a compiler's passes over memory begin: these use no tensor cores.
 PLAIN = r"(void.)?(at|at_cuda_detail|cub)::|triton_(poi|red|per)_|.*softmax_warp_"
 # A replay of NCCL's waits for ever for the other processes of a collective (NVIDIA/nccl#466).

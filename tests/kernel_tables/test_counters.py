@@ -224,7 +224,7 @@ def test_every_kernel_but_those_of_nccl_is_counted_once_and_a_matrix_multiply_as
         return sum(one.launches for one in rounds)
 
     multiplies = ("void cutlass::Kernel2<s>(P)", "nvjet_tst_1", "sm80_xmma_gemm_f", "void at::tinygemm_m16n8k16(P)")
-    may_multiply = ("void pytorch_flash::flash_fwd_kernel<T>(P)", "triton_tem_fused_mm_0", "my_kernel", "attn_fwd")
+    may_multiply = ("void pytorch_flash::flash_fwd_kernel<T>(P)", "triton_red_fused_addmm_0", "my_kernel", "attn_fwd")
     assert [times(name) for name in multiplies + may_multiply] == [1 + 5] * 8
     plain = ("void at::native::reduce_kernel<1>(T)", "void at::elementwise_kernel<4>(T)", "triton_poi_fused_add_0")
     softmaxes = (
@@ -240,11 +240,11 @@ def test_every_kernel_but_those_of_nccl_is_counted_once_and_a_matrix_multiply_as
 
 def test_a_launch_counted_without_what_its_warps_wait_for_has_that_of_the_first_of_its_size():
     waited, other = STALLS["barrier"], {"grid": "8x1x1"}
-    first = counters({waited: 3.0}, {waited: 5.0} | other)
+    first = counters({waited: 3.0}, {waited: 5.0} | other, {waited: 4.0} | other)
     later = counters({TIME_NS: 70.0}, {TIME_NS: 80.0} | other, {"kernel": "new"}).drop(columns=list(STALLS.values()))
     table = rounds_together([first, later])
-    assert table[waited].tolist()[:4] == [3.0, 5.0, 3.0, 5.0] and np.isnan(table[waited].iloc[4])
-    assert table[TIME_NS].tolist() == [0.0, 0.0, 70.0, 80.0, 0.0]
+    assert table[waited].tolist()[:5] == [3.0, 5.0, 4.0, 3.0, 5.0] and np.isnan(table[waited].iloc[5])
+    assert table[TIME_NS].tolist() == [0.0, 0.0, 0.0, 70.0, 80.0, 0.0]
     assert list(table.columns) == list(no_counters().columns)
 
 
@@ -277,6 +277,37 @@ def test_kernels_that_multiply_on_tensor_cores_are_told_from_those_that_load_con
     same = executed.eq(others) & executed.gt(0)
     assert table.loc[same, "kernel"].str.contains("sm80_xmma_gemm_f32f32_f32f32|exp_kernel|softmax|reduce").all()
     assert same.sum() == 5
+
+
+NO_OPERATIONS = dict.fromkeys(TENSOR_OPERATIONS.values(), np.nan)
+NOT_ASKED = dict.fromkeys((TENSOR_INSTRUCTIONS, WITHOUT_MATRICES), np.nan)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "flops"),
+    [
+        # the GPU has no operations of this kernel, and of another: fp16 on Ampere, fp8, or a counter that failed
+        ({TENSOR_INSTRUCTIONS: 9.0}, {TENSOR_OPERATIONS["fp16"]: np.nan}, {}),
+        ({TENSOR_INSTRUCTIONS: 9.0}, {}, {}),
+        ({TENSOR_INSTRUCTIONS: 9.0}, NO_OPERATIONS, {}),
+        # this GPU does not tell the instructions that multiply no matrices
+        ({TENSOR_INSTRUCTIONS: 9.0, WITHOUT_MATRICES: np.nan}, None, {}),
+        ({TENSOR_INSTRUCTIONS: 0.0, WITHOUT_MATRICES: np.nan}, None, {"k": 0.0}),
+        # it tells none: the name has to do
+        (NOT_ASKED, None, {"k": 0.0}),
+        (NOT_ASKED, {TENSOR_OPERATIONS["bf16"]: 8.0}, {"k": 8.0}),
+    ],
+)
+def test_operations_that_nobody_counted_are_never_called_none_where_there_were_some(first, second, flops):
+    other = {"kernel": "other", TENSOR_OPERATIONS["bf16"]: 64.0} | NOT_ASKED
+    again = [] if second is None else [NOT_ASKED | second]
+    table = rounds_together([counters(NO_OPERATIONS | first), counters(*again, other)])
+    assert dict(zip(table["kernel"], total_flops(table), strict=True)) == flops | {"other": 64.0}
+
+
+def test_the_operations_of_tensor_cores_are_asked_for_of_what_may_multiply_alone():
+    assert not {metric.name for metric in ROUNDS[0].metrics} & set(TENSOR_OPERATIONS.values())
+    assert not {metric.name for metric in ROUNDS[1].metrics} & set(STALLS.values())
 
 
 def test_every_metric_is_asked_for_in_one_of_the_rounds():

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, METRICS
+from kernel_tables.counters.joining import NOT_PROFILED
+from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, METRICS, STALLS, TENSOR_OPERATIONS
 from kernel_tables.counters.reading import kept_counters, no_counters
 from kernel_tables.trace import Trace
 from profile_grid.measuring import counters, measured_program
@@ -75,7 +76,9 @@ def counted(tmp_path, monkeypatch):
 def test_all_kernels_and_further_matrix_multiplies_are_counted_in_a_process_each_and_the_roofs_beside(counted):
     result = counted()
     assert (result["status"], result["facts"]["ncu"], result["facts"]["roofs"]) == ("complete", "2099.1.1.0", ROOFS)
-    assert len(kept_counters(Path("results/ncu.csv"))) == 2 * 10  # the fake prints all in both
+    kept = kept_counters(Path("results/ncu.csv"))  # the fake prints all ten in both
+    assert len(kept) == 10 and kept[list(STALLS.values())].notna().all(axis=None)
+    assert kept[TENSOR_OPERATIONS["bf16"]].gt(0).tolist() == [False] * 6 + [True] * 3 + [False]
     assert len(counted.commands()) == 2 and all("--profiler ncu" in command for command in counted.commands())
     of_gemms = {"gemm" in told.split("--kernel-name ")[1].split()[0]: told for told in counted.commands()}
     assert '"num_layers": 2' in of_gemms[False] and '"num_layers": 1' in of_gemms[True]
@@ -241,11 +244,20 @@ def test_every_launch_has_its_time_from_the_capture_and_its_work_from_the_counte
     assert pd.isna(roofs.loc["fp16", "reached_per_s"])
 
 
+def test_what_a_gpu_does_not_count_of_a_launch_is_missing_in_the_sums_of_its_range(tmp_path):
+    with Trace(capture(("add", 1000, (2, 1, 1))).write(tmp_path / "capture.sqlite")) as trace:
+        counted = COUNTED.assign(**{READ: COUNTED[READ].mask(COUNTED["kernel"] == "add")})
+        _, tables = tables_of_launches(measured_launches(trace), counted, RESULT)
+    ranges = tables["counter_ranges"].set_index("range")
+    assert ranges.loc["norm", "dram_bytes"].isna().all() and ranges.loc["head", "dram_bytes"].notna().all()
+    assert ranges["counted_ns"].eq(ranges["total_ns"]).all() and ranges["fp32_flops"].notna().all()
+
+
 def test_a_join_that_loses_more_than_one_percent_of_the_time_is_incomplete_and_names_what_it_lost(tmp_path):
     little = ("add", 1000, (2, 1, 1)), ("mul", 100, (9, 1, 1))
     status, tables = tables_of(capture(*little), tmp_path)
     assert status["status"] == "complete" and "1 kernel configuration without counters" in status["warnings"][0]
-    assert tables["counters"]["not_counted"].tolist() == ["", "", "not profiled"]
+    assert tables["counters"]["not_counted"].tolist() == ["", "", NOT_PROFILED]
     ranges = tables["counter_ranges"]
     assert (ranges["total_ns"] - ranges["counted_ns"]).sum() == 200
     status, tables = tables_of(capture(("add", 1000, (2, 1, 1)), ("mul", 900, (9, 1, 1))), tmp_path)

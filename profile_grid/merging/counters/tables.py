@@ -15,6 +15,7 @@ from profile_grid.merging.run_tables import measured_activities
 from profile_grid.tables.classes import MEMORY_OPERATIONS, family
 from profile_grid.tables.conservation import require_same
 from profile_grid.tables.names import MEASURE
+from profile_grid.tables.sums import known_sums
 
 COMMUNICATION = "communication"
 LEFT_OUT = "left out: communication"
@@ -62,11 +63,13 @@ def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs)
 
 def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     """One row per step, phase, range and class of joined launches: how many, their time, that of those with counters,
-    and the sums of what these did."""
-    work = work_of(_of_rows(counters, launches["counted_as"])).fillna(0.0)
-    counted = launches["duration_ns"].where(launches["counted_as"] != NONE, 0)
-    grouped = launches.assign(counted_ns=counted, **work).groupby(PLACE, sort=True, observed=True)
-    sums = grouped[["duration_ns", "counted_ns", *WORK]].sum().rename(columns={"duration_ns": "total_ns"})
+    and the sums of what these did, NaN where something is not known of one that was counted."""
+    counted = launches["counted_as"] != NONE
+    work = work_of(_of_rows(counters, launches["counted_as"])).mask(~counted, 0.0)
+    rows = launches.assign(counted_ns=launches["duration_ns"].where(counted, 0), **work)
+    grouped = rows.groupby(PLACE, sort=True, observed=True)
+    sums = grouped[["duration_ns", "counted_ns"]].sum().rename(columns={"duration_ns": "total_ns"})
+    sums = sums.join(known_sums(rows, PLACE, WORK))
     table = sums.assign(launches=grouped.size()).reset_index()[RANGE_COLUMNS]
     require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
     require_same("launches", table["launches"].sum(), len(launches))

@@ -14,6 +14,7 @@ from profile_grid.tables.conservation import check_shares, require_same
 from profile_grid.tables.model_parts import PLACE, places_with_parts
 from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, LOSS
 from profile_grid.tables.per_pass import Merged
+from profile_grid.tables.sums import known_sums
 from profile_grid.tables.texts import as_texts
 
 BY = ("phase", "class", "part", "range")
@@ -26,10 +27,12 @@ def counter_sums(merged: Merged) -> pd.DataFrame:
     rows = with_parts(merged["counter_ranges"])
     phases = {"class": pd.Series(ALL_PHASES, rows.index), "part": rows["pass"]}
     groups = [
-        rows.assign(by=by, place=phases.get(by, rows["phase"]), name=rows[by])
-        .groupby(["run", "by", "place", "name"], sort=False)[SUMMED]
-        .sum()
-        .reset_index()
+        known_sums(
+            rows.assign(by=by, place=phases.get(by, rows["phase"]), name=rows[by]),
+            ("run", "by", "place", "name"),
+            SUMMED,
+            sort=False,
+        ).reset_index()
         for by in BY
     ]
     for by, group in zip(BY, groups, strict=True):
