@@ -10,6 +10,7 @@ from profile_grid.documents.summaries import summary_tables
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.tables.machines import by_machine
 from tests.profile_grid.made_up import Made, forward_kernels, merged, training_kernels
+from tests.profile_grid.made_up_grid import WithSummaries
 from tests.profile_grid.test_answers import PROVENANCE
 
 
@@ -26,19 +27,6 @@ class Said:
     @cache  # noqa: B019
     def __getitem__(self, letter: str) -> str:
         return told_of(self.questions[letter], self.tables)
-
-
-class Summaries:
-    """The tables of answers by name, made when they are read. Nothing goes through all."""
-
-    __iter__ = None
-
-    def __init__(self, *runs: Made):
-        self.tables = merged(list(runs))
-
-    @cache  # noqa: B019
-    def __getitem__(self, name: str) -> pd.DataFrame:
-        return summary_tables(self.tables, [name])[name]
 
 
 def told(question: str, runs: list[Made]) -> str:
@@ -85,6 +73,11 @@ def after_forward(run: Made, **times) -> Made:
 
 def without_figures(run: Made, **others) -> Made:
     return replace(run, kernels=(), others=others)
+
+
+def summaries(*runs: Made) -> WithSummaries:
+    """The tables of answers by name, made when they are read."""
+    return WithSummaries(merged(list(runs)))
 
 
 def rows(table: pd.DataFrame, *columns: str) -> list[tuple]:

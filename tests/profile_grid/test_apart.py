@@ -12,7 +12,7 @@ from profile_grid.study.dimensions import LEADING
 from profile_grid.tables import apart
 from profile_grid.tables.apart import NotApart, pivoted, shown_dimensions, split
 from tests.profile_grid.made_up import GEMM, forward_kernels, grid
-from tests.profile_grid.made_up_answers import Summaries
+from tests.profile_grid.made_up_answers import summaries
 from tests.profile_grid.test_answers import rendered
 
 
@@ -95,7 +95,7 @@ def test_the_inference_run_that_training_is_compared_with_is_of_the_same_precisi
     other = tuple(replace(kernel, name="another") if kernel.name == GEMM else kernel for kernel in forward_kernels())
     bf16 = [replace(run, precision="bf16") for run in fp32]
     bf16[0] = replace(bf16[0], kernels=other)  # inference in bf16 leads with another kernel, training with GEMM
-    top = Summaries(*fp32, *bf16)["top_kernels"].dropna(subset="same_as_forward")
+    top = summaries(*fp32, *bf16)["top_kernels"].dropna(subset="same_as_forward")
     same = top[top["mode"] != "forward"].set_index("run")["same_as_forward"]
     assert same.to_dict() == {
         "small_ctx512_forward_backward": True, "small_ctx512_train_step": True,

@@ -14,7 +14,7 @@ from tests.profile_grid.made_up import (
     grid,
     merged,
 )
-from tests.profile_grid.made_up_answers import Summaries
+from tests.profile_grid.made_up_answers import summaries
 
 
 def test_kernels_that_do_not_add_up_to_their_phase_are_an_error_that_names_it():
@@ -38,7 +38,7 @@ def test_kernels_outside_the_measured_steps_are_no_part_of_a_pass():
 
 
 def test_a_grid_without_any_kernel_has_empty_tables_with_all_their_columns():
-    whole, bare = Summaries(*grid()), Summaries(*[replace(run, kernels=()) for run in grid()])
+    whole, bare = summaries(*grid()), summaries(*[replace(run, kernels=()) for run in grid()])
     for name in ("top_kernels", "forward_classes", "forward_parts", "class_shares", "attention"):
         assert bare[name].empty
         assert list(bare[name].columns) == list(whole[name].columns)

@@ -12,13 +12,13 @@ from tests.profile_grid.made_up import (
     forward_kernels,
     grid,
 )
-from tests.profile_grid.made_up_answers import Said, Summaries, forward
+from tests.profile_grid.made_up_answers import Said, forward, summaries
 
 
 def test_forward_time_sets_nvtx_gpu_and_python_side_by_side():
     kernels = (Kernel("forward", "", GEMM, "gemm", 100, 8000.0),)
     run = Made(kernels=kernels, step_wall_ms=10.0, unprofiled_ms=8.0, unprofiled_std_ms=0.4, steps=1)
-    row = Summaries(run)["forward_time"].iloc[0]
+    row = summaries(run)["forward_time"].iloc[0]
     assert row["step_wall_ms"] == 10.0
     assert row["forward_wall_ms"] == 5.0  # half of the step, the other half is `synchronize`
     assert row["forward_gpu_span_ms"] == row["forward_gpu_busy_ms"] == 8.0
@@ -31,25 +31,25 @@ def test_forward_time_sets_nvtx_gpu_and_python_side_by_side():
 
 def test_the_spread_of_the_ratio_comes_from_both_spreads():
     run = Made(kernels=forward_kernels(), step_wall_ms=12.0, unprofiled_ms=10.0, unprofiled_std_ms=0.5)
-    row = Summaries(run)["forward_time"].iloc[0]
+    row = summaries(run)["forward_time"].iloc[0]
     assert row["overhead_ratio_std"] == pytest.approx(1.2 * 0.05, rel=1e-3)
 
 
 @pytest.mark.parametrize(("wall_ms", "matches"), [(10.4, True), (10.6, False), (9.6, True), (9.4, False)])
 def test_a_step_matches_python_within_five_percent_and_not_beyond(wall_ms, matches):
     run = Made(kernels=(), steps=1, step_wall_ms=wall_ms, unprofiled_ms=10.0)
-    assert bool(Summaries(run)["forward_time"]["matches_python"].iloc[0]) is matches
+    assert bool(summaries(run)["forward_time"]["matches_python"].iloc[0]) is matches
 
 
 def test_without_kernels_the_wall_times_stay_and_the_gpu_figures_are_missing_not_zero():
-    row = Summaries(Made(kernels=(), step_wall_ms=12.0))["forward_time"].iloc[0]
+    row = summaries(Made(kernels=(), step_wall_ms=12.0))["forward_time"].iloc[0]
     assert row["step_wall_ms"] == pytest.approx(12.0, rel=1e-3)
     assert row[["forward_gpu_span_ms", "forward_gpu_busy_ms", "forward_kernels", "idle_share"]].isna().all()
 
 
 def test_a_run_out_of_memory_has_a_row_with_statuses_and_no_figures():
     status = {"timing_status": "out_of_memory", "capture_status": "out_of_memory"}
-    row = Summaries(Made(kernels=forward_kernels(), **status), Made(mode="train_step"))["forward_time"].iloc[0]
+    row = summaries(Made(kernels=forward_kernels(), **status), Made(mode="train_step"))["forward_time"].iloc[0]
     assert row["timing_status"] == "out_of_memory"
     assert row[["unprofiled_step_ms", "step_wall_ms", "forward_gpu_busy_ms", "overhead_ratio"]].isna().all()
 

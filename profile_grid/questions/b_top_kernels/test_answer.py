@@ -16,12 +16,12 @@ from tests.profile_grid.made_up import (
     merged,
     training_kernels,
 )
-from tests.profile_grid.made_up_answers import Said, Summaries, after_forward, forward, rows
+from tests.profile_grid.made_up_answers import Said, after_forward, forward, rows, summaries
 
 
 def test_top_kernels_are_counted_per_single_pass():
     kernels = (Kernel("forward", "", GEMM, "gemm", 61, 3000.0), Kernel("forward", "", MUL, "elementwise", 24, 1000.0))
-    table = Summaries(Made(kernels=kernels, steps=15))["top_kernels"]
+    table = summaries(Made(kernels=kernels, steps=15))["top_kernels"]
     forward = table[table["scope"] == "forward"]
     assert rows(forward, "rank", "kernel", "class", "gpu_time_ms", "invocations", "same_in_every_step", "share") == [
         (1, GEMM, "gemm", 3.0, 61.0, True, 0.75),
@@ -48,7 +48,7 @@ def test_the_top_kernel_of_training_is_compared_with_that_of_the_inference_run()
         mode="train_step",
         kernels=forward_kernels() + training_kernels("train_step", matmul_us=10, elementwise_us=90000),
     )
-    table = Summaries(inference, same, other)["top_kernels"]
+    table = summaries(inference, same, other)["top_kernels"]
     compared = table[(table["scope"] == "all phases") & (table["rank"] == 1) & (table["mode"] != "forward")]
     assert rows(compared, "mode", "kernel", "same_as_forward") == [
         ("forward_backward", GEMM, True),

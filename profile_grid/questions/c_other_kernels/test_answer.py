@@ -12,11 +12,11 @@ from tests.profile_grid.made_up import (
     forward_kernels,
     grid,
 )
-from tests.profile_grid.made_up_answers import Said, Summaries, answered, forward, rows
+from tests.profile_grid.made_up_answers import Said, answered, forward, rows, summaries
 
 
 def test_forward_classes_sum_to_one_and_memory_operations_are_a_class_of_their_own():
-    table = Summaries(Made(kernels=forward_kernels(8000.0, 900.0)))["forward_classes"]
+    table = summaries(Made(kernels=forward_kernels(8000.0, 900.0)))["forward_classes"]
     assert rows(table, "class", "gpu_time_ms", "invocations") == [
         ("gemm", 8.0, 84.0),
         ("softmax", 0.9, 12.0),
@@ -33,7 +33,7 @@ def test_a_part_of_the_model_is_the_innermost_range_and_its_matrix_multiplies_ar
         Kernel("forward", "block > attention", MUL, "elementwise", 1, 300.0),
         Kernel("forward", "", MUL, "elementwise", 1, 100.0),
     )
-    table = Summaries(Made(kernels=kernels))["forward_parts"]
+    table = summaries(Made(kernels=kernels))["forward_parts"]
     assert rows(table, "part", "gpu_time_ms", "share", "other_share", "share_of_others") == [
         ("attention", 0.9, 0.9, 0.3, 0.75),
         ("(no inner range)", 0.1, 0.1, 0.1, 0.25),

@@ -1,11 +1,11 @@
 """The tables and sentences of (d), from made-up runs."""
 
 from tests.profile_grid.made_up import GEMM, NORM, SDPA, Kernel, Made, forward_kernels, grid
-from tests.profile_grid.made_up_answers import Said, Summaries, after_forward, forward, rows
+from tests.profile_grid.made_up_answers import Said, after_forward, forward, rows, summaries
 
 
 def test_class_shares_sum_to_one_in_every_phase_and_over_all_phases():
-    table = Summaries(*grid())["class_shares"]
+    table = summaries(*grid())["class_shares"]
     assert table.groupby(["run", "phase"])["share"].sum().round(12).eq(1.0).all()
     steps = table[table["phase"] != "all phases"].groupby("run")["share_of_step"].sum()
     assert steps.round(12).eq(1.0).all()
@@ -53,7 +53,7 @@ def test_parts_of_the_model_have_a_forward_and_a_backward_time_and_what_is_compu
             Kernel("optimizer", "", NORM, "reduction", 1, 1000.0),
         ),
     )
-    table = Summaries(trained)["training_parts"]
+    table = summaries(trained)["training_parts"]
     assert rows(table, "pass", "part", "gpu_time_ms", "share") == [
         ("backward", "final matmul", 0.5, 0.5),
         ("backward", "norm", 0.4, 0.4),
@@ -75,7 +75,7 @@ def test_a_capture_without_ranges_in_the_backward_pass_has_no_times_of_its_parts
             mode="train_step", kernels=(*forward_kernels(), Kernel("backward", "cub::DeviceScan", GEMM, "gemm", 8, 9.0))
         ),
     ]
-    assert Summaries(*runs)["training_parts"].empty
+    assert summaries(*runs)["training_parts"].empty
     assert "backward pass is" not in Said(runs)["d"]
 
 
@@ -90,7 +90,7 @@ def test_a_compiled_kernel_is_of_a_set_of_parts_that_the_forward_pass_has_one_by
             Kernel("backward", "", NORM, "reduction", 4, 100.0),
         ),
     )
-    table = Summaries(trained)["training_parts"]
+    table = summaries(trained)["training_parts"]
     assert rows(table[table["pass"] == "backward"], "part", "share") == [
         ("feed-forward + norm", 0.75),
         ("(no inner range)", 0.25),

@@ -15,7 +15,7 @@ from tests.profile_grid.made_up import (
     forward_kernels,
     merged,
 )
-from tests.profile_grid.made_up_answers import Said, Summaries, forward
+from tests.profile_grid.made_up_answers import Said, forward, summaries
 from tests.profile_grid.test_answers import PROVENANCE, rendered
 
 
@@ -26,7 +26,7 @@ def test_attention_has_time_per_layer_and_exact_flops():
         Kernel("forward", softmax, SOFTMAX, "softmax", 12, 1800.0),
         Kernel("forward", f"{SDPA} > final matmul", GEMM, "gemm", 12, 600.0),
     )
-    table = Summaries(Made(kernels=kernels))["attention"].set_index("part")
+    table = summaries(Made(kernels=kernels))["attention"].set_index("part")
     assert table["flops_per_layer"].to_dict() == {
         "computing attention scores": 1_610_612_736,
         "computing softmax": 62_914_560,
@@ -86,7 +86,7 @@ def trained(*backward: Kernel):
 
 def test_the_backward_pass_has_its_own_times_and_flops_and_nothing_that_is_computed_again():
     again = Kernel("backward", f"recomputation > {SDPA} > computing softmax", SOFTMAX, "softmax", 12, 900.0)
-    table = Summaries(*trained(*BACKWARD_OF_ATTENTION, again))["attention_backward"].set_index("part")
+    table = summaries(*trained(*BACKWARD_OF_ATTENTION, again))["attention_backward"].set_index("part")
     assert set(table["mode"]) == {"train_step"}
     assert table["gpu_time_ms"].to_dict() == pytest.approx(
         {

@@ -11,7 +11,7 @@ from profile_grid.questions.time_lost.predictions import REMEDIES
 from profile_grid.questions.time_lost.table import time_lost
 from profile_grid.tables.per_pass import Merged
 from tests.profile_grid.made_up import Made, forward_kernels, merged
-from tests.profile_grid.made_up_answers import Summaries, document_of, told
+from tests.profile_grid.made_up_answers import document_of, summaries, told
 from tests.profile_grid.test_answers import line_of, rendered
 
 
@@ -32,7 +32,7 @@ def sentences(*runs: Made) -> str:
 
 
 def test_a_remedy_stands_beside_what_was_said_of_the_run_without_it():
-    (row,) = Summaries(PLAIN, faster(5.0, precision="tf32"))["predictions"].to_dict("records")
+    (row,) = summaries(PLAIN, faster(5.0, precision="tf32"))["predictions"].to_dict("records")
     assert (row["base_run"], row["remedy"], row["codes"]) == (PLAIN.name, "precision", "no_tensor_cores")
     figures = [row[name] for name in ("predicted_percent", "predicted_ms", "measured_percent", "measured_ms")]
     assert figures == pytest.approx([60.0, 6.0, 50.0, 5.0])
@@ -41,14 +41,14 @@ def test_a_remedy_stands_beside_what_was_said_of_the_run_without_it():
 
 def test_a_gain_beyond_what_was_said_is_told():
     runs = PLAIN, faster(3.0, precision="tf32")
-    assert Summaries(*runs)["predictions"]["holds"].tolist() == [False]
+    assert summaries(*runs)["predictions"]["holds"].tolist() == [False]
     assert "not the one remedy that the grid holds; more with small at context 512 in tf32." in sentences(*runs)
     assert rendered(list(runs))["time_lost"].count("**no**") == 1
 
 
 def test_idle_time_is_at_most_what_a_step_without_a_profiler_takes_beyond_the_gpus_own_time():
     made = replace(PLAIN, findings=(speaks("launch_bound", 70.0), speaks("no_tensor_cores", 60.0)))
-    found = Summaries(made)["time_lost"].set_index("code")
+    found = summaries(made)["time_lost"].set_index("code")
     busy_ms = sum(kernel.time_us for kernel in PLAIN.kernels) / 1000
     assert list(found.index) == ["no_tensor_cores", "launch_bound"]
     assert found["unprofiled_ms"].tolist() == pytest.approx([6.0, 10.0 - busy_ms])
@@ -59,33 +59,33 @@ def test_idle_time_is_at_most_what_a_step_without_a_profiler_takes_beyond_the_gp
 
 def test_attention_in_one_kernel_is_a_remedy_and_attention_by_pytorch_in_many_is_none():
     runs = (PLAIN, faster(9.0, attention="math"), faster(8.0, attention="efficient"))
-    assert Summaries(*runs)["predictions"]["attention"].tolist() == ["efficient"]
+    assert summaries(*runs)["predictions"]["attention"].tolist() == ["efficient"]
 
 
 def test_a_remedy_for_which_no_rule_spoke_is_said_to_gain_nothing():
-    (row,) = Summaries(PLAIN, faster(9.0, attention="flash"))["predictions"].to_dict("records")
+    (row,) = summaries(PLAIN, faster(9.0, attention="flash"))["predictions"].to_dict("records")
     assert (row["codes"], row["predicted_percent"], row["holds"]) == ("", 0.0, False)
 
 
 def test_a_larger_batch_is_judged_by_the_time_of_a_sequence():
     waiting = replace(PLAIN, kernels=forward_kernels(4000.0), findings=(speaks("launch_bound", 40.0),))
-    (row,) = Summaries(waiting, faster(15.0, batch_size=8))["predictions"].to_dict("records")
+    (row,) = summaries(waiting, faster(15.0, batch_size=8))["predictions"].to_dict("records")
     assert (row["predicted_percent"], row["measured_percent"]) == pytest.approx((40.0, 25.0))
 
 
 def test_a_larger_batch_on_several_gpus_is_scaling_and_no_remedy():
     two = replace(PLAIN, gpus=2, parallel="ddp")
-    assert len(Summaries(two, replace(faster(15.0, batch_size=8), gpus=2, parallel="ddp"))["predictions"]) == 0
+    assert len(summaries(two, replace(faster(15.0, batch_size=8), gpus=2, parallel="ddp"))["predictions"]) == 0
 
 
 def test_numbers_of_half_the_size_halve_what_no_rule_speaks_of():
-    (row,) = Summaries(PLAIN, faster(2.0, precision="bf16"))["predictions"].to_dict("records")
+    (row,) = summaries(PLAIN, faster(2.0, precision="bf16"))["predictions"].to_dict("records")
     assert row["predicted_percent"] == pytest.approx(60.0 + 20.0)
 
 
 def test_a_run_that_was_not_diagnosed_predicts_nothing():
     runs = [replace(PLAIN, findings=()), faster(5.0, precision="tf32")]
-    assert len(Summaries(*runs)["predictions"]) == 0
+    assert len(summaries(*runs)["predictions"]) == 0
 
 
 def test_where_there_are_counters_the_rules_that_need_them_speak_and_are_silent_no_more():
