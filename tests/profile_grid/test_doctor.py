@@ -217,13 +217,13 @@ def test_counting_kernels_takes_its_time_on_a_gpu_and_none_on_a_processor():
     measurements = estimates.remaining(plan(modes=["forward"], counted="*")["runs"], NOWHERE)
     assert [stage for stage, _ in measurements] == ["timing", "capture", "counters"]
     pace = estimates.Pace({"timing": 2.0, "capture": 6.0, "counters": 5.0}, {}, "made up")
-    assert estimates.seconds_needed(measurements, pace, None, on_gpu=True) == 2.0 + 6.0 + 5.0 + 45.0
+    assert estimates.seconds_needed(measurements, pace, None, on_gpu=True) == 2.0 + 6.0 + 5.0 + 49.0
     assert estimates.seconds_needed(measurements, pace, None, on_gpu=False) == 2.0 + 6.0
     laptop = said("time", lines(LAPTOP, WHOLE_ON_CPU, plan(modes=["forward"], counted="*"))).text
     assert "0 of 3 measurements there; the others take at least 8 s" in laptop  # two starts as long as the smoke
 
 
-@pytest.mark.parametrize(("there", "seconds"), [(True, 3.0 + 5.0 + 45.0), (False, 0.1)])
+@pytest.mark.parametrize(("there", "seconds"), [(True, 3.0 + 5.0 + 49.0), (False, 0.1)])
 def test_counting_kernels_is_among_the_longest_on_a_gpu_and_the_shortest_on_a_processor(monkeypatch, there, seconds):
     monkeypatch.setattr(estimates, "gpu_is_visible", lambda: there)
     told = plan(modes=["forward"], counted="*")["runs"][0]["specifications"]["counters"]
