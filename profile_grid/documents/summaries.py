@@ -13,14 +13,34 @@ from profile_grid.tables.conservation import check_conservation
 from profile_grid.tables.per_pass import Merged
 
 
-def summary_tables(merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARIES) -> dict[str, pd.DataFrame]:
-    """The tables of all answers by name, or those of these names.
+class Summaries(Mapping[str, pd.DataFrame]):
+    """The tables of all answers by name, each made when it is first read.
 
     Raises NotConserved where the kernels of a phase do not add up to that phase, or phases to their step.
     """
-    tables = Merged(merged)
-    check_conservation(tables.kernels, tables["phases"])
-    return {name: table.make(tables) for name, table in declared_tables() if name in names}
+
+    def __init__(self, merged: Mapping[str, pd.DataFrame]) -> None:
+        self._merged = Merged(merged)
+        self._makers = dict(declared_tables())
+        self._made: dict[str, pd.DataFrame] = {}
+        check_conservation(self._merged.kernels, self._merged["phases"])
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        if name not in self._made:
+            self._made[name] = self._makers[name].make(self._merged)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(SUMMARIES)
+
+    def __len__(self) -> int:
+        return len(SUMMARIES)
+
+
+def summary_tables(merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARIES) -> dict[str, pd.DataFrame]:
+    """The tables of all answers by name, or those of these names. Raises as Summaries does."""
+    tables = Summaries(merged)
+    return {name: tables[name] for name in SUMMARIES if name in names}
 
 
 def declared_tables() -> Iterator[tuple[str, SummaryTable]]:

@@ -134,7 +134,7 @@ COUNTERS = Stage(
     runs="profile_grid.measuring.counters:counted",
     files=("ncu.csv",),
     disk_bytes=200_000,
-    lasts_s=lambda told: 49.0,  # H200: four training steps held the GPU for 48 to 50 s; forward takes 20, with backward 41
+    lasts_s=lambda told: 49.0,  # H200: 48 to 50 s of four training steps; forward 20, with backward 41
     sources=(
         *PROCESSES,
         "cs336_model/program/roofs.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -159,6 +160,11 @@ def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
 
 def without_requests() -> dict[str, pd.DataFrame]:
     """The merged tables of runs that were asked for no further stage, and kept no times of single steps."""
+    return {name: table.copy() for name, table in _without_requests().items()}
+
+
+@cache
+def _without_requests() -> dict[str, pd.DataFrame]:
     steps = pd.DataFrame({"phase": [], "step": [], "ms": []})
     tables = {"steps": steps, "warmup_steps": steps, "rank_times": RANK_TIMES, "losses": LOSSES}
     tables |= memory_tables() | counter_tables() | cold_tables() | host_tables() | rank_tables()

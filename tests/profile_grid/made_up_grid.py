@@ -15,7 +15,7 @@ import pandas as pd
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, parameter_count
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
-from profile_grid.documents.summaries import summary_tables
+from profile_grid.documents.summaries import Summaries
 from profile_grid.merging import findings
 from profile_grid.merging.accuracy import explained_error
 from profile_grid.merging.run_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
@@ -140,8 +140,12 @@ def made_up_tables(
 class WithSummaries(dict):
     """Merged tables by name, and the tables of answers, made when they are read: all of them take seconds."""
 
+    @functools.cached_property
+    def summaries(self) -> Summaries:
+        return Summaries(self)
+
     def __missing__(self, name: str) -> pd.DataFrame:
-        return self.setdefault(name, summary_tables(self, [name])[name])
+        return self.setdefault(name, self.summaries[name])
 
     def whole(self) -> dict[str, pd.DataFrame]:
         """All of them, for who changes some or goes through all."""

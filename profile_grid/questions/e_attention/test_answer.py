@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 
 from profile_grid.documents.documents import documents, section
-from profile_grid.documents.summaries import summary_tables
 from profile_grid.tables.machines import by_machine
 from tests.profile_grid.made_up import (
     GEMM,
@@ -15,8 +14,8 @@ from tests.profile_grid.made_up import (
     forward_kernels,
     merged,
 )
-from tests.profile_grid.made_up_answers import Said, forward, summaries
-from tests.profile_grid.test_answers import PROVENANCE, rendered
+from tests.profile_grid.made_up_answers import Said, answered, forward, own_tables, summaries
+from tests.profile_grid.test_answers import PROVENANCE
 
 
 def test_attention_has_time_per_layer_and_exact_flops():
@@ -61,9 +60,9 @@ def test_a_softmax_that_is_cheaper_per_flop_is_told_as_such():
 def test_flops_that_no_size_tells_are_said_to_be_unknown_and_have_no_table():
     tables = merged(forward())
     tables["runs"] = tables["runs"].assign(d_model=pd.NA, num_heads=pd.NA, num_layers=pd.NA)
-    summaries_of_run = summary_tables(tables)
+    summaries_of_run = own_tables("e_attention", tables)
     machine, names = by_machine(tables["runs"])[0]
-    found = section(machine, names, tables["runs"], summaries_of_run)
+    found = section(machine, names, tables["runs"], summaries_of_run, ["e_attention"])
     text = " ".join(found.sentences["e_attention"])
     assert text.startswith(
         "Softmax takes × 0.562 the time of the two matrix multiplies; their FLOPs are not known, since"
@@ -116,7 +115,7 @@ def test_a_capture_that_does_not_tell_the_parts_of_the_backward_pass_is_told():
 
 def test_the_document_has_a_table_of_the_backward_pass_where_the_captures_tell_its_parts():
     def lines(*backward: Kernel) -> list[str]:
-        return rendered(trained(*backward))["e_attention"].splitlines()
+        return answered("e_attention", trained(*backward)).splitlines()
 
     told = lines(*BACKWARD_OF_ATTENTION)
     (head,) = [place for place, line in enumerate(told) if line.startswith("In one layer of the backward pass")]

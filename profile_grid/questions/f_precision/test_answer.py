@@ -28,9 +28,10 @@ def in_two(times: float = 4.0) -> list[Made]:
 
 def test_the_question_is_asked_where_runs_differ_in_precision_and_nowhere_else():
     assert "f_precision" not in asked_of(merged(grid())["runs"])
-    assert "f_precision" not in rendered(grid()) and "(f)" not in rendered(grid())["answers"]
+    without, with_it = rendered(grid()), rendered(in_two())
+    assert "f_precision" not in without and "(f)" not in without["answers"]
     assert "f_precision" in asked_of(merged(in_two())["runs"])
-    assert "## (f) What does lower precision gain" in rendered(in_two())["answers"]
+    assert "## (f) What does lower precision gain" in with_it["answers"]
 
 
 def test_a_speed_up_is_the_ratio_to_the_run_that_differs_in_precision_alone_with_its_spread():
@@ -53,7 +54,8 @@ def test_two_partners_are_an_error_and_never_a_mean():
 
 def test_a_run_whose_partner_has_no_time_has_no_speed_up():
     out = Made(timing_status="out_of_memory", capture_status="out_of_memory")
-    assert summary_tables(merged([out, replace(Made(), precision="bf16")]))["precision_times"].empty
+    tables = merged([out, replace(Made(), precision="bf16")])
+    assert summary_tables(tables, ["precision_times"])["precision_times"].empty
 
 
 def test_the_parts_say_what_gains_and_what_does_not():

@@ -7,6 +7,7 @@ import pytest
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import on_paper
 from profile_grid.questions.i_memory.figure import FIGURES
+from profile_grid.questions.i_memory.table import TABLES
 from profile_grid.questions.i_memory.test_answer import recorded, training
 from profile_grid.study.stages import MEMORY
 from tests.profile_grid.made_up import Made, merged
@@ -16,7 +17,7 @@ CATEGORIES, TIMELINE = FIGURES
 
 def tables(*runs: Made):
     made = recorded(list(runs))
-    return made | summary_tables(made)
+    return made | summary_tables(made, TABLES)
 
 
 def rows_of(drawing):
@@ -54,7 +55,7 @@ def test_a_figure_can_be_drawn_on_paper_and_says_why_where_there_is_nothing(figu
     assert on_paper(figure, {name: made[name] for name in figure.tables})
     assert "518 MiB" in figure.caption(made)
     nothing = merged([training()])
-    nothing |= summary_tables(nothing)
+    nothing |= summary_tables(nothing, TABLES)
     assert figure.draw(nothing).chart is None and "whole history" in figure.caption(nothing)
 
 
