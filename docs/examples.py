@@ -21,7 +21,7 @@ from kernel_tables.report.report import report
 from kernel_tables.trace import Trace
 from profile_grid.documents.dictionary import described, dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
-from profile_grid.documents.summaries import summary_tables
+from profile_grid.documents.summaries import Summaries, summary_tables
 from profile_grid.figures.paper import SUFFIXES, drawn, on_paper, write_figure
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table, write_text
@@ -61,7 +61,7 @@ class Example:
     def tables(self) -> Mapping[str, pd.DataFrame]:
         """All tables: those of answers are kept of the first study alone, and made now of others."""
         merged = self.merged()
-        return ChainMap(summary_tables(merged), merged) if self.questions else merged
+        return ChainMap(Summaries(merged), merged) if self.questions else merged
 
     def provenance(self) -> dict:
         """Where its figures come from."""
