@@ -7,10 +7,10 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from profile_grid.documents.documents import asked_of, documents, facts, template_environment
+from profile_grid.documents.documents import documents, facts, template_environment
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.files import write_table
-from profile_grid.study.catalogue import QUESTIONS
+from profile_grid.study.catalogue import questions_asked
 from profile_grid.study.dimensions import LEADING
 from tests.profile_grid.made_up import ADAM, CPU, GEMM, H200, SOFTMAX, Kernel, Made, forward_kernels, grid, merged
 
@@ -32,8 +32,7 @@ OOM = {
 def rendered(runs: list[Made]) -> dict[str, str]:
     """All documents that the runs can answer, of the tables of those questions."""
     tables = merged(runs)
-    asked = asked_of(tables["runs"])
-    own = {name for one in QUESTIONS if one.name in asked for name in one.tables}
+    own = {name for one in questions_asked(tables["runs"].to_dict("records")) for name in one.tables}
     return documents(summary_tables(tables, own), tables["runs"], PROVENANCE)
 
 
