@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
+from kernel_tables.reading.global_ids import BITS, MASK
 from kernel_tables.reading.python_samples import (
     OF_SAMPLES,
     distinct_frames,
@@ -76,9 +77,10 @@ QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)=\S+")
 
 
-def write_publishable(source: Path, target: Path, window: str | None = None) -> None:
+def write_publishable(source: Path, target: Path, window: str | None = None, process: int | None = None) -> None:
     """Writes `target`: what of the capture `source` tells of its ranges, launches and GPU, and no more; with `window`,
-    the name of a range, nothing that began before the longest of that name where there is one.
+    the name of a range, nothing that began before the longest of that name where there is one; with `process`, the
+    operating system's number of one, nothing of another.
 
     The source is opened read-only. `target` must not exist; it is complete when this returns. Raises TraceError where
     the source is damaged (a copy would be sound, and lack what was lost), OSError where the disk is full.
@@ -92,7 +94,7 @@ def write_publishable(source: Path, target: Path, window: str | None = None) -> 
             database.create_function("published_text", 1, _published_text, deterministic=True)
             database.create_function("published_stack", 1, _published_stack, deterministic=True)
             database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
-            _copy_kept_tables(database, window)
+            _copy_kept_tables(database, window, process)
     except sqlite3.Error as error:
         raise damaged(source, str(error)) from error
     except UnicodeDecodeError as error:  # SQLite's own words may quote what is no text
@@ -119,14 +121,16 @@ def _published_stack(payload: bytes | None) -> bytes | None:
     return None if frames_of(payload) is None else payload
 
 
-def _copy_kept_tables(database: sqlite3.Connection, window: str | None) -> None:
+def _copy_kept_tables(database: sqlite3.Connection, window: str | None, process: int | None) -> None:
     found = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: a virtual table
     statements = dict(database.execute(found))
     since = _start_of(database, window, statements) if window else None
     kept = [table for table in statements if table in KEPT_TABLES or table.startswith(ENUM)]
     for table in kept:
         _create(database, table, statements[table])
-        _copy_rows(database, table, KEPT_ROWS.get(table) or _begun(table, _columns(database, table), since))
+        columns = _columns(database, table)
+        rows = KEPT_ROWS.get(table) or _begun(table, columns, since)
+        _copy_rows(database, table, f"({rows}) AND ({_of_process(columns, process)})")
     if STRINGS in statements:
         _create(database, STRINGS, statements[STRINGS])
         _copy_used_strings(database, kept)
@@ -168,6 +172,14 @@ def _begun(table: str, columns: Sequence[str], since: int | None) -> str:
         return "TRUE"
     began = f"start >= {since:d} OR start IS NULL"
     return began if table != NVTX else f"eventType NOT IN {OF_NVTX_AT_A_TIME} OR {began}"
+
+
+def _of_process(columns: Sequence[str], process: int | None) -> str:
+    """The SQL condition that a row is of this process, or of none."""
+    holder = next((column for column in ("globalTid", "globalPid") if column in columns), None)
+    if process is None or holder is None:
+        return "TRUE"
+    return f"ifnull({holder}, 0) = 0 OR {holder} >> {BITS} & {MASK} = {process:d}"
 
 
 def _published(table: str, column: str) -> str:

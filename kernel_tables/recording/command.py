@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
@@ -20,9 +20,9 @@ from kernel_tables.reading import nsys
 from kernel_tables.recording.gpu import profiler_of_this_machine
 from kernel_tables.recording.inside.notes import read_notes
 from kernel_tables.recording.inside.settings import NSYS
-from kernel_tables.recording.keeping import free_output, keep_recording
+from kernel_tables.recording.keeping import free_output, keep_recordings
 from kernel_tables.recording.options import settings_of
-from kernel_tables.recording.outcome import Outcome
+from kernel_tables.recording.outcome import Outcome, is_recorded, outcomes
 from kernel_tables.recording.program import Ended, require_program, run_recorded
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def record(options: argparse.Namespace) -> int:
         settings.write(handover)
         ended = run_recorded(
             program, handover, under_nsys=settings.profiler == NSYS, time_limit_s=options.time_limit,
-            end_when=lambda: options.end and any(note["event"] == "saved" for note in read_notes(handover)),
+            end_when=lambda: options.end and is_recorded(read_notes(handover)),
         )  # fmt: skip
-        outcome = Outcome(settings, read_notes(handover), ended)
+        found = outcomes(settings, read_notes(handover), ended)
         with suppress(BrokenPipeError):  # nobody reads what is said; the exit status is the program's all the same
             _tell_end(ended, options.time_limit)
-            _keep_and_tell(outcome, handover, output)
+            _keep_and_tell(found, handover, output)
     return ended.exit_status
 
 
@@ -65,32 +65,70 @@ def _tell_end(ended: Ended, time_limit_s: float | None) -> None:
         _say(f"the program {ended.how}")
 
 
-def _keep_and_tell(outcome: Outcome, handover: Path, output: Path) -> None:
+def _keep_and_tell(found: Sequence[Outcome], handover: Path, output: Path) -> None:
     """Keeps what was recorded and says what it is; what goes wrong here is no failure of the program."""
-    if not outcome.has_recording:
-        _say(f"nothing was recorded: {outcome.why_nothing()}")
+    for outcome in found:
+        if not outcome.has_recording:
+            _say(f"nothing was recorded{outcome.of_rank()}: {outcome.why_nothing()}")
+    recorded = [outcome for outcome in found if outcome.has_recording]
+    if not recorded:
         return
-    by_nsys = outcome.settings.profiler == NSYS
     try:
-        kept = keep_recording(
-            handover,
-            output,
-            by_nsys=by_nsys,
-            torch_version=outcome.opened["torch"],
-            ended_in_step=outcome.ended_in_step,
-        )
+        kept = keep_recordings(handover, output, [outcome.kept() for outcome in recorded])
     except TraceError as error:
         _say(f"nothing is kept: {error}")
         return
     except OSError as error:
         _say(f"{output}: {error.strerror or error}, so nothing is kept; check the path and the space on its disk")
         return
-    for sentence in (*outcome.remarks(), outcome.cost()):
+    first, *others = recorded
+    for sentence in (*first.remarks(), first.cost()):
         if sentence:
             _say(sentence)
-    _say(f"{kept}: {outcome.window()}; kernel-tables report {kept} makes a page of it")
-    expected = SAID_OF_WINDOWS | SAID_OF_ENDS if outcome.ended_inside else SAID_OF_WINDOWS
-    _tell_contents(kept, outcome.expected_steps, expected)
+    for outcome, capture in zip(recorded, kept, strict=True):
+        _say(f"{capture}: {outcome.window()}; kernel-tables report {capture} makes a page of it")
+    for outcome, capture in zip(others, kept[1:], strict=True):
+        _tell_doubts(capture, outcome)
+    _tell_contents(kept[0], first.expected_steps, _expected(first))
+    if others:
+        _tell_communication(kept)
+
+
+def _expected(outcome: Outcome) -> frozenset[str]:
+    """The findings that follow from how the window was found and ended."""
+    return SAID_OF_WINDOWS | SAID_OF_ENDS if outcome.ended_inside else SAID_OF_WINDOWS
+
+
+def _tell_doubts(capture: Path, outcome: Outcome) -> None:
+    """Prints what speaks against believing the capture of another rank than the one that is shown."""
+    from kernel_tables.trace import Trace
+
+    try:
+        with Trace(capture) as trace:
+            findings = [one for one in trace.check(outcome.expected_steps) if one.code not in _expected(outcome)]
+    except TraceError as error:
+        _say(f"no table is made of it: {error}")
+        return
+    for finding in findings:
+        _say(f"{finding.severity}{outcome.of_rank()}: {finding.message}")
+
+
+def _tell_communication(captures: Sequence[Path]) -> None:
+    """Prints what the steps of all ranks wait for each other."""
+    from kernel_tables.ranks.communication import communication
+    from kernel_tables.ranks.ranks import ranks_of
+    from kernel_tables.terminal.communication import sentences
+    from kernel_tables.trace import Trace
+
+    try:
+        with ExitStack() as stack:
+            said = sentences(communication(ranks_of([stack.enter_context(Trace(path)) for path in captures])))
+    except TraceError as error:
+        _say(f"what communication costs is not told: {error}")
+        return
+    for sentence in said:
+        _say(sentence)
+    _say(f"each collective: kernel-tables communication {' '.join(map(str, captures))} --collectives")
 
 
 def _tell_contents(capture: Path, expected_steps: int | None, expected: Collection[str]) -> None:

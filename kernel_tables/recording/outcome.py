@@ -6,19 +6,45 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernel_tables.clean_text import visible
+from kernel_tables.recording.inside.notes import RANK
 from kernel_tables.recording.inside.settings import NSYS, OPTIMIZER, PROGRAM, RANGE, SECONDS, Settings
+from kernel_tables.recording.keeping import Kept
 from kernel_tables.recording.program import Ended
 
+OVER = ("lost", "refused", "exit")  # of a process that writes no window any more
 PROFILERS = {NSYS: "nsys", "torch": "PyTorch's profiler"}
+
+
+def outcomes(settings: Settings, notes: list[dict], ended: Ended) -> list[Outcome]:
+    """What became of each process that was recorded, in the order of their ranks; where none was, of the program."""
+    opened = [note["pid"] for note in notes if note["event"] == "open"]
+    of_each = [
+        Outcome(settings, [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"], ended)
+        for pid in opened
+    ]
+    return sorted(of_each, key=lambda one: one.rank or 0) or [Outcome(settings, notes, ended)]
+
+
+def is_recorded(notes: list[dict]) -> bool:
+    """Whether all windows that opened are written, and those of the other ranks too."""
+    of = {event: {note["pid"] for note in notes if note["event"] == event} for event in ("open", "saved", RANK, *OVER)}
+    wanted = of["open"] | (of[RANK] if of["open"] & of[RANK] else set())
+    return bool(of["saved"]) and wanted <= of["saved"].union(*(of[event] for event in OVER))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The notes that the program's processes left, read together."""
+    """The notes that the processes of the program left, read together; of one that was recorded its own."""
 
     settings: Settings
     notes: list[dict]
     ended: Ended
+
+    @property
+    def rank(self) -> int | None:
+        """The number of the rank that was recorded, where there are several."""
+        joined = self._last(RANK)
+        return joined["number"] if joined and self.opened else None
 
     @property
     def opened(self) -> dict | None:
@@ -54,9 +80,19 @@ class Outcome:
     def _has_steps(self) -> bool:
         return self.opened is not None and self.opened["modules"] and self.settings.window == OPTIMIZER
 
+    def kept(self) -> Kept:
+        """What of this process is to be kept."""
+        by_nsys = self.settings.profiler == NSYS
+        return Kept(self.opened["pid"], by_nsys, self.opened["torch"], self.ended_in_step)
+
+    def of_rank(self) -> str:
+        """" of rank 1", where there are several."""
+        return "" if self.rank is None else f" of rank {self.rank}"
+
     def window(self) -> str:
-        """What was recorded: "steps 6 to 8 of process 123, by nsys"."""
-        return f"{self._what()} of process {self.opened['pid']}, by {PROFILERS[self.settings.profiler]}"
+        """What was recorded: "steps 6 to 8 of rank 1, process 123, by nsys"."""
+        process = f"process {self.opened['pid']}, by {PROFILERS[self.settings.profiler]}"
+        return f"{self._what()}{self.of_rank()}, {process}" if self.of_rank() else f"{self._what()} of {process}"
 
     def why_nothing(self) -> str:
         """Why there is no recording."""

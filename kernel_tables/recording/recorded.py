@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernel_tables.errors import TraceError
 from kernel_tables.recording.inside.settings import ALWAYS
-from kernel_tables.recording.keeping import free_output, keep_recording
+from kernel_tables.recording.keeping import Kept, free_output, keep_recordings
 from kernel_tables.recording.options import modules_of
 from kernel_tables.recording.program import HANDOVER
 
@@ -95,6 +95,5 @@ class recorded:
         if keep:
             with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
                 window.save(Path(folder))
-                self.capture = keep_recording(
-                    Path(folder), self._output, by_nsys=False, torch_version=window.torch_version
-                )  # fmt: skip
+                own = Kept(os.getpid(), by_nsys=False, torch_version=window.torch_version)
+                (self.capture,) = keep_recordings(Path(folder), self._output, [own])

@@ -261,7 +261,7 @@ def test_a_full_disk_is_the_systems_error_and_not_a_damaged_capture(tmp_path, mo
     full = sqlite3.OperationalError("database or disk is full")
     full.sqlite_errorcode = sqlite3.SQLITE_FULL
 
-    def fail(database, window):
+    def fail(*_):
         raise full
 
     monkeypatch.setattr(publishable, "_copy_kept_tables", fail)

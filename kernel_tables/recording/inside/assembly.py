@@ -13,6 +13,7 @@ from kernel_tables.recording.inside.optimizer_window import OptimizerWindow
 from kernel_tables.recording.inside.parts import Parts
 from kernel_tables.recording.inside.profilers import NsysProfiler, TorchProfiler
 from kernel_tables.recording.inside.program_ranges import PLAIN_POP, PLAIN_PUSH, ProgramRanges, printable
+from kernel_tables.recording.inside.ranks import Ranks
 from kernel_tables.recording.inside.recorder import Recorder
 from kernel_tables.recording.inside.seconds_window import SecondsWindow
 from kernel_tables.recording.inside.settings import (
@@ -48,7 +49,10 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     def wanted() -> bool:
         return settings.modules == ALWAYS or (settings.modules != NEVER and not window.has_own_ranges)
 
-    recorder = Recorder(notes, NsysProfiler() if to_nvtx else TorchProfiler(), Parts(wanted, modules, to_nvtx=to_nvtx))
+    ranks = Ranks(notes)
+    ranks.watch()
+    profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
+    recorder = Recorder(notes, ranks, profiler, Parts(wanted, modules, to_nvtx=to_nvtx))
     window = WINDOWS[settings.window](recorder, settings)
     ranges = ProgramRanges(window, to_nvtx=to_nvtx)
     ranges.watch_torch()

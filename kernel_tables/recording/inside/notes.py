@@ -10,6 +10,7 @@ from pathlib import Path
 
 FILE = "notes.jsonl"
 CLAIM = "claim"
+RANK = "rank"  # the event of a process that has joined others
 
 
 class Notes:
@@ -29,13 +30,34 @@ class Notes:
             finally:
                 os.close(descriptor)
 
-    def claim(self) -> bool:
-        """Whether this process is the one that is recorded: the first to ask, while the command is there."""
+    def claim(self, *, as_rank: bool = False) -> bool:
+        """Whether this process is recorded: the first to ask is, while the command is there, and where that is a rank of
+        several, so are the others."""
+        own, shared = self.folder / f"{CLAIM}-{os.getpid()}", self.folder / CLAIM
         try:
-            os.close(os.open(self.folder / CLAIM, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            own.write_text(RANK if as_rank else "process")
+            os.link(own, shared)  # with its text, which who comes next reads
+        except FileExistsError:
+            return as_rank and shared.read_text() == RANK
+        except OSError:
+            return False
+        finally:
+            with suppress(OSError):
+                own.unlink()
+        return True
+
+    def first_to(self, what: str) -> bool:
+        """Whether this process is the first to ask for WHAT; False where the folder is gone."""
+        try:
+            os.close(os.open(self.folder / what, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except OSError:
             return False
         return True
+
+
+def trace_file(folder: Path, pid: int) -> Path:
+    """Where PyTorch's profiler of a process leaves its trace."""
+    return folder / f"trace-{pid}.json"
 
 
 def read_notes(folder: Path) -> list[dict]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
 from torch.autograd.profiler import profile
 
+from kernel_tables.recording.inside.notes import trace_file
+from kernel_tables.recording.inside.ranks import Ranks
 from kernel_tables.whole_files import written_whole
-
-TRACE = "trace.json"
 
 
 class TorchProfiler:
@@ -22,7 +23,7 @@ class TorchProfiler:
         self._recording = profile(use_device="cuda" if torch.cuda.is_available() else None, use_kineto=True)
         self._recording.__enter__()
 
-    def stop(self) -> None:
+    def stop(self, *, program_ended: bool = False) -> None:
         if not torch.autograd._profiler_enabled():
             raise RuntimeError(
                 "the profiler has ended on this thread: the program used PyTorch's profiler itself inside the window,"
@@ -39,18 +40,22 @@ class TorchProfiler:
 
     def save(self, folder: Path) -> None:
         """Writes the trace into the folder, whole or not at all."""
-        with written_whole(folder / TRACE) as partial:
+        with written_whole(trace_file(folder, os.getpid())) as partial:
             self._recording.export_chrome_trace(str(partial))
 
 
 class NsysProfiler:
-    """Tells the nsys around this program where its capture range begins and ends."""
+    """Tells the nsys around this program where its capture range begins and ends, which is the same for all ranks."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
 
     def start(self) -> None:
-        torch.cuda.profiler.start()
+        self._ranks.together("start", torch.cuda.profiler.start)
 
-    def stop(self) -> None:
-        torch.cuda.profiler.stop()
+    def stop(self, *, program_ended: bool) -> None:
+        if not (program_ended and self._ranks.is_one):  # the others may be at work, and nsys ends with the last of them
+            self._ranks.together("stop", torch.cuda.profiler.stop)
 
     def save(self, folder: Path) -> None:
         """Nothing: nsys writes its report when the program has ended."""

@@ -18,15 +18,16 @@ from typing import Any
 import torch
 
 from kernel_tables.recording.inside.notes import Notes
+from kernel_tables.recording.inside.ranks import Ranks
 
 WAITING, OPEN, OVER = "waiting", "open", "over"
 
 
 class Recorder:
-    """Opens the window of this process, unless another process of the program has opened one, and closes it."""
+    """Opens the window of this process, unless another one than a rank of the same run has opened one, and closes it."""
 
-    def __init__(self, notes: Notes, profiler: Any, parts: Any) -> None:
-        self._notes, self._profiler, self._parts = notes, profiler, parts
+    def __init__(self, notes: Notes, ranks: Ranks, profiler: Any, parts: Any) -> None:
+        self._notes, self._ranks, self._profiler, self._parts = notes, ranks, profiler, parts
         self.state = WAITING
         self.done = 0  # steps, or instances of a range, that the window holds so far
         self.progress: Callable[[], dict[str, Any]] = dict  # how far the search for the window came
@@ -50,7 +51,7 @@ class Recorder:
         if not self.waits:
             return False
         self.state = OVER
-        if not self._notes.claim():
+        if not self._notes.claim(as_rank=self._ranks.is_one):
             self._notes.add("elsewhere")
             return False
         started = time.perf_counter()
@@ -78,7 +79,7 @@ class Recorder:
             wait_for_device()
         try:
             self._parts.end()
-            self._profiler.stop()
+            self._profiler.stop(program_ended=program_ended)
             stopped = time.perf_counter()
             ended = {"ended": True, "error": _uncaught()} if program_ended else {}
             self._notes.add("closed", done=self.done, stop_s=stopped - started, **ended, **self.progress())

@@ -1,5 +1,6 @@
 """What recordings hold: of a real program under PyTorch's profiler, and of windows that were opened in this process."""
 
+import os
 import sqlite3
 from contextlib import closing
 
@@ -12,12 +13,14 @@ from kernel_tables.errors import TraceError
 from kernel_tables.recording.command import _tell_contents
 from kernel_tables.recording.inside.notes import Notes, read_notes
 from kernel_tables.recording.inside.profilers import TorchProfiler
+from kernel_tables.recording.inside.ranks import Ranks
 from kernel_tables.recording.inside.recorder import Recorder
-from kernel_tables.recording.keeping import keep_recording
+from kernel_tables.recording.keeping import Kept, keep_recordings
 from kernel_tables.recording.unfinished import name_unfinished_step
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
 
+OWN = Kept(os.getpid(), by_nsys=False, torch_version=torch.__version__)
 TRAIN = """
 import os, torch
 from torch import nn
@@ -170,7 +173,7 @@ class NoParts:
 def window(tmp_path):
     """A window of PyTorch's profiler, open in this process."""
     profiler = TorchProfiler()
-    recorder = Recorder(Notes(tmp_path), profiler, NoParts())
+    recorder = Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), profiler, NoParts())
     assert recorder.open()
     yield recorder, profiler, tmp_path
     recorder.close()
@@ -182,7 +185,7 @@ def test_the_time_of_operators_is_that_of_the_profilers_own_averages(window):
     for _ in range(3):
         model(x).square().mean().backward()
     recorder.close()
-    kept = keep_recording(folder, folder / "kept.sqlite", by_nsys=False, torch_version=torch.__version__)
+    (kept,) = keep_recordings(folder, folder / "kept.sqlite", [OWN])
     averages = profiler._recording.key_averages()
     # the rest are autograd's nodes, which launch nothing; "detach" is the inner half of aten::detach
     expected_us = sum(one.self_cpu_time_total for one in averages if one.key.startswith(("aten::", "detach")))
@@ -193,12 +196,12 @@ def test_a_window_that_records_nothing_is_told_and_leaves_no_file(window):
     recorder, _, folder = window
     recorder.close()
     with pytest.raises(TraceError, match="nothing of PyTorch ran in the window"):
-        keep_recording(folder, folder / "kept.sqlite", by_nsys=False, torch_version="2")
+        keep_recordings(folder, folder / "kept.sqlite", [OWN])
     assert not list(folder.glob("*kept*"))
 
 
 def test_where_the_program_profiles_itself_it_loses_nothing_and_the_reason_is_noted(tmp_path):
-    recorder = Recorder(Notes(tmp_path), TorchProfiler(), NoParts())
+    recorder = Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), TorchProfiler(), NoParts())
     with torch.autograd.profiler.profile(use_kineto=True) as of_the_program:
         assert not recorder.open()
         torch.ones(2)
@@ -223,14 +226,14 @@ def test_what_fails_in_the_recorder_is_noted_and_never_raised_in_the_program(tmp
         def begin(self):
             raise KeyError("a model that hides its parts")
 
-    recorder = Recorder(Notes(tmp_path), TorchProfiler(), Failing())
+    recorder = Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), TorchProfiler(), Failing())
     assert not recorder.open()
     assert not torch.autograd._profiler_enabled()
     assert read_notes(tmp_path)[-1]["reason"] == "KeyError: 'a model that hides its parts'"
 
 
 def test_where_the_command_is_gone_the_program_goes_on(tmp_path):
-    recorder = Recorder(Notes(tmp_path / "gone"), TorchProfiler(), NoParts())
+    recorder = Recorder(Notes(tmp_path / "gone"), Ranks(Notes(tmp_path / "gone")), TorchProfiler(), NoParts())
     assert not recorder.open()
     recorder.close()
     assert not (tmp_path / "gone").exists()
@@ -238,7 +241,7 @@ def test_where_the_command_is_gone_the_program_goes_on(tmp_path):
 
 def test_a_second_process_finds_the_window_taken(tmp_path):
     assert Notes(tmp_path).claim()
-    recorder = Recorder(Notes(tmp_path), TorchProfiler(), NoParts())
+    recorder = Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), TorchProfiler(), NoParts())
     assert not recorder.open()
     assert not recorder.is_open
     assert "elsewhere" in (tmp_path / "notes.jsonl").read_text()
@@ -257,7 +260,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(window, monkeypatch
     plain = sqlite3.connect
     monkeypatch.setattr("kernel_tables.embedded.kineto_capture.sqlite3.connect", connected)
     with pytest.raises(OSError, match="No space left on device"):
-        keep_recording(folder, folder / "kept.sqlite", by_nsys=False, torch_version="2")
+        keep_recordings(folder, folder / "kept.sqlite", [OWN])
     assert not list(folder.glob("*kept*"))
 
 
@@ -266,7 +269,7 @@ def test_a_file_that_appeared_meanwhile_is_not_written_over(window):
     torch.ones(2) + torch.ones(2)
     recorder.close()
     (folder / "kept.sqlite").write_text("precious")
-    kept = keep_recording(folder, folder / "kept.sqlite", by_nsys=False, torch_version="2")
+    (kept,) = keep_recordings(folder, folder / "kept.sqlite", [OWN])
     assert (kept.name, (folder / "kept.sqlite").read_text()) == ("kept-2.sqlite", "precious")
     with closing(sqlite3.connect(kept)) as database:
         assert pd.read_sql("SELECT count(*) AS n FROM CUPTI_ACTIVITY_KIND_KERNEL", database)["n"][0] > 0

@@ -11,6 +11,7 @@ from kernel_tables.recording.inside.notes import Notes, read_notes
 from kernel_tables.recording.inside.optimizer_window import OptimizerWindow
 from kernel_tables.recording.inside.parts import Parts
 from kernel_tables.recording.inside.profilers import NsysProfiler, TorchProfiler
+from kernel_tables.recording.inside.ranks import Ranks
 from kernel_tables.recording.inside.recorder import Recorder
 from kernel_tables.recording.inside.seconds_window import SecondsWindow, on_main_thread
 from kernel_tables.recording.inside.settings import NSYS, PROGRAM, RANGE, SECONDS, Settings
@@ -179,7 +180,7 @@ def test_the_programs_own_calls_open_and_close_the_window(cudart):
 
 
 def test_nsys_is_told_once_more_what_the_program_told_it(cudart, tmp_path):
-    recorder = Recorder(Notes(tmp_path), NsysProfiler(), Parts(lambda: False, None, to_nvtx=True))
+    recorder = Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), NsysProfiler(Ranks(Notes(tmp_path))), Parts(lambda: False, None, to_nvtx=True))
     ProgramWindow(recorder, Settings(window=PROGRAM)).attach()
     with torch.cuda.profiler.profile():
         assert recorder.is_open
