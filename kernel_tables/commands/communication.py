@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NO_BYTES = (
-    "bytes and bandwidth are missing of collectives without a range around the call that names them: open one, as"
-    " 'all-reduce, bytes = 26214400'"
+    "bytes and bandwidth are missing of collectives that neither a range names, as 'all-reduce, bytes = 26214400', nor"
+    " NCCL's own calls: export the report with `nsys export --include-blobs=true`, or give the .nsys-rep itself"
 )
 SUMMARY = "by rank, device and step: computation, exposed communication, memory operations, idle; transfer and waiting"
 

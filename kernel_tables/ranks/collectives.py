@@ -1,8 +1,9 @@
 """The collectives of the measured steps, those of all ranks that belong together beside each other.
 
 Every rank launches the collectives of a communicator in one order, so the k-th of a step on one rank is the k-th on the
-others. A kernel of NCCL also waits until the others have come: the shortest over the ranks is the transfer, what an own
-one takes beyond that is waiting for the slowest rank.
+others that belong to it; where NCCL's calls do not tell the communicator, one of all ranks is supposed. A kernel of
+NCCL also waits until the others have come: the shortest over the ranks is the transfer, what an own one takes beyond
+that is waiting for the slowest rank.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import pandas as pd
 
 from kernel_tables.diagnosis.scope import NO_STEP
 from kernel_tables.intervals import covered_ns
-from kernel_tables.ranks.naming import bus_factor, operation_of, told_by
+from kernel_tables.ranks.asked import Asked, asked
+from kernel_tables.ranks.naming import IN_PARTS, bus_factor, operation_of, told_by
 from kernel_tables.ranks.ranks import Rank
-from kernel_tables.ranks.steps import DeviceSteps, device_steps
+from kernel_tables.ranks.steps import COMMUNICATION, DeviceSteps, device_steps
 
 UNKNOWN = "unknown"  # operation
 COLUMNS = [
@@ -29,35 +31,45 @@ def collectives(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFrame:
     """One row per rank, device, step and collective.
 
     Columns: rank, device, step (number of the measured step); number (in the step, by launch, from 0); operation
-    (all-reduce, ...); range (around its launch, innermost); kernel; bytes, bucket (where a range names them);
-    start_ns (from the begin of the step on this device); duration_ns; exposed_ns (of that, while no kernel computed);
+    (all-reduce, ...); range (around its launch, innermost); kernel; bytes (of all that is reduced, gathered or given
+    away, on one rank: as a range names them, else as NCCL's own call tells); bucket (where a range names it); start_ns
+    (from the begin of the step on this device); duration_ns; exposed_ns (of that, while no kernel computed);
     transfer_ns (the shortest duration over the ranks), waiting_ns (duration less that): missing with one rank, and in
-    steps in which the ranks did not run the same collectives; algorithm_gb_per_s = bytes / transfer, 10^9 bytes a
-    second; bus_gb_per_s = that times 2(n - 1)/n for an all-reduce of n ranks.
+    steps in which the ranks of a communicator did not run the same collectives; algorithm_gb_per_s = bytes / transfer,
+    10^9 bytes a second; bus_gb_per_s = that times 2(n - 1)/n for an all-reduce of n ranks.
     """
+    return _with_communicators(ranks, step_name)[COLUMNS]
+
+
+def unmatched_steps(ranks: Sequence[Rank], step_name: str = "step") -> list[int]:
+    """The steps in which not every rank of a communicator ran the same collectives, in the same order."""
+    table = _with_communicators(ranks, step_name)
+    return sorted(set(table.loc[(table["ranks"] > 1) & table["transfer_ns"].isna(), "step"]))
+
+
+def _with_communicators(ranks: Sequence[Rank], step_name: str) -> pd.DataFrame:
+    """The table, and two columns more: communicator (a number for each), ranks (how many belong to it)."""
     tables = [_of_device(steps) for steps in device_steps(ranks, step_name)]
     filled = [table for table in tables if len(table)] or tables[:1]
     if not filled:  # no device has a step in which anything ran
-        return pd.DataFrame(columns=COLUMNS)
+        return pd.DataFrame(columns=[*COLUMNS, "communicator", "ranks"])
     table = pd.concat(filled, ignore_index=True)
-    return _with_bandwidth(_with_transfer(table, _places(table, ranks)), _places(table, ranks))[COLUMNS]
+    known = table["communicator"].notna()
+    table["communicator"] = pd.factorize(table["communicator"])[0]  # -1 where it is not known
+    members = table[["communicator", "rank", "device"]].drop_duplicates().groupby("communicator").size()
+    all_ranks = max(len(ranks), len(table[["rank", "device"]].drop_duplicates()))
+    table["ranks"] = table["communicator"].map(members).where(known, all_ranks).astype("int64")
+    parts = table["ranks"].where(table["operation"].isin(IN_PARTS), 1)
+    table["bytes"] = table["bytes"].fillna(table["nccl_bytes"] * parts)
+    return _with_bandwidth(_with_transfer(table))
 
 
-def unmatched_steps(table: pd.DataFrame, ranks: Sequence[Rank]) -> list[int]:
-    """The steps of a table of collectives in which not every rank ran the same ones, in the same order."""
-    places, matched = _places(table, ranks), _matched(table, _places(table, ranks))
-    return sorted(set(table["step"]) - set(matched)) if places > 1 else []
-
-
-def _places(table: pd.DataFrame, ranks: Sequence[Rank]) -> int:
-    """How many take part: the ranks, or their devices where one has several that communicate."""
-    return max(len(ranks), len(table[["rank", "device"]].drop_duplicates()))
-
-
-def _matched(table: pd.DataFrame, places: int) -> list[int]:
-    """The steps in which all PLACES ran the same operations in the same order."""
-    ran = table.groupby(["step", "rank", "device"], sort=True)["operation"].agg(tuple)
-    return [step for step, own in ran.groupby(level="step") if len(own) == places and own.nunique() == 1]
+def _is_matched(table: pd.DataFrame) -> np.ndarray:
+    """By row: whether in its step all ranks of its communicator ran the same operations in the same order."""
+    ran = table.groupby(["step", "communicator", "rank", "device"])["operation"].agg(tuple)
+    same = ran.groupby(level=["step", "communicator"]).agg(["size", "nunique"])
+    of_row = same.loc[pd.MultiIndex.from_frame(table[["step", "communicator"]])]
+    return (of_row["size"].to_numpy() == table["ranks"].to_numpy()) & (of_row["nunique"].to_numpy() == 1)
 
 
 def _of_device(steps: DeviceSteps) -> pd.DataFrame:
@@ -71,7 +83,11 @@ def _of_device(steps: DeviceSteps) -> pd.DataFrame:
     kernels = [found.names[name] for name in found.name[rows].tolist()]
     paths = [trace.range_paths.tuples[path] for path in trace.activity_path[rows].tolist()]
     told = [told_by(path) for path in paths]
-    operations = [operation_of(kernel) or own.operation or UNKNOWN for kernel, own in zip(kernels, told, strict=True)]
+    by_nccl = _asked_of_nccl(steps, rows)
+    operations = [
+        by_call.operation or operation_of(kernel) or own.operation or UNKNOWN
+        for by_call, kernel, own in zip(by_nccl, kernels, told, strict=True)
+    ]
     return pd.DataFrame(
         {
             "rank": steps.rank.number,
@@ -82,6 +98,8 @@ def _of_device(steps: DeviceSteps) -> pd.DataFrame:
             "range": [path[-1] if path else "" for path in paths],
             "kernel": kernels,
             "bytes": pd.array([one.bytes for one in told], "Int64"),
+            "nccl_bytes": pd.array([one.bytes for one in by_nccl], "Int64"),
+            "communicator": pd.Series([one.communicator for one in by_nccl], dtype=object),
             "bucket": pd.array([one.bucket for one in told], "Int64"),
             "start_ns": start_ns - steps.windows[0][step],
             "duration_ns": duration_ns,
@@ -90,15 +108,25 @@ def _of_device(steps: DeviceSteps) -> pd.DataFrame:
     )
 
 
-def _with_transfer(table: pd.DataFrame, places: int) -> pd.DataFrame:
-    matched = table["step"].isin(_matched(table, places)) & (places > 1)
-    shortest = table.groupby(["step", "number"])["duration_ns"].transform("min")
-    transfer = shortest.astype("Int64").where(matched)
+def _asked_of_nccl(steps: DeviceSteps, rows: np.ndarray) -> list[Asked]:
+    """What NCCL's own calls tell of the collectives in these rows."""
+    trace, found = steps.rank.trace, steps.scope.activities
+    launched = np.flatnonzero(steps.scope.of_class(COMMUNICATION) & found.launched)  # a group may launch on two devices
+    launches = list(zip(found.thread[launched].tolist(), found.launch_ns[launched].tolist(), strict=True))
+    by_row = dict(zip(launched.tolist(), asked(trace.capture.nccl_calls(), launches), strict=True))
+    return [by_row.get(row, Asked()) for row in rows.tolist()]
+
+
+def _with_transfer(table: pd.DataFrame) -> pd.DataFrame:
+    place = table.groupby(["step", "communicator", "rank", "device"]).cumcount()
+    shortest = table.groupby([table["step"], table["communicator"], place])["duration_ns"].transform("min")
+    transfer = shortest.astype("Int64").where(_is_matched(table) & (table["ranks"] > 1))
     return table.assign(transfer_ns=transfer, waiting_ns=table["duration_ns"] - transfer)
 
 
-def _with_bandwidth(table: pd.DataFrame, places: int) -> pd.DataFrame:
+def _with_bandwidth(table: pd.DataFrame) -> pd.DataFrame:
     """Bytes per nanosecond are 10^9 bytes a second."""
     algorithm = (table["bytes"] / table["transfer_ns"].replace(0, pd.NA)).astype("Float64")
-    factors = [bus_factor(operation, places) for operation in table["operation"]]
+    pairs = zip(table["operation"], table["ranks"].tolist(), strict=True)
+    factors = [bus_factor(operation, number) for operation, number in pairs]
     return table.assign(algorithm_gb_per_s=algorithm, bus_gb_per_s=algorithm * pd.array(factors, "Float64"))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kernel_tables.errors import ERROR, WARNING, Finding
-from kernel_tables.ranks.collectives import collectives, unmatched_steps
+from kernel_tables.ranks.collectives import unmatched_steps
 from kernel_tables.ranks.ranks import Rank
 
 
@@ -33,7 +33,7 @@ def _steps_differ(ranks: Sequence[Rank], step_name: str) -> Iterator[Finding]:
 
 
 def _collectives_differ(ranks: Sequence[Rank], step_name: str) -> Iterator[Finding]:
-    steps = unmatched_steps(collectives(ranks, step_name), ranks) if ranks else []
+    steps = unmatched_steps(ranks, step_name) if ranks else []
     if steps:
         yield Finding(
             WARNING,

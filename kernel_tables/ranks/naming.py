@@ -14,7 +14,10 @@ OF_GLOO = re.compile(r"gloo:(\w+)")
 OF_RANGE = re.compile(r"^(all[-_]reduce|all[-_]gather|reduce[-_]scatter|all[-_]to[-_]all|broadcast|reduce)\b")
 BYTES, BUCKET = re.compile(r"\bbytes = (\d+)"), re.compile(r"\bbucket = (\d+)")
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
+ALL_TO_ALL = "all-to-all"
 ONE_WAY = ("broadcast", "reduce")
+IN_PARTS = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, "gather", "scatter")  # NCCL counts the part of one rank
+FACTORS = {ALL_REDUCE: 2.0, ALL_GATHER: 1.0, REDUCE_SCATTER: 1.0, ALL_TO_ALL: 1.0}
 
 
 class Told(NamedTuple):
@@ -48,7 +51,7 @@ def bus_factor(operation: str, ranks: int) -> float | None:
     """By what the bandwidth of an algorithm is multiplied to have that of the busiest link, as NCCL's own tests do."""
     if operation in ONE_WAY:
         return 1.0
-    return {ALL_REDUCE: 2.0, ALL_GATHER: 1.0, REDUCE_SCATTER: 1.0}.get(operation, 0.0) * (ranks - 1) / ranks or None
+    return FACTORS.get(operation, 0.0) * (ranks - 1) / ranks or None
 
 
 def _spelled(operation: str) -> str:

@@ -12,6 +12,7 @@ from kernel_tables.errors import TraceError
 from kernel_tables.reading.schema import tables_of_nsys
 from kernel_tables.reading.sqlite_header import require_whole_sqlite
 
+PAYLOADS = "--include-blobs"
 VERSION = re.compile(r"version\s+(\d[\w.]*)")
 
 
@@ -42,7 +43,8 @@ def version_numbers(nsys: Path | None = None) -> tuple[int, ...]:
 
 
 def export_report(report: Path, target: Path, nsys: Path | None = None, payloads: bool = False) -> Path:
-    """TARGET, the SQLite export of REPORT, whole or not there; with the PAYLOADS of NVTX, which hold Python stacks.
+    """TARGET, the SQLite export of REPORT, whole or not there; with the PAYLOADS of NVTX, which hold Python stacks and
+    the bytes of NCCL's calls, where this nsys can write them.
 
     A failed export leaves a partial file that is newer than its report, so nsys writes to another name, and what it
     wrote is looked at before it is renamed. Raises TraceError with nsys's own reason.
@@ -55,7 +57,8 @@ def export_report(report: Path, target: Path, nsys: Path | None = None, payloads
         )
     partial = target.with_name(f".{target.stem}.{os.getpid()}.partial.sqlite")
     options = ["--type", "sqlite", "--force-overwrite", "true", "--output", str(partial)]
-    options += ["--include-blobs", "true"] if payloads else []
+    if payloads and PAYLOADS in _run([str(nsys), "export", "--help"], patience_s=60).stdout:
+        options += [PAYLOADS, "true"]
     try:
         done = _run([str(nsys), "export", *options, str(report)], patience_s=900)
         if done.returncode or not partial.exists():

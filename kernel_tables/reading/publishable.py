@@ -17,6 +17,7 @@ from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.reading.global_ids import BITS, MASK
+from kernel_tables.reading.nccl_calls import FIELDS, LAYOUTS, OF_CALLS, Layouts, layouts, publishable_call
 from kernel_tables.reading.python_samples import (
     OF_SAMPLES,
     distinct_frames,
@@ -42,6 +43,7 @@ KEPT_TABLES = (
     "CUDA_GRAPH_NODE_EVENTS",
     "CUDA_GPU_MEMORY_USAGE_EVENTS",
     NVTX,
+    LAYOUTS,
     "OSRT_API",
     "DIAGNOSTIC_EVENT",
     "ANALYSIS_DETAILS",
@@ -58,6 +60,7 @@ KEPT_TEXTS = {  # by table the columns whose texts stay
     ENUM: ("name", "label"),
     "TARGET_INFO_SESSION_START_TIME": ("utcTime", "localTime"),
     "TARGET_INFO_GPU": ("name", "chipName"),
+    LAYOUTS: ("name",),
     **dict.fromkeys(METADATA, ("name", "value")),
 }
 STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")
@@ -66,6 +69,7 @@ KEPT_EXPORT_KEYS = ("EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKE
 # Of nsys's messages: warnings and errors, and the counts of what it collected. The others name processes and files.
 KEPT_ROWS = {
     **dict.fromkeys(METADATA, " OR ".join(f"name LIKE '{key}'" for key in KEPT_EXPORT_KEYS)),
+    LAYOUTS: f"name IN {FIELDS}",
     "DIAGNOSTIC_EVENT": "severity >= 2 OR "
     + " OR ".join(f"text LIKE '{like}'" for like in ("Number of % events %", "%dropped%", "%lost%", "%not all%")),
 }
@@ -94,6 +98,10 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
             database.create_function("published_text", 1, _published_text, deterministic=True)
             database.create_function("published_stack", 1, _published_stack, deterministic=True)
             database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
+            known = _layouts(database)
+            database.create_function(
+                "published_call", 1, lambda payload: publishable_call(payload, known), deterministic=True
+            )
             _copy_kept_tables(database, window, process)
     except sqlite3.Error as error:
         raise damaged(source, str(error)) from error
@@ -119,6 +127,15 @@ def _published_text(value: bytes | None) -> str | None:
 def _published_stack(payload: bytes | None) -> bytes | None:
     """A sampled Python stack, which is numbers alone; None for another payload."""
     return None if frames_of(payload) is None else payload
+
+
+def _layouts(database: sqlite3.Connection) -> Layouts:
+    """Where the payloads of NCCL's calls have what may be published."""
+    columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({LAYOUTS})")}
+    wanted = ("domainId", "schemaId", "name", "type", "offset")
+    if not columns.issuperset(wanted):
+        return {}
+    return layouts(database.execute(f"SELECT {', '.join(wanted)} FROM source.{LAYOUTS} WHERE name IN {FIELDS}"))
 
 
 def _copy_kept_tables(database: sqlite3.Connection, window: str | None, process: int | None) -> None:
@@ -188,8 +205,11 @@ def _published(table: str, column: str) -> str:
     if column in IDENTIFYING_COLUMNS:
         return "NULL"
     if (table, column) == (NVTX, "binaryData"):
-        of_samples = OF_SAMPLES.format(table=f'source."{NVTX}"')
-        return f"CASE WHEN {of_samples} THEN published_stack(CAST(binaryData AS BLOB)) END"
+        of_samples, of_calls = (sql.format(table=f'source."{NVTX}"') for sql in (OF_SAMPLES, OF_CALLS))
+        return (
+            f"CASE WHEN {of_samples} THEN published_stack(CAST(binaryData AS BLOB))"
+            f" WHEN {of_calls} THEN published_call(CAST(binaryData AS BLOB)) END"
+        )
     if column in MADE_TEXTS.get(table, ()):
         return f'published_text(CAST("{column}" AS BLOB))'
     if column in KEPT_TEXTS.get(ENUM if table.startswith(ENUM) else table, ()):

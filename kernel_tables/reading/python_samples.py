@@ -1,9 +1,8 @@
 """Python stacks that nsys sampled: NVTX marks of a domain of its own, whose payload holds the frames.
 
-`nsys export` writes payloads with --include-blobs=true alone. A payload begins with four numbers of 8 bytes: domain,
-layout, size of the stack, and where it begins. The stack, as NVTX_PAYLOAD_SCHEMA_ENTRIES says, is the thread's number,
-its state, the number of frames, and of each frame, innermost first, the string ids of function and file, and the line.
-What does not fit that to the byte is not taken for a stack.
+The stack, as NVTX_PAYLOAD_SCHEMA_ENTRIES says, is the thread's number, its state, the number of frames, and of each
+frame, innermost first, the string ids of function and file, and the line. What does not fit that to the byte is not
+taken for a stack.
 """
 
 from __future__ import annotations
@@ -17,8 +16,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from kernel_tables.reading.payloads import OF_DOMAIN, data_of
+
 DOMAIN = "Python Periodic Sampling"
-HEAD, STACK, FRAME = struct.Struct("<QQQQ"), struct.Struct("<QII"), struct.Struct("<QQQ")
+STACK, FRAME = struct.Struct("<QII"), struct.Struct("<QQQ")
 MOST_STRINGS = 1 << 31
 STATES = range(16)  # 1 is running, 2 blocked, 3 not to be interrupted
 FUNCTION = re.compile(r"[\w<>.]{1,200}")
@@ -27,10 +28,7 @@ INSTALLED = re.compile(r"\A.*/(?:site|dist)-packages/", re.DOTALL)
 STANDARD = re.compile(r"\A.*/lib(?:64)?/python\d\.\d+/", re.DOTALL)
 OWN = re.compile(r"\A.*/(?=(?:cs336_model|kernel_tables)/)", re.DOTALL)
 PROJECT = Path(__file__).parents[2]
-OF_SAMPLES = (  # the rows of NVTX_EVENTS that are samples; domains are numbered by process
-    f"eventType = 34 AND (globalTid >> 24, domainId) IN (SELECT globalTid >> 24, domainId FROM {{table}}"
-    f" WHERE eventType = 75 AND text = '{DOMAIN}')"
-)
+OF_SAMPLES = "eventType = 34 AND " + OF_DOMAIN.format(table="{table}", domain=DOMAIN)
 
 
 class Frame(NamedTuple):
@@ -51,13 +49,13 @@ class PythonSample(NamedTuple):
 
 def frames_of(payload: object) -> tuple[Frame, ...] | None:
     """The frames of a payload, innermost first; None where it is no stack, to the byte."""
-    if not isinstance(payload, bytes) or len(payload) < HEAD.size + STACK.size:
+    _, _, data = data_of(payload) or (0, 0, b"")
+    if len(data) < STACK.size:
         return None
-    _, _, size, begin = HEAD.unpack_from(payload)
-    _, state, count = STACK.unpack_from(payload, HEAD.size)
-    if (begin, size) != (HEAD.size, STACK.size + count * FRAME.size) or len(payload) != begin + size:
+    _, state, count = STACK.unpack_from(data)
+    if len(data) != STACK.size + count * FRAME.size:
         return None
-    frames = FRAME.iter_unpack(payload[HEAD.size + STACK.size :])
+    frames = FRAME.iter_unpack(data[STACK.size :])
     return tuple(Frame(*numbers) for numbers in frames) if state in STATES else None
 
 

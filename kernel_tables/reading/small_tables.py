@@ -8,6 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables.errors import impossible
+from kernel_tables.reading.nccl_calls import (
+    COMMUNICATOR,
+    LAYOUTS,
+    OF_CALLS,
+    Layouts,
+    NcclCall,
+    bytes_told,
+    layouts,
+    told,
+)
 from kernel_tables.reading.python_samples import (
     OF_SAMPLES,
     PythonSample,
@@ -116,6 +126,28 @@ class SmallTables:
             PythonSample(start, thread, tuple(map(named.__getitem__, frames_of(payload) or ())))
             for start, thread, payload in rows
         ]
+
+    def nccl_calls(self) -> list[NcclCall]:
+        """The calls of NCCL by thread, then time; without bytes where the export left the payloads out. One that was
+        not over when the capture ended is left out, since nothing tells when it was."""
+        if not self.has(NVTX, "start", "end", "eventType", "text", "textId", "globalTid", "domainId"):
+            return []
+        known: Layouts = {}
+        if self.has(LAYOUTS, "domainId", "schemaId", "name", "type", "offset"):
+            known = layouts(self._rows(f"SELECT domainId, schemaId, name, type, offset FROM {LAYOUTS}"))
+        payload = "CAST(binaryData AS BLOB)" if self.has(NVTX, "binaryData") else "NULL"
+        name = f"ifnull(text, (SELECT value FROM {STRINGS} WHERE id = textId))" if STRINGS in self.tables else "text"
+        rows = self._rows(
+            f'SELECT start, "end", globalTid, {name}, {payload} FROM {NVTX} WHERE "end" IS NOT NULL AND '
+            + OF_CALLS.format(table=NVTX)
+        )
+        if any(not isinstance(number, int) for row in rows for number in row[:3]):
+            raise impossible(self.path, "wrong_type", "the time or thread of a call is no integer; export it again")
+        calls = [
+            NcclCall(*row[:3], as_text(row[3]) or "", bytes_told(row[4], known), told(row[4], known).get(COMMUNICATOR))
+            for row in rows
+        ]
+        return sorted(calls, key=lambda call: (call.thread, call.start_ns, -call.end_ns))
 
     def gpus(self) -> list[str]:
         """The names of the GPUs that the capture tells of, sorted."""

@@ -31,7 +31,7 @@ def sqlite_file(path: str | os.PathLike) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="kernel_tables_") as folder:
         plain = _unpacked(path, Path(folder)) if first_bytes(path, 2) == GZIP_MAGIC else path
         if plain.suffix in REPORT_SUFFIXES:
-            plain = export_report(plain, Path(folder) / (plain.stem + ".sqlite"))
+            plain = export_report(plain, Path(folder) / (plain.stem + ".sqlite"), payloads=True)
         require_whole_sqlite(plain, named=path)
         yield plain
 

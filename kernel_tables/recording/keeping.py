@@ -54,7 +54,7 @@ def keep_recordings(handover: Path, output: Path, recorded: Sequence[Kept]) -> l
     """The captures' paths, of one process or of the ranks of a run: OUTPUT, `output_rank1` and so on, or where one of
     these has appeared meanwhile, the next free number.
 
-    They are all whole or none is there. Raises TraceError where there is nothing to make one of, OSError where the disk
+    All are whole, or none is there. Raises TraceError where there is nothing to make one of, OSError where the disk
     is full."""
     output = _numbered(output)
     paths = [_of_rank(output, number) for number in range(len(recorded))]

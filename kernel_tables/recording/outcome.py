@@ -86,7 +86,7 @@ class Outcome:
         return Kept(self.opened["pid"], by_nsys, self.opened["torch"], self.ended_in_step)
 
     def of_rank(self) -> str:
-        """" of rank 1", where there are several."""
+        """ " of rank 1", where there are several."""
         return "" if self.rank is None else f" of rank {self.rank}"
 
     def window(self) -> str:

@@ -12,15 +12,16 @@ from kernel_tables.terminal.units import duration, percent
 def sentences(table: pd.DataFrame) -> Iterator[str]:
     """A sentence for each rank and device of a table of `communication`: means over its steps; none where no step holds
     communication."""
+    has_several = table.groupby("rank")["device"].nunique().gt(1)
     for (rank, device), steps in table.groupby(["rank", "device"]):
         mean = steps.mean(numeric_only=True)
         if not mean["collectives"]:
             continue
         alone_ns, step_ns = mean["exposed_communication_ns"], mean["step_ns"]
+        place = f"rank {rank}, device {device}" if has_several[rank] else f"rank {rank}"
         text = (
-            f"rank {rank}, device {device}: communication takes {duration(mean['communication_ns'])} of a step of"
-            f" {duration(step_ns)}, {duration(alone_ns)} of it ({percent(alone_ns / step_ns)} of the step) with no"
-            " computation beside"
+            f"{place}: communication takes {duration(mean['communication_ns'])} of a step of {duration(step_ns)},"
+            f" {duration(alone_ns)} of it ({percent(alone_ns / step_ns)} of the step) with no computation beside"
         )
         if not steps["waiting_ns"].isna().any():
             text += f"; its collectives wait {duration(mean['waiting_ns'])} for the slowest rank"

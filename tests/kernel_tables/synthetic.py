@@ -22,6 +22,7 @@ COLUMNS = {
     "COMPOSITE_EVENTS": "id start globalTid",
     "SAMPLING_CALLCHAINS": "id symbol module stackDepth",
     "NVTX_EVENTS": "start end eventType text globalTid endGlobalTid textId domainId binaryData",
+    "NVTX_PAYLOAD_SCHEMA_ENTRIES": "domainId schemaId idx flags type name offset",
     "DIAGNOSTIC_EVENT": "timestamp severity text globalPid",
     "ANALYSIS_DETAILS": "globalVid duration startTime stopTime",
     "StringIds": "id value",
@@ -152,6 +153,23 @@ class Synthetic:
         row = {"start": at, "eventType": 34, "globalTid": thread_id(thread, process), "domainId": domain}
         self.rows["NVTX_EVENTS"].append(row | {"binaryData": head + payload})
         return self
+
+    def nccl(self, name, start, end, size=None, communicator=77, thread=1, process=1, domain=3, layout=5) -> Synthetic:
+        """A call of NCCL as NCCL itself marks it; with a SIZE its payload tells that and the communicator."""
+        entries = [{"domainId": domain, "schemaId": layout, "idx": 0, "type": 18, "name": "NCCL communicator ID"}]
+        entries.append(entries[0] | {"idx": 1, "type": 22, "name": "Message size [bytes]", "offset": 8})
+        layouts = self.rows["NVTX_PAYLOAD_SCHEMA_ENTRIES"]
+        layouts += [entry for entry in entries if entry not in layouts]
+        if not any(row.get("text") == "NCCL" and row["globalTid"] == thread_id(1, process) for row in self._domains()):
+            self.domain(domain, "NCCL", process)
+        self.range(name, start, end, thread, process, domain=domain)
+        if size is not None:
+            data = struct.pack("<QQII", communicator, size, 4, 0xABCD)  # the last four bytes are a gap
+            self.rows["NVTX_EVENTS"][-1]["binaryData"] = struct.pack("<QQQQ", domain, layout, len(data), 32) + data
+        return self
+
+    def _domains(self) -> list[dict]:
+        return [row for row in self.rows["NVTX_EVENTS"] if row["eventType"] == 75]
 
     def string(self, value: str) -> int:
         if value not in self._strings:

@@ -31,8 +31,8 @@ class Notes:
                 os.close(descriptor)
 
     def claim(self, *, as_rank: bool = False) -> bool:
-        """Whether this process is recorded: the first to ask is, while the command is there, and where that is a rank of
-        several, so are the others."""
+        """Whether this process is recorded: the first to ask is, while the command is there, and where that is a rank
+        of several, so are the others."""
         own, shared = self.folder / f"{CLAIM}-{os.getpid()}", self.folder / CLAIM
         try:
             own.write_text(RANK if as_rank else "process")

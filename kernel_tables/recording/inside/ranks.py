@@ -55,8 +55,8 @@ class Ranks:
                 setattr(module, plain.__name__, joined)
 
     def together(self, what: str, call: Callable[[], Any]) -> None:
-        """Calls once all ranks have come to WHAT: one of them does, and all go on when it is done. Ranks that have ended
-        are not waited for, and others for PATIENCE_S at most. A process that is no rank just calls."""
+        """Calls once all ranks have come to WHAT: one of them does, and all go on when it is done. Ranks that have
+        ended are not waited for, and others for PATIENCE_S at most. A process that is no rank just calls."""
         if not self.is_one:
             call()
             return

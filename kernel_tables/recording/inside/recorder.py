@@ -24,7 +24,7 @@ WAITING, OPEN, OVER = "waiting", "open", "over"
 
 
 class Recorder:
-    """Opens the window of this process, unless another one than a rank of the same run has opened one, and closes it."""
+    """Opens the window of this process, unless one that is no rank of its run has opened one, and closes it."""
 
     def __init__(self, notes: Notes, ranks: Ranks, profiler: Any, parts: Any) -> None:
         self._notes, self._ranks, self._profiler, self._parts = notes, ranks, profiler, parts

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.__main__ import main
-from tests.kernel_tables.synthetic import Synthetic
+from kernel_tables.ranks.collectives import collectives
+from kernel_tables.ranks.ranks import ranks_of
+from kernel_tables.trace import Trace
+from tests.kernel_tables.synthetic import START_END, Synthetic
 
 FAKE = Path(__file__).parents[2] / "fakes" / "nsys"
 PROGRAM = """
@@ -26,6 +29,18 @@ sys.exit(int(sys.argv[1]))
 """
 
 
+RANKS = """
+import json, os
+from pathlib import Path
+
+with (Path(os.environ["KERNEL_TABLES_RECORDING"]) / "notes.jsonl").open("a") as notes:
+    for pid, number in ((4, 1), (3, 0)):
+        facts = {"first": 6, "start_s": 0.1, "torch": "2.13", "modules": True}
+        for event in ({"event": "rank", "number": number, "of": 2}, {"event": "open", **facts}, CLOSED[number]):
+            notes.write(json.dumps({"pid": pid, **event}) + "\\n")
+"""
+
+
 @pytest.fixture
 def under_nsys(tmp_path, monkeypatch, capfd):
     """A function that records a program under a fake nsys of this manner, which gives this report."""
@@ -35,14 +50,14 @@ def under_nsys(tmp_path, monkeypatch, capfd):
     shutil.copymode(FAKE, fakes / "nsys")
     monkeypatch.setenv("PATH", f"{fakes}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text(PROGRAM)
     standard_input, writing = os.pipe()
     os.write(writing, b"typed\n")
     os.close(writing)
     plain = os.dup(0)
     os.dup2(standard_input, 0)
 
-    def run(manner="works", status=0, report=None, how="goes on"):
+    def run(manner="works", status=0, report=None, how="goes on", source=PROGRAM):
+        (tmp_path / "train.py").write_text(source)
         (report or whole()).write(fakes / "report")
         (fakes / "manner").write_text(manner)
         program = [sys.executable, "train.py", str(status), how]
@@ -138,3 +153,42 @@ def test_without_an_nsys_to_run_under_the_program_does_not_run(tmp_path, monkeyp
     assert main(["record", "--profiler", "nsys", "--", *program]) == 2
     assert "there is no nsys on PATH" in capfd.readouterr().err
     assert not Path("ran").exists()
+
+
+def of_two_ranks():
+    """The steps of two processes on two GPUs in one report, and one process that only launched them."""
+    made = Synthetic().diagnostic(2, "No CUDA events collected. Does the process use CUDA?", process=9)
+    for process in (3, 4):
+        for step in range(2):
+            begin = 1000 * step
+            made.range("step", begin, begin + 900, process=process, kind=START_END)
+            made.kernel(f"gemm_of_{process}", at=begin + 10, duration=100, process=process, device=process)
+            made.nccl("ncclAllReduce", begin + 20, begin + 30, 1 << 20, process=process)
+            made.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at=begin + 25, start=begin + 200, process=process,
+                        device=process, duration=100 * process)  # fmt: skip
+    return made
+
+
+WHOLE = {"event": "closed", "done": 2, "stop_s": 3.0}
+
+
+def test_each_rank_gets_its_part_of_the_report(under_nsys):
+    source = RANKS.replace("CLOSED", repr([WHOLE, WHOLE]))
+    status, _, err = under_nsys(report=of_two_ranks(), source=source)
+    assert status == 0
+    assert "recording.sqlite: steps 6 to 7 of rank 0, process 3, by nsys" in err
+    assert "recording_rank1.sqlite: steps 6 to 7 of rank 1, process 4, by nsys" in err
+    assert "Does the process use CUDA" not in err  # of the launcher, which uses none
+    assert "rank 0: communication takes 300 ns of a step of 900 ns, 300 ns of it (33.3 %" in err
+    assert "rank 1: communication takes 400 ns" in err
+    for path, process in ((Path("recording.sqlite"), 3), (Path("recording_rank1.sqlite"), 4)):
+        with Trace(path) as trace:
+            assert {name for name in trace.kernels()["kernel"] if "gemm" in name} == {f"gemm_of_{process}"}
+    with Trace("recording.sqlite") as first, Trace("recording_rank1.sqlite") as second:
+        assert collectives(ranks_of([first, second]))["bytes"].tolist() == [1 << 20] * 4
+
+
+def test_what_another_rank_lacks_is_told_with_its_number(under_nsys):
+    source = RANKS.replace("CLOSED", repr([WHOLE, WHOLE | {"done": 3}]))
+    _, _, err = under_nsys(report=of_two_ranks(), source=source)
+    assert "kernel-tables record: error of rank 1: 2 ranges 'step' where 3 were to be measured" in err

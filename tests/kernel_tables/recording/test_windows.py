@@ -180,7 +180,12 @@ def test_the_programs_own_calls_open_and_close_the_window(cudart):
 
 
 def test_nsys_is_told_once_more_what_the_program_told_it(cudart, tmp_path):
-    recorder = Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), NsysProfiler(Ranks(Notes(tmp_path))), Parts(lambda: False, None, to_nvtx=True))
+    recorder = Recorder(
+        Notes(tmp_path),
+        Ranks(Notes(tmp_path)),
+        NsysProfiler(Ranks(Notes(tmp_path))),
+        Parts(lambda: False, None, to_nvtx=True),
+    )
     ProgramWindow(recorder, Settings(window=PROGRAM)).attach()
     with torch.cuda.profiler.profile():
         assert recorder.is_open

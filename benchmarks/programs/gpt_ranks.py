@@ -1,0 +1,53 @@
+"""The GPT of gpt.py on several GPUs: gradients reduced by DDP, or weights and optimizer state shared out by FSDP.
+
+torchrun --nproc-per-node 2 gpt_ranks.py small|large ddp|fsdp [fails]
+
+Where it `fails`, one rank raises in its seventh step, which is in the window of a recording.
+"""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from gpt import GPT, SIZES
+from reference import train
+from torch import nn
+
+if __name__ == "__main__":
+    config, way, fails = SIZES[sys.argv[1]], sys.argv[2], sys.argv[3:] == ["fails"]
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if device == "cuda" else "gloo")
+    model: nn.Module = GPT(config).to(device)
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    if way == "ddp":
+        model = nn.parallel.DistributedDataParallel(model)
+    else:
+        from torch.distributed.fsdp import fully_shard
+
+        for block in model.transformer.h:
+            fully_shard(block)
+        fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tokens = torch.randint(config.vocab_size, (8, config.block_size + 1), device=device)
+    done = 0
+
+    def step() -> None:
+        global done
+        with torch.autocast(device, dtype=torch.bfloat16):
+            _, loss = model(tokens[:, :-1], tokens[:, 1:])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        done += 1
+        if fails and done == 7 and dist.get_rank() == 1:
+            raise ValueError("made up")
+
+    if "REFERENCE" in os.environ:  # a file for each rank
+        os.environ["REFERENCE"] += str(dist.get_rank())
+    train(step)
+    if dist.get_rank() == 0:
+        print(f"{numbers} parameters, {4 * numbers} bytes in fp32")
+    dist.destroy_process_group()
