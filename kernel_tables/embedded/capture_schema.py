@@ -1,6 +1,7 @@
 """Tables and columns of an nsys export (schema 3.20) that a capture of PyTorch's profiler fills or leaves NULL."""
 
 SCHEMA_VERSION = "3.20.0"
+COLLECTIVES = "TORCH_COLLECTIVES"  # a table of this project's own: what PyTorch asked of kernels of NCCL
 CPU_DEVICE = -1  # the device of a capture made on a processor, whose activities are operators
 
 _OPERATION = (
@@ -45,4 +46,5 @@ SCHEMA = {
     "CUPTI_ACTIVITY_KIND_MEMSET": (
         f"{_OPERATION}, value INTEGER NOT NULL, bytes INTEGER NOT NULL, graphNodeId INTEGER, memKind INTEGER"
     ),
+    COLLECTIVES: "globalPid INTEGER, correlationId INTEGER, operation TEXT, bytes INTEGER, communicator INTEGER",
 }

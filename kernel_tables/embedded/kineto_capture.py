@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kernel_tables.embedded.capture_schema import CPU_DEVICE, SCHEMA, SCHEMA_VERSION
+from kernel_tables.embedded.capture_schema import COLLECTIVES, CPU_DEVICE, SCHEMA, SCHEMA_VERSION
 from kernel_tables.embedded.collectives import is_collective, launched_collectives
 from kernel_tables.embedded.kineto_trace import Event, Trace, global_thread, read_trace
+from kernel_tables.embedded.nccl_kernels import collective_rows
 from kernel_tables.whole_files import written_whole
 
 PUSH_POP_RANGE = 59  # ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange
@@ -149,6 +150,10 @@ def _gpu_tables(trace: Trace, strings: Strings) -> dict[str, list[Row]]:
         ],
         "CUPTI_ACTIVITY_KIND_MEMSET": [
             operation(event) | {"bytes": event.args["bytes"], "value": 0} for event in trace.of("gpu_memset")
+        ],
+        COLLECTIVES: [
+            {"globalPid": global_thread(process_of_call.get(row["correlationId"], trace.process), 0)} | row
+            for row in collective_rows(list(trace.of("kernel")))
         ],
     }
 

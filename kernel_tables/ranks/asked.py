@@ -32,12 +32,13 @@ GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 
 
 class Asked(NamedTuple):
-    """What a kernel was to do; None for what the calls do not tell, or do not agree on. `bytes` are as NCCL counts:
-    of all-gather, reduce-scatter, all-to-all, gather and scatter the part of one rank."""
+    """What a kernel was to do; None for what the calls do not tell, or do not agree on. NCCL counts the bytes of
+    all-gather, reduce-scatter, all-to-all, gather and scatter `by_rank`: those of one alone."""
 
     operation: str | None = None
     bytes: int | None = None
     communicator: int | None = None
+    by_rank: bool = True
 
 
 class _Launch(NamedTuple):

@@ -59,7 +59,7 @@ def _with_communicators(ranks: Sequence[Rank], step_name: str) -> pd.DataFrame:
     members = table[["communicator", "rank", "device"]].drop_duplicates().groupby("communicator").size()
     all_ranks = max(len(ranks), len(table[["rank", "device"]].drop_duplicates()))
     table["ranks"] = table["communicator"].map(members).where(known, all_ranks).astype("int64")
-    parts = table["ranks"].where(table["operation"].isin(IN_PARTS), 1)
+    parts = table["ranks"].where(table["by_rank"] & table["operation"].isin(IN_PARTS), 1)
     table["bytes"] = table["bytes"].fillna(table["nccl_bytes"] * parts)
     return _with_bandwidth(_with_transfer(table))
 
@@ -99,6 +99,7 @@ def _of_device(steps: DeviceSteps) -> pd.DataFrame:
             "kernel": kernels,
             "bytes": pd.array([one.bytes for one in told], "Int64"),
             "nccl_bytes": pd.array([one.bytes for one in by_nccl], "Int64"),
+            "by_rank": [one.by_rank for one in by_nccl],
             "communicator": pd.Series([one.communicator for one in by_nccl], dtype=object),
             "bucket": pd.array([one.bucket for one in told], "Int64"),
             "start_ns": start_ns - steps.windows[0][step],
@@ -109,8 +110,11 @@ def _of_device(steps: DeviceSteps) -> pd.DataFrame:
 
 
 def _asked_of_nccl(steps: DeviceSteps, rows: np.ndarray) -> list[Asked]:
-    """What NCCL's own calls tell of the collectives in these rows."""
+    """What NCCL's own calls tell of the collectives in these rows, or PyTorch's profiler of its own."""
     trace, found = steps.rank.trace, steps.scope.activities
+    if by_torch := trace.capture.torch_collectives():
+        keys = zip(found.process[rows].tolist(), found.correlation[rows].tolist(), strict=True)
+        return [Asked(*by_torch.get(key, (None, None, None)), by_rank=False) for key in keys]
     launched = np.flatnonzero(steps.scope.of_class(COMMUNICATION) & found.launched)  # a group may launch on two devices
     launches = list(zip(found.thread[launched].tolist(), found.launch_ns[launched].tolist(), strict=True))
     by_row = dict(zip(launched.tolist(), asked(trace.capture.nccl_calls(), launches), strict=True))

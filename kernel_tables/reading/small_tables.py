@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kernel_tables.embedded.capture_schema import COLLECTIVES
 from kernel_tables.errors import impossible
 from kernel_tables.reading.nccl_calls import (
     COMMUNICATOR,
@@ -148,6 +149,16 @@ class SmallTables:
             for row in rows
         ]
         return sorted(calls, key=lambda call: (call.thread, call.start_ns, -call.end_ns))
+
+    def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int | None]]:
+        """What PyTorch asked of kernels of NCCL, as (operation, bytes, communicator) by global process id and
+        correlation id; in captures of its own profiler."""
+        if not self.has(COLLECTIVES, "globalPid", "correlationId", "operation", "bytes", "communicator"):
+            return {}
+        rows = self._rows(f"SELECT globalPid, correlationId, operation, bytes, communicator FROM {COLLECTIVES}")
+        if any(not isinstance(number, int | None) for row in rows for number in (*row[:2], *row[3:])):
+            raise impossible(self.path, "wrong_type", f"{COLLECTIVES} holds what is no integer; record it again")
+        return {row[:2]: (as_text(row[2]), *row[3:]) for row in rows}
 
     def gpus(self) -> list[str]:
         """The names of the GPUs that the capture tells of, sorted."""

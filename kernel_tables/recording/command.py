@@ -82,9 +82,9 @@ def _keep_and_tell(found: Sequence[Outcome], handover: Path, output: Path) -> No
         _say(f"{output}: {error.strerror or error}, so nothing is kept; check the path and the space on its disk")
         return
     first, *others = recorded
-    for sentence in (*first.remarks(), first.cost()):
-        if sentence:
-            _say(sentence)
+    remarks = [sentence for outcome in recorded for sentence in outcome.remarks()]
+    for sentence in filter(None, (*remarks, *first.elsewhere(), first.cost())):
+        _say(sentence)
     for outcome, capture in zip(recorded, kept, strict=True):
         _say(f"{capture}: {outcome.window()}; kernel-tables report {capture} makes a page of it")
     for outcome, capture in zip(others, kept[1:], strict=True):

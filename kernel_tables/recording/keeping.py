@@ -42,7 +42,7 @@ def free_output(wanted: Path | None) -> Path:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of one process: the trace of its PyTorch, or its part of nsys's report, which holds all processes."""
+    """What is kept of one process: the trace of its PyTorch, or its part of nsys's report, which holds them all."""
 
     pid: int
     by_nsys: bool

@@ -106,11 +106,15 @@ class Outcome:
         return self._why_no_window()
 
     def remarks(self) -> Iterator[str]:
-        """What else there is to know, a sentence each."""
+        """What else there is to know of it, a sentence each."""
         if self.ended_inside:
             error = self.closed and self.closed.get("error")
             because = f" ({visible(error)})" if error else ""
-            yield f"the program ended inside the window{because}; what was recorded until then is kept"
+            who = "the program" if self.rank is None else f"rank {self.rank}"
+            yield f"{who} ended inside the window{because}; what was recorded until then is kept"
+
+    def elsewhere(self) -> Iterator[str]:
+        """Which processes were not recorded, in a sentence, where there are any."""
         others = len({note["pid"] for note in self.notes if note["event"] == "elsewhere"})
         if others:
             yield f"{others} further process{'es' if others > 1 else ''} came to such a window; the first was recorded"

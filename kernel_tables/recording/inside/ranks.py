@@ -2,7 +2,8 @@
 
 nsys has one window for all processes of its session. Where it begins while a rank is in the middle of a step, of that
 step kernels are lost; where it ends while a kernel of NCCL waits for another rank, the rank that ended it is held up
-until nsys has waited for the other in vain, for 30 s (nsys 2025.3, two ranks). So ranks meet at both ends.
+until nsys has waited for the other in vain, for 30 s (nsys 2025.3, two ranks). So ranks meet at both ends. In the
+processes that did not ask for it the window begins up to 3 ms later (seen), so all wait SETTLED_S then.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kernel_tables.recording.inside.notes import RANK, Notes, read_notes
 JOINING = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 PATIENCE_S = 10.0  # for ranks that do not come: their program may do something else, or have ended
 DOING_S = 60.0  # for what the first to come does for all
+SETTLED_S = 0.1
 POLL_S = 0.002
 
 
@@ -70,6 +72,7 @@ class Ranks:
                 (folder / f"{what}-done").touch()
         else:
             _wait(PATIENCE_S + DOING_S, lambda: (folder / f"{what}-done").exists())
+        time.sleep(SETTLED_S)
 
     def _note(self) -> None:
         with suppress(RuntimeError, ValueError):  # a group that does not hold this process

@@ -115,5 +115,5 @@ def test_a_window_that_is_never_reached_says_what_it_waited_for(settings, reason
 
 def test_processes_that_came_too_late_are_counted_once_each():
     late = [{"event": "elsewhere", "pid": pid} for pid in (8, 9, 9)]
-    (remark,) = outcome(*WHOLE, *late).remarks()
+    (remark,) = outcome(*WHOLE, *late).elsewhere()
     assert remark == "2 further processes came to such a window; the first was recorded"
