@@ -35,6 +35,7 @@ from kernel_tables.marking.marker import Chain, Marker, Thread
 
 UNNUMBERED = 2**64 - 1  # the number of a node that accumulates into .grad: it follows the node that gives the gradient
 HOOKS = "kernel_tables.marking"  # the key of a node's hooks in its metadata
+ENGINE = torch.autograd.Variable._execution_engine
 PLAIN = {name: getattr(torch.autograd, name) for name in ("backward", "grad")}  # all that starts a backward pass
 
 
@@ -141,11 +142,15 @@ def _numbered_nodes(roots: Iterable[Any]) -> Iterator[tuple[int, Node]]:
 
 
 def _on_thread_of(device: torch.device, call: Callable[[], None]) -> None:
-    """Runs `call` on the thread of autograd that serves a device: as the hook of a node there that computes nothing."""
+    """Runs `call` on the thread of autograd that serves a device: as the hook of a node there that computes nothing.
+
+    torch.autograd.backward, which ends in the same call, would first import SymPy to compare the gradient's shape with
+    the tensor's: 0.25 s in the middle of the first step (PyTorch 2.11). One that is not given would take a kernel.
+    """
     with torch.enable_grad():
         nothing = torch.empty(0, device=device, requires_grad=True).view(0)
     nothing.grad_fn.register_prehook(lambda gradients: call())
-    PLAIN["backward"](nothing, nothing.detach())
+    ENGINE.run_backward((nothing,), (nothing.detach(),), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
 def _followed(plain: Callable[..., Any], marker: Marker) -> Callable[..., Any]:

@@ -209,6 +209,20 @@ def test_parts_open_and_close_on_the_thread_of_a_device_before_the_backward_pass
     assert json.loads(done.stdout) == [*forward, [here, "backward"], *backward, [here, "/"]] * 2
 
 
+CLOSES = """
+import sys, torch
+from kernel_tables.marking.backward import _on_thread_of
+called = []
+_on_thread_of(torch.device("cpu"), lambda: called.append(1))
+print(called, "sympy" in sys.modules)
+"""
+
+
+def test_closing_parts_on_the_thread_of_a_device_imports_nothing_in_the_middle_of_a_step():
+    done = subprocess.run([sys.executable, "-c", CLOSES], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[1] False\n", "")
+
+
 def test_an_error_in_a_backward_pass_leaves_no_range_open(marker, recorded, x):
     with marker.part("part"):
         y = x.exp()
