@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 NO_BYTES = (
     "bytes and bandwidth are missing of collectives that neither a range names, as 'all-reduce, bytes = 26214400', nor"
-    " NCCL's own calls: export the report with `nsys export --include-blobs=true`, or give the .nsys-rep itself"
+    " NCCL's own calls tell of all their ranks"
 )
+OF_NSYS = ": export the report with `nsys export --include-blobs=true`, or give the .nsys-rep itself"
 SUMMARY = "by rank, device and step: computation, exposed communication, memory operations, idle; transfer and waiting"
 
 
@@ -40,12 +41,14 @@ def run(options: argparse.Namespace) -> int:
     from kernel_tables.ranks.collectives import collectives
     from kernel_tables.ranks.communication import communication
     from kernel_tables.ranks.completeness import findings_of_ranks
-    from kernel_tables.ranks.ranks import ranks_of
+    from kernel_tables.ranks.ranks import ranks_in_run, ranks_of
 
     with opened_traces(options) as traces:
         ranks = ranks_of(traces)
         table = (collectives if options.collectives else communication)(ranks, options.step_name)
         findings = findings_of_ranks(ranks, options.step_name)
+        in_run = ranks_in_run(ranks)
+        by_nsys = all(trace.metadata.get("CAPTURE_BACKEND") != "torch" for trace in traces)
         for trace in traces:
             trace.capture.require_sound()
     write(table, options)
@@ -53,10 +56,13 @@ def run(options: argparse.Namespace) -> int:
         print(f"kernel-tables: {finding.message}", file=sys.stderr)
     if table.empty and not options.collectives:
         print(f"kernel-tables: no range '{visible(options.step_name)}' holds work of a device", file=sys.stderr)
-    if len(ranks) == 1:
+    if in_run > len(ranks):
+        told = f"{len(ranks)} of the {in_run} ranks of the run are given: transfer, waiting and bandwidth need them all"
+        print(f"kernel-tables: {told}", file=sys.stderr)
+    elif len(ranks) == 1:
         print("kernel-tables: one rank alone does not tell what is transfer and what is waiting", file=sys.stderr)
     if _lacks_bytes(table):
-        print(f"kernel-tables: {NO_BYTES}", file=sys.stderr)
+        print(f"kernel-tables: {NO_BYTES}{OF_NSYS if by_nsys else ''}", file=sys.stderr)
     return 0
 
 

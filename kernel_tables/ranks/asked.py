@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from kernel_tables.reading.nccl_calls import NcclCall
+from kernel_tables.reading.nccl_calls import MOST_BYTES, NcclCall
 
 OPERATIONS = {
     "ncclAllReduce": "all-reduce",
@@ -89,7 +89,7 @@ def _launch_at(launches: list[_Launch], at_ns: int) -> _Launch | None:
 def _asked(calls: Sequence[NcclCall], kernels: int) -> Asked:
     operations, communicators = {OPERATIONS.get(call.name) for call in calls}, {call.communicator for call in calls}
     sizes = [call.bytes for call in calls]
-    knows_bytes = bool(sizes) and None not in sizes and kernels == 1
+    knows_bytes = bool(sizes) and None not in sizes and kernels == 1 and sum(sizes) <= MOST_BYTES
     return Asked(_only(operations), sum(sizes) if knows_bytes else None, _only(communicators))
 
 

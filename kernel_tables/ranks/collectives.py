@@ -17,10 +17,11 @@ from kernel_tables.diagnosis.scope import NO_STEP
 from kernel_tables.intervals import covered_ns
 from kernel_tables.ranks.asked import Asked, asked
 from kernel_tables.ranks.naming import IN_PARTS, bus_factor, operation_of, told_by
-from kernel_tables.ranks.ranks import Rank
+from kernel_tables.ranks.ranks import Rank, ranks_in_run
 from kernel_tables.ranks.steps import COMMUNICATION, DeviceSteps, device_steps
 
 UNKNOWN = "unknown"  # operation
+UNKNOWN_RANKS = 0
 COLUMNS = [
     "rank", "device", "step", "number", "operation", "range", "kernel", "bytes", "bucket", "start_ns", "duration_ns",
     "exposed_ns", "transfer_ns", "waiting_ns", "algorithm_gb_per_s", "bus_gb_per_s",
@@ -34,8 +35,9 @@ def collectives(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFrame:
     (all-reduce, ...); range (around its launch, innermost); kernel; bytes (of all that is reduced, gathered or given
     away, on one rank: as a range names them, else as NCCL's own call tells); bucket (where a range names it); start_ns
     (from the begin of the step on this device); duration_ns; exposed_ns (of that, while no kernel computed);
-    transfer_ns (the shortest duration over the ranks), waiting_ns (duration less that): missing with one rank, and in
-    steps in which the ranks of a communicator did not run the same collectives; algorithm_gb_per_s = bytes / transfer,
+    transfer_ns (the shortest duration over the ranks), waiting_ns (duration less that): missing with one rank, where
+    the recordings say that the run had more ranks than are given, and in steps in which the ranks of a communicator did
+    not run the same collectives; algorithm_gb_per_s = bytes / transfer,
     10^9 bytes a second; bus_gb_per_s = that times 2(n - 1)/n for an all-reduce of n ranks.
     """
     return _with_communicators(ranks, step_name)[COLUMNS]
@@ -48,7 +50,7 @@ def unmatched_steps(ranks: Sequence[Rank], step_name: str = "step") -> list[int]
 
 
 def _with_communicators(ranks: Sequence[Rank], step_name: str) -> pd.DataFrame:
-    """The table, and two columns more: communicator (a number for each), ranks (how many belong to it)."""
+    """The table, and two columns more: communicator (a number for each), ranks (how many belong to it, or 0)."""
     tables = [_of_device(steps) for steps in device_steps(ranks, step_name)]
     filled = [table for table in tables if len(table)] or tables[:1]
     if not filled:  # no device has a step in which anything ran
@@ -59,8 +61,11 @@ def _with_communicators(ranks: Sequence[Rank], step_name: str) -> pd.DataFrame:
     members = table[["communicator", "rank", "device"]].drop_duplicates().groupby("communicator").size()
     all_ranks = max(len(ranks), len(table[["rank", "device"]].drop_duplicates()))
     table["ranks"] = table["communicator"].map(members).where(known, all_ranks).astype("int64")
-    parts = table["ranks"].where(table["by_rank"] & table["operation"].isin(IN_PARTS), 1)
-    table["bytes"] = table["bytes"].fillna(table["nccl_bytes"] * parts)
+    if ranks_in_run(ranks) > all_ranks:  # so those that are given may be less than a communicator has
+        table["ranks"] = UNKNOWN_RANKS
+    in_parts = table["by_rank"] & table["operation"].isin(IN_PARTS)
+    of_all = (table["nccl_bytes"] * table["ranks"]).where(table["ranks"] > 1)  # one alone has no communicator
+    table["bytes"] = table["bytes"].fillna(table["nccl_bytes"].where(~in_parts, of_all))
     return _with_bandwidth(_with_transfer(table))
 
 
@@ -132,5 +137,5 @@ def _with_bandwidth(table: pd.DataFrame) -> pd.DataFrame:
     """Bytes per nanosecond are 10^9 bytes a second."""
     algorithm = (table["bytes"] / table["transfer_ns"].replace(0, pd.NA)).astype("Float64")
     pairs = zip(table["operation"], table["ranks"].tolist(), strict=True)
-    factors = [bus_factor(operation, number) for operation, number in pairs]
+    factors = [bus_factor(operation, number) if number else None for operation, number in pairs]
     return table.assign(algorithm_gb_per_s=algorithm, bus_gb_per_s=algorithm * pd.array(factors, "Float64"))

@@ -14,7 +14,7 @@ import numpy as np
 
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.steps import measured_steps
-from kernel_tables.reading.schema import MISSING
+from kernel_tables.reading.schema import MISSING, RANKS_KEY
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,12 @@ def ranks_of(traces: Sequence[CaptureArrays]) -> list[Rank]:
     """
     found = [(trace, process) for trace in traces for process in processes_with_work(trace) or [_only_process(trace)]]
     return [Rank(number, trace, process) for number, (trace, process) in enumerate(found)]
+
+
+def ranks_in_run(ranks: Sequence[Rank]) -> int:
+    """How many ranks the run had, as its recordings say; where none does, those that are given."""
+    told = [rank.trace.metadata.get(RANKS_KEY, "") for rank in ranks]
+    return max([len(ranks), *(int(number) for number in told if number.isascii() and number.isdigit())])
 
 
 def processes_with_work(trace: CaptureArrays) -> list[int]:

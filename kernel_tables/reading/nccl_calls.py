@@ -18,7 +18,7 @@ FIELDS = BYTES, COMMUNICATOR = ("Message size [bytes]", "NCCL communicator ID")
 NUMBERS = (18, 22)  # types of an entry: uint64, size_t
 NUMBER = struct.Struct("<Q")
 OF_CALLS = "eventType = 59 AND " + OF_DOMAIN.format(table="{table}", domain=DOMAIN)
-MOST_BYTES = 1 << 62
+MOST_BYTES = 1 << 44  # of one call, so that no sum of them is too large for 64 bits
 
 Layouts = dict[tuple[int, int], dict[str, int]]  # by domain and layout: where each of FIELDS lies in the data
 

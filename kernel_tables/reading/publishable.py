@@ -27,10 +27,10 @@ from kernel_tables.reading.python_samples import (
     string_ids,
 )
 from kernel_tables.reading.quick_check import require_sound
+from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY
 from kernel_tables.reading.small_queries import damaged, shown
 
 NVTX, STRINGS = "NVTX_EVENTS", "StringIds"
-METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 ENUM = "ENUM_"  # how the names of tables begin that name the values of a column
 KEPT_TABLES = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -65,7 +65,7 @@ KEPT_TEXTS = {  # by table the columns whose texts stay
 }
 STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")
 IDENTIFYING_COLUMNS = ("uuid", "busLocation", "luid", "ctxswDevPath", "ctrlDevPath")
-KEPT_EXPORT_KEYS = ("EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND")
+KEPT_EXPORT_KEYS = ("EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND", RANK_KEY, RANKS_KEY)
 # Of nsys's messages: warnings and errors, and the counts of what it collected. The others name processes and files.
 KEPT_ROWS = {
     **dict.fromkeys(METADATA, " OR ".join(f"name LIKE '{key}'" for key in KEPT_EXPORT_KEYS)),
@@ -193,10 +193,12 @@ def _begun(table: str, columns: Sequence[str], since: int | None) -> str:
 
 def _of_process(columns: Sequence[str], process: int | None) -> str:
     """The SQL condition that a row is of this process, or of none."""
-    holder = next((column for column in ("globalTid", "globalPid") if column in columns), None)
+    numbers = {name: f"{name} >> {BITS} & {MASK}" for name in ("globalTid", "globalPid")}
+    numbers |= {name: name for name in ("processId", "pid")}
+    holder = next((column for column in numbers if column in columns), None)
     if process is None or holder is None:
         return "TRUE"
-    return f"ifnull({holder}, 0) = 0 OR {holder} >> {BITS} & {MASK} = {process:d}"
+    return f"ifnull({holder}, 0) = 0 OR {numbers[holder]} = {process:d}"
 
 
 def _published(table: str, column: str) -> str:

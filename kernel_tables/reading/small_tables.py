@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables.embedded.capture_schema import COLLECTIVES
+from kernel_tables.embedded.nccl_kernels import OPERATIONS
 from kernel_tables.errors import impossible
 from kernel_tables.reading.nccl_calls import (
     COMMUNICATOR,
     LAYOUTS,
+    MOST_BYTES,
     OF_CALLS,
     Layouts,
     NcclCall,
@@ -158,7 +160,14 @@ class SmallTables:
         rows = self._rows(f"SELECT globalPid, correlationId, operation, bytes, communicator FROM {COLLECTIVES}")
         if any(not isinstance(number, int | None) for row in rows for number in (*row[:2], *row[3:])):
             raise impossible(self.path, "wrong_type", f"{COLLECTIVES} holds what is no integer; record it again")
-        return {row[:2]: (as_text(row[2]), *row[3:]) for row in rows}
+        return {
+            (process, correlation): (
+                operation if operation in OPERATIONS.values() else None,
+                size if size is not None and 0 <= size <= MOST_BYTES else None,
+                communicator,
+            )
+            for process, correlation, operation, size, communicator in rows
+        }
 
     def gpus(self) -> list[str]:
         """The names of the GPUs that the capture tells of, sorted."""

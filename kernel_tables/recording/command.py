@@ -6,6 +6,7 @@ All that it says stands on standard error, since standard output is the program'
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import tempfile
 from collections.abc import Collection, Sequence
@@ -19,7 +20,7 @@ from kernel_tables.errors import ERROR, TraceError
 from kernel_tables.reading import nsys
 from kernel_tables.recording.gpu import profiler_of_this_machine
 from kernel_tables.recording.inside.notes import read_notes
-from kernel_tables.recording.inside.settings import NSYS
+from kernel_tables.recording.inside.settings import NSYS, STEP
 from kernel_tables.recording.keeping import free_output, keep_recordings
 from kernel_tables.recording.options import settings_of
 from kernel_tables.recording.outcome import Outcome, is_recorded, outcomes
@@ -81,17 +82,22 @@ def _keep_and_tell(found: Sequence[Outcome], handover: Path, output: Path) -> No
     except OSError as error:
         _say(f"{output}: {error.strerror or error}, so nothing is kept; check the path and the space on its disk")
         return
-    first, *others = recorded
     remarks = [sentence for outcome in recorded for sentence in outcome.remarks()]
-    for sentence in filter(None, (*remarks, *first.elsewhere(), first.cost())):
+    for sentence in filter(None, (*remarks, *recorded[0].elsewhere(), recorded[0].cost())):
         _say(sentence)
+    whole = []
     for outcome, capture in zip(recorded, kept, strict=True):
-        _say(f"{capture}: {outcome.window()}; kernel-tables report {capture} makes a page of it")
-    for outcome, capture in zip(others, kept[1:], strict=True):
+        if isinstance(capture, TraceError):
+            _say(f"nothing is kept{outcome.of_rank()}: {capture}")
+        else:
+            _say(f"{capture}: {outcome.window()}; kernel-tables report {capture} makes a page of it")
+            whole.append((outcome, capture))
+    for outcome, capture in whole[1:]:
         _tell_doubts(capture, outcome)
-    _tell_contents(kept[0], first.expected_steps, _expected(first))
-    if others:
-        _tell_communication(kept)
+    for outcome, capture in whole[:1]:
+        _tell_contents(capture, outcome.expected_steps, _expected(outcome))
+    if len(whole) > 1:
+        _tell_communication(whole)
 
 
 def _expected(outcome: Outcome) -> frozenset[str]:
@@ -113,22 +119,28 @@ def _tell_doubts(capture: Path, outcome: Outcome) -> None:
         _say(f"{finding.severity}{outcome.of_rank()}: {finding.message}")
 
 
-def _tell_communication(captures: Sequence[Path]) -> None:
+def _tell_communication(whole: Sequence[tuple[Outcome, Path]]) -> None:
     """Prints what the steps of all ranks wait for each other."""
     from kernel_tables.ranks.communication import communication
     from kernel_tables.ranks.ranks import ranks_of
     from kernel_tables.terminal.communication import sentences
     from kernel_tables.trace import Trace
 
+    captures = [capture for _, capture in whole]
+    step_name = whole[0][0].settings.range or STEP
     try:
         with ExitStack() as stack:
-            said = sentences(communication(ranks_of([stack.enter_context(Trace(path)) for path in captures])))
+            ranks = ranks_of([stack.enter_context(Trace(path)) for path in captures])
+            said = list(sentences(communication(ranks, step_name), [outcome.rank for outcome, _ in whole]))
     except TraceError as error:
         _say(f"what communication costs is not told: {error}")
         return
     for sentence in said:
         _say(sentence)
-    _say(f"each collective: kernel-tables communication {' '.join(map(str, captures))} --collectives")
+    if said:
+        named = "" if step_name == STEP else f" --step-name {shlex.quote(step_name)}"
+        files = shlex.join(map(str, captures))
+        _say(f"each collective: kernel-tables communication {files} --collectives{named}")
 
 
 def _tell_contents(capture: Path, expected_steps: int | None, expected: Collection[str]) -> None:

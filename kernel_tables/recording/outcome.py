@@ -2,49 +2,72 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernel_tables.clean_text import visible
-from kernel_tables.recording.inside.notes import RANK
+from kernel_tables.recording.inside.notes import RANK, is_alive
 from kernel_tables.recording.inside.settings import NSYS, OPTIMIZER, PROGRAM, RANGE, SECONDS, Settings
 from kernel_tables.recording.keeping import Kept
 from kernel_tables.recording.program import Ended
 
 OVER = ("lost", "refused", "exit")  # of a process that writes no window any more
+PATIENCE_S = 10.0  # for ranks that have not come to their window
 PROFILERS = {NSYS: "nsys", "torch": "PyTorch's profiler"}
 
 
 def outcomes(settings: Settings, notes: list[dict], ended: Ended) -> list[Outcome]:
-    """What became of each process that was recorded, in the order of their ranks; where none was, of the program."""
+    """What became of each process that was to be recorded, in the order of ranks; where none was, of the program."""
     opened = [note["pid"] for note in notes if note["event"] == "open"]
-    of_each = [
-        Outcome(settings, [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"], ended)
-        for pid in opened
+    if not opened:
+        return [Outcome(settings, notes, ended)]
+    ranks = _ranks_of(notes, opened)
+    numbers = sorted(ranks, key=lambda pid: ranks[pid]["number"]) if ranks else opened
+    return [
+        Outcome(
+            settings,
+            [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"],
+            ended,
+            ranks.get(pid),
+        )
+        for pid in numbers
     ]
-    return sorted(of_each, key=lambda one: one.rank or 0) or [Outcome(settings, notes, ended)]
+
+
+def _ranks_of(notes: list[dict], opened: list[int]) -> dict[int, dict]:
+    """Of the run whose ranks opened their windows, the note of each rank by its process; empty where no rank did."""
+    joined = {note["pid"]: note for note in notes if note["event"] == RANK}  # the last time that each did
+    runs = {joined[pid]["run"] for pid in opened if pid in joined}
+    return {pid: note for pid, note in joined.items() if note["run"] in runs}
 
 
 def is_recorded(notes: list[dict]) -> bool:
-    """Whether all windows that opened are written, and those of the other ranks too."""
-    of = {event: {note["pid"] for note in notes if note["event"] == event} for event in ("open", "saved", RANK, *OVER)}
-    wanted = of["open"] | (of[RANK] if of["open"] & of[RANK] else set())
-    return bool(of["saved"]) and wanted <= of["saved"].union(*(of[event] for event in OVER))
+    """Whether all windows that opened are written, and those of the other ranks too, unless these do not come."""
+    of = {event: {note["pid"] for note in notes if note["event"] == event} for event in ("open", "saved", *OVER)}
+    saved_s = [note["unix_s"] for note in notes if note["event"] == "saved"]
+    if not saved_s:
+        return False
+    over = of["saved"].union(*(of[event] for event in OVER))
+    others = set(_ranks_of(notes, list(of["open"]))) - of["open"]
+    if time.time() > min(saved_s) + PATIENCE_S:
+        others = set()
+    return all(pid in over or not is_alive(pid) for pid in of["open"] | others)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The notes that the processes of the program left, read together; of one that was recorded its own."""
+    """The notes that the processes of the program left, read together; of one that was to be recorded its own."""
 
     settings: Settings
     notes: list[dict]
     ended: Ended
+    joined: dict | None = None  # the note on its rank, where it is one of several
 
     @property
     def rank(self) -> int | None:
-        """The number of the rank that was recorded, where there are several."""
-        joined = self._last(RANK)
-        return joined["number"] if joined and self.opened else None
+        """Its number among several ranks."""
+        return self.joined and self.joined["number"]
 
     @property
     def opened(self) -> dict | None:
@@ -82,8 +105,9 @@ class Outcome:
 
     def kept(self) -> Kept:
         """What of this process is to be kept."""
-        by_nsys = self.settings.profiler == NSYS
-        return Kept(self.opened["pid"], by_nsys, self.opened["torch"], self.ended_in_step)
+        opened, by_nsys = self.opened, self.settings.profiler == NSYS
+        of = self.joined["of"] if self.joined else 1
+        return Kept(opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, of)
 
     def of_rank(self) -> str:
         """ " of rank 1", where there are several."""

@@ -58,7 +58,7 @@ class recorded:
         if self._depth == 1:
             self._seen += 1
             if self._seen == self.skip + 1 and not os.environ.get(HANDOVER):
-                self._output = free_output(self._wanted)
+                self._output = free_output(self._wanted, of_ranks=False)
                 modules, depth = self._modules
                 self._window = BlockWindow(with_modules=modules == ALWAYS, depth=depth)
         self._ranges.append(named_range(self.name, by_the_command=bool(os.environ.get(HANDOVER))))
@@ -96,4 +96,7 @@ class recorded:
             with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
                 window.save(Path(folder))
                 own = Kept(os.getpid(), by_nsys=False, torch_version=window.torch_version)
-                (self.capture,) = keep_recordings(Path(folder), self._output, [own])
+                (kept,) = keep_recordings(Path(folder), self._output, [own], of_ranks=False)
+                if isinstance(kept, TraceError):
+                    raise kept
+                self.capture = kept

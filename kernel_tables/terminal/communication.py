@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
 from kernel_tables.terminal.units import duration, percent
 
 
-def sentences(table: pd.DataFrame) -> Iterator[str]:
+def sentences(table: pd.DataFrame, numbers: Sequence[int]) -> Iterator[str]:
     """A sentence for each rank and device of a table of `communication`: means over its steps; none where no step holds
-    communication."""
+    communication. NUMBERS are what the ranks are called, in their order."""
     has_several = table.groupby("rank")["device"].nunique().gt(1)
     for (rank, device), steps in table.groupby(["rank", "device"]):
         mean = steps.mean(numeric_only=True)
         if not mean["collectives"]:
             continue
         alone_ns, step_ns = mean["exposed_communication_ns"], mean["step_ns"]
-        place = f"rank {rank}, device {device}" if has_several[rank] else f"rank {rank}"
+        place = f"rank {numbers[rank]}, device {device}" if has_several[rank] else f"rank {numbers[rank]}"
         text = (
             f"{place}: communication takes {duration(mean['communication_ns'])} of a step of {duration(step_ns)},"
             f" {duration(alone_ns)} of it ({percent(alone_ns / step_ns)} of the step) with no computation beside"

@@ -8,8 +8,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from kernel_tables.whole_files import written_whole
+
 FILE = "notes.jsonl"
-CLAIM = "claim"
+CLAIM, CLAIMED_RUN = "claim", "claimed-run"
 RANK = "rank"  # the event of a process that has joined others
 
 
@@ -30,28 +32,52 @@ class Notes:
             finally:
                 os.close(descriptor)
 
-    def claim(self, *, as_rank: bool = False) -> bool:
-        """Whether this process is recorded: the first to ask is, while the command is there, and where that is a rank
-        of several, so are the others."""
-        own, shared = self.folder / f"{CLAIM}-{os.getpid()}", self.folder / CLAIM
+    def claim(self, run: str | None = None) -> bool:
+        """Whether this process is recorded: the first to ask is, while the command is there, and where that is a rank,
+        so are the others of its RUN."""
         try:
-            own.write_text(RANK if as_rank else "process")
-            os.link(own, shared)  # with its text, which who comes next reads
-        except FileExistsError:
-            return as_rank and shared.read_text() == RANK
+            if self.first_to(CLAIM) == os.getpid():
+                with written_whole(self.folder / CLAIMED_RUN) as partial:
+                    partial.write_text(run or "")
+                return True
+            return run is not None and self._claimed_run() == run
         except OSError:
             return False
-        finally:
-            with suppress(OSError):
-                own.unlink()
-        return True
 
-    def first_to(self, what: str) -> bool:
-        """Whether this process is the first to ask for WHAT; False where the folder is gone."""
+    def first_to(self, what: str) -> int | None:
+        """The number of the process that was the first to ask for WHAT: this one, or another; None where that has not
+        said so yet, or the folder is gone."""
+        path = self.folder / what
         try:
-            os.close(os.open(self.folder / what, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            told = path.read_text()
+            return int(told) if told else None
         except OSError:
-            return False
+            return None
+        try:
+            os.write(descriptor, str(os.getpid()).encode())
+        finally:
+            os.close(descriptor)
+        return os.getpid()
+
+    def _claimed_run(self) -> str | None:
+        """The run of the ranks that are recorded, "" for none; waits for the process that has just claimed."""
+        for _ in range(200):
+            with suppress(FileNotFoundError):
+                return (self.folder / CLAIMED_RUN).read_text()
+            time.sleep(0.005)
+        return None
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits for its parent to take note does not."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except (OSError, IndexError):  # of another user, or no /proc
         return True
 
 

@@ -51,7 +51,7 @@ class Recorder:
         if not self.waits:
             return False
         self.state = OVER
-        if not self._notes.claim(as_rank=self._ranks.is_one):
+        if (not self._ranks.is_one and self._ranks.are_others) or not self._notes.claim(self._ranks.run):
             self._notes.add("elsewhere")
             return False
         started = time.perf_counter()
@@ -106,6 +106,7 @@ class Recorder:
 
     def _in_forked_child(self) -> None:
         """A child of the process that is recorded is not: its profiler is its parent's."""
+        self._ranks.forget()
         if self.is_open:
             self.state = OVER
 

@@ -247,6 +247,52 @@ def test_of_a_capture_that_is_published_for_one_process_nothing_of_another_stays
         assert database.execute("SELECT count(*) FROM StringIds WHERE value = 'gemm_of_another'").fetchone() == (0,)
 
 
+@pytest.mark.parametrize("size", [1 << 44, (1 << 44) + 1, 1 << 62, (1 << 64) - 1])
+def test_sizes_that_no_message_has_are_missing_and_no_sum_of_others_overflows(tmp_path, size):
+    calls = [("ncclGroupStart", 1, 2, None, 0), ("ncclAllGather", 3, 4, size, 7), ("ncclAllGather", 5, 6, size, 7)]
+    calls += [("ncclGroupEnd", 7, 9, None, 0), ("ncclAllGather", 11, 19, size, 7)]
+    made = both(Synthetic(), calls, calls)
+    for process in (1, 2):
+        made.kernel(NCCL, at=8, process=process, device=process).kernel(NCCL, at=12, process=process, device=process)
+    made.write(tmp_path / "capture.sqlite")
+    with Trace(tmp_path / "capture.sqlite") as trace:
+        found = collectives(ranks_of([trace]))["bytes"]
+    assert found.isna().tolist() == [True, size > 1 << 44] * 2
+    assert found.dropna().tolist() == [2 * size] * (2 if size == 1 << 44 else 0)
+
+
+def test_what_one_rank_alone_gathers_is_not_known_and_what_it_reduces_is(tmp_path):
+    made = both(Synthetic(), [("ncclAllGather", 10, 20, 1000, 7), ("ncclAllReduce", 30, 40, 500, 7)])
+    made.kernel(NCCL, at=11).kernel(NCCL, at=31)
+    assert table_of(made, tmp_path)["bytes"].fillna(-1).tolist() == [-1, 500]
+
+
+def test_where_ranks_are_lacking_nothing_is_said_of_all(tmp_path):
+    calls = [("ncclAllGather", 10, 20, 1000, 7), ("ncclAllReduce", 30, 40, 500, 7)]
+    made = both(Synthetic().metadata("RECORDED_RANKS", "4"), calls, calls)
+    for process in (1, 2):
+        made.kernel(NCCL, at=11, process=process, device=process).kernel(NCCL, at=31, process=process, device=process)
+    table = table_of(made, tmp_path)
+    assert table["bytes"].fillna(-1).tolist() == [-1, 500] * 2
+    assert table[["transfer_ns", "waiting_ns", "bus_gb_per_s"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(("size", "kept"), [(-5, None), (1 << 44, 1 << 44), (1 << 45, None), (None, None)])
+def test_what_pytorch_tells_is_held_to_what_can_be(tmp_path, size, kept):
+    capture = both(Synthetic(), []).kernel(NCCL, at=11).write(tmp_path / "capture.sqlite")
+    told_size = "NULL" if size is None else size
+    changed(
+        capture,
+        "CREATE TABLE TORCH_COLLECTIVES (globalPid, correlationId, operation, bytes, communicator)",
+        f"INSERT INTO TORCH_COLLECTIVES SELECT globalPid, correlationId, 'a made-up one', {told_size}, 7"
+        " FROM CUPTI_ACTIVITY_KIND_KERNEL",
+    )
+    with Trace(capture) as trace:
+        table = collectives(ranks_of([trace]))
+    assert table["operation"].tolist() == ["all-reduce"]  # as the kernel's name says
+    assert table["bytes"].fillna(-1).tolist() == [-1 if kept is None else kept]
+
+
 def test_a_call_with_an_impossible_time_is_one_clear_line(tmp_path, capsys):
     made = both(Synthetic(), [("ncclAllReduce", 10, 20, 1000, 7)]).kernel(NCCL, at=11)
     capture = changed(made.write(tmp_path / "capture.sqlite"), "UPDATE NVTX_EVENTS SET start = 'x' WHERE domainId = 3")

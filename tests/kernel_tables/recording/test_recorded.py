@@ -122,3 +122,10 @@ def test_under_the_command_it_is_the_command_that_records(monkeypatch):
 def test_numbers_that_mean_nothing_are_refused():
     with pytest.raises(ValueError, match="steps at least 1"):
         kernel_tables.recorded("step", steps=0)
+
+
+def test_a_rank_may_name_its_capture_as_it_likes_beside_those_of_others(tmp_path):
+    (tmp_path / "trace_rank1.sqlite").write_text("of another rank, which was faster")
+    with kernel_tables.recorded("step", output=tmp_path / "trace.sqlite") as recording:
+        torch.ones(2) + 1
+    assert recording.capture == tmp_path / "trace.sqlite"

@@ -36,7 +36,8 @@ from pathlib import Path
 with (Path(os.environ["KERNEL_TABLES_RECORDING"]) / "notes.jsonl").open("a") as notes:
     for pid, number in ((4, 1), (3, 0)):
         facts = {"first": 6, "start_s": 0.1, "torch": "2.13", "modules": True}
-        for event in ({"event": "rank", "number": number, "of": 2}, {"event": "open", **facts}, CLOSED[number]):
+        rank = {"event": "rank", "run": "a", "number": number, "of": 2}
+        for event in (rank, {"event": "open", **facts}, CLOSED[number]):
             notes.write(json.dumps({"pid": pid, **event}) + "\\n")
 """
 
