@@ -37,8 +37,8 @@ def collectives(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFrame:
     (from the begin of the step on this device); duration_ns; exposed_ns (of that, while no kernel computed);
     transfer_ns (the shortest duration over the ranks), waiting_ns (duration less that): missing with one rank, where
     the recordings say that the run had more ranks than are given, and in steps in which the ranks of a communicator did
-    not run the same collectives; algorithm_gb_per_s = bytes / transfer,
-    10^9 bytes a second; bus_gb_per_s = that times 2(n - 1)/n for an all-reduce of n ranks.
+    not run the same collectives; algorithm_gb_per_s = bytes / transfer, 10^9 bytes a second; bus_gb_per_s = that times
+    2(n - 1)/n for an all-reduce of n ranks.
     """
     return _with_communicators(ranks, step_name)[COLUMNS]
 

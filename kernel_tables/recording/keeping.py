@@ -60,7 +60,7 @@ class Kept:
 def keep_recordings(
     handover: Path, output: Path, recorded: Sequence[Kept], *, of_ranks: bool = True
 ) -> list[Path | TraceError]:
-    """Of each process the path of its capture, or why there is none. The path is OUTPUT, of rank N but the first
+    """Of each process the path of its capture, or why there is none. The path is OUTPUT, and of a rank N that is not 0
     `output_rankN`; where one of these has appeared meanwhile, the next free number.
 
     A capture is whole or not there. Raises TraceError where there is nothing to make any of, OSError where the disk is
