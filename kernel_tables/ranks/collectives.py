@@ -15,7 +15,7 @@ import pandas as pd
 
 from kernel_tables.diagnosis.scope import NO_STEP
 from kernel_tables.intervals import covered_ns
-from kernel_tables.ranks.asked import Asked, asked
+from kernel_tables.ranks.asked import OPERATIONS, Asked, asked
 from kernel_tables.ranks.naming import IN_PARTS, bus_factor, operation_of, told_by
 from kernel_tables.ranks.ranks import Rank, ranks_in_run
 from kernel_tables.ranks.steps import COMMUNICATION, DeviceSteps, device_steps
@@ -119,7 +119,8 @@ def _asked_of_nccl(steps: DeviceSteps, rows: np.ndarray) -> list[Asked]:
     trace, found = steps.rank.trace, steps.scope.activities
     if by_torch := trace.capture.torch_collectives():
         keys = zip(found.process[rows].tolist(), found.correlation[rows].tolist(), strict=True)
-        return [Asked(*by_torch.get(key, (None, None, None)), by_rank=False) for key in keys]
+        told = [by_torch.get(key, (None, None, None)) for key in keys]
+        return [Asked(name if name in OPERATIONS.values() else None, *rest, by_rank=False) for name, *rest in told]
     launched = np.flatnonzero(steps.scope.of_class(COMMUNICATION) & found.launched)  # a group may launch on two devices
     launches = list(zip(found.thread[launched].tolist(), found.launch_ns[launched].tolist(), strict=True))
     by_row = dict(zip(launched.tolist(), asked(trace.capture.nccl_calls(), launches), strict=True))

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables.embedded.capture_schema import COLLECTIVES
-from kernel_tables.embedded.nccl_kernels import OPERATIONS
 from kernel_tables.errors import impossible
 from kernel_tables.reading.nccl_calls import (
     COMMUNICATOR,
@@ -162,7 +161,7 @@ class SmallTables:
             raise impossible(self.path, "wrong_type", f"{COLLECTIVES} holds what is no integer; record it again")
         return {
             (process, correlation): (
-                operation if operation in OPERATIONS.values() else None,
+                as_text(operation),
                 size if size is not None and 0 <= size <= MOST_BYTES else None,
                 communicator,
             )
