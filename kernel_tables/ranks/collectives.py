@@ -117,13 +117,13 @@ def _of_device(steps: DeviceSteps) -> pd.DataFrame:
 def _asked_of_nccl(steps: DeviceSteps, rows: np.ndarray) -> list[Asked]:
     """What NCCL's own calls tell of the collectives in these rows, or PyTorch's profiler of its own."""
     trace, found = steps.rank.trace, steps.scope.activities
-    if by_torch := trace.capture.torch_collectives():
+    if by_torch := trace.capture.torch_collectives:
         keys = zip(found.process[rows].tolist(), found.correlation[rows].tolist(), strict=True)
         told = [by_torch.get(key, (None, None, None)) for key in keys]
         return [Asked(name if name in OPERATIONS.values() else None, *rest, by_rank=False) for name, *rest in told]
     launched = np.flatnonzero(steps.scope.of_class(COMMUNICATION) & found.launched)  # a group may launch on two devices
     launches = list(zip(found.thread[launched].tolist(), found.launch_ns[launched].tolist(), strict=True))
-    by_row = dict(zip(launched.tolist(), asked(trace.capture.nccl_calls(), launches), strict=True))
+    by_row = dict(zip(launched.tolist(), asked(trace.capture.nccl_calls, launches), strict=True))
     return [by_row.get(row, Asked()) for row in rows.tolist()]
 
 

@@ -14,6 +14,7 @@ from kernel_tables.reading.payloads import HEAD, OF_DOMAIN, data_of
 
 DOMAIN = "NCCL"
 LAYOUTS = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+LAYOUT_COLUMNS = ("domainId", "schemaId", "name", "type", "offset")
 FIELDS = BYTES, COMMUNICATOR = ("Message size [bytes]", "NCCL communicator ID")
 NUMBERS = (18, 22)  # types of an entry: uint64, size_t
 NUMBER = struct.Struct("<Q")
@@ -36,7 +37,7 @@ class NcclCall(NamedTuple):
 
 
 def layouts(entries: Iterable[tuple]) -> Layouts:
-    """From (domain, layout, name, type, offset) of NVTX_PAYLOAD_SCHEMA_ENTRIES. The table does not say of which process
+    """From the LAYOUT_COLUMNS of NVTX_PAYLOAD_SCHEMA_ENTRIES. The table does not say of which process
     an entry is, so a layout that two of them lay out differently is left out."""
     found: Layouts = {}
     doubtful = set()
@@ -60,9 +61,9 @@ def told(payload: object, known: Layouts) -> dict[str, int]:
     return {name: NUMBER.unpack_from(data, place)[0] for name, place in places if place + NUMBER.size <= len(data)}
 
 
-def bytes_told(payload: object, known: Layouts) -> int | None:
-    """The bytes that a payload tells, None for what no message has."""
-    size = told(payload, known).get(BYTES)
+def bytes_of(fields: dict[str, int]) -> int | None:
+    """The bytes among what a payload tells, None for what no message has."""
+    size = fields.get(BYTES)
     return size if size is not None and size <= MOST_BYTES else None
 
 

@@ -17,7 +17,15 @@ from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.reading.global_ids import BITS, MASK
-from kernel_tables.reading.nccl_calls import FIELDS, LAYOUTS, OF_CALLS, Layouts, layouts, publishable_call
+from kernel_tables.reading.nccl_calls import (
+    FIELDS,
+    LAYOUT_COLUMNS,
+    LAYOUTS,
+    OF_CALLS,
+    Layouts,
+    layouts,
+    publishable_call,
+)
 from kernel_tables.reading.python_samples import (
     OF_SAMPLES,
     distinct_frames,
@@ -132,10 +140,9 @@ def _published_stack(payload: bytes | None) -> bytes | None:
 def _layouts(database: sqlite3.Connection) -> Layouts:
     """Where the payloads of NCCL's calls have what may be published."""
     columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({LAYOUTS})")}
-    wanted = ("domainId", "schemaId", "name", "type", "offset")
-    if not columns.issuperset(wanted):
+    if not columns.issuperset(LAYOUT_COLUMNS):
         return {}
-    return layouts(database.execute(f"SELECT {', '.join(wanted)} FROM source.{LAYOUTS} WHERE name IN {FIELDS}"))
+    return layouts(database.execute(f"SELECT {', '.join(LAYOUT_COLUMNS)} FROM source.{LAYOUTS} WHERE name IN {FIELDS}"))
 
 
 def _copy_kept_tables(database: sqlite3.Connection, window: str | None, process: int | None) -> None:

@@ -11,12 +11,13 @@ from kernel_tables.embedded.capture_schema import COLLECTIVES
 from kernel_tables.errors import impossible
 from kernel_tables.reading.nccl_calls import (
     COMMUNICATOR,
+    LAYOUT_COLUMNS,
     LAYOUTS,
     MOST_BYTES,
     OF_CALLS,
     Layouts,
     NcclCall,
-    bytes_told,
+    bytes_of,
     layouts,
     told,
 )
@@ -129,14 +130,15 @@ class SmallTables:
             for start, thread, payload in rows
         ]
 
+    @cached_property
     def nccl_calls(self) -> list[NcclCall]:
         """The calls of NCCL by thread, then time; without bytes where the export left the payloads out. One that was
         not over when the capture ended is left out, since nothing tells when it was."""
         if not self.has(NVTX, "start", "end", "eventType", "text", "textId", "globalTid", "domainId"):
             return []
         known: Layouts = {}
-        if self.has(LAYOUTS, "domainId", "schemaId", "name", "type", "offset"):
-            known = layouts(self._rows(f"SELECT domainId, schemaId, name, type, offset FROM {LAYOUTS}"))
+        if self.has(LAYOUTS, *LAYOUT_COLUMNS):
+            known = layouts(self._rows(f"SELECT {', '.join(LAYOUT_COLUMNS)} FROM {LAYOUTS}"))
         payload = "CAST(binaryData AS BLOB)" if self.has(NVTX, "binaryData") else "NULL"
         name = f"ifnull(text, (SELECT value FROM {STRINGS} WHERE id = textId))" if STRINGS in self.tables else "text"
         rows = self._rows(
@@ -145,12 +147,14 @@ class SmallTables:
         )
         if any(not isinstance(number, int) for row in rows for number in row[:3]):
             raise impossible(self.path, "wrong_type", "the time or thread of a call is no integer; export it again")
+        fields = [told(row[4], known) for row in rows]
         calls = [
-            NcclCall(*row[:3], as_text(row[3]) or "", bytes_told(row[4], known), told(row[4], known).get(COMMUNICATOR))
-            for row in rows
+            NcclCall(*row[:3], as_text(row[3]) or "", bytes_of(of_call), of_call.get(COMMUNICATOR))
+            for row, of_call in zip(rows, fields, strict=True)
         ]
         return sorted(calls, key=lambda call: (call.thread, call.start_ns, -call.end_ns))
 
+    @cached_property
     def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int | None]]:
         """What PyTorch asked of kernels of NCCL, as (operation, bytes, communicator) by global process id and
         correlation id; in captures of its own profiler."""

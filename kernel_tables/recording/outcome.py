@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernel_tables.clean_text import visible
-from kernel_tables.recording.inside.notes import RANK, is_alive
+from kernel_tables.recording.inside.notes import PATIENCE_S, RANK, is_alive
 from kernel_tables.recording.inside.settings import NSYS, OPTIMIZER, PROGRAM, RANGE, SECONDS, Settings
 from kernel_tables.recording.keeping import Kept
 from kernel_tables.recording.program import Ended
 
 OVER = ("lost", "refused", "exit")  # of a process that writes no window any more
-PATIENCE_S = 10.0  # for ranks that have not come to their window
 PROFILERS = {NSYS: "nsys", "torch": "PyTorch's profiler"}
 
 
@@ -110,7 +109,7 @@ class Outcome:
         return Kept(opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, of)
 
     def of_rank(self) -> str:
-        """ " of rank 1", where there are several."""
+        """In words, where there are several: " of rank 1"."""
         return "" if self.rank is None else f" of rank {self.rank}"
 
     def window(self) -> str:

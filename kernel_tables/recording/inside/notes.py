@@ -12,6 +12,7 @@ from kernel_tables.whole_files import written_whole
 
 FILE = "notes.jsonl"
 CLAIM, CLAIMED_RUN = "claim", "claimed-run"
+PATIENCE_S = 10.0  # for ranks that do not come to a window: their program may do something else, or have ended
 RANK = "rank"  # the event of a process that has joined others
 
 

@@ -18,11 +18,10 @@ from typing import Any
 
 import torch.distributed
 
-from kernel_tables.recording.inside.notes import RANK, Notes, is_alive, read_notes
+from kernel_tables.recording.inside.notes import PATIENCE_S, RANK, Notes, is_alive, read_notes
 
 JOINING = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 RUN_KEY = "kernel_tables_run"  # in the store that all ranks of a run share
-PATIENCE_S = 10.0  # for ranks that do not come: their program may do something else, or have ended
 DOING_S = 60.0  # for what one rank does for all
 SETTLED_S = 0.1
 POLL_S = 0.002

@@ -1,0 +1,22 @@
+"""Traces of PyTorch's profiler, written out in a few lines."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kernel_tables.embedded.kineto_trace import Trace, read_trace
+
+FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int, float)"
+KERNEL = {"device": 0, "context": 1, "stream": 7, "grid": [2, 1, 1], "block": [128, 1, 1], "registers per thread": 16}
+
+
+def event(category: str, name: str, start_us: float, us: float, thread: int = 11, pid: int = 5, **args: Any) -> dict:
+    return {
+        "ph": "X", "cat": category, "name": name, "ts": start_us, "dur": us, "pid": pid, "tid": thread, "args": args,
+    }  # fmt: skip
+
+
+def trace_of(folder: Path, *events: dict, devices: tuple[dict, ...] = ()) -> Trace:
+    path = folder / "trace.json"
+    path.write_text(json.dumps({"deviceProperties": list(devices), "traceEvents": list(events)}))
+    return read_trace(path)
