@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernel_tables.clean_text import visible
-from kernel_tables.recording.inside.notes import PATIENCE_S, RANK, is_alive
+from kernel_tables.recording.inside.notes import NO_RANK, PATIENCE_S, RANK, is_alive
 from kernel_tables.recording.inside.settings import NSYS, OPTIMIZER, PROGRAM, RANGE, SECONDS, Settings
 from kernel_tables.recording.keeping import Kept
 from kernel_tables.recording.program import Ended
@@ -135,6 +135,9 @@ class Outcome:
             because = f" ({visible(error)})" if error else ""
             who = "the program" if self.rank is None else f"rank {self.rank}"
             yield f"{who} ended inside the window{because}; what was recorded until then is kept"
+        if unknown := self._last(NO_RANK):
+            why = visible(unknown["reason"])[:300]
+            yield f"other ranks are not recorded, since which run this one is of is not known: {why}"
 
     def elsewhere(self) -> Iterator[str]:
         """Which processes were not recorded, in a sentence, where there are any."""

@@ -14,6 +14,7 @@ FILE = "notes.jsonl"
 CLAIM, CLAIMED_RUN = "claim", "claimed-run"
 PATIENCE_S = 10.0  # for ranks that do not come to a window: their program may do something else, or have ended
 RANK = "rank"  # the event of a process that has joined others
+NO_RANK = "no_rank"  # of one that has, where the run could not be found out
 
 
 class Notes:

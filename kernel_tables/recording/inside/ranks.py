@@ -18,7 +18,7 @@ from typing import Any
 
 import torch.distributed
 
-from kernel_tables.recording.inside.notes import PATIENCE_S, RANK, Notes, is_alive, read_notes
+from kernel_tables.recording.inside.notes import NO_RANK, PATIENCE_S, RANK, Notes, is_alive, read_notes
 
 JOINING = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 RUN_KEY = "kernel_tables_run"  # in the store that all ranks of a run share
@@ -113,7 +113,7 @@ class Ranks:
                 run = store.compare_set(RUN_KEY, "", uuid.uuid4().hex)  # the first rank's, on all of them
                 self.join(run.decode(), torch.distributed.get_rank(), of)
         except Exception as error:
-            self._notes.add("no_rank", reason=f"{type(error).__name__}: {error}".partition("\n")[0])
+            self._notes.add(NO_RANK, reason=f"{type(error).__name__}: {error}".partition("\n")[0])
 
     def _alive(self, run: str | None = None) -> set[int]:
         """The processes of the ranks, of one run or of any, that were started here and have not ended."""

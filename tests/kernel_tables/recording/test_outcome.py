@@ -117,3 +117,9 @@ def test_processes_that_came_too_late_are_counted_once_each():
     late = [{"event": "elsewhere", "pid": pid} for pid in (8, 9, 9)]
     (remark,) = outcome(*WHOLE, *late).elsewhere()
     assert remark == "2 further processes came to such a window; the first was recorded"
+
+
+def test_a_rank_whose_run_is_not_known_is_told():
+    unknown = {"event": "no_rank", "pid": 7, "reason": "RuntimeError: a store\x1b that cannot"}
+    (remark,) = outcome(unknown, *WHOLE).remarks()
+    assert remark.endswith("of is not known: RuntimeError: a store\\x1b that cannot")
