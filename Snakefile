@@ -51,7 +51,7 @@ if not PACKED:
 include: "workflow/rules/pack.smk"
 
 
-remember_imports()
+remember_sources()
 
 
 rule all:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
 from pathlib import Path
 
 from cs336_model.program.loaded_distributions import distribution_version
 from cs336_model.program.loaded_files import digest_of_file
-from profile_grid.measuring.results import Origin, ProgramResult, Ran, StageResult, Status
-from profile_grid.study.stages import OWN_RULES
+from profile_grid.measuring.results import Origin, ProgramResult, Ran, StageResult
 
 OTHER_SETTINGS = "the settings have changed"
 
@@ -37,37 +34,6 @@ def _changed_since_loaded(program: Ran | ProgramResult) -> str | None:
         if (now := present_version(name)) not in (then, None):
             return f"a package that the measured program ran has changed: {name} was {then} and is {now}"
     return None
-
-
-def stale_tables_reason(
-    status: Status,
-    origin: Origin | StageResult,
-    sources: str,
-    own_rules: str,
-    read_too: Sequence[Origin | StageResult] = (),
-) -> str | None:
-    """Why the tables of a run are not what would be made now of a result and of others that are read too; None where
-    they are."""
-    made = status.made_from
-    if made is None:
-        return "nothing tells what the tables were made from"
-    if difference := first_difference(made.specification, origin.specification):
-        return f"{OTHER_SETTINGS}: {difference}"
-    if made.files != digests_of_files(origin, *read_too):
-        return "the tables were made from other files than those of the result"
-    if made.own_rules != own_rules:
-        return f"{' or '.join(OWN_RULES)} has changed"
-    return None if made.sources == sources else "what makes the tables of a run has changed"
-
-
-def digests_of_files(*origins: Origin | StageResult) -> dict[str, str]:
-    """The digests of the files beside these results, by their names."""
-    return {name: identity.sha256 for origin in origins for name, identity in origin.files.items()}
-
-
-def digest_of_rules(own_rules: dict[str, list[dict]]) -> str:
-    """What changes with the configuration's own rules."""
-    return hashlib.sha256(json.dumps(own_rules, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def first_difference(then: object, now: object, where: str = "") -> str | None:

@@ -160,25 +160,12 @@ class StageResult:
 
 
 @dataclass(frozen=True)
-class MadeFrom:
-    """What the tables of a run were made from: the specification that was measured, the digests of the files read, of
-    the analysis, and of the configuration's own rules."""
-
-    specification: dict[str, Any]
-    files: dict[str, str]
-    sources: str
-    own_rules: str
-
-
-@dataclass(frozen=True)
 class Status:
-    """Whether what a stage left gives the tables of the run, why not, and what was odd. `made_from` is None for a stage
-    that has no such tables."""
+    """Whether what a stage left gives the tables of the run, why not, and what was odd."""
 
     status: str
     reason: str | None
     warnings: list[str]
-    made_from: MadeFrom | None
 
 
 @dataclass(frozen=True)

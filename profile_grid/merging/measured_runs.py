@@ -1,7 +1,6 @@
 """The runs of a plan with the results of all their stages, as the merge reads them.
 
-A result that is not what would be measured now, or tables that are not what would be made of it, are an error, never a
-figure.
+A result that is not what would be measured now is an error, never a figure.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 from profile_grid.errors import OutsideError
 from profile_grid.measuring.capture_identity import quick_difference
-from profile_grid.measuring.freshness import stale_reason, stale_tables_reason
+from profile_grid.measuring.freshness import stale_reason
 from profile_grid.measuring.results import (
     COMPLETE,
     INCOMPLETE,
@@ -33,15 +32,6 @@ class StaleRun(OutsideError):
 
     def __init__(self, path: Path, reason: str):
         super().__init__(f"{path} is stale: {reason}; make it again: snakemake --cores 1 all --forcerun {path}")
-
-
-@dataclass(frozen=True)
-class Makers:
-    """The digests of what makes results and the tables of a run now, by stage, and of the own rules."""
-
-    results: Mapping[str, str]
-    tables: Mapping[str, str]
-    own_rules: str
 
 
 @dataclass(frozen=True)
@@ -75,29 +65,31 @@ class MeasuredRun:
         return self.statuses[stage].status if stage in self.statuses else NOT_ASKED
 
 
-def read_runs(plan: list[dict], folder: Path, makers: Makers) -> list[MeasuredRun]:
-    """Every run of the plan, in its order; `folder` holds a folder for each. Raises StaleRun or BadResult."""
-    return [_read_run(entry, folder / entry["run"], makers) for entry in plan]
+def read_runs(plan: list[dict], folder: Path, sources: Mapping[str, str]) -> list[MeasuredRun]:
+    """Every run of the plan, in its order; `folder` holds a folder for each.
+
+    `sources` are the digests of what measures each stage now. Raises StaleRun or BadResult."""
+    return [_read_run(entry, folder / entry["run"], sources) for entry in plan]
 
 
-def _read_run(entry: dict, folder: Path, makers: Makers) -> MeasuredRun:
-    results = require_fresh(entry, folder, makers)
-    return MeasuredRun(entry, results, _statuses(results, folder, makers))
+def _read_run(entry: dict, folder: Path, sources: Mapping[str, str]) -> MeasuredRun:
+    results = require_fresh(entry, folder, sources)
+    return MeasuredRun(entry, results, _statuses(results, folder))
 
 
-def require_fresh(entry: dict, folder: Path, makers: Makers) -> dict[str, StageResult]:
+def require_fresh(entry: dict, folder: Path, sources: Mapping[str, str]) -> dict[str, StageResult]:
     """The results of a run by stage. Raises StaleRun where one, or a file beside it, is not what would be made now."""
     results = {name: read_result(folder / BY_NAME[name].result) for name in entry["specifications"]}
     for name, result in results.items():
-        if reason := stale_reason(result, entry["specifications"][name], makers.results[name]):
+        if reason := stale_reason(result, entry["specifications"][name], sources[name]):
             raise StaleRun(folder / f"{name}.json", reason)
         for reason in filter(None, (quick_difference(result, folder / file) for file in result.files)):
             raise StaleRun(folder / f"{name}.json", f"{reason}: it is not of this run")
     return results
 
 
-def _statuses(results: Mapping[str, StageResult], folder: Path, makers: Makers) -> dict[str, Status]:
-    statuses = {name: _status(BY_NAME[name], results, folder, makers) for name in results}
+def _statuses(results: Mapping[str, StageResult], folder: Path) -> dict[str, Status]:
+    statuses = {name: _status(BY_NAME[name], results, folder) for name in results}
     first, *others = (stage for stage in STAGES if stage.name in results)
     for stage in others:
         reason = _machines_differ(first, stage, results, folder)
@@ -106,17 +98,12 @@ def _statuses(results: Mapping[str, StageResult], folder: Path, makers: Makers) 
     return statuses
 
 
-def _status(stage: Stage, results: Mapping[str, StageResult], folder: Path, makers: Makers) -> Status:
+def _status(stage: Stage, results: Mapping[str, StageResult], folder: Path) -> Status:
     """What the tables of the run say of it, where the stage has any; else how its process ended."""
     result = results[stage.name]
     if stage.tables_of_a_run is None:
-        return Status(result.status, result.reason, [], None)
-    path = folder / stage.tables_of_a_run.status_file
-    status = read_status(path)
-    read_too = [results[name] for name in stage.tables_of_a_run.reads]
-    if reason := stale_tables_reason(status, result, makers.tables[stage.name], makers.own_rules, read_too):
-        raise StaleRun(path, reason)
-    return status
+        return Status(result.status, result.reason, [])
+    return read_status(folder / stage.tables_of_a_run.status_file)
 
 
 def _machines_differ(first: Stage, other: Stage, results: Mapping[str, StageResult], folder: Path) -> str | None:

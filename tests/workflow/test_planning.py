@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from profile_grid.freshness.imports import imported_files
 from profile_grid.study.stages import STAGES
 from tests.workflow.conftest import ROOT, copy_sources
-from workflow.imported_files import imported_files
 
 # Imported by the programs that measure, but without a part in what is measured.
 NO_PART_IN_A_MEASUREMENT = {

@@ -1,9 +1,8 @@
-"""Shared by all: the runs of the grid, and the source files on which each stage depends.
+"""Shared by all: the runs of the grid, and the source files on which each job depends.
 
-Snakemake sees neither imported modules nor templates, so every job has its sources as inputs; where there is a job for
-every run, their digest as a parameter, since Snakemake looks at every input of every job (twice the time to plan 600
-runs). A job of the analysis depends on all that its program imports; a measurement only on what can change it, or a
-typing mistake in the analysis would cost hours of GPU.
+Which jobs run again is decided by content: RERUNS knows what each job is made from (workflow/reruns.py). A job of the
+analysis depends on all that its program imports; a measurement only on what can change it, or an edit of the analysis
+would cost hours of GPU.
 """
 
 import gc
@@ -32,11 +31,18 @@ from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest
 from profile_grid.measuring.allocation import cores, host_megabytes, minutes_at_most
-from profile_grid.measuring.freshness import digest_of_rules
-from workflow.import_statements import UnreadableSource, remember_imports
-from workflow.imported_files import digest_of_files, files_of_module, imported_files
+from profile_grid.freshness.digests import digest_of_settings, digest_of_text
+from profile_grid.freshness.imports import (
+    UnreadableSource,
+    digest_of_code,
+    files_of_module,
+    imported_files,
+    remember_sources,
+)
+from profile_grid.freshness.making import Making, NoSuchSource, matching
 from workflow.job_environment import count_measurements, in_allocation, longest_first, prepare_job_environment
-from workflow.staleness import Staleness, content_reason, missing_reason, result_reason, tables_reason
+from workflow.measurements import result_reason
+from workflow.reruns import Reruns
 
 PACKED = config.get("packed")
 PACKED_MARKER = "packed.json"
@@ -76,28 +82,12 @@ IN_ALLOCATION = in_allocation()
 prepare_job_environment(ROOT)
 if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
     gc.disable()  # planning makes millions of objects and drops none: looking for dropped ones takes a sixth of its time
-STALENESS = Staleness(workflow)
+RERUNS = Reruns(workflow, ROOT)
 FIRST = 10_000  # the priority of what goes before all measurements, which have about their seconds as theirs
 
 
 wildcard_constraints:
     run="[A-Za-z0-9][A-Za-z0-9._-]*",
-
-
-def sources(*patterns):
-    """The files of this checkout that match, in a fixed order, relative to the working folder: no path of this machine."""
-    found = {pattern: sorted(ROOT.glob(pattern)) for pattern in patterns}
-    for pattern in (pattern for pattern, paths in found.items() if not paths):
-        raise WorkflowError(f"no file of {ROOT} matches {pattern}: mend program.sources in config.yaml, or the rules")
-    return [os.path.relpath(path) for paths in found.values() for path in paths]
-
-
-def program_sources(*programs):
-    """The files of these programs and all of this checkout that they import."""
-    try:
-        return sources(*imported_files(ROOT, *programs))
-    except UnreadableSource as error:
-        raise WorkflowError(f"{error}; nothing can be planned before this file is mended")
 
 
 def file_of(target):
@@ -113,29 +103,49 @@ def of_questions(module, question="*"):
 
 STAGE_TABLES = [file_of(stage.tables) for stage in STAGES if stage.tables]
 RUN_TABLE_MAKERS = [file_of(stage.tables_of_a_run.made_by) for stage in STAGES if stage.tables_of_a_run]
+
+
+def files_of_tables(names):
+    """The files of these tables."""
+    return [f"results/tables/{name}.{suffix}" for name in names for suffix in ("csv", "parquet")]
+
+
+def parquet_of(names):
+    """The files of these tables from which programs read them."""
+    return [f"results/tables/{name}.parquet" for name in names]
+
+
+def flat(files):
+    """The files in a list of lists."""
+    return [path for each in files for path in (flat(each) if isinstance(each, list) else [each])]
+
+
 LARGE_TABLES = ["steps", "warmup_steps", *TABLES_OF_A_RUN]
 
 
-def digest(paths):
-    """One value that changes when the name or the content of one of these files does."""
-    return digest_of_files(ROOT, [os.path.relpath(path, ROOT) for path in paths])
+def code_digest(programs, patterns=()):
+    """A digest of these programs, of all of this checkout that they import, and of the files that match the patterns."""
+    try:
+        return digest_of_code(ROOT, {*imported_files(ROOT, *programs), *matching(ROOT, patterns)})
+    except (UnreadableSource, NoSuchSource) as error:
+        raise WorkflowError(f"{error}; nothing can be planned before that is corrected")
 
 
 def measured_program(program):
-    """What of this project changes a measurement: the benchmark, the model and functions that config.yaml names."""
+    """The programs of this project that change a measurement: the benchmark, the model, functions that config.yaml names."""
     modules = [path for name in functions_named(program) for path in files_of_module(ROOT, name.partition(":")[0])]
-    return program_sources("cs336_model/program/benchmark.py", *modules)
+    return ["cs336_model/program/benchmark.py", *modules]
 
 
-def own_sources(paths):
-    """What changes with the files of the working folder that config.yaml lists; nothing where it lists none."""
+def listed_sources(paths):
+    """A digest of the files of the working folder that config.yaml lists; empty if it lists none."""
     for message in unusable_sources(Path.cwd(), paths):
         raise WorkflowError(f"config.yaml: {message}")
-    return digest_of_files(Path.cwd(), paths) if paths else ""
+    return digest_of_code(Path.cwd(), paths) if paths else ""
 
 
-MEASURED_PROGRAM = measured_program(program_of(config))
-OWN_SOURCES = own_sources(program_of(config)["sources"])
+MEASURED_PROGRAM = code_digest(measured_program(program_of(config)))
+LISTED_SOURCES = listed_sources(program_of(config)["sources"])
 
 
 def of_every_run(name_of):
@@ -152,43 +162,59 @@ def result_of(stage):
 def read_by(stage):
     """The results of other stages, and their files, that the tables of a run are made from besides those of this one."""
     others = [BY_NAME[name] for name in stage.tables_of_a_run.reads]
-    return [f"results/runs/{{run}}/{name}" for one in others for name in (one.result, *one.files)]
+    return [name for other in others for name in (other.result, *other.files)]
 
 
 def status_of(stage):
-    """The file that says whether the tables are whole which a run has from a stage; None without such tables."""
+    """The file that says whether the tables are complete which a run has from a stage; None without such tables."""
     return stage.tables_of_a_run and stage.tables_of_a_run.status_file
 
 
 def stage_sources(stage):
-    """The files whose change makes the results of a stage stale."""
-    return MEASURED_PROGRAM + sources(file_of(stage.runs), *stage.sources, "workflow/scripts/measure.py")
+    """A digest of the code whose change makes the results of a stage stale."""
+    job = digest_of_code(ROOT, matching(ROOT, (file_of(stage.runs), *stage.sources, "workflow/scripts/measure.py")))
+    return digest_of_settings([MEASURED_PROGRAM, job, LISTED_SOURCES])
 
 
-SOURCES = {stage.name: digest(stage_sources(stage)) + OWN_SOURCES for stage in STAGES}
+SOURCES = {stage.name: stage_sources(stage) for stage in STAGES}
 
 
-def measured_again(stage):
-    """No input, but a job for a result that is there and is not what would be measured now."""
-
-    def nothing(wildcards):
-        reason = result_reason(SPECIFICATIONS[stage.name][wildcards.run], SOURCES[stage.name], stage.files)
-        return STALENESS.again_if(f"results/runs/{wildcards.run}/{stage.result}", reason)
-
-    return nothing
+def add_measurement(stage, job, folder, specification):
+    """Adds the job that measures a stage of a run into a folder."""
+    outputs = [f"{folder}/{name}" for name in (stage.result, *stage.files)]
+    reason = result_reason(outputs, specification, SOURCES[stage.name], RERUNS.digest_of)
+    RERUNS.add_measurement(job, outputs, reason)
 
 
-def results_of_round(wildcards):
+def add_tables_of_run(stage, run):
+    """Adds the job that makes the tables of a run from what a stage left."""
+    of_run, folder = stage.tables_of_a_run, f"results/runs/{run}"
+    targets = [target for target in (of_run.made_by, of_run.texts_by) if target]
+    RERUNS.add(
+        Making(
+            f"tables_of_{stage.name} {run}",
+            programs=("workflow/scripts/run_tables.py", *map(file_of, targets)),
+            patterns=of_run.sources,
+            settings=digest_of_settings({key: config.get(key, []) for key in of_run.own_rules}),
+            inputs=tuple(f"{folder}/{name}" for name in (stage.result, *stage.files, *read_by(stage))),
+            outputs=tuple(f"{folder}/{name}" for name in (of_run.status_file, *of_run.files)),
+        )
+    )
+
+
+for run_name, run in RUNS.items():
+    for stage in run.stages:
+        add_measurement(
+            stage, f"{stage.name} {run_name}", f"results/runs/{run_name}", SPECIFICATIONS[stage.name][run_name]
+        )
+        if stage.tables_of_a_run:
+            add_tables_of_run(stage, run_name)
+
+
+def results_of_round(number):
     """The results of every run in one round."""
-    number = int(wildcards.number)
     folder = "results/runs/{run}" if number == 1 else f"results/processes/{number}/{{run}}"
     return expand(f"{folder}/{TIMING.result}", run=RUNS)
-
-
-def timed_again(wildcards):
-    """No input, but a job for a result that is there and is not what would be measured now."""
-    reason = result_reason(AGAIN_SPECIFICATIONS[wildcards.run], SOURCES[TIMING.name], TIMING.files)
-    return STALENESS.again_if(f"results/processes/{wildcards.number}/{wildcards.run}/{TIMING.result}", reason)
 
 
 def told(stage):
@@ -219,37 +245,7 @@ def host_memory_mb(stage):
     return lambda wildcards: host_megabytes(json.loads(told(stage)(wildcards))["program"])
 
 
-OWN = {key: config.get(key, []) for key in OWN_RULES}
-OWN_RULES_TOLD = json.dumps(OWN)
-OWN_RULES_DIGEST = digest_of_rules(OWN)
-
-
-def tables_digest(stage):
-    """A digest of all that the job which makes a run's tables imports."""
-    of_run = stage.tables_of_a_run
-    programs = [file_of(target) for target in (of_run.made_by, of_run.texts_by) if target]
-    return digest(program_sources("workflow/scripts/run_tables.py", *programs) + sources(*of_run.sources))
-
-
-TABLE_SOURCES = {stage.name: tables_digest(stage) for stage in STAGES if stage.tables_of_a_run}
-
-
-MAKERS = json.dumps({"results": SOURCES, "tables": TABLE_SOURCES, "own_rules": OWN_RULES_DIGEST})
-
-
-def tables_again(stage):
-    """No input, but a job for tables that are there and are not what would be made now."""
-
-    def nothing(wildcards):
-        folder = f"results/runs/{wildcards.run}"
-        read_too = [f"{folder}/{BY_NAME[name].result}" for name in stage.tables_of_a_run.reads]
-        made = (TABLE_SOURCES[stage.name], OWN_RULES_DIGEST)
-        reason = tables_reason(f"{folder}/{stage.result}", read_too, *made, stage.tables_of_a_run.files)
-        return STALENESS.again_if(f"{folder}/{stage.tables_of_a_run.status_file}", reason)
-
-    return nothing
-
-
+OWN_RULES_TOLD = json.dumps({key: config.get(key, []) for key in OWN_RULES})
 FORMATS = config.get("formats", ["markdown"])
 
 
@@ -257,10 +253,3 @@ def document_sources(document):
     """The modules of the question that a document answers, or of all."""
     question = "*" if document == "answers" else document
     return [*of_questions("sentences", question), *of_questions("document_tables", question)]
-
-
-def table_documents_again(wildcards):
-    """No input, but a job where a table was deleted: Snakemake does not look into a folder that a job made."""
-    for name in FORMATS:
-        STALENESS.again_if(f"results/tables/{name}", missing_reason("contents.txt"))
-    return []

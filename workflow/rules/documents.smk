@@ -20,17 +20,26 @@ DOCUMENTS = [
     ),
     expand("results/figures/{name}.{suffix}", name=FIGURES, suffix=["svg", "png"]),
     "results/tables/README.md",
-    ancient(expand("results/tables/{format}", format=FORMATS)),  # the time of a folder tells nothing of its files
+    expand("results/tables/{format}", format=FORMATS),
     "results/page/trace.json.gz",
     "results/report.html",
 ]
 DESCRIPTIONS = [*of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS]
 
 
+RERUNS.add(
+    Making(
+        "summaries",
+        programs=("workflow/scripts/summaries.py", *of_questions("table")),
+        inputs=tuple(parquet_of(MERGED)),
+        outputs=tuple(files_of_tables(SUMMARIES)),
+    )
+)
+
+
 rule summaries:
     input:
-        expand("results/tables/{table}.parquet", table=MERGED),
-        sources=program_sources("workflow/scripts/summaries.py", *of_questions("table")),
+        RERUNS.inputs(files_of_tables(SUMMARIES)[0]),
     output:
         report(expand("results/tables/{table}.csv", table=SUMMARIES), caption="../report/table.rst", category="Tables"),
         expand("results/tables/{table}.parquet", table=SUMMARIES),
@@ -39,28 +48,35 @@ rule summaries:
     localrule: True
     conda:
         "../../envs/analysis.yaml"
+    params:
+        recipe=RERUNS.recipe(files_of_tables(SUMMARIES)[0]),
     message:
-        "the tables behind the answers"
+        "the tables that answer the questions"
     shell:
-        "python -m workflow.scripts.summaries --tables results/tables 2> >(tee {log:q} >&2)"
+        "python -m workflow.make {params.recipe:q} workflow.scripts.summaries --tables results/tables 2> >(tee {log:q} >&2)"
+
+
+for document in ["answers", *QUESTION_DOCUMENTS]:
+    RERUNS.add(
+        Making(
+            f"answer {document}",
+            programs=("workflow/scripts/answers.py", *document_sources(document)),
+            patterns=(
+                "profile_grid/documents/templates/document.*",
+                "profile_grid/documents/templates/macros.md.j2",
+                "profile_grid/documents/templates/print.lua",
+                f"profile_grid/questions/{'*' if document == 'answers' else document}/document.md.j2",
+            ),
+            settings=digest_of_settings(FORMATS),
+            inputs=(*parquet_of(["runs", *SUMMARIES]), "results/tables/provenance.json"),
+            outputs=tuple(f"results/answers/{document}.{SUFFIX[name]}" for name in FORMATS),
+        )
+    )
 
 
 rule answer:
     input:
-        expand("results/tables/{table}.parquet", table=["runs", *SUMMARIES]),
-        sources=program_sources("workflow/scripts/answers.py"),
-        of_question=lambda wildcards: program_sources(*document_sources(wildcards.document)),
-        shared=sources(
-            "profile_grid/documents/templates/document.*",
-            "profile_grid/documents/templates/macros.md.j2",
-            "profile_grid/documents/templates/print.lua",
-        ),
-        templates=lambda wildcards: sources(
-            "profile_grid/questions/*/document.md.j2"
-            if wildcards.document == "answers"
-            else f"profile_grid/questions/{wildcards.document}/document.md.j2"
-        ),
-        provenance="results/tables/provenance.json",
+        RERUNS.inputs(f"results/answers/{{document}}.{SUFFIX[FORMATS[0]]}"),
     output:
         report(
             expand("results/answers/{{document}}.{suffix}", suffix=[SUFFIX[name] for name in FORMATS]),
@@ -77,20 +93,31 @@ rule answer:
         "../../envs/analysis.yaml"
     params:
         formats=FORMATS,
+        recipe=RERUNS.recipe(f"results/answers/{{document}}.{SUFFIX[FORMATS[0]]}"),
     message:
         "document {wildcards.document}"
     shell:
-        "python -m workflow.scripts.answers --tables results/tables --output results/answers"
+        "python -m workflow.make {params.recipe:q} workflow.scripts.answers --tables results/tables --output results/answers"
         " --documents {wildcards.document} --formats {params.formats} 2> >(tee {log:q} >&2)"
+
+
+for figure_name in FIGURES:
+    RERUNS.add(
+        Making(
+            f"figure {figure_name}",
+            programs=(
+                "workflow/scripts/figures.py",
+                *of_questions("figure", question_of_figure(figure_name).name),
+            ),
+            inputs=tuple(parquet_of([*MERGED, *SUMMARIES])),
+            outputs=(f"results/figures/{figure_name}.svg", f"results/figures/{figure_name}.png"),
+        )
+    )
 
 
 rule figure:
     input:
-        expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        sources=program_sources("workflow/scripts/figures.py"),
-        of_question=lambda wildcards: program_sources(
-            *of_questions("figure", question_of_figure(wildcards.figure).name)
-        ),
+        RERUNS.inputs("results/figures/{figure}.svg"),
     output:
         report(
             "results/figures/{figure}.svg",
@@ -106,24 +133,39 @@ rule figure:
     localrule: True
     conda:
         "../../envs/analysis.yaml"
+    params:
+        recipe=RERUNS.recipe("results/figures/{figure}.svg"),
     message:
         "figure {wildcards.figure}"
     shell:
-        "python -m workflow.scripts.figures --tables results/tables --output results/figures"
+        "python -m workflow.make {params.recipe:q} workflow.scripts.figures --tables results/tables --output results/figures"
         " --figures {wildcards.figure} 2> >(tee {log:q} >&2)"
+
+
+RERUNS.add(
+    Making(
+        "page",
+        programs=("workflow/scripts/page.py", *of_questions("*"), *STAGE_TABLES, *RUN_TABLE_MAKERS),
+        patterns=tuple(
+            f"{package}/page/*.{suffix}"
+            for package in ("kernel_tables", "profile_grid")
+            for suffix in ("css", "js", "j2")
+        ),
+        inputs=(
+            *parquet_of([*MERGED, *SUMMARIES]),
+            *(f"results/figures/{figure}.png" for figure in FIGURES),
+            "results/tables/provenance.json",
+            "results/page/timeline.parquet",
+            "results/page/trace.json.gz",
+        ),
+        outputs=("results/report.html",),
+    )
+)
 
 
 rule page:
     input:
-        expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        expand("results/figures/{figure}.png", figure=FIGURES),
-        sources=program_sources("workflow/scripts/page.py", *of_questions("*"), *STAGE_TABLES, *RUN_TABLE_MAKERS)
-        + sources(
-            *[f"{room}/page/*.{kind}" for room in ("kernel_tables", "profile_grid") for kind in ("css", "js", "j2")]
-        ),
-        provenance="results/tables/provenance.json",
-        timeline="results/page/timeline.parquet",
-        trace="results/page/trace.json.gz",
+        RERUNS.inputs("results/report.html"),
     output:
         report(
             "results/report.html", caption="../report/page.rst", category="Documents", labels={"document": "the page"}
@@ -133,17 +175,28 @@ rule page:
     localrule: True
     conda:
         "../../envs/analysis.yaml"
+    params:
+        recipe=RERUNS.recipe("results/report.html"),
     message:
         "the page"
     shell:
-        "python -m workflow.scripts.page --tables results/tables --figures results/figures --timeline {input.timeline:q}"
-        " --trace page/trace.json.gz --output {output:q} 2> >(tee {log:q} >&2)"
+        "python -m workflow.make {params.recipe:q} workflow.scripts.page --tables results/tables --figures results/figures"
+        " --timeline results/page/timeline.parquet --trace page/trace.json.gz --output {output:q} 2> >(tee {log:q} >&2)"
+
+
+RERUNS.add(
+    Making(
+        "dictionary",
+        programs=("workflow/scripts/dictionary.py", *DESCRIPTIONS),
+        inputs=tuple(parquet_of([*MERGED, *SUMMARIES])),
+        outputs=("results/tables/README.md",),
+    )
+)
 
 
 rule dictionary:
     input:
-        expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        sources=program_sources("workflow/scripts/dictionary.py", *DESCRIPTIONS),
+        RERUNS.inputs("results/tables/README.md"),
     output:
         "results/tables/README.md",
     log:
@@ -151,18 +204,30 @@ rule dictionary:
     localrule: True
     conda:
         "../../envs/analysis.yaml"
+    params:
+        recipe=RERUNS.recipe("results/tables/README.md"),
     message:
         "the data dictionary"
     shell:
-        "python -m workflow.scripts.dictionary --tables results/tables --output {output:q} 2> >(tee {log:q} >&2)"
+        "python -m workflow.make {params.recipe:q} workflow.scripts.dictionary --tables results/tables --output {output:q} 2> >(tee {log:q} >&2)"
+
+
+RERUNS.add(
+    Making(
+        "table_documents",
+        programs=("workflow/scripts/table_documents.py", *DESCRIPTIONS),
+        patterns=("profile_grid/documents/templates/print.lua",),
+        settings=digest_of_settings(FORMATS),
+        inputs=tuple(parquet_of([*MERGED, *SUMMARIES])),
+        outputs=(),
+        folders=tuple(f"results/tables/{name}" for name in FORMATS),
+    )
+)
 
 
 rule table_documents:
     input:
-        expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        sources=program_sources("workflow/scripts/table_documents.py", *DESCRIPTIONS),
-        printing=sources("profile_grid/documents/templates/print.lua"),
-        again=table_documents_again,
+        RERUNS.inputs(f"results/tables/{FORMATS[0]}"),
     output:
         [directory(f"results/tables/{name}") for name in FORMATS],
     log:
@@ -172,10 +237,11 @@ rule table_documents:
         "../../envs/analysis.yaml"
     params:
         formats=FORMATS,
+        recipe=RERUNS.recipe(f"results/tables/{FORMATS[0]}"),
     message:
         "the tables for a write-up"
     shell:
-        "python -m workflow.scripts.table_documents --tables results/tables --output results/tables"
+        "python -m workflow.make {params.recipe:q} workflow.scripts.table_documents --tables results/tables --output results/tables"
         " --formats {params.formats} 2> >(tee {log:q} >&2)"
 
 
@@ -207,11 +273,20 @@ rule analysis:
         "everything is made that results give"
 
 
+RERUNS.add(
+    Making(
+        "complete",
+        programs=("workflow/scripts/complete.py",),
+        inputs=("results/tables/runs.parquet",),
+        outputs=("results/complete.json",),
+    )
+)
+
+
 rule complete:
     input:
-        DOCUMENTS,
-        sources=program_sources("workflow/scripts/complete.py"),
-        runs="results/tables/runs.parquet",
+        # every document is made before a missing run is reported
+        RERUNS.inputs("results/complete.json", after=lambda wildcards: flat(DOCUMENTS)),
     output:
         "results/complete.json",
     log:
@@ -219,10 +294,12 @@ rule complete:
     localrule: True
     conda:
         "../../envs/analysis.yaml"
+    params:
+        recipe=RERUNS.recipe("results/complete.json"),
     message:
-        "looking for runs that are not whole"
+        "looking for runs that are incomplete"
     shell:
-        "python -m workflow.scripts.complete --runs {input.runs:q} --output {output:q} 2> >(tee {log:q} >&2)"
+        "python -m workflow.make {params.recipe:q} workflow.scripts.complete --runs results/tables/runs.parquet --output {output:q} 2> >(tee {log:q} >&2)"
 
 
 EVERYTHING = [

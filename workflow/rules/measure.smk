@@ -18,7 +18,7 @@ for stage in STAGES:
         name:
             stage.name
         input:
-            measured_again(stage),
+            RERUNS.inputs(f"results/runs/{{run}}/{stage.result}"),
         output:
             result=f"results/runs/{{run}}/{stage.result}",
             files=[f"results/runs/{{run}}/{name}" for name in stage.files],

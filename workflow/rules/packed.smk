@@ -6,12 +6,19 @@ read_packed  FILE -> FROM_ARCHIVE, the merged tables and their like; all else is
 EVERYTHING = MADE_FROM_RESULTS
 
 
+RERUNS.add(
+    Making(
+        "read_packed",
+        programs=("workflow/scripts/read_packed.py", *of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS),
+        inputs=(PACKED,),
+        outputs=tuple(flat(FROM_ARCHIVE)),
+    )
+)
+
+
 rule read_packed:
     input:
-        archive=lambda wildcards: PACKED,  # no wildcard, whatever its name holds
-        sources=program_sources(
-            "workflow/scripts/read_packed.py", *of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS
-        ),
+        RERUNS.inputs(flat(FROM_ARCHIVE)[0]),
     output:
         FROM_ARCHIVE,
     log:
@@ -20,9 +27,11 @@ rule read_packed:
     conda:
         "../../envs/analysis.yaml"
     params:
+        archive=lambda wildcards: PACKED,  # no wildcard, whatever its name holds
         marker=PACKED_MARKER,
+        recipe=RERUNS.recipe(flat(FROM_ARCHIVE)[0]),
     message:
-        "reading {input.archive}"
+        "reading {params.archive}"
     shell:
-        "python -m workflow.scripts.read_packed --archive {input.archive:q} --results results --marker {params.marker}"
+        "python -m workflow.make {params.recipe:q} workflow.scripts.read_packed --archive {params.archive:q} --results results --marker {params.marker}"
         " 2> >(tee {log:q} >&2)"

@@ -10,10 +10,39 @@ The first round is results/runs/RUN/timing.json. In rounds, a GPU that warms up 
 PROCESSES = config.get(TIMING.name, {}).get("processes", TIMING.settings["processes"].default)
 
 
+for number in range(2, PROCESSES + 1):
+    for run_name in RUNS:
+        add_measurement(
+            TIMING,
+            f"timing_again {number} {run_name}",
+            f"results/processes/{number}/{run_name}",
+            AGAIN_SPECIFICATIONS[run_name],
+        )
+    RERUNS.add_marker(f"round {number - 1}", results_of_round(number - 1), f"results/processes/{number - 1}.done")
+RERUNS.add(
+    Making(
+        "process_steps",
+        programs=("workflow/scripts/process_steps.py",),
+        settings=digest_of_settings(PROCESSES),
+        inputs=(
+            "results/grid.json",
+            *(
+                f"results/processes/{number}/{run}/{TIMING.result}"
+                for number in range(2, PROCESSES + 1)
+                for run in RUNS
+            ),
+        ),
+        outputs=("results/processes/steps.csv", "results/processes/steps.parquet"),
+    )
+)
+
+
 rule timing_again:
     input:
-        timed_again,
-        round_before=lambda wildcards: ancient(f"results/processes/{int(wildcards.number) - 1}.done"),
+        RERUNS.inputs(
+            "results/processes/{number}/{run}/timing.json",
+            after=lambda wildcards: [f"results/processes/{int(wildcards.number) - 1}.done"],
+        ),
     output:
         result="results/processes/{number}/{run}/timing.json",
     log:
@@ -39,7 +68,7 @@ rule timing_again:
 
 rule round:
     input:
-        results_of_round,
+        RERUNS.inputs("results/processes/{number}.done"),
     output:
         touch("results/processes/{number}.done"),
     wildcard_constraints:
@@ -51,9 +80,7 @@ rule round:
 
 rule process_steps:
     input:
-        [f"results/processes/{number}/{run}/timing.json" for number in range(2, PROCESSES + 1) for run in RUNS],
-        sources=program_sources("workflow/scripts/process_steps.py"),
-        plan="results/grid.json",
+        RERUNS.inputs("results/processes/steps.csv"),
     output:
         multiext("results/processes/steps", ".csv", ".parquet"),
     log:
@@ -62,10 +89,11 @@ rule process_steps:
         "../../envs/analysis.yaml"
     params:
         processes=PROCESSES,
+        recipe=RERUNS.recipe("results/processes/steps.csv"),
     message:
         "times of all processes"
     shell:
-        "python -m workflow.scripts.process_steps --plan {input.plan:q} --folder results/processes"
+        "python -m workflow.make {params.recipe:q} workflow.scripts.process_steps --plan results/grid.json --folder results/processes"
         " --processes {params.processes} 2> >(tee {log:q} >&2)"
 
 

@@ -17,14 +17,15 @@ for stage in STAGES:
         name:
             f"tables_of_{stage.name}"
         input:
-            result=f"results/runs/{{run}}/{stage.result}",
-            files=[f"results/runs/{{run}}/{name}" for name in stage.files],
-            read_too=read_by(stage),
-            again=tables_again(stage),
-            # of no use to the tables: it connects all stages of a run, so that they are one job on one node of a cluster
-            beside=ancient([f"results/runs/{{run}}/{one.result}" for one in STAGES if one.of_every_run]),
+            RERUNS.inputs(
+                f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}",
+                # it does not read them: they connect all stages of a run, so that they are one job on one node of a cluster
+                after=lambda wildcards: [
+                    f"results/runs/{wildcards.run}/{each.result}" for each in STAGES if each.of_every_run
+                ],
+            ),
         output:
-            # it names the tables beside it, and `again` misses them: as outputs they are an eighth of the time to plan
+            # RERUNS misses the tables next to it: as outputs here they would be an eighth of the time to plan
             status=f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}",
         log:
             f"logs/{{run}}/tables_of_{stage.name}.log",
@@ -36,18 +37,27 @@ for stage in STAGES:
         params:
             stage=stage.name,
             own_rules=OWN_RULES_TOLD,
-            sources=TABLE_SOURCES[stage.name],
+            recipe=RERUNS.recipe(f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}"),
         message:
             f"tables of {{wildcards.run}} from its {stage.name}"
         shell:
-            "python -m workflow.scripts.run_tables --stage {params.stage} --folder $(dirname {output.status:q})"
-            " --own-rules {params.own_rules:q} --sources {params.sources} 2> >(tee {log:q} >&2)"
+            "python -m workflow.make {params.recipe:q} workflow.scripts.run_tables --stage {params.stage}"
+            " --folder $(dirname {output.status:q}) --own-rules {params.own_rules:q} 2> >(tee {log:q} >&2)"
+
+
+RERUNS.add(
+    Making(
+        "plan",
+        programs=("workflow/scripts/plan.py",),
+        settings=digest_of_text(grid_part(config)),
+        outputs=("results/grid.json",),
+    )
+)
 
 
 rule plan:
     input:
-        program_sources("workflow/scripts/plan.py"),
-        again=lambda wildcards: STALENESS.again_if("results/grid.json", content_reason(lambda: grid_plan(config))),
+        RERUNS.inputs("results/grid.json"),
     output:
         "results/grid.json",
     log:
@@ -58,20 +68,29 @@ rule plan:
         "../../envs/analysis.yaml"
     params:
         config=grid_part(config),
+        recipe=RERUNS.recipe("results/grid.json"),
     message:
         "plan of the grid"
     shell:
-        "python -m workflow.scripts.plan --config {params.config:q} --output {output:q} 2> >(tee {log:q} >&2)"
+        "python -m workflow.make {params.recipe:q} workflow.scripts.plan --config {params.config:q} --output {output:q} 2> >(tee {log:q} >&2)"
+
+
+RERUNS.add(
+    Making(
+        "merge",
+        programs=("workflow/scripts/merge.py", *STAGE_TABLES),
+        # the largest sizes that fit are measured by bisection, on request
+        inputs=("results/grid.json", *sorted(str(path) for path in Path("results/largest").glob("*.json"))),
+        of_runs="results/grid.json",
+        outputs=(*files_of_tables(MERGED), "results/tables/provenance.json"),
+    ),
+    grid_plan(config)["runs"],
+)
 
 
 rule merge:
     input:
-        # a status tells what the tables beside it were made from, so that other tables are another status
-        of_every_run(result_of),
-        of_every_run(status_of),
-        sources=program_sources("workflow/scripts/merge.py", *STAGE_TABLES),
-        plan="results/grid.json",
-        largest=sorted(str(path) for path in Path("results/largest").glob("*.json")),  # found by bisection, on request
+        RERUNS.inputs("results/tables/provenance.json"),
     output:
         report(
             expand("results/tables/{table}.csv", table=[name for name in MERGED if name not in LARGE_TABLES]),
@@ -87,22 +106,33 @@ rule merge:
     conda:
         "../../envs/analysis.yaml"
     params:
-        sources=MAKERS,
+        sources=json.dumps(SOURCES),
+        recipe=RERUNS.recipe("results/tables/provenance.json"),
     message:
         "merging the runs"
     shell:
-        "python -m workflow.scripts.merge --plan {input.plan:q} --runs results/runs --output $(dirname {output.provenance:q})"
-        " --sources {params.sources:q} 2> >(tee {log:q} >&2)"
+        "python -m workflow.make {params.recipe:q} workflow.scripts.merge --plan results/grid.json --runs results/runs"
+        " --output results/tables --sources {params.sources:q} 2> >(tee {log:q} >&2)"
+
+
+TIMELINE = ("results/page/timeline.csv", "results/page/timeline.parquet", "results/page/trace.json.gz")
+RERUNS.add(
+    Making(
+        "timeline",
+        programs=("workflow/scripts/timeline.py",),
+        patterns=("kernel_tables/classes/*.toml",),
+        settings=digest_of_settings([SHOWN, config.get("kernel_classes", [])]),
+        inputs=tuple(f"results/runs/{SHOWN}/{name}" for name in ("capture.json", "capture.sqlite", "status.json")),
+        outputs=TIMELINE,
+    )
+)
 
 
 rule timeline:
     input:
-        sources=program_sources("workflow/scripts/timeline.py") + sources("kernel_tables/classes/*.toml"),
-        sqlite=f"results/runs/{SHOWN}/capture.sqlite",
-        status=f"results/runs/{SHOWN}/status.json",
+        RERUNS.inputs(TIMELINE[0]),
     output:
-        multiext("results/page/timeline", ".csv", ".parquet"),
-        trace="results/page/trace.json.gz",
+        TIMELINE,
     log:
         "logs/timeline.log",
     priority: FIRST
@@ -112,8 +142,10 @@ rule timeline:
     params:
         run=SHOWN,
         kernel_classes=json.dumps(config.get("kernel_classes", [])),
+        recipe=RERUNS.recipe(TIMELINE[0]),
     message:
         "one step of {params.run}"
     shell:
-        "python -m workflow.scripts.timeline --run {params.run:q} --folder $(dirname {input.status:q})"
-        " --kernel-classes {params.kernel_classes:q} --output results/page/timeline.parquet --trace {output.trace:q} 2> >(tee {log:q} >&2)"
+        "python -m workflow.make {params.recipe:q} workflow.scripts.timeline --run {params.run:q}"
+        " --folder results/runs/{params.run} --kernel-classes {params.kernel_classes:q} --output results/page/timeline.parquet"
+        " --trace results/page/trace.json.gz 2> >(tee {log:q} >&2)"

@@ -1,6 +1,7 @@
 """Whether all that is made from results is what they give.
 
-verify   makes everything anew, compares it with what is on disk, and fails where a file differs: snakemake verify
+verify   makes everything again in a folder of its own, compares it with what is on disk, and fails if a file differs:
+         snakemake verify
 """
 
 
@@ -12,9 +13,9 @@ rule verify:
     threads: 64
     params:
         config=json.dumps(config),
-        sources=MAKERS,
+        sources=json.dumps(SOURCES),
     message:
-        "making everything anew from the results"
+        "making everything again from the results"
     shell:
         "python -m workflow.scripts.verify --config {params.config:q} --sources {params.sources:q} --results results"
         " --cores {threads} 2>&1 | tee {log:q}"

@@ -11,7 +11,7 @@ from profile_grid.files import write_json, write_table
 from profile_grid.measuring.gpu_check import visible_gpus
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words
-from profile_grid.merging.measured_runs import Makers, read_runs
+from profile_grid.merging.measured_runs import read_runs
 from profile_grid.merging.provenance import provenance
 from workflow.command import run_command
 
@@ -21,12 +21,10 @@ def main() -> None:
     parser.add_argument("--plan", type=Path, required=True, help="grid.json: the runs and their specifications")
     parser.add_argument("--runs", type=Path, required=True, help="folder with one folder per run")
     parser.add_argument("--output", type=Path, required=True, help="folder of the merged tables and provenance.json")
-    parser.add_argument(
-        "--sources", type=json.loads, required=True, help="digests of what makes the results and tables"
-    )
+    parser.add_argument("--sources", type=json.loads, required=True, help="digests of what measures each stage")
     arguments = parser.parse_args()
     plan = json.loads(arguments.plan.read_text())
-    runs = read_runs(plan["runs"], arguments.runs, Makers(**arguments.sources))
+    runs = read_runs(plan["runs"], arguments.runs, arguments.sources)
     tables = merge.merged_tables(runs, arguments.runs)
     for name, table in tables.items():
         write_table(arguments.output / f"{name}.csv", table)

@@ -12,7 +12,6 @@ from importlib import import_module
 from pathlib import Path
 
 from profile_grid.files import write_json, write_table, write_text
-from profile_grid.measuring.freshness import digest_of_rules, digests_of_files
 from profile_grid.measuring.results import StageResult, read_result
 from profile_grid.study.stage import TablesOfARun
 from profile_grid.study.stages import BY_NAME
@@ -26,7 +25,6 @@ def main() -> None:
     parser.add_argument(
         "--own-rules", type=json.loads, required=True, help="those of config.yaml by their key, as JSON"
     )
-    parser.add_argument("--sources", required=True, help="digest of the files that decide what the tables hold")
     arguments = parser.parse_args()
     stage, folder = BY_NAME[arguments.stage], arguments.folder
     of_run = stage.tables_of_a_run
@@ -38,19 +36,7 @@ def main() -> None:
         write_table(folder / f"{name}.csv", table)
     for name, text in texts(of_run, result, folder).items():
         write_text(folder / name, text)
-    read_too = [read_result(folder / BY_NAME[name].result) for name in of_run.reads]
-    made_from = made_of(result, read_too, arguments.sources, arguments.own_rules)
-    write_json(folder / of_run.status_file, status | {"made_from": made_from})
-
-
-def made_of(result: StageResult, read_too: list[StageResult], sources: str, own_rules: dict[str, list[dict]]) -> dict:
-    """What the status tells of that from which the tables were made."""
-    return {
-        "specification": result.specification,
-        "files": digests_of_files(result, *read_too),
-        "sources": sources,
-        "own_rules": digest_of_rules(own_rules),
-    }
+    write_json(folder / of_run.status_file, status)
 
 
 def texts(of_run: TablesOfARun, result: StageResult, folder: Path) -> dict[str, str]:

@@ -18,9 +18,10 @@ from kernel_tables.clean_text import visible
 from kernel_tables.reading import nsys
 from profile_grid.comparing.timed import PLAN
 from profile_grid.errors import OutsideError
+from profile_grid.freshness.made import LOCK, NAME
 from profile_grid.measuring.ranks import of_all_ranks
 from profile_grid.measuring.results import read_result
-from profile_grid.merging.measured_runs import Makers, require_fresh
+from profile_grid.merging.measured_runs import require_fresh
 from profile_grid.merging.merge import LARGEST
 from profile_grid.merging.verify import file_difference
 from profile_grid.quantities import counted
@@ -38,7 +39,7 @@ SHOWN = 20
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", type=json.loads, required=True, help="the whole configuration")
-    parser.add_argument("--sources", type=json.loads, required=True, help="digests of what makes results and tables")
+    parser.add_argument("--sources", type=json.loads, required=True, help="digests of what measures each stage")
     parser.add_argument("--results", type=Path, required=True, help="folder of runs, tables and documents")
     parser.add_argument("--cores", type=int, default=1)
     arguments = parser.parse_args()
@@ -60,7 +61,7 @@ def main() -> None:
 def measured_runs(arguments: argparse.Namespace) -> dict[str, list[str]]:
     """The files of each run, by its folder below results. Raises OutsideError where one cannot be used."""
     plan = grid_plan(arguments.config)["runs"]
-    require_results(plan, arguments.results, Makers(**arguments.sources))
+    require_results(plan, arguments.results, arguments.sources)
     return {f"runs/{entry['run']}": files_of_run(entry) for entry in plan}
 
 
@@ -71,7 +72,7 @@ def measured_rows(arguments: argparse.Namespace) -> dict[str, list[str]]:
     return {f"{SWEEP.name}/{entry['run']}": [SWEEP.result] for entry in plan}
 
 
-def require_results(plan: list[dict], results: Path, makers: Makers) -> None:
+def require_results(plan: list[dict], results: Path, sources: dict[str, str]) -> None:
     """Raises OutsideError where a result is missing, cannot be used, or is not what would be measured now."""
     lacking = [entry["run"] for entry in plan if not is_measured(entry, results / "runs" / entry["run"])]
     if lacking and (held := other_runs(plan, results)):
@@ -85,7 +86,7 @@ def require_results(plan: list[dict], results: Path, makers: Makers) -> None:
             " snakemake --cores 1 all"
         )
     for entry in plan:
-        require_fresh(entry, results / "runs" / entry["run"], makers)
+        require_fresh(entry, results / "runs" / entry["run"], sources)
 
 
 def other_runs(plan: list[dict], results: Path) -> str | None:
@@ -137,6 +138,7 @@ def make_anew(config: dict, folder: Path, cores: int) -> None:
 def differences(made: Path, results: Path) -> tuple[int, dict[str, str]]:
     """How many files were made anew, and for each that differs on disk a line that says how."""
     paths = [path for path in sorted(made.rglob("*")) if path.is_file() and not path.is_symlink()]
+    paths = [path for path in paths if path.name not in (NAME, LOCK)]
     compared = [path.relative_to(made) for path in paths if can_be_made_here(path, made)]
     found = {str(results / path): file_difference(made / path, results / path) for path in compared}
     return len(compared), {path: line for path, line in found.items() if line}

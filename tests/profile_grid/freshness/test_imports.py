@@ -5,11 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from workflow import import_statements
-from workflow.import_statements import UnreadableSource, remember_imports
-from workflow.imported_files import files_of_module, imported_files
+from profile_grid.freshness import imports
+from profile_grid.freshness.imports import (
+    UnreadableSource,
+    digest_of_code,
+    files_of_module,
+    forget_imports,
+    imported_files,
+    remember_sources,
+)
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAMS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("workflow/scripts/*.py"))
 
 
@@ -76,34 +82,70 @@ def test_a_module_that_is_not_in_this_project_has_no_files(tmp_path):
     assert files_of_module(tmp_path, "torch.nn") == ()
 
 
+@pytest.mark.parametrize(
+    "edit",
+    ["# a remark\n", '"""A docstring of the module."""\n', "\n\n", "x = 1  # a remark\n", "x = (\n    1\n)\n"],
+)
+def test_comments_docstrings_and_layout_do_not_count_in_the_digest_of_code(tmp_path, edit):
+    root = project(tmp_path, {"main.py": "x = 1\n"})
+    before = digest_of_code(root, ["main.py"])
+    (root / "main.py").write_text(edit if "x =" in edit else edit + "x = 1\n")
+    assert digest_of_code(root, ["main.py"]) == before
+    (root / "main.py").write_text("x = 2\n")
+    assert digest_of_code(root, ["main.py"]) != before
+
+
+def test_the_name_of_a_file_counts_in_the_digest_of_code(tmp_path):
+    root = project(tmp_path, {"one.py": "x = 1\n", "two.py": "x = 1\n"})
+    assert digest_of_code(root, ["one.py"]) != digest_of_code(root, ["two.py"])
+
+
+def test_a_comment_of_a_template_or_of_a_table_of_rules_does_not_count(tmp_path):
+    texts = {"a.j2": "{# one #}text", "a.toml": "# one\nx = 1\n"}
+    root = project(tmp_path, texts)
+    before = digest_of_code(root, list(texts))
+    project(tmp_path, {name: text.replace("one", "another") for name, text in texts.items()})
+    assert digest_of_code(root, list(texts)) == before
+    project(tmp_path, {"a.j2": "{# one #}other text"})
+    assert digest_of_code(root, list(texts)) != before
+
+
+def test_imports_that_were_looked_at_are_looked_at_again_after_they_are_forgotten(tmp_path):
+    root = project(tmp_path, {"main.py": "import late\n"})
+    assert imported_files(root, "main.py") == ["main.py"]
+    project(tmp_path, {"late.py": ""})
+    forget_imports()
+    assert imported_files(root, "main.py") == ["late.py", "main.py"]
+
+
 @pytest.fixture
 def memory(tmp_path, monkeypatch):
     """An empty memory, as of a new process, in a folder of its own."""
 
     def forget():
-        monkeypatch.setattr(import_statements, "_used", {})
-        import_statements._remembered.cache_clear()
+        monkeypatch.setattr(imports, "_used", {})
+        imports._remembered.cache_clear()
 
     forget()
-    monkeypatch.setattr(import_statements, "MEMORY", tmp_path / "imports.json")
+    monkeypatch.setattr(imports, "MEMORY", tmp_path / "imports.json")
     yield forget
-    import_statements._remembered.cache_clear()
+    imports._remembered.cache_clear()
 
 
 def test_what_was_read_once_is_not_parsed_again_until_the_file_changes(memory, monkeypatch):
-    found = import_statements.import_statements(b"import one")
-    remember_imports()
+    found = imports.import_statements(b"import one")
+    remember_sources()
     memory()
     monkeypatch.setattr(ast, "parse", lambda content: pytest.fail("parsed again"))
-    assert import_statements.import_statements(b"import one") == found
+    assert imports.import_statements(b"import one") == found
     with pytest.raises(pytest.fail.Exception, match="parsed again"):
-        import_statements.import_statements(b"import two")
+        imports.import_statements(b"import two")
 
 
 @pytest.mark.parametrize("damaged", ["", "[]", '{"format": 0, "files": {}}', '{"format": 1}'])
 def test_a_damaged_memory_is_no_answer(memory, damaged):
-    import_statements.MEMORY.write_text(damaged)
-    assert [found.module for found in import_statements.import_statements(b"import one")] == ["one"]
+    imports.MEMORY.write_text(damaged)
+    assert [found.module for found in imports.import_statements(b"import one")] == ["one"]
 
 
 @pytest.mark.parametrize("program", [*PROGRAMS, "cs336_model/program/benchmark.py"])

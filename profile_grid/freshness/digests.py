@@ -1,0 +1,87 @@
+"""Digests of what results are made from: of code without what no result depends on, of files by their content.
+
+The time of a file never counts. It only saves reading the file again: a digest is remembered with the inode, the size
+and both times of the file. The time at which the inode changed cannot be set, so `cp -p` and `touch -d` hide nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from cs336_model.program.code_digest import code_digest
+
+DIGITS = 16  # of 64: what two different inputs share by chance once in 10^19 pairs
+CHUNK_BYTES = 2**20
+JINJA_COMMENT = re.compile(rb"\{#.*?#\}", re.DOTALL)
+
+
+def digest_of_text(text: str) -> str:
+    """A digest of a text, as settings are given to a job."""
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def digest_of_settings(settings: object) -> str:
+    """A digest of settings that JSON can hold; the order of keys does not count."""
+    return digest_of_text(json.dumps(settings, sort_keys=True))
+
+
+def digest_of_source(name: str, content: bytes) -> str:
+    """A digest of a source file: comments do not count, nor do docstrings of Python."""
+    if name.endswith(".py"):
+        return code_digest(content)
+    if name.endswith(".toml"):
+        return digest_of_settings(tomllib.loads(content.decode()))
+    if name.endswith(".j2"):
+        content = JINJA_COMMENT.sub(b"{##}", content)
+    return hashlib.sha256(content).hexdigest()[:DIGITS]
+
+
+def digest_of_sources(digests: Mapping[str, str]) -> str:
+    """One digest of source files: of their names and their digests."""
+    return digest_of_text("".join(f"{name}\0{digests[name]}\0" for name in sorted(digests)))
+
+
+def sha256_of_file(path: str | Path) -> str:
+    """The digest of a file of any size."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+class FileDigests:
+    """Digests of files by their content, each file read once while it stays what it is.
+
+    `remembered` is what an earlier process knew: {path: [inode, size, time of change in ns, of the inode too, digest]}.
+    """
+
+    def __init__(self, remembered: Mapping[str, list] | None = None):
+        self.known: dict[str, list] = dict(remembered or {})
+        self.is_new = False
+
+    def __call__(self, path: str) -> str | None:
+        """The digest of the file's content; None if there is no such file."""
+        try:
+            state = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        identity = [state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
+        entry = self.known.get(path)
+        if entry is None or entry[:4] != identity:
+            entry = self.known[path] = [*identity, sha256_of_file(path)]
+            self.is_new = True
+        return entry[4]
+
+    def of_all(self, paths: Iterable[str]) -> str:
+        """One digest of the names and contents of these files; a missing file counts as such."""
+        digest = hashlib.sha256()
+        for path in paths:
+            digest.update(f"{path}\0{self(path)}\0".encode())
+        return digest.hexdigest()[:DIGITS]

@@ -1,0 +1,170 @@
+"""Which files of this project a program imports, and the digest of their code: nothing is run.
+
+Snakemake does not see what the program of a job imports. A file is parsed once: what was read from it is remembered by
+the digest of its content, since parsing all of this project takes half a second and looking it up 10 ms.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+from profile_grid.files import write_text
+from profile_grid.freshness.digests import digest_of_source, digest_of_sources
+
+SUFFIXES = (".py", *EXTENSION_SUFFIXES)
+MEMORY = Path(".snakemake/sources.json")
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Import:
+    """One `from MODULE import NAMES`, or `import MODULE` without names; `level` counts the dots of a relative one."""
+
+    level: int
+    module: str
+    names: tuple[str, ...] = ()
+
+
+class UnreadableSource(ValueError):
+    """A file is not Python that can be parsed; the message names the file, the line and the cause."""
+
+
+def imported_files(root: Path, *paths: str) -> list[str]:
+    """The files below `root` that these files import, directly or not, and the files themselves; sorted, relative.
+
+    Raises UnreadableSource if one of them cannot be parsed.
+    """
+    seen, waiting = set(), list(paths)
+    while waiting:
+        path = waiting.pop()
+        if path not in seen:
+            seen.add(path)
+            waiting += _imported_by(root, path)
+    return sorted(seen)
+
+
+def digest_of_code(root: Path, paths: Iterable[str]) -> str:
+    """One digest of the code in these files below `root`; their times, comments and docstrings do not count.
+
+    Raises UnreadableSource if one of them cannot be parsed.
+    """
+    return digest_of_sources({path: _digest_of_file(root, path) for path in paths})
+
+
+def _digest_of_file(root: Path, path: str) -> str:
+    content = (root / path).read_bytes()
+    try:
+        return _facts(content)["digest"] if path.endswith(".py") else digest_of_source(path, content)
+    except ValueError as error:
+        raise UnreadableSource(f"{path}: {error}") from error
+
+
+@cache
+def files_of_module(root: Path, module: str) -> tuple[str, ...]:
+    """The file of a module and the __init__.py of the packages around it; none if the module is not below `root`."""
+    package, _, _ = module.rpartition(".")
+    around = files_of_module(root, package) if package else ()
+    if package and not os.path.isdir(root / package.replace(".", "/")):
+        return around
+    stem = module.replace(".", "/")
+    candidates = [stem + suffix for suffix in ("/__init__.py", *SUFFIXES)]
+    return (*around, *(path for path in candidates if os.path.isfile(f"{root}/{path}")))
+
+
+@cache
+def _imported_by(root: Path, path: str) -> list[str]:
+    if not path.endswith(".py"):
+        return []
+    try:
+        modules = dict.fromkeys(_modules((root / path).read_bytes(), path.split("/")[:-1]))
+    except UnreadableSource as error:
+        raise UnreadableSource(f"{path}: {error}") from error
+    return [file for module in modules for file in files_of_module(root, module)]
+
+
+def _modules(content: bytes, package: list[str]) -> Iterator[str]:
+    """The modules that the import statements may load; a name imported from a package may be a module of it."""
+    for statement in import_statements(content):
+        around = package[: len(package) + 1 - statement.level] if statement.level else []
+        base = [*around, *([statement.module] if statement.module else [])]
+        yield from (".".join(parts) for parts in (base, *([*base, name] for name in statement.names)) if parts)
+
+
+def import_statements(content: bytes) -> list[Import]:
+    """Every import that may run, wherever it is; those under `if TYPE_CHECKING:` never do.
+
+    Raises UnreadableSource if Python would not compile the file either.
+    """
+    return [Import(level, module, tuple(names)) for level, module, names in _facts(content)["imports"]]
+
+
+def remember_sources() -> None:
+    """Keeps what was read for the next start, if Snakemake has a folder that can be written to."""
+    if MEMORY.parent.is_dir() and not _used.keys() <= _remembered().keys():
+        try:
+            write_text(MEMORY, json.dumps({"format": FORMAT, "files": _used}))
+        except OSError:
+            return  # the next start parses again
+
+
+def forget_imports() -> None:
+    """Has files looked at again that this process has looked at before."""
+    files_of_module.cache_clear()
+    _imported_by.cache_clear()
+
+
+_used: dict[str, dict] = {}
+
+
+def _facts(content: bytes) -> dict:
+    """The imports of a Python file, and the digest of its code."""
+    key = hashlib.sha256(content).hexdigest()
+    if key not in _used:
+        _used[key] = _remembered().get(key) or _parsed(content)
+    return _used[key]
+
+
+@cache
+def _remembered() -> dict[str, dict]:
+    try:
+        memory = json.loads(MEMORY.read_text())
+        files = memory["files"] if memory["format"] == FORMAT else {}
+        return {key: facts for key, facts in files.items() if facts.keys() == {"imports", "digest"}}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or damaged: the files are parsed
+        return {}
+
+
+def _parsed(content: bytes) -> dict:
+    try:
+        imports = [[each.level, each.module, list(each.names)] for each in _imports_below(ast.parse(content))]
+        return {"imports": imports, "digest": digest_of_source(".py", content)}
+    except SyntaxError as error:
+        raise UnreadableSource(f"line {error.lineno}: {error.msg}") from error
+    except ValueError as error:  # a NUL byte
+        raise UnreadableSource(str(error)) from error
+
+
+def _imports_below(tree: ast.AST) -> Iterator[Import]:
+    """The imports in a tree. Statements are found in bodies only, so expressions are not walked."""
+    if isinstance(tree, ast.Import):
+        yield from (Import(0, alias.name) for alias in tree.names)
+    elif isinstance(tree, ast.ImportFrom):
+        yield Import(tree.level, tree.module or "", tuple(alias.name for alias in tree.names))
+    bodies = ("orelse",) if _is_for_type_checkers(tree) else ("body", "orelse", "handlers", "finalbody", "cases")
+    for body in bodies:
+        for statement in getattr(tree, body, ()):
+            yield from _imports_below(statement)
+
+
+def _is_for_type_checkers(tree: ast.AST) -> bool:
+    """Whether this is `if TYPE_CHECKING:` or `if typing.TYPE_CHECKING:`."""
+    test = getattr(tree, "test", None)
+    return isinstance(tree, ast.If) and "TYPE_CHECKING" in (getattr(test, "id", None), getattr(test, "attr", None))

@@ -1,0 +1,119 @@
+"""What made each file of the analysis: `made.json` beside the files, {file: what made it}.
+
+A record holds a digest of the code that made the file, of its settings, of the files it was made from, and of the file
+itself. It is written after the file; a job removes the records of its outputs before it begins, so that what a killed
+job leaves is not taken for what it would have made.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+from profile_grid.files import write_json
+
+NAME = "made.json"
+LOCK = ".made.lock"
+DigestOf = Callable[[str], str | None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What makes the outputs of one job: digests of its code, its settings, and the files it reads (`inputs`)."""
+
+    code: str
+    settings: str
+    inputs: str
+
+
+REASONS = {
+    "code": "the code that makes it has changed",
+    "settings": "the settings have changed",
+    "inputs": "what it is made from has changed",
+}
+
+
+def stale_reason(outputs: Iterable[str], recipe: Recipe, digest_of: DigestOf, record_of: Callable) -> str | None:
+    """Why one of these files is not what the recipe makes now; None if all are.
+
+    `digest_of` gives the digest of a file's content, None if it is missing; `record_of` the record of a file, None if
+    nothing says what made it.
+    """
+    for path in outputs:
+        if (digest := digest_of(path)) is None:
+            return f"a file was deleted: {path}"
+        if (record := record_of(path)) is None:
+            return f"nothing says what made it: {path}"
+        for key, reason in REASONS.items():
+            if record[key] != getattr(recipe, key):
+                return reason
+        if record["sha256"] != digest:
+            return f"a file is not the one that was made: {path}"
+    return None
+
+
+def read_records(folder: str) -> dict[str, dict]:
+    """The records of the files in a folder; none if there are none, or if they are damaged."""
+    try:
+        records = json.loads(Path(folder, NAME).read_text())
+        return {name: record for name, record in records.items() if record.keys() == {*REASONS, "sha256"}}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+class Records:
+    """The records of all folders, each folder read once."""
+
+    def __init__(self):
+        self._of_folder = cache(read_records)
+
+    def __call__(self, path: str) -> dict | None:
+        folder, name = os.path.split(path)
+        return self._of_folder(folder).get(name)
+
+    def names_in(self, folder: str) -> list[str]:
+        """The files of a folder that have a record."""
+        return list(self._of_folder(folder))
+
+
+def write_records(outputs: Mapping[str, str], recipe: Recipe) -> None:
+    """Records for these files (path to digest of the content) that the recipe made them."""
+    for folder, names in _by_folder(outputs):
+        with _changing(folder) as records:
+            records |= {name: asdict(recipe) | {"sha256": outputs[os.path.join(folder, name)]} for name in names}
+
+
+def remove_records(outputs: Iterable[str]) -> None:
+    """Forgets what made these files."""
+    for folder, names in _by_folder(outputs):
+        if os.path.exists(os.path.join(folder, NAME)):
+            with _changing(folder) as records:
+                for name in names:
+                    records.pop(name, None)
+
+
+def _by_folder(paths: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    names: dict[str, list[str]] = {}
+    for path in paths:
+        folder, name = os.path.split(path)
+        names.setdefault(folder, []).append(name)
+    yield from names.items()
+
+
+@contextmanager
+def _changing(folder: str) -> Iterator[dict[str, dict]]:
+    """The records of a folder, to be changed; written at the end of the block. Other jobs wait."""
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, LOCK), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        records = read_records(folder)
+        before = dict(records)
+        yield records
+        if records != before:
+            write_json(Path(folder, NAME), dict(sorted(records.items())))

@@ -1,0 +1,101 @@
+"""How a job of the analysis makes its outputs: the code it runs, its settings, what it reads and writes.
+
+The plan and the job compute the same recipe from it, so that they can be compared.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from profile_grid.freshness.digests import FileDigests, digest_of_settings
+from profile_grid.freshness.imports import digest_of_code, imported_files
+from profile_grid.freshness.made import Recipe, Records, stale_reason
+from profile_grid.study.stages import BY_NAME
+
+
+class NoSuchSource(ValueError):
+    """A pattern of source files matches nothing; the message names it."""
+
+
+@dataclass(frozen=True)
+class Making:
+    """One job.
+
+    `programs` are files below the project's folder: they and all that they import count as its code, as do the files
+    that match `patterns`. `inputs` and `outputs` are relative to the working folder; of `folders` every file is an
+    output. With `of_runs`, the files of all runs that the plan at that path names are inputs too: there may be too many
+    for a command line. `settings` is a digest.
+    """
+
+    name: str
+    programs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+    settings: str = ""
+    patterns: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    of_runs: str | None = None
+
+    @classmethod
+    def from_json(cls, text: str) -> Making:
+        """The job that `to_json` wrote."""
+        values = json.loads(text)
+        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+
+    def to_json(self) -> str:
+        """The job as one line for a command."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    def by_command(self, command: str) -> Making:
+        """The job as this command line of a rule runs it: another command makes other outputs."""
+        return replace(self, settings=digest_of_settings([self.settings, command]))
+
+    def recipe(self, code: str, digest_of: FileDigests, entries: list[dict] | None = None) -> Recipe:
+        """What makes the outputs now, with a digest of the code; `entries` are the runs of the plan, if known."""
+        return Recipe(code, self.settings, digest_of.of_all(self.all_inputs(entries)))
+
+    def code(self, root: Path) -> str:
+        """A digest of the code below `root`. Raises UnreadableSource or NoSuchSource."""
+        return digest_of_code(root, {*imported_files(root, *self.programs), *matching(root, self.patterns)})
+
+    def all_inputs(self, entries: list[dict] | None = None) -> tuple[str, ...]:
+        """The files that the job reads, those of runs included."""
+        if self.of_runs is None:
+            return self.inputs
+        if entries is None:
+            entries = json.loads(Path(self.of_runs).read_text())["runs"]
+        return (*self.inputs, *files_of_runs(entries))
+
+    def stale_reason(self, recipe: Recipe, digest_of: FileDigests, record_of: Records) -> str | None:
+        """Why the outputs are not what the recipe makes; None if they are."""
+        in_folders = [f"{folder}/{name}" for folder in self.folders for name in record_of.names_in(folder)]
+        missing = next((folder for folder in self.folders if not record_of.names_in(folder)), None)
+        if missing:
+            return f"nothing says what made it: {missing}"
+        return stale_reason([*self.outputs, *in_folders], recipe, digest_of, record_of)
+
+
+def files_of_runs(entries: list[dict]) -> list[str]:
+    """The files from which the runs of a plan are merged: the result of each stage, and the status of its tables."""
+    return [
+        f"results/runs/{entry['run']}/{name}"
+        for entry in entries
+        for stage in (BY_NAME[stage] for stage in entry["specifications"])
+        for name in (stage.result, stage.tables_of_a_run and stage.tables_of_a_run.status_file)
+        if name
+    ]
+
+
+def matching(root: Path, patterns: tuple[str, ...]) -> list[str]:
+    """The files below `root` that match, relative to it. Raises NoSuchSource."""
+    paths = []
+    for pattern in patterns:
+        matches = [path for path in glob.glob(pattern, root_dir=root) if os.path.isfile(root / path)]
+        if not matches:
+            raise NoSuchSource(f"no file of {root} matches {pattern}")
+        paths += sorted(matches)
+    return paths

@@ -1,0 +1,137 @@
+"""Tells Snakemake which jobs to run: the plan of profile_grid/freshness/plan.py decides, by content and not by time.
+
+The only file that uses what Snakemake does not document: the sets of files and rules that --forcerun fills.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import snakemake
+from snakemake.exceptions import WorkflowError
+from snakemake.io import ancient
+from snakemake.logging import logger
+
+from profile_grid.files import write_text
+from profile_grid.freshness.digests import FileDigests
+from profile_grid.freshness.made import Records
+from profile_grid.freshness.making import Making
+from profile_grid.freshness.plan import Job, Plan
+
+MEMORY = Path(".snakemake", "digests.json")
+FORMAT = 1
+
+
+class Reruns:
+    """The jobs of a workflow, and what is known of the files that they read and write."""
+
+    def __init__(self, workflow, root: Path):
+        self._workflow = workflow
+        self._rule_name = workflow.modifier.modify_rulename  # by which a module's rules are known to its user
+        self._logged_kinds: set[str] = set()
+        self._makings: dict[str, Making] = {}
+        self.digest_of = FileDigests(remembered_digests())
+        self.record_of = Records()
+        self.plan = Plan(self._is_forced)
+        self._code = cache(lambda programs, patterns: Making("", programs, (), patterns=patterns).code(root))
+        atexit.register(remember_digests, self.digest_of)
+
+    def add_measurement(self, name: str, outputs: list[str], reason: Callable[[], str | None]) -> None:
+        """A job that measures: `reason` says why its results are stale."""
+        self.plan.add([Job(name, (), outputs, reason)])
+
+    def add_marker(self, name: str, inputs: list[str], output: str) -> None:
+        """A job whose output only says that its inputs are there."""
+        self.plan.add([Job(name, inputs, [output], lambda: None if Path(output).exists() else "it is missing")])
+
+    def add(self, making: Making, entries: list[dict] | None = None) -> None:
+        """A job of the analysis; `entries` are the runs that it reads, for one `of_runs`."""
+        self._makings[making.name] = making
+        inputs = making.all_inputs(entries)
+
+        def reason() -> str | None:
+            recipe = self._by_command(making).recipe(
+                self._code(making.programs, making.patterns), self.digest_of, entries
+            )
+            return making.stale_reason(recipe, self.digest_of, self.record_of)
+
+        self.plan.add([Job(making.name, inputs, (*making.outputs, *making.folders), reason)])
+
+    def inputs(self, output: str, after: Callable[..., list[str]] = lambda wildcards: []) -> Callable:
+        """An input function: what the job of an output reads. A stale job is forced.
+
+        The time of a file does not count, so it is ancient. But Snakemake runs nothing after a job whose outputs are
+        all ancient, so an output of a job that is going to run is not. `after` are files that the job does not read and
+        has to wait for: they are ancient unless the job runs."""
+
+        def inputs_of_job(wildcards):
+            job = self.plan.job_of(output.format(**wildcards))
+            if reason := self.plan.reason(job):
+                self._force(job, reason)
+            read = [path if self.plan.is_remade(path) else ancient(path) for path in job.inputs]
+            return read + [path if reason else ancient(path) for path in after(wildcards)]
+
+        return inputs_of_job
+
+    def recipe(self, output: str) -> Callable:
+        """A function of wildcards for `params`: the recipe of the job of an output, for workflow.make."""
+        return lambda wildcards: self._by_command(self._makings[self._name(output, wildcards)]).to_json()
+
+    def _name(self, output: str, wildcards) -> str:
+        return self.plan.job_of(output.format(**wildcards)).name
+
+    def _by_command(self, making: Making) -> Making:
+        return making.by_command(self._command_of(making.name.partition(" ")[0]))
+
+    def _command_of(self, rule: str) -> str:
+        """The command line of a rule, as the rule's file has it."""
+        return self._workflow.get_rule(self._rule_name(rule)).shellcmd
+
+    def _force(self, job: Job, reason: str) -> None:
+        """Forces a job as --forcerun does."""
+        self._forced_files().update(job.outputs)
+        kind = reason.partition(":")[0]
+        if kind not in self._logged_kinds and not reason.endswith(" runs"):  # one of each kind: there may be thousands
+            self._logged_kinds.add(kind)
+            logger.info(f"{job.name} runs again, and maybe others: {reason}")
+
+    def _is_forced(self, job: Job) -> bool:
+        """Whether --forcerun or --forceall names a job, its rule, or one of its files."""
+        rule = self._rule_name(job.name.partition(" ")[0])
+        files = self._forced_files()
+        return rule in {each.name for each in self._dag_set("forcerules")} or not files.isdisjoint(job.outputs)
+
+    def _forced_files(self) -> set[str]:
+        return self._dag_set("forcefiles")
+
+    def _dag_set(self, name: str) -> set:
+        forced = getattr(self._workflow.dag, name, None)
+        if not isinstance(forced, set):
+            raise WorkflowError(
+                f"Snakemake {snakemake.__version__} does not keep {name} as a set, so stale results could not be made"
+                " again; install a version that envs/requirements.txt admits"
+            )
+        return forced
+
+
+def remembered_digests() -> dict[str, list]:
+    """The digests that an earlier Snakemake noted; none if they are not there or damaged: the files are read again."""
+    try:
+        memory = json.loads(MEMORY.read_text())
+        files = memory["files"] if memory["format"] == FORMAT else {}
+        return {path: entry for path, entry in files.items() if len(entry) == 5}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def remember_digests(digest_of: FileDigests) -> None:
+    """Notes digests for the next Snakemake, if there is a folder that can be written to."""
+    if digest_of.is_new and MEMORY.parent.is_dir():
+        try:
+            write_text(MEMORY, json.dumps({"format": FORMAT, "files": digest_of.known}))
+        except OSError:
+            return  # the next one reads the files again
