@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import time
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from cs336_model.program.code_digest import code_digest
 
 DIGITS = 16  # of 64: what two different inputs share by chance once in 10^19 pairs
 CHUNK_BYTES = 2**20
+SETTLED_NS = 2 * 10**9  # a file that changed later than that ago may change again within one tick of its clock
 JINJA_COMMENT = re.compile(rb"\{#.*?#\}", re.DOTALL)
 
 
@@ -75,8 +77,10 @@ class FileDigests:
         identity = [state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
         entry = self.known.get(path)
         if entry is None or entry[:4] != identity:
-            entry = self.known[path] = [*identity, sha256_of_file(path)]
-            self.is_new = True
+            entry = [*identity, sha256_of_file(path)]
+            if time.time_ns() - state.st_ctime_ns > SETTLED_NS:
+                self.known[path] = entry
+                self.is_new = True
         return entry[4]
 
     def of_all(self, paths: Iterable[str]) -> str:

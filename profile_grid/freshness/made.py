@@ -86,7 +86,7 @@ def write_records(outputs: Mapping[str, str], recipe: Recipe) -> None:
     """Records for these files (path to digest of the content) that the recipe made them."""
     for folder, names in _by_folder(outputs):
         with _changing(folder) as records:
-            records |= {name: asdict(recipe) | {"sha256": outputs[os.path.join(folder, name)]} for name in names}
+            records |= {name: asdict(recipe) | {"sha256": outputs[path]} for name, path in names.items()}
 
 
 def remove_records(outputs: Iterable[str]) -> None:
@@ -98,11 +98,12 @@ def remove_records(outputs: Iterable[str]) -> None:
                     records.pop(name, None)
 
 
-def _by_folder(paths: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    names: dict[str, list[str]] = {}
+def _by_folder(paths: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Each folder with the paths in it, by the name of the file."""
+    names: dict[str, dict[str, str]] = {}
     for path in paths:
         folder, name = os.path.split(path)
-        names.setdefault(folder, []).append(name)
+        names.setdefault(folder or os.curdir, {})[name] = path
     yield from names.items()
 
 
