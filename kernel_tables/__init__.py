@@ -7,5 +7,5 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     """`kernel_tables.recorded`, imported when it is asked for: reading a capture needs nothing of recording."""
     if name == "recorded":
-        return import_module("kernel_tables.recording.recorded").recorded
+        return import_module("kernel_recorder.recorded").recorded
     raise AttributeError(f"module 'kernel_tables' has no attribute {name!r}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from kernel_tables.recording.options import SUMMARY, add_options
+from kernel_recorder.options import SUMMARY, add_options
 
 __all__ = ["SUMMARY", "add_options", "run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    from kernel_tables.recording.command import record
+    from kernel_recorder.command import record
 
     return record(options)

@@ -14,6 +14,7 @@ import pytest
 from tests.kernel_tables.synthetic import Synthetic
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("kernel_recorder", "kernel_tables", "range_marks")
 
 
 def run(*command, **options) -> subprocess.CompletedProcess:
@@ -33,6 +34,10 @@ def wheel(tmp_path_factory) -> Path:
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT)
     (built,) = folder.iterdir()
     return built
+
+
+def sources() -> set[Path]:
+    return {path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
 
 
 def declared(wheel: Path) -> set[str]:
@@ -81,10 +86,10 @@ def test_the_wheel_holds_the_package_and_its_rules_and_nothing_of_the_pipeline(w
     with ZipFile(wheel) as archive:
         names = archive.namelist()
     assert {name.partition("/")[0] for name in names} == {
-        "kernel_tables",
+        *PACKAGES,
         f"{'-'.join(wheel.name.split('-')[:2])}.dist-info",
     }
-    here = {path.relative_to(ROOT).as_posix() for path in (ROOT / "kernel_tables").rglob("*.py")}
+    here = {path.relative_to(ROOT).as_posix() for path in sources()}
     of_pages = {
         path.relative_to(ROOT).as_posix()
         for room in ("page", "report")
@@ -92,7 +97,7 @@ def test_the_wheel_holds_the_package_and_its_rules_and_nothing_of_the_pipeline(w
         for path in (ROOT / "kernel_tables" / room).glob(f"*.{kind}")
     }
     assert len(of_pages) == 9
-    assert here | of_pages | {"kernel_tables/classes/class_rules.toml"} <= set(names)
+    assert here | of_pages | {"kernel_tables/kernel_classes/class_rules.toml"} <= set(names)
 
 
 def imported_from_outside(paths) -> set[str]:
@@ -104,13 +109,13 @@ def imported_from_outside(paths) -> set[str]:
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 imported.add(node.module.partition(".")[0])
-    return imported - sys.stdlib_module_names - {"kernel_tables"}
+    return imported - sys.stdlib_module_names - set(PACKAGES)
 
 
 def test_what_the_wheel_declares_is_what_it_imports(wheel):
-    rooms = ("kernel_tables/marking", "kernel_tables/recording/inside")
+    rooms = ("range_marks", "kernel_recorder/in_process")
     in_the_program = {path for room in rooms for path in (ROOT / room).rglob("*.py")}
-    outside = imported_from_outside(set((ROOT / "kernel_tables").rglob("*.py")) - in_the_program)
+    outside = imported_from_outside(sources() - in_the_program)
     distributions = packages_distributions()
     assert {distributions[name][0].lower().replace("_", "-") for name in outside} == declared(wheel)
     assert imported_from_outside(in_the_program) == {"torch", "nvtx"}  # of what is measured, not of who reads it
@@ -135,7 +140,7 @@ def test_every_subcommand_works_with_the_declared_packages_alone(environment, tm
 
 
 def test_a_program_of_another_environment_is_recorded_by_what_the_wheel_installed(environment, tmp_path):
-    source = "import sys; print(sys.modules['kernel_tables.recording.inside.attach'].__file__)"
+    source = "import sys; print(sys.modules['kernel_recorder.in_process.attach'].__file__)"
     command = [environment / "bin" / "kernel-tables", "record", "--", sys.executable, "-c", source]
     done = run(*command, cwd=tmp_path)
     assert Path(done.stdout.strip()).is_relative_to(environment)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from kernel_tables.__main__ import main
-from kernel_tables.embedded.capture_schema import CPU_DEVICE
+from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.terminal.any_table import table_lines
 from kernel_tables.terminal.columns import Column, aligned, cut, text_width
 from kernel_tables.terminal.units import bar, duration, percent, size

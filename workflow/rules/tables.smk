@@ -97,7 +97,7 @@ rule merge:
 
 rule timeline:
     input:
-        sources=program_sources("workflow/scripts/timeline.py") + sources("kernel_tables/classes/*.toml"),
+        sources=program_sources("workflow/scripts/timeline.py") + sources("kernel_tables/kernel_classes/*.toml"),
         sqlite=f"results/runs/{SHOWN}/capture.sqlite",
         status=f"results/runs/{SHOWN}/status.json",
     output:
