@@ -163,7 +163,7 @@ def _tell_contents(capture: Path, expected_steps: int | None, expected: Collecti
 
 def _print_rows(trace: Trace, capture: Path) -> None:
     """The tree of ranges; without ranges, the kernels."""
-    from kernel_tables.terminal.device_words import OF_PROCESSOR, time_heading
+    from kernel_tables.device_words import OF_PROCESSOR, time_heading
     from kernel_tables.terminal.tables import kernel_lines, names_of, range_lines
 
     tree, all_ns = trace.range_tree(), int(trace.classes()["total_ns"].sum())

@@ -118,6 +118,11 @@ def test_a_package_imports_no_other_but_those_it_may(package):
     assert {other for other in imported if not is_in(other, MAY_IMPORT[package])} == set()
 
 
+def test_the_libraries_name_no_package_of_the_pipeline():
+    libraries = [path for name, path in MODULES.items() if is_in(name, MAY_IMPORT)]
+    assert [path for path in libraries if re.search(r"cs336_model|profile_grid", path.read_text())] == []
+
+
 def is_in(name: str, packages: Iterable[str]) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
