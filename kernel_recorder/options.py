@@ -17,7 +17,6 @@ from kernel_recorder.in_process.settings import (
 )  # fmt: skip
 from kernel_tables.errors import TraceError
 
-SUMMARY = "run a Python program and record some of its steps, without a change to it; then print the ranges"
 MODULES, NONE = "modules", "none"
 
 

@@ -102,7 +102,8 @@ def test_a_module_imports_no_room_below_its_own(name):
 MAY_IMPORT = {
     "range_marks": (),
     "kernel_tables": (),
-    "kernel_tables.commands.record": ("kernel_recorder",),  # the command `record`, where the recorder is installed
+    # the command `record`, which is refused where the recorder is not installed
+    "kernel_tables.commands.record": ("kernel_recorder", "kernel_tables"),
     "kernel_recorder": ("kernel_tables", "range_marks"),
     # it runs in programs of others, which may lack what reading needs
     "kernel_recorder.in_process": ("kernel_tables.kineto.names", "kernel_tables.whole_files", "range_marks"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "kernel_tables"
 ROOMS = (
+    "version",
     "whole_files",
     "kineto",
     "markdown",
