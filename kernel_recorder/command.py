@@ -9,7 +9,7 @@ import argparse
 import shlex
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from shutil import get_terminal_size
@@ -93,9 +93,9 @@ def _keep_and_tell(found: Sequence[Outcome], handover: Path, output: Path) -> No
             _say(f"{capture}: {outcome.window()}; kernel-tables report {capture} makes a page of it")
             whole.append((outcome, capture))
     for outcome, capture in whole[1:]:
-        _tell_doubts(capture, outcome)
+        _tell_contents(capture, outcome, in_full=False)
     for outcome, capture in whole[:1]:
-        _tell_contents(capture, outcome.expected_steps, _expected(outcome))
+        _tell_contents(capture, outcome, in_full=True)
     if len(whole) > 1:
         _tell_communication(whole)
 
@@ -103,20 +103,6 @@ def _keep_and_tell(found: Sequence[Outcome], handover: Path, output: Path) -> No
 def _expected(outcome: Outcome) -> frozenset[str]:
     """The findings that follow from how the window was found and ended."""
     return SAID_OF_WINDOWS | SAID_OF_ENDS if outcome.ended_inside else SAID_OF_WINDOWS
-
-
-def _tell_doubts(capture: Path, outcome: Outcome) -> None:
-    """Prints what speaks against believing the capture of another rank than the one that is shown."""
-    from kernel_tables.trace import Trace
-
-    try:
-        with Trace(capture) as trace:
-            findings = [one for one in trace.check(outcome.expected_steps) if one.code not in _expected(outcome)]
-    except TraceError as error:
-        _say(f"no table is made of it: {error}")
-        return
-    for finding in findings:
-        _say(f"{finding.severity}{outcome.of_rank()}: {finding.message}")
 
 
 def _tell_communication(whole: Sequence[tuple[Outcome, Path]]) -> None:
@@ -143,20 +129,22 @@ def _tell_communication(whole: Sequence[tuple[Outcome, Path]]) -> None:
         _say(f"each collective: kernel-tables communication {files} --collectives{named}")
 
 
-def _tell_contents(capture: Path, expected_steps: int | None, expected: Collection[str]) -> None:
-    """Prints the tree of ranges or the kernels, what speaks against believing it, and where time is lost."""
+def _tell_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
+    """Prints the reasons to doubt the capture; in full also its ranges or kernels, and where time is lost."""
     from kernel_tables.trace import Trace
 
+    lost = []
     try:
         with Trace(capture) as trace:
-            findings = [one for one in trace.check(expected_steps) if one.code not in expected]
-            _print_rows(trace, capture)
-            lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace)
+            findings = [one for one in trace.check(outcome.expected_steps) if one.code not in _expected(outcome)]
+            if in_full:
+                _print_rows(trace, capture)
+                lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace)
     except TraceError as error:
         _say(f"no table is made of it: {error}")
         return
     for finding in findings:
-        _say(f"{finding.severity}: {finding.message}")
+        _say(f"{finding.severity}{'' if in_full else outcome.of_rank()}: {finding.message}")
     for sentence in lost:
         _say(sentence)
 

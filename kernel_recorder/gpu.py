@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kernel_recorder.in_process.settings import NSYS, TORCH
 from kernel_tables.reading import nsys
-
-NSYS, TORCH = "nsys", "torch"
 
 
 def gpu_is_visible() -> bool:

@@ -16,7 +16,7 @@ from kernel_recorder.unfinished import name_unfinished_step
 from kernel_tables.errors import TraceError
 from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.kineto.capture import CaptureError, capture_tables, write_capture
-from kernel_tables.kineto.trace import Trace, read_trace
+from kernel_tables.kineto.trace import read_trace
 from kernel_tables.reading.nsys import export_report
 from kernel_tables.reading.publishable import write_publishable
 from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY
@@ -122,15 +122,11 @@ def _write_trace(path: Path, target: Path, torch_version: str) -> None:
         trace = read_trace(path)
         if not trace.events:
             raise TraceError("nothing of PyTorch ran in the window; take a later or longer one")
-        tables = capture_tables(trace, _is_of_a_gpu(trace), torch_version)
+        tables = capture_tables(trace, bool(trace.of(*ON_A_GPU)), torch_version)
     except (CaptureError, ValueError) as error:
         raise TraceError(f"PyTorch's profiler left no usable trace: {error}") from error
     with full_disk_as_os_error(target):
         write_capture(tables, target)
-
-
-def _is_of_a_gpu(trace: Trace) -> bool:
-    return bool(trace.of(*ON_A_GPU))
 
 
 def _numbered(path: Path, of_ranks: bool) -> Path:
