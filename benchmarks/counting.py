@@ -17,9 +17,9 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
+from kernel_recorder.ncu_profile import ALL, Round, counters_command, find
 from kernel_tables.counters import metrics
 from kernel_tables.counters.metrics import Metric
-from kernel_tables.recording.ncu_profile import ALL, Round, counters_command, find
 
 PROGRAM = Path(__file__).parent / "programs" / "eight_kernels.py"
 GROUPS = {

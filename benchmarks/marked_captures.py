@@ -21,9 +21,9 @@ import pandas as pd
 import yaml
 
 from cs336_model import ranges
+from kernel_recorder.gpu import NSYS, profiler_of_this_machine
+from kernel_recorder.nsys_profile import profile_command
 from kernel_tables.reading.nsys import export_report
-from kernel_tables.recording.gpu import NSYS, profiler_of_this_machine
-from kernel_tables.recording.nsys_profile import profile_command
 from kernel_tables.trace import Trace
 from profile_grid.study.runs import checked_config, grid_runs, specification
 from profile_grid.study.stages import CAPTURE

@@ -6,7 +6,7 @@ the host's, from the start of the step to the end of the last launch.
 
 - plain: no range at all, as in a run that is timed;
 - ranges: the parts of the forward pass as NVTX ranges;
-- by part: the same, and each backward node in its part (kernel_tables.marking);
+- by part: the same, and each backward node in its part (range_marks);
 - emitted: PyTorch's own range around each operation, numbered (emit_nvtx; emit_itt on a CPU, which does the same);
 - identity: an identity function at both ends of each part, instead of hooks: what its nodes alone take.
 
@@ -27,7 +27,7 @@ from torch import Tensor
 from cs336_model import ranges
 from cs336_model.model import TransformerLM
 from cs336_model.model.functional import cross_entropy
-from kernel_tables.marking import backward
+from range_marks import backward
 
 SIZES = {"vocab_size": 64, "context_length": 16, "d_model": 16, "num_layers": 12, "num_heads": 2, "d_ff": 32}
 PARTS = 3 + 13 * SIZES["num_layers"]  # that one forward pass opens

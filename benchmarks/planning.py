@@ -24,7 +24,8 @@ import yaml
 from benchmarks.made_grid import ROOT, SIZES, made_config
 from profile_grid.study.stages import STAGES
 
-SOURCES = ("Snakefile", "config.yaml", "profiles", "envs", "workflow", "cs336_model", "kernel_tables", "profile_grid")
+PACKAGES = ("cs336_model", "kernel_recorder", "kernel_tables", "profile_grid", "range_marks")
+SOURCES = ("Snakefile", "config.yaml", "profiles", "envs", "workflow", *PACKAGES)
 ASKED = [stage for stage in STAGES if stage.of_every_run]
 JOBS_PER_RUN = len(ASKED) + sum(stage.tables_of_a_run is not None for stage in ASKED)
 EMPTY = "rule all:\n    shell: 'true'\n"

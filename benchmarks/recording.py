@@ -21,7 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kernel_tables.recording.gpu import NSYS, TORCH, profiler_of_this_machine
+from kernel_recorder.gpu import NSYS, TORCH, profiler_of_this_machine
 from kernel_tables.trace import Trace
 
 PROGRAMS = Path(__file__).with_name("programs")

@@ -115,8 +115,8 @@ def emit_ranges(emitter: str | Span) -> None:
     if emitter not in EMITTERS:
         raise ValueError(f"range emitter {emitter!r} is not known; one of {', '.join(EMITTERS)} is")
     if emitter != "none":
-        from kernel_tables.embedded.kineto_names import encoded
-        from kernel_tables.marking import backward, emitters, marker
+        from kernel_tables.kineto.names import encoded
+        from range_marks import backward, emitters, marker
 
         made = emitters.nvtx_emitter() if emitter == "nvtx" else emitters.record_function_emitter(encoded)
         _marker = marked = marker.Marker(made, RECOMPUTATION)
@@ -125,7 +125,7 @@ def emit_ranges(emitter: str | Span) -> None:
         return
     _open_span = _silent
     if _marker is not None:
-        from kernel_tables.marking import backward, compiled
+        from range_marks import backward, compiled
 
         backward.follow_backward(None)
         compiled.leave_compiled()
@@ -139,7 +139,7 @@ def mark_modules(model: Any) -> None:
     _leave_modules()
     if _open_span is _silent:
         return
-    from kernel_tables.marking import module_names, module_parts
+    from range_marks import module_names, module_parts
 
     taken = {*AROUND_PARTS, *PHASES, RECOMPUTATION}
     names = {
@@ -160,7 +160,7 @@ def mark_compiled_graphs() -> None:
     """From now on what is compiled opens a range around each kernel, named after the parts that it serves, where spans
     are ranges for a profiler: inside what is compiled there are none."""
     if _marker is not None:
-        from kernel_tables.marking import compiled, sources
+        from range_marks import compiled, sources
 
         compiled.follow_compiled(_marker, sources.WrittenParts(span).innermost)
 

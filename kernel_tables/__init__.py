@@ -3,9 +3,28 @@
 from importlib import import_module
 from typing import Any
 
+# Imported when they are asked for, by the module that has them: reading a capture needs nothing of recording.
+LAZY = {
+    "Trace": "kernel_tables.trace",
+    "recorded": "kernel_recorder.context",
+    "users_rules": "kernel_tables.kernel_classes.categories",
+    "__version__": "kernel_tables.version",
+}
+
+NO_RECORDER = "recording needs the package kernel_recorder, which is not installed: pip install kernel-recorder"
+
 
 def __getattr__(name: str) -> Any:
-    """`kernel_tables.recorded`, imported when it is asked for: reading a capture needs nothing of recording."""
-    if name == "recorded":
-        return import_module("kernel_tables.recording.recorded").recorded
-    raise AttributeError(f"module 'kernel_tables' has no attribute {name!r}")
+    """`kernel_tables.Trace` and the other names of LAZY. ModuleNotFoundError says what to install for `recorded`."""
+    if name not in LAZY:
+        raise AttributeError(f"module 'kernel_tables' has no attribute {name!r}")
+    try:
+        return getattr(import_module(LAZY[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != "kernel_recorder":
+            raise
+        raise ModuleNotFoundError(NO_RECORDER, name=error.name) from None
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *LAZY]

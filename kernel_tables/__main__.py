@@ -15,6 +15,7 @@ from types import ModuleType
 
 from kernel_tables.clean_text import visible
 from kernel_tables.commands import check, communication, diagnose, diff, host, names, record, report
+from kernel_tables.commands.completion import SHELLS, PrintCompletion
 from kernel_tables.commands.options import (
     add_captures,
     add_classes,
@@ -25,6 +26,7 @@ from kernel_tables.commands.options import (
 from kernel_tables.commands.shown import TABLES, add_shown_options, write_shown
 from kernel_tables.errors import TraceError
 from kernel_tables.output import FORMATS
+from kernel_tables.version import __version__
 from kernel_tables.whole_files import written_whole
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -41,9 +43,12 @@ COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """The exit status: 0, 1 for an incomplete capture, 2 for bad input."""
-    options = command_parser().parse_args(arguments)
+    parser = command_parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help(sys.stderr)
+        return BAD_INPUT
     try:
-        return _run(options)
+        return _run(parser.parse_args(arguments))
     except TraceError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
@@ -68,6 +73,10 @@ def command_parser() -> argparse.ArgumentParser:
         " of Nsight Systems.",
         epilog="Begin with: kernel-tables record -- python train.py. Times are nanoseconds, in a terminal in readable"
         " units. Bad input: one line on standard error and exit status 2.",
+    )
+    parser.add_argument("--version", action="version", version=f"kernel-tables {__version__}")
+    parser.add_argument(
+        "--print-completion", action=PrintCompletion, choices=SHELLS, help="print what a shell needs to complete this"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_modules(commands, FIRST)

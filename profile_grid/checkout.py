@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-import tomllib
 from pathlib import Path
+
+import kernel_tables
 
 ROOT = Path(__file__).parent.parent
 
 
 def version() -> str:
-    """The project's version, as pyproject.toml has it."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    """The project's version, which is that of its libraries."""
+    return kernel_tables.__version__
 
 
 def git_state() -> dict:

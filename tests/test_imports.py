@@ -3,19 +3,19 @@
 import ast
 import graphlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("cs336_model", "kernel_tables", "profile_grid", "workflow")
+PACKAGES = ("cs336_model", "kernel_recorder", "kernel_tables", "profile_grid", "range_marks", "workflow")
 
 # A room may import itself, and the rooms above it here.
 ROOMS = (
+    "range_marks",  # runs inside a measured process, as cs336_model does
     "kernel_tables.whole_files",
-    "kernel_tables.embedded",
-    "kernel_tables.marking",  # runs inside a measured process, as cs336_model does
+    "kernel_tables.kineto",
     "cs336_model",
     "cs336_model.ranges",
     "cs336_model.nvidia_smi",
@@ -23,7 +23,7 @@ ROOMS = (
     "cs336_model.model",
     "cs336_model.program",
     "kernel_tables",
-    "kernel_tables.recording",
+    "kernel_recorder",
     "kernel_tables.commands",
     "kernel_tables.__main__",
     "profile_grid",  # what stands at its root: files, numbers and Markdown as text
@@ -98,6 +98,36 @@ def test_a_module_imports_no_room_below_its_own(name):
     assert below == set()
 
 
+# What each package may import of the others, so that it can be installed without the rest.
+MAY_IMPORT = {
+    "range_marks": (),
+    "kernel_tables": (),
+    # the command `record`, which is refused where the recorder is not installed
+    "kernel_tables.commands.record": ("kernel_recorder", "kernel_tables"),
+    "kernel_recorder": ("kernel_tables", "range_marks"),
+    # it runs in programs of others, which may lack what reading needs
+    "kernel_recorder.in_process": ("kernel_tables.kineto.names", "kernel_tables.whole_files", "range_marks"),
+}
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_a_package_imports_no_other_but_those_it_may(package):
+    inner = [other for other in MAY_IMPORT if other.startswith(f"{package}.")]
+    members = {name for name in MODULES if is_in(name, [package]) and not is_in(name, inner)}
+    imported = {other for name in members for other in GRAPH[name] if not is_in(other, [package])}
+    assert members
+    assert {other for other in imported if not is_in(other, MAY_IMPORT[package])} == set()
+
+
+def test_the_libraries_name_no_package_of_the_pipeline():
+    libraries = [path for name, path in MODULES.items() if is_in(name, MAY_IMPORT)]
+    assert [path for path in libraries if re.search(r"cs336_model|profile_grid", path.read_text())] == []
+
+
+def is_in(name: str, packages: Iterable[str]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
 def test_only_what_runs_in_a_measured_process_imports_torch():
     def imports_torch(path):
         names = [
@@ -108,7 +138,7 @@ def test_only_what_runs_in_a_measured_process_imports_torch():
         ]
         return any(name.split(".")[0] == "torch" for name in names)
 
-    inside = ("cs336_model", "kernel_tables.marking", "kernel_tables.recording.inside")
+    inside = ("cs336_model", "range_marks", "kernel_recorder.in_process")
     outside = [name for name, path in MODULES.items() if not name.startswith(inside) and imports_torch(path)]
     assert outside == []
 

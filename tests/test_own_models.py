@@ -143,7 +143,7 @@ def test_a_llama_is_measured_from_a_configuration(tmp_path):
 
 
 def test_no_module_has_a_range_where_a_run_is_timed(tmp_path, monkeypatch):
-    monkeypatch.setattr("kernel_tables.marking.module_parts.ModuleParts.begin", lambda self: pytest.fail("it has"))
+    monkeypatch.setattr("range_marks.module_parts.ModuleParts.begin", lambda self: pytest.fail("it has"))
     assert measured(program(GPT), tmp_path)["status"] == "complete"
 
 

@@ -2,18 +2,18 @@
 
 import re
 import subprocess
-import tomllib
 from pathlib import Path
 
 import yaml
 
+import kernel_tables
 from profile_grid import checkout
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_the_changelog_begins_with_the_version_and_the_citation_names_it():
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    version = kernel_tables.__version__
     assert re.search(r"^## (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE).group(1) == version
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
     assert checkout.version() == version

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cs336_model.program import benchmark
-from kernel_tables.marking import backward
+from range_marks import backward
 
 if __name__ == "__main__":
     backward.follow_backward = lambda marker: None

@@ -9,7 +9,7 @@ import torch
 from torch.autograd.profiler import profile
 
 from cs336_model import ranges
-from kernel_tables.embedded.kineto_capture import export_capture
+from kernel_tables.kineto.capture import export_capture
 
 NSYS, NCU = "nsys", "ncu"
 MEMORY = "memory"  # a recorder of its own, which begins before the model is made (cs336_model.program.memory)

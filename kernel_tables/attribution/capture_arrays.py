@@ -23,9 +23,9 @@ from kernel_tables.attribution.paths import BEFORE_CAPTURE, NO_RANGE, Paths
 from kernel_tables.attribution.range_names import coded_names, without_last_numbers
 from kernel_tables.attribution.ranges import NONE, Ranges, in_opening_order
 from kernel_tables.attribution.rule import Rule
-from kernel_tables.classes.categories import classify
-from kernel_tables.embedded.capture_schema import CPU_DEVICE
 from kernel_tables.errors import TraceError, impossible
+from kernel_tables.kernel_classes.categories import classify
+from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, RUNTIME
 

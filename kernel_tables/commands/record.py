@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import argparse
+from importlib.util import find_spec
+from typing import NoReturn
 
-from kernel_tables.recording.options import SUMMARY, add_options
+from kernel_tables import NO_RECORDER
+from kernel_tables.errors import TraceError
 
-__all__ = ["SUMMARY", "add_options", "run"]
+SUMMARY = "run a Python program and record some of its steps, without a change to it; then print the ranges"
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Gives the command its arguments; without the package that records, whatever arguments come are refused."""
+    if find_spec("kernel_recorder") is None:
+        command.parse_known_args = _refuse
+        return
+    from kernel_recorder.options import add_options
+
+    add_options(command)
 
 
 def run(options: argparse.Namespace) -> int:
-    from kernel_tables.recording.command import record
+    from kernel_recorder.command import record
 
     return record(options)
+
+
+def _refuse(*_: object) -> NoReturn:
+    raise TraceError(NO_RECORDER)

@@ -9,8 +9,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_tables.commands.options import is_for_a_person, print_safely, write
+from kernel_tables.device_words import OF_PROCESSOR, time_heading
 from kernel_tables.errors import TraceError
-from kernel_tables.terminal.device_words import OF_PROCESSOR, time_heading
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,10 +12,10 @@ import re
 import numpy as np
 import pandas as pd
 
-from kernel_tables.classes.categories import family
 from kernel_tables.counters.metrics import TIME_NS
 from kernel_tables.counters.reading import CONFIGURATION
 from kernel_tables.counters.work import total_flops
+from kernel_tables.kernel_classes.categories import family
 
 # nsys writes the types of a template's numbers, `<(int)4, (bool)1>`, Nsight Compute leaves them and some namespaces out
 TYPE_OF_A_NUMBER = re.compile(r"\([A-Za-z_][\w:<> ]*\)(?=-?\d)")

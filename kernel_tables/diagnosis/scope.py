@@ -10,9 +10,9 @@ from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.steps import measured_steps
-from kernel_tables.classes.categories import family
 from kernel_tables.diagnosis.calls import Calls, read_calls
 from kernel_tables.diagnosis.devices import PARTS, Device, device_of
+from kernel_tables.kernel_classes.categories import family
 from kernel_tables.reading.schema import RUNTIME
 
 NO_STEP = -1

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from kernel_tables.clean_text import in_json, visible_lines
 from kernel_tables.page.colors import background, family_look, looks, phase_look
-from kernel_tables.terminal.units import duration, percent
+from kernel_tables.units import duration, percent
 
 HERE = Path(__file__).parent
 SCRIPTS = ("shared.js", "flame.js", "timeline.js")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernel_tables.names.short import short_names
+from kernel_tables.kernel_names.short import short_names
 
 
 class Names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kernel_tables.classes.categories import family
+from kernel_tables.kernel_classes.categories import family
 from kernel_tables.page.colors import FAMILIES, LOOKS, PLAIN, family_look, phase_look, phase_rank
 from kernel_tables.page.names import Names
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kernel_tables.attribution.path_text import as_path
-from kernel_tables.classes.categories import family
+from kernel_tables.kernel_classes.categories import family
 from kernel_tables.page.colors import FAMILIES, LOOKS, PHASES, PLAIN, family_look, phase_look
 from kernel_tables.page.names import Names
 from kernel_tables.views.timeline import KERNEL, LAUNCH, RANGE

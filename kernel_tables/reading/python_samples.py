@@ -26,8 +26,7 @@ FUNCTION = re.compile(r"[\w<>.]{1,200}")
 MODULE = re.compile(r"<[\w .:-]{1,200}>|[\w-]+(?:\.[\w-]+)*")
 INSTALLED = re.compile(r"\A.*/(?:site|dist)-packages/", re.DOTALL)
 STANDARD = re.compile(r"\A.*/lib(?:64)?/python\d\.\d+/", re.DOTALL)
-OWN = re.compile(r"\A.*/(?=(?:cs336_model|kernel_tables)/)", re.DOTALL)
-PROJECT = Path(__file__).parents[2]
+HERE = Path(__file__).parents[2]  # the folder from which this package is imported
 OF_SAMPLES = "eventType = 34 AND " + OF_DOMAIN.format(table="{table}", domain=DOMAIN)
 
 
@@ -77,8 +76,8 @@ def function_name(text: str) -> str | None:
 
 def module_name(path: str) -> str | None:
     """A file as Python names its module, torch.nn.modules.linear, or by its last part alone where it is neither
-    installed nor of Python's own library nor of this project, so that no folder of a user is told; None for what is no
-    file of Python's."""
+    installed nor of Python's own library nor of a package next to this one, so that no folder of a user is shown; None
+    for what is no file of Python's."""
     file = _without_folders(html.unescape(path).replace("\\", "/"))
     name = file.removesuffix(".py").replace("/", ".")
     return name if MODULE.fullmatch(name) and (file.endswith(".py") or file.startswith("<")) else None
@@ -88,20 +87,25 @@ def _without_folders(file: str) -> str:
     if installed := INSTALLED.match(file):
         return file[installed.end() :]
     # folders of these names may be a user's: what lies below has to be known
-    standard, own = STANDARD.sub("", file, count=1), OWN.sub("", file, count=1)
+    standard = STANDARD.sub("", file, count=1)
     if standard != file and standard.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names:
         return standard
-    return own if own in _own_files() else file.rpartition("/")[2]
+    parts = tuple(file.split("/"))
+    start = next((number for number in reversed(range(len(parts))) if parts[number] in _packages()), None)
+    is_known = start is not None and parts[start:] in _files(parts[start])
+    return "/".join(parts[start:] if is_known else parts[-1:])
 
 
 @functools.cache
-def _own_files() -> frozenset[str]:
-    """The files of this project that can be on a stack, from its folder on."""
-    return frozenset(
-        path.relative_to(PROJECT).as_posix()
-        for package in ("cs336_model", "kernel_tables")
-        for path in (PROJECT / package).rglob("*.py")
-    )
+def _packages() -> frozenset[str]:
+    """The packages next to this one: those of its project, or of the environment in which it is installed."""
+    return frozenset(path.parent.name for path in HERE.glob("*/__init__.py"))
+
+
+@functools.cache
+def _files(package: str) -> frozenset[tuple[str, ...]]:
+    """The files of a package by the parts of their paths, from its folder on."""
+    return frozenset(path.relative_to(HERE).parts for path in (HERE / package).rglob("*.py"))
 
 
 def frame_name(function: str | None, file: str | None) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kernel_tables.embedded.capture_schema import COLLECTIVES
 from kernel_tables.errors import impossible
+from kernel_tables.kineto.capture_schema import COLLECTIVES
 from kernel_tables.reading.nccl_calls import (
     COMMUNICATOR,
     LAYOUT_COLUMNS,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
+from kernel_tables.device_words import place, time_heading
 from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose, silent_by_reason
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.page.colors import PHASES
@@ -16,7 +17,6 @@ from kernel_tables.page.step import Leaf, flame, picture
 from kernel_tables.report import summary, tables
 from kernel_tables.report.leaves import step_leaves, within_room
 from kernel_tables.report.timeline import capture_timeline
-from kernel_tables.terminal.device_words import place, time_heading
 from kernel_tables.trace import Trace
 
 HERE = Path(__file__).parent

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kernel_tables.classes.categories import family
+from kernel_tables.device_words import OF_PROCESSOR, place
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
+from kernel_tables.kernel_classes.categories import family
 from kernel_tables.page.step import Leaf, Picture
-from kernel_tables.terminal.device_words import OF_PROCESSOR, place
-from kernel_tables.terminal.units import duration, percent
+from kernel_tables.units import duration, percent
 
 MOST_CLASSES = 3
 

@@ -11,12 +11,12 @@ import numpy as np
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.path_text import innermost
+from kernel_tables.device_words import time_heading
 from kernel_tables.diagnosis.scope import Scope
-from kernel_tables.embedded.capture_schema import CPU_DEVICE
 from kernel_tables.intervals import union
+from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.page.names import Names
-from kernel_tables.terminal.device_words import time_heading
-from kernel_tables.terminal.units import duration, percent, size
+from kernel_tables.units import duration, percent, size
 
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace

@@ -9,7 +9,7 @@ from kernel_tables.page.names import Names
 from kernel_tables.page.timeline import Bar, Timeline, lane_title, timeline
 from kernel_tables.report.leaves import inside_step
 from kernel_tables.report.tables import device_name, thread_order
-from kernel_tables.terminal.units import duration
+from kernel_tables.units import duration
 from kernel_tables.views import timeline as rows_of
 from kernel_tables.views.timeline import KERNEL, TRACKS
 

@@ -6,7 +6,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from kernel_tables.terminal.columns import Column, aligned, fitting
-from kernel_tables.terminal.units import duration
+from kernel_tables.units import duration
 
 if TYPE_CHECKING:
     import pandas as pd

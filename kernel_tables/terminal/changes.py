@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernel_tables.comparison.changes import FACT, SAME, Change
-from kernel_tables.names.short import short_names
+from kernel_tables.kernel_names.short import short_names
 from kernel_tables.terminal.columns import Column, aligned
-from kernel_tables.terminal.units import duration
+from kernel_tables.units import duration
 
 LEAST_NAME, LEAST_FACT = 20, 10
 KERNEL = "kernel"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from kernel_tables.terminal.units import duration, percent
+from kernel_tables.units import duration, percent
 
 
 def sentences(table: pd.DataFrame, numbers: Sequence[int]) -> Iterator[str]:

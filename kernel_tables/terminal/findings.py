@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kernel_tables.clean_text import visible
 from kernel_tables.diagnosis.diagnose import Diagnosis, silent_by_reason
-from kernel_tables.names.short import short_names
+from kernel_tables.kernel_names.short import short_names
 
 if TYPE_CHECKING:
     import pandas as pd

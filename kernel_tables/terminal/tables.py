@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kernel_tables.attribution.path_text import names_in
-from kernel_tables.names.short import short_names
+from kernel_tables.kernel_names.short import short_names
 from kernel_tables.terminal.columns import Column, aligned, cut
-from kernel_tables.terminal.units import bar, duration, percent
+from kernel_tables.units import bar, duration, percent
 
 if TYPE_CHECKING:
     import pandas as pd

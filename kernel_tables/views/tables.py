@@ -13,7 +13,7 @@ from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.ranges import Ranges
-from kernel_tables.classes.categories import UNKNOWN
+from kernel_tables.kernel_classes.categories import UNKNOWN
 
 if TYPE_CHECKING:
     from kernel_tables.attribution.capture_arrays import CaptureArrays

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from kernel_tables.kernel_names.short import short_names
 from kernel_tables.markdown import Table, code, escaped, pipe_table
-from kernel_tables.names.short import short_names
 from profile_grid.comparing.cells import NOT_COMPARABLE
 from profile_grid.quantities import ABSENT, GIBIBYTE, count, known, ratio, significant, with_spread
 from profile_grid.study.dimensions import KEYS

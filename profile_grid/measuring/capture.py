@@ -13,8 +13,8 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from kernel_recorder.gpu import TORCH, profiler_of_this_machine
 from kernel_tables.files import full_disk_as_os_error
-from kernel_tables.recording.gpu import TORCH, profiler_of_this_machine
 from profile_grid.files import replacing
 from profile_grid.measuring.capture_identity import write_specification
 from profile_grid.measuring.job import Job

@@ -17,11 +17,11 @@ from pathlib import Path
 import pandas as pd
 
 from cs336_model.program.variants.values import NOT_COMPILED
+from kernel_recorder import ncu_profile
+from kernel_recorder.gpu import gpu_is_visible
 from kernel_tables.counters.reading import no_counters, read_counters, rounds_together
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
-from kernel_tables.recording import ncu_profile
-from kernel_tables.recording.gpu import gpu_is_visible
 from profile_grid.files import replacing
 from profile_grid.measuring.counter_problems import (
     CRASHED,

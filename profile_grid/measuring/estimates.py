@@ -9,7 +9,7 @@ from pathlib import Path
 from cs336_model.arithmetic.flops import forward_flops
 from cs336_model.arithmetic.own_model import shape_of
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
-from kernel_tables.recording.gpu import gpu_is_visible
+from kernel_recorder.gpu import gpu_is_visible
 from profile_grid.gpu_peaks import peaks_of
 from profile_grid.measuring.gpu_check import needed_bytes
 from profile_grid.measuring.results import COMPLETE, BadResult, StageResult, read_result

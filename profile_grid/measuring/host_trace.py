@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kernel_recorder.gpu import gpu_is_visible
 from kernel_tables.reading import nsys
-from kernel_tables.recording.gpu import gpu_is_visible
 from profile_grid.measuring.capture import captured_apart, write_status
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.problems import Problem

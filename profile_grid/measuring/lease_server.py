@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cs336_model.program.lease import GIVEN_BACK
-from kernel_tables.recording.gpu import gpu_is_visible
+from kernel_recorder.gpu import gpu_is_visible
 from profile_grid.measuring.gpu_check import visible_gpus
 from profile_grid.measuring.host_locks import held_gpus
 from profile_grid.measuring.leases import Lease, NotWanted, leased

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from cs336_model.program.variants.values import NOT_COMPILED
 from cs336_model.ranges import DOMAIN, MEASURE, RECORDING
+from kernel_recorder.gpu import gpu_is_visible
+from kernel_recorder.nsys_profile import CUDA_CALLS, profile_command
 from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.reading import nsys
 from kernel_tables.reading.publishable import write_publishable
-from kernel_tables.recording.gpu import gpu_is_visible
-from kernel_tables.recording.nsys_profile import CUDA_CALLS, profile_command
 from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.hidden_host import namespace_command, neutral_folder
 from profile_grid.measuring.job import Job

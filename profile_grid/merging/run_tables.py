@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution.path_text import as_path, names_in
-from kernel_tables.classes.categories import users_rules
 from kernel_tables.diagnosis.own_rules import own_rules
 from kernel_tables.errors import TraceError
+from kernel_tables.kernel_classes.categories import users_rules
 from kernel_tables.trace import Trace
 from profile_grid.measuring.capture_findings import errors_and_warnings
 from profile_grid.measuring.problems import joined

@@ -69,7 +69,7 @@ CAPTURE = Stage(
         "profile_grid/measuring/capture_identity.py",
         "profile_grid/measuring/hidden_host.py",
         "profile_grid/measuring/nsys_capture.py",
-        "kernel_tables/recording/nsys_profile.py",
+        "kernel_recorder/nsys_profile.py",
     ),
     settings={
         # H200, 142 runs: the second step already lasts as long as the later ones (median ratio 1.000)
@@ -95,7 +95,7 @@ CAPTURE = Stage(
         empty_by="profile_grid.merging.capture_tables:empty_tables",
         texts=("reports/kernel_summary.csv", "reports/nvtx_summary.csv", "reports/api_summary.csv"),
         texts_by="profile_grid.merging.nsys_reports:reports_of_capture",
-        sources=("kernel_tables/classes/*.toml",),
+        sources=("kernel_tables/kernel_classes/*.toml",),
         own_rules=OWN_RULES,
     ),
 )
@@ -140,7 +140,7 @@ COUNTERS = Stage(
         "cs336_model/program/roofs.py",
         "kernel_tables/counters/metrics.py",
         "kernel_tables/counters/reading.py",
-        "kernel_tables/recording/ncu_profile.py",
+        "kernel_recorder/ncu_profile.py",
         "profile_grid/measuring/counter_problems.py",
     ),
     settings={
@@ -171,7 +171,7 @@ COUNTERS = Stage(
         made_by="profile_grid.merging.counters.of_run:tables_of_counters",
         empty_by="profile_grid.merging.counters.of_run:empty_tables",
         reads=("capture",),
-        sources=("kernel_tables/classes/*.toml",),
+        sources=("kernel_tables/kernel_classes/*.toml",),
     ),
     of_every_run=False,
     only_with_gpu=True,

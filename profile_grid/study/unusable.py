@@ -34,8 +34,8 @@ def _not_finite(value: object, where: str) -> Iterator[str]:
 def _no_patterns(rules: list[Mapping]) -> Iterator[str]:
     if not rules:
         return
-    from kernel_tables.classes.categories import users_rules
     from kernel_tables.errors import TraceError
+    from kernel_tables.kernel_classes.categories import users_rules
 
     try:
         users_rules(rules)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from kernel_tables.kernel_names.short import short_names
 from kernel_tables.markdown import escaped
-from kernel_tables.names.short import short_names
 from profile_grid.study.catalogue import SUMMARIES
 from profile_grid.study.dimensions import FULLEST_FIRST, MODES
 from profile_grid.tables.machines import Machine

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.attribution.path_text import names_in
-from kernel_tables.marking import JOINT
 from profile_grid.tables.names import BACKWARD, FORWARD, LOSS, NO_RANGE, RECOMPUTATION
+from range_marks import JOINT
 
 PLACE = ["run", "phase", "range"]
 

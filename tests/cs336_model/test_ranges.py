@@ -11,7 +11,7 @@ from cs336_model import ranges
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
-from kernel_tables.embedded.kineto_capture import export_capture
+from kernel_tables.kineto.capture import export_capture
 from kernel_tables.trace import Trace
 
 INSIDE_FORWARD = """

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kernel_tables.embedded.kineto_trace import Trace, read_trace
+from kernel_tables.kineto.trace import Trace, read_trace
 
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int, float)"
 KERNEL = {"device": 0, "context": 1, "stream": 7, "grid": [2, 1, 1], "block": [128, 1, 1], "registers per thread": 16}

@@ -12,9 +12,9 @@ import threading
 import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from kernel_tables.marking.backward import follow_backward
-from kernel_tables.marking.emitters import Emitter
-from kernel_tables.marking.marker import Marker
+from range_marks.backward import follow_backward
+from range_marks.emitters import Emitter
+from range_marks.marker import Marker
 
 _setup_privateuseone_for_python_backend("made_up")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kernel_tables.classes import categories
-from kernel_tables.classes.linear_search import unusable
 from kernel_tables.errors import TraceError
+from kernel_tables.kernel_classes import categories
+from kernel_tables.kernel_classes.linear_search import unusable
 
 PATH_TO_NAMES = Path(__file__).with_name("kernel_names.json")  # full names from public traces: [launches, µs]
 PATH_TO_EXPECTED = Path(__file__).with_name("expected_classes.tsv")
@@ -208,7 +208,7 @@ def test_the_rules_as_markdown_are_one_row_of_five_cells_each():
 
 def test_importing_the_module_imports_nothing_heavy_and_reads_no_rules():
     program = (
-        "import sys, kernel_tables.classes.categories as c; "
+        "import sys, kernel_tables.kernel_classes.categories as c; "
         "print(c.built_in_rules.cache_info().currsize, {'numpy', 'pyarrow', 'torch', 'tomllib'} & set(sys.modules))"
     )
     answer = subprocess.run(

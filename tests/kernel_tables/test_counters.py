@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from kernel_recorder.ncu_profile import ROUNDS, counters_command
 from kernel_tables.counters.joining import AMBIGUOUS, NONE, NOT_PROFILED, OTHER_DEPTH, configurations, joined, spelled
 from kernel_tables.counters.launches import launches_of
 from kernel_tables.counters.metrics import (
@@ -27,7 +28,6 @@ from kernel_tables.counters.roofs import Roofs
 from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL, UNKNOWN, verdicts_of
 from kernel_tables.counters.work import WORK, rates_of, total_flops, work_of
 from kernel_tables.errors import TraceError
-from kernel_tables.recording.ncu_profile import ROUNDS, counters_command
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
 

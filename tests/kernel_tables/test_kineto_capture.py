@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch.autograd.profiler import profile, record_function
 
-from kernel_tables.embedded.capture_schema import SCHEMA
-from kernel_tables.embedded.kineto_capture import (
+from kernel_tables.kineto.capture import (
     CaptureError,
     capture_tables,
     copy_kind,
@@ -17,7 +16,8 @@ from kernel_tables.embedded.kineto_capture import (
     short_name,
     write_capture,
 )
-from kernel_tables.embedded.kineto_trace import global_thread, read_trace
+from kernel_tables.kineto.capture_schema import SCHEMA
+from kernel_tables.kineto.trace import global_thread, read_trace
 from tests.kernel_tables.kineto_events import FILL, KERNEL, event, trace_of
 
 COPY = {"device": 0, "context": 1, "stream": 7, "bytes": 4096}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel_tables.embedded.kineto_capture import capture_tables, write_capture
+from kernel_tables.kineto.capture import capture_tables, write_capture
 from kernel_tables.ranks.collectives import collectives
 from kernel_tables.ranks.ranks import ranks_of
 from kernel_tables.trace import Trace

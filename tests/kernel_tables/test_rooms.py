@@ -3,22 +3,23 @@
 import ast
 import subprocess
 import sys
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "kernel_tables"
 ROOMS = (
+    "version",
     "whole_files",
-    "embedded",
-    "marking",
+    "kineto",
     "markdown",
     "codes",
     "errors",
     "clean_text",
     "files",
     "intervals",
-    "classes",
-    "names",
+    "units",
+    "device_words",
+    "kernel_classes",
+    "kernel_names",
     "reading",
     "attribution",
     "counters",
@@ -29,10 +30,9 @@ ROOMS = (
     "host",
     "output",
     "trace",
-    "terminal",
     "page",
     "report",
-    "recording",
+    "terminal",
     "commands",
     "__main__",
 )
@@ -59,10 +59,6 @@ def imports() -> dict[str, set[str]]:
     return found
 
 
-def test_imports_form_no_circle():
-    list(TopologicalSorter(imports()).static_order())  # CycleError names the circle
-
-
 def test_every_room_imports_only_from_the_rooms_before_it():
     def place(module):
         return ROOMS.index(module.split(".")[1])
@@ -77,12 +73,6 @@ def test_every_room_imports_only_from_the_rooms_before_it():
     assert not backwards
 
 
-def test_marking_imports_nothing_else_of_the_package_since_it_runs_in_other_programs():
-    inside = {other for module, others in imports().items() if ".marking" in module for other in others}
-    assert inside
-    assert all(other.startswith("kernel_tables.marking") for other in inside)
-
-
 def test_nothing_but_the_standard_library_and_the_package_itself_is_needed_to_ask_nsys_or_to_write_a_file():
     program = (
         "import sys, kernel_tables.reading.nsys, kernel_tables.files, kernel_tables.reading.publishable\n"
@@ -92,11 +82,3 @@ def test_nothing_but_the_standard_library_and_the_package_itself_is_needed_to_as
         [sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True, check=True
     )
     assert not {"numpy", "pandas", "pyarrow", "adbc_driver_sqlite"} & set(loaded.stdout.split())
-
-
-def test_what_runs_in_a_recorded_program_imports_nothing_that_a_program_may_lack():
-    inside = {other for module, others in imports().items() if ".recording.inside" in module for other in others}
-    assert inside
-    rooms = ("kernel_tables.recording.inside", "kernel_tables.marking", "kernel_tables.embedded")
-    alone = ("kernel_tables.recording", "kernel_tables.whole_files")
-    assert all(other.startswith(rooms) or other in alone for other in inside)

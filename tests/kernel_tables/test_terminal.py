@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from kernel_tables.__main__ import main
-from kernel_tables.embedded.capture_schema import CPU_DEVICE
+from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.terminal.any_table import table_lines
 from kernel_tables.terminal.columns import Column, aligned, cut, text_width
-from kernel_tables.terminal.units import bar, duration, percent, size
 from kernel_tables.trace import Trace
+from kernel_tables.units import bar, duration, percent, size
 from tests.kernel_tables.synthetic import Synthetic
 
 GEMM, MUL = "ampere_sgemm_128x64_tn", "void at::native::elementwise_kernel<128, 2, at::native::MulFunctor<float>>(int)"

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from kernel_recorder.nsys_profile import profile_command
 from kernel_tables.errors import NotConserved
-from kernel_tables.recording.nsys_profile import profile_command
 from kernel_tables.trace import Trace
 from profile_grid.measuring import host_trace
 from profile_grid.measuring.capture import write_status

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_tables.recording.nsys_profile import CUDA_CALLS, profile_command
+from kernel_recorder.nsys_profile import CUDA_CALLS, profile_command
 from profile_grid.measuring import nsys_capture
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.lease_server import Leases

@@ -22,8 +22,10 @@ SOURCES = (
     "envs",
     "workflow",
     "cs336_model",
+    "kernel_recorder",
     "kernel_tables",
     "profile_grid",
+    "range_marks",
 )
 CANARY = "canary7x31q"
 TINY_GRID = """\

@@ -62,7 +62,7 @@ def test_a_change_of_the_configuration_plans_the_same_measurements_as_where_snak
     ("file", "expected"),
     [
         ("cs336_model/model/transformer.py", [*timings(ONE, TWO), *captures(ONE, TWO), *counters(ONE)]),
-        ("kernel_tables/recording/nsys_profile.py", captures(ONE, TWO)),
+        ("kernel_recorder/nsys_profile.py", captures(ONE, TWO)),
         ("kernel_tables/trace.py", TABLES),
     ],
 )

@@ -120,7 +120,7 @@ RERUNS.add(
     Making(
         "timeline",
         programs=("workflow/scripts/timeline.py",),
-        patterns=("kernel_tables/classes/*.toml",),
+        patterns=("kernel_tables/kernel_classes/*.toml",),
         settings=digest_of_settings([SHOWN, config.get("kernel_classes", [])]),
         inputs=tuple(f"results/runs/{SHOWN}/{name}" for name in ("capture.json", "capture.sqlite", "status.json")),
         outputs=TIMELINE,

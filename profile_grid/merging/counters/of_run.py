@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from kernel_recorder.gpu import NSYS
 from kernel_tables.counters.metrics import KINDS
 from kernel_tables.counters.reading import kept_counters
 from kernel_tables.counters.roofs import Roofs
 from kernel_tables.errors import TraceError
-from kernel_tables.recording.gpu import NSYS
 from kernel_tables.trace import Trace
 from profile_grid.gpu_peaks import peaks_of
 from profile_grid.measuring.capture_identity import difference

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from kernel_tables.names.matrix import matrix_parts
+from kernel_tables.kernel_names.matrix import matrix_parts
 
 UNTOLD = 0.05  # of the FLOPs of the shapes: what padding may add where names do not tell it
 SUMS = 0.02  # of the FLOPs of the shapes: adding up slices of the depth, which names do not tell

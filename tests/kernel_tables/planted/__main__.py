@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from kernel_recorder.ncu_profile import ALL, Round, counters_command
+from kernel_recorder.nsys_profile import profile_command
 from kernel_tables.counters.metrics import METRICS
 from kernel_tables.counters.reading import kept_counters, read_counters, rounds_together
 from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.rules import CODES, OF_COUNTERS
 from kernel_tables.reading.publishable import write_publishable
-from kernel_tables.recording.ncu_profile import ALL, Round, counters_command
-from kernel_tables.recording.nsys_profile import profile_command
 from kernel_tables.trace import Trace
 
 CLEAN = "clean"

@@ -1,0 +1,183 @@
+"""`kernel-tables record`: runs a program, records a window of it, keeps the capture, and tells what is in it.
+
+All that it says stands on standard error, since standard output is the program's. The exit status is the program's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
+
+from kernel_recorder.gpu import profiler_of_this_machine
+from kernel_recorder.in_process.notes import read_notes
+from kernel_recorder.in_process.settings import NSYS, STEP
+from kernel_recorder.keeping import free_output, keep_recordings
+from kernel_recorder.options import settings_of
+from kernel_recorder.outcome import Outcome, is_recorded, outcomes
+from kernel_recorder.program import Ended, require_program, run_recorded
+from kernel_tables.clean_text import visible
+from kernel_tables.errors import ERROR, TraceError
+from kernel_tables.reading import nsys
+
+if TYPE_CHECKING:
+    from kernel_tables.trace import Trace
+
+SAID_OF_WINDOWS = frozenset({"nsys_hedge"})  # nsys warns of every one that ends before its program
+SAID_OF_ENDS = frozenset({"short_steps"})  # the program's own range of a step in which it ended, which is told
+MOST_ROWS = 40  # of ranges; the capture has them all
+MOST_LOSSES = 3  # `kernel-tables diagnose` tells them all
+
+
+def record(options: argparse.Namespace) -> int:
+    """The program's exit status. Raises TraceError, before the program runs, where it cannot be recorded."""
+    settings = settings_of(options, options.profiler or profiler_of_this_machine())
+    program = options.program[1:] if options.program[:1] == ["--"] else options.program
+    require_program(program)
+    if settings.profiler == NSYS and nsys.find() is None:
+        raise TraceError("--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch")
+    output = free_output(options.output)
+    with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
+        handover = Path(folder)
+        settings.write(handover)
+        ended = run_recorded(
+            program, handover, under_nsys=settings.profiler == NSYS, time_limit_s=options.time_limit,
+            end_when=lambda: options.end and is_recorded(read_notes(handover)),
+        )  # fmt: skip
+        found = outcomes(settings, read_notes(handover), ended)
+        with suppress(BrokenPipeError):  # nobody reads what is said; the exit status is the program's all the same
+            _tell_end(ended, options.time_limit)
+            _keep_and_tell(found, handover, output)
+    return ended.exit_status
+
+
+def _tell_end(ended: Ended, time_limit_s: float | None) -> None:
+    if ended.timed_out:
+        _say(f"the program was ended at the time limit of {time_limit_s:g} s")
+    elif ended.recorded:
+        _say("the program was ended as by Ctrl-C, since its window is recorded")
+    elif ended.returncode:
+        _say(f"the program {ended.how}")
+
+
+def _keep_and_tell(found: Sequence[Outcome], handover: Path, output: Path) -> None:
+    """Keeps what was recorded and says what it is; what goes wrong here is no failure of the program."""
+    for outcome in found:
+        if not outcome.has_recording:
+            _say(f"nothing was recorded{outcome.of_rank()}: {outcome.why_nothing()}")
+    recorded = [outcome for outcome in found if outcome.has_recording]
+    if not recorded:
+        return
+    try:
+        kept = keep_recordings(handover, output, [outcome.kept() for outcome in recorded])
+    except TraceError as error:
+        _say(f"nothing is kept: {error}")
+        return
+    except OSError as error:
+        _say(f"{output}: {error.strerror or error}, so nothing is kept; check the path and the space on its disk")
+        return
+    remarks = [sentence for outcome in recorded for sentence in outcome.remarks()]
+    for sentence in filter(None, (*remarks, *recorded[0].elsewhere(), recorded[0].cost())):
+        _say(sentence)
+    whole = []
+    for outcome, capture in zip(recorded, kept, strict=True):
+        if isinstance(capture, TraceError):
+            _say(f"nothing is kept{outcome.of_rank()}: {capture}")
+        else:
+            _say(f"{capture}: {outcome.window()}; kernel-tables report {capture} makes a page of it")
+            whole.append((outcome, capture))
+    for outcome, capture in whole[1:]:
+        _tell_contents(capture, outcome, in_full=False)
+    for outcome, capture in whole[:1]:
+        _tell_contents(capture, outcome, in_full=True)
+    if len(whole) > 1:
+        _tell_communication(whole)
+
+
+def _expected(outcome: Outcome) -> frozenset[str]:
+    """The findings that follow from how the window was found and ended."""
+    return SAID_OF_WINDOWS | SAID_OF_ENDS if outcome.ended_inside else SAID_OF_WINDOWS
+
+
+def _tell_communication(whole: Sequence[tuple[Outcome, Path]]) -> None:
+    """Prints what the steps of all ranks wait for each other."""
+    from kernel_tables.ranks.communication import communication
+    from kernel_tables.ranks.ranks import ranks_of
+    from kernel_tables.terminal.communication import sentences
+    from kernel_tables.trace import Trace
+
+    captures = [capture for _, capture in whole]
+    step_name = whole[0][0].settings.range or STEP
+    try:
+        with ExitStack() as stack:
+            ranks = ranks_of([stack.enter_context(Trace(path)) for path in captures])
+            said = list(sentences(communication(ranks, step_name), [outcome.rank for outcome, _ in whole]))
+    except TraceError as error:
+        _say(f"what communication costs is not told: {error}")
+        return
+    for sentence in said:
+        _say(sentence)
+    if said:
+        named = "" if step_name == STEP else f" --step-name {shlex.quote(step_name)}"
+        files = shlex.join(map(str, captures))
+        _say(f"each collective: kernel-tables communication {files} --collectives{named}")
+
+
+def _tell_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
+    """Prints the reasons to doubt the capture; in full also its ranges or kernels, and where time is lost."""
+    from kernel_tables.trace import Trace
+
+    lost = []
+    try:
+        with Trace(capture) as trace:
+            findings = [one for one in trace.check(outcome.expected_steps) if one.code not in _expected(outcome)]
+            if in_full:
+                _print_rows(trace, capture)
+                lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace)
+    except TraceError as error:
+        _say(f"no table is made of it: {error}")
+        return
+    for finding in findings:
+        _say(f"{finding.severity}{'' if in_full else outcome.of_rank()}: {finding.message}")
+    for sentence in lost:
+        _say(sentence)
+
+
+def _print_rows(trace: Trace, capture: Path) -> None:
+    """The tree of ranges; without ranges, the kernels."""
+    from kernel_tables.device_words import OF_PROCESSOR, time_heading
+    from kernel_tables.terminal.tables import kernel_lines, names_of, range_lines
+
+    tree, all_ns = trace.range_tree(), int(trace.classes()["total_ns"].sum())
+    width, heading = get_terminal_size().columns, time_heading(trace.is_of_processor)
+    if len(tree):
+        lines = range_lines(tree.head(MOST_ROWS), all_ns, width, heading)
+        rows, command = len(tree), "ranges --tree"
+    else:
+        kernels = trace.kernels()
+        lines = kernel_lines(kernels.head(MOST_ROWS), all_ns, width, heading, names_of(kernels))
+        rows, command = len(kernels), "kernels"
+    encoding = sys.stderr.encoding or "utf-8"
+    print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
+    if rows > MOST_ROWS:
+        _say(f"{rows - MOST_ROWS} more rows: kernel-tables {command} {capture}")
+    if trace.is_of_processor:
+        _say(OF_PROCESSOR)
+
+
+def _losses(trace: Trace) -> list[str]:
+    """Where time is lost, a sentence each, the largest first."""
+    from kernel_tables.diagnosis.diagnose import diagnose
+
+    said = [one for one in diagnose(trace) if not one.abstained][:MOST_LOSSES]
+    return [f"{one.message}; mending it gains {one.gain_percent:.0f} % at most: {one.advice}" for one in said]
+
+
+def _say(sentence: str) -> None:
+    print(f"kernel-tables record: {visible(' '.join(sentence.split()))}", file=sys.stderr, flush=True)

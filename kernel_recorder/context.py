@@ -1,0 +1,102 @@
+"""Recording from within a script or a notebook: a context manager and a decorator."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernel_recorder.in_process.settings import ALWAYS
+from kernel_recorder.keeping import Kept, free_output, keep_recordings
+from kernel_recorder.options import modules_of
+from kernel_recorder.program import HANDOVER
+from kernel_tables.errors import TraceError
+
+if TYPE_CHECKING:
+    from kernel_tables.trace import Trace
+
+
+class recorded:
+    """Records what runs inside, by PyTorch's profiler, with the range NAME around it:
+
+        with kernel_tables.recorded("step") as recording:
+            train_step()
+        recording.trace().ranges()
+
+        @kernel_tables.recorded("step", skip=5, steps=3, ranges="modules")
+        def train_step(): ...
+
+    The first SKIP times go by, the next STEPS are recorded together; from then on it does nothing but open the range.
+    One that stands in a loop is made once, before the loop. `ranges="modules"` or `"modules:DEPTH"` gives ranges to the
+    modules of the models. `capture` is the file, OUTPUT or recording.sqlite, once it is written; `trace()` reads it.
+
+    Under `kernel-tables record` it only opens the range. Raises TraceError where OUTPUT is there or the profiler left
+    nothing, RuntimeError where PyTorch's profiler runs already; a block that raises leaves no capture.
+    """
+
+    def __init__(
+        self, name: str, *, skip: int = 0, steps: int = 1, output: str | os.PathLike | None = None, ranges: str = "none"
+    ) -> None:
+        if skip < 0 or steps < 1:
+            raise ValueError("skip has to be at least 0, and steps at least 1")
+        self.name, self.skip, self.steps = name, skip, steps
+        self.capture: Path | None = None
+        self._modules = modules_of(ranges)
+        self._wanted = None if output is None else Path(output)
+        self._output: Path | None = None
+        self._seen = self._depth = 0
+        self._window: Any = None
+        self._ranges: list = []
+
+    def __enter__(self) -> recorded:
+        from kernel_recorder.in_process.block import BlockWindow, named_range
+
+        self._depth += 1
+        if self._depth == 1:
+            self._seen += 1
+            if self._seen == self.skip + 1 and not os.environ.get(HANDOVER):
+                self._output = free_output(self._wanted, of_ranks=False)
+                modules, depth = self._modules
+                self._window = BlockWindow(with_modules=modules == ALWAYS, depth=depth)
+        self._ranges.append(named_range(self.name, by_the_command=bool(os.environ.get(HANDOVER))))
+        self._ranges[-1].__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self._ranges.pop().__exit__(kind, *error)
+        self._depth -= 1
+        if self._depth == 0 and self._window is not None and (kind or self._seen == self.skip + self.steps):
+            window, self._window = self._window, None
+            self._close(window, keep=kind is None)
+
+    def __call__(self, function: Callable) -> Callable:
+        @wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return called
+
+    def trace(self) -> Trace:
+        """The capture, to read tables from. TraceError where none has been written."""
+        from kernel_tables.trace import Trace
+
+        if self.capture is None:
+            raise TraceError(
+                f"{self.name!r} is not recorded yet: it ran {self._seen} of {self.skip + self.steps} times"
+            )
+        return Trace(self.capture)
+
+    def _close(self, window: Any, *, keep: bool) -> None:
+        window.close()
+        if keep:
+            with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
+                window.save(Path(folder))
+                own = Kept(os.getpid(), by_nsys=False, torch_version=window.torch_version)
+                (kept,) = keep_recordings(Path(folder), self._output, [own], of_ranks=False)
+                if isinstance(kept, TraceError):
+                    raise kept
+                self.capture = kept

@@ -1,0 +1,61 @@
+"""The recorder of this process, put together from the settings; PyTorch is imported."""
+
+from __future__ import annotations
+
+import torch
+
+from kernel_recorder.in_process.imports import when_imported
+from kernel_recorder.in_process.module_ranges import ModuleRanges
+from kernel_recorder.in_process.notes import Notes
+from kernel_recorder.in_process.optimizer_window import OptimizerWindow
+from kernel_recorder.in_process.parts import Parts
+from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
+from kernel_recorder.in_process.program_ranges import PLAIN_POP, PLAIN_PUSH, ProgramRanges, printable
+from kernel_recorder.in_process.ranks import Ranks
+from kernel_recorder.in_process.recorder import Recorder
+from kernel_recorder.in_process.seconds_window import SecondsWindow
+from kernel_recorder.in_process.settings import (
+    ALWAYS,
+    NEVER,
+    NSYS,
+    OPTIMIZER,
+    PROGRAM,
+    RANGE,
+    SECONDS,
+    Settings,
+)  # fmt: skip
+from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow
+from range_marks.emitters import Emitter, record_function_emitter
+from range_marks.marker import Marker
+
+WINDOWS = {
+    OPTIMIZER: OptimizerWindow,
+    RANGE: RangeWindow,
+    SECONDS: SecondsWindow,
+    PROGRAM: ProgramWindow,
+}
+
+
+def watch_for_window(settings: Settings, notes: Notes) -> None:
+    """From now on this process opens and closes its window by itself. RuntimeError where that cannot be."""
+    to_nvtx = settings.profiler == NSYS
+    if to_nvtx and not torch.backends.cuda.is_built():
+        raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")
+    marker = Marker(
+        Emitter(lambda name: PLAIN_PUSH(printable(name)), PLAIN_POP) if to_nvtx else record_function_emitter()
+    )
+    modules = ModuleRanges(marker, settings.depth)
+
+    def wanted() -> bool:
+        return settings.modules == ALWAYS or (settings.modules != NEVER and not window.has_own_ranges)
+
+    ranks = Ranks(notes)
+    ranks.watch()
+    profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
+    recorder = Recorder(notes, ranks, profiler, Parts(wanted, modules, to_nvtx=to_nvtx))
+    window = WINDOWS[settings.window](recorder, settings)
+    ranges = ProgramRanges(window, to_nvtx=to_nvtx)
+    ranges.watch_torch()
+    when_imported("nvtx", ranges.watch_nvtx)
+    window.attach()
+    recorder.end_with_process()

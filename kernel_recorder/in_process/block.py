@@ -1,0 +1,45 @@
+"""A window of PyTorch's profiler around a block of code that asks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch.autograd.profiler import record_function
+
+from kernel_recorder.in_process.module_ranges import ModuleRanges
+from kernel_recorder.in_process.profilers import TorchProfiler
+from kernel_recorder.in_process.recorder import wait_for_device
+from kernel_tables.kineto.names import encoded
+from range_marks.emitters import record_function_emitter
+from range_marks.marker import Marker
+
+
+class BlockWindow:
+    """Opens when it is made. RuntimeError where PyTorch's profiler runs already."""
+
+    torch_version = torch.__version__
+
+    def __init__(self, *, with_modules: bool, depth: int | None) -> None:
+        self._profiler = TorchProfiler()
+        self._modules = ModuleRanges(Marker(record_function_emitter(encoded)), depth) if with_modules else None
+        wait_for_device()
+        self._profiler.start()
+        if self._modules:
+            self._modules.begin()
+
+    def close(self) -> None:
+        """Ends the window."""
+        wait_for_device()
+        if self._modules:
+            self._modules.end()
+        self._profiler.stop()
+
+    def save(self, folder: Path) -> None:
+        """Leaves the trace in the folder."""
+        self._profiler.save(folder)
+
+
+def named_range(name: str, *, by_the_command: bool) -> record_function:
+    """A range, to be entered; under the command every record_function gets a name that the profiler keeps."""
+    return record_function(name if by_the_command else encoded(name))

@@ -1,0 +1,128 @@
+"""The window of one process: opened once, closed once, and noted with what it cost.
+
+It runs inside other people's programs, in the middle of their steps. So whatever fails here is noted, for the command
+to tell, and never raised.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing.util
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from kernel_recorder.in_process.notes import Notes
+from kernel_recorder.in_process.ranks import Ranks
+
+WAITING, OPEN, OVER = "waiting", "open", "over"
+
+
+class Recorder:
+    """Opens the window of this process, unless one that is no rank of its run has opened one, and closes it."""
+
+    def __init__(self, notes: Notes, ranks: Ranks, profiler: Any, parts: Any) -> None:
+        self._notes, self._ranks, self._profiler, self._parts = notes, ranks, profiler, parts
+        self.state = WAITING
+        self.done = 0  # steps, or instances of a range, that the window holds so far
+        self.progress: Callable[[], dict[str, Any]] = dict  # how far the search for the window came
+
+    @property
+    def waits(self) -> bool:
+        return self.state == WAITING
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == OPEN
+
+    def step_begins(self) -> None:
+        self._parts.step_begins()
+
+    def step_ends(self) -> None:
+        self._parts.step_ends()
+
+    def open(self, **facts: Any) -> bool:
+        """Whether the window is open now. It is not where another process was first, or the profiler refuses."""
+        if not self.waits:
+            return False
+        self.state = OVER
+        if (not self._ranks.is_one and self._ranks.are_others) or not self._notes.claim(self._ranks.run):
+            self._notes.add("elsewhere")
+            return False
+        started = time.perf_counter()
+        try:
+            self._parts.begin()
+            wait_for_device()
+            self._profiler.start()
+        except Exception as error:
+            self._parts.end()
+            self._notes.add("refused", reason=_in_a_line(error))
+            return False
+        self.state = OPEN
+        self._end_with_forked_process()
+        facts |= {"torch": torch.__version__, "modules": self._parts.are_wanted}
+        self._notes.add("open", start_s=time.perf_counter() - started, **facts)
+        return True
+
+    def close(self, *, program_ended: bool = False) -> None:
+        """Ends the window, and writes what it holds."""
+        if not self.is_open:
+            return
+        self.state = OVER
+        started = time.perf_counter()
+        with suppress(RuntimeError):  # a device that has failed is waited for in vain
+            wait_for_device()
+        try:
+            self._parts.end()
+            self._profiler.stop(program_ended=program_ended)
+            stopped = time.perf_counter()
+            ended = {"ended": True, "error": _uncaught()} if program_ended else {}
+            self._notes.add("closed", done=self.done, stop_s=stopped - started, **ended, **self.progress())
+            self._profiler.save(self._notes.folder)
+        except Exception as error:
+            self._notes.add("lost", reason=_in_a_line(error))
+            return
+        self._notes.add("saved", save_s=time.perf_counter() - stopped)
+
+    def end_with_process(self) -> None:
+        """Sees to it that a window in which this process ends is closed, and that a child of it has none."""
+        atexit.register(self._at_exit)
+        os.register_at_fork(after_in_child=self._in_forked_child)
+
+    def _at_exit(self) -> None:
+        """Closes a window in which the program ended, and notes how far this process came."""
+        self.close(program_ended=True)
+        self._notes.add("exit", **self.progress())
+
+    def _end_with_forked_process(self) -> None:
+        """A process that multiprocessing forked ends without what atexit registered."""
+        if multiprocessing.parent_process() is not None:
+            multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)
+
+    def _in_forked_child(self) -> None:
+        """A child of the process that is recorded is not: its profiler is its parent's."""
+        self._ranks.forget()
+        if self.is_open:
+            self.state = OVER
+
+
+def wait_for_device() -> None:
+    """Waits for what was launched, so that the window holds what was launched in it."""
+    if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+        torch.cuda.synchronize()
+
+
+def _in_a_line(error: Exception) -> str:
+    text = str(error).partition("\n")[0]
+    return text if isinstance(error, RuntimeError) else f"{type(error).__name__}: {text}"
+
+
+def _uncaught() -> str | None:
+    """The name of the error that ends this process, where one does that Python itself reports."""
+    error = getattr(sys, "last_type", None)
+    return error and error.__name__

@@ -1,0 +1,54 @@
+"""What each Python of a recorded program runs at its start, since this folder stands first in its PYTHONPATH.
+
+The folder then leaves sys.path, and the environment's own sitecustomize runs. Nothing but the recorder and what it
+imports is added to what the program can import. Older Pythons have to understand this file too.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+from importlib.machinery import PathFinder
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+ABOVE = os.path.dirname(os.path.dirname(FOLDER))
+PACKAGES = ("kernel_recorder", "kernel_tables", "range_marks")
+NEEDED = (3, 11)
+
+
+class OnlyTheRecorder:
+    """Finds the recorder and what it imports where the command runs it from, whatever else lies there."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return PathFinder.find_spec(name, [ABOVE]) if name in PACKAGES else None
+
+
+def run_the_environments_own():
+    """Runs the sitecustomize that this one stands before, where there is one."""
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+def attach(handover):
+    """Lets the recorder wait for PyTorch, or notes why it cannot."""
+    if sys.version_info < NEEDED:
+        with open(os.path.join(handover, "notes.jsonl"), "a") as notes:
+            notes.write(json.dumps({"event": "old_python", "version": sys.version.split()[0]}) + "\n")
+        return
+    sys.meta_path.insert(0, OnlyTheRecorder)
+    from kernel_recorder.in_process.attach import attach_to_this_process
+
+    attach_to_this_process(handover)
+
+
+sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != FOLDER]
+try:
+    HANDOVER = os.environ.get("KERNEL_TABLES_RECORDING", "")
+    if os.path.isdir(HANDOVER):  # else the command has ended, and a service that the program left starts Pythons
+        attach(HANDOVER)
+finally:
+    run_the_environments_own()

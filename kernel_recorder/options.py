@@ -1,0 +1,94 @@
+"""The arguments of `kernel-tables record`. Nothing heavy is imported, so that --help is answered at once."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from kernel_recorder.in_process.settings import (
+    ALWAYS,
+    AUTO,
+    NEVER,
+    OPTIMIZER,
+    PROGRAM,
+    RANGE,
+    SECONDS,
+    Settings,
+)  # fmt: skip
+from kernel_tables.errors import TraceError
+
+MODULES, NONE = "modules", "none"
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Gives the command its arguments."""
+    window = command.add_argument_group(
+        "the window", "By default some steps of the optimizer, found by PyTorch's hooks."
+    )
+    window.add_argument("--skip", type=int, default=5, metavar="N", help="steps (or instances) that go by first (5)")
+    window.add_argument("--steps", type=int, default=3, metavar="N", help="steps (or instances) that are recorded (3)")
+    other = window.add_mutually_exclusive_group()
+    other.add_argument("--range", metavar="NAME", help="count instances of this range of the program instead")
+    other.add_argument(
+        "--seconds", type=float, metavar="S", help="record S seconds instead, for programs without steps"
+    )
+    other.add_argument(
+        "--cuda-profiler-api", action="store_true", help="record between the program's cudaProfilerStart and ...Stop"
+    )
+    window.add_argument(
+        "--after",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="with --seconds: so long after PyTorch's import (0), and not before the GPU is used, by nsys",
+    )
+    command.add_argument(
+        "--ranges", default=AUTO, metavar=f"{MODULES}[:DEPTH]|{NONE}",
+        help="ranges for every module of the models (to DEPTH parts of their names), or none; by default for programs"
+        " that open no range of their own",
+    )  # fmt: skip
+    command.add_argument(
+        "--profiler", choices=("nsys", "torch"), help="default: nsys where it is on PATH and there is a GPU, else torch"
+    )
+    command.add_argument("--end", action="store_true", help="end the program, with status 0, once it is recorded")
+    command.add_argument("--time-limit", type=float, metavar="S", help="end the program after so long")
+    command.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the capture (recording.sqlite, or the next free number)"
+    )
+    command.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="the program and its arguments, as always"
+    )
+
+
+def settings_of(options: argparse.Namespace, profiler: str) -> Settings:
+    """What the arguments ask for. TraceError where they contradict each other."""
+    if options.steps < 1 or options.skip < 0:
+        raise TraceError("--steps has to be at least 1, and --skip at least 0")
+    by_steps = not (options.range is not None or options.seconds is not None or options.cuda_profiler_api)
+    if by_steps and options.skip < 1:
+        raise TraceError("--skip 0: a step begins where the one before ends, so the first cannot be recorded; --skip 1")
+    if (options.seconds is not None and options.seconds <= 0) or options.after < 0:
+        raise TraceError("--seconds has to be more than 0, and --after no less than 0")
+    modules, depth = modules_of(options.ranges)
+    return Settings(
+        profiler=profiler, window=_window(options), skip=options.skip, steps=options.steps, range=options.range,
+        after=options.after, seconds=options.seconds, modules=modules, depth=depth,
+    )  # fmt: skip
+
+
+def _window(options: argparse.Namespace) -> str:
+    if options.range is not None:
+        return RANGE
+    if options.seconds is not None:
+        return SECONDS
+    return PROGRAM if options.cuda_profiler_api else OPTIMIZER
+
+
+def modules_of(text: str) -> tuple[str, int | None]:
+    """Whether modules get ranges, and to which depth, as --ranges says it. TraceError where it says neither."""
+    if text in (AUTO, NONE):
+        return (AUTO if text == AUTO else NEVER), None
+    kind, colon, depth = text.partition(":")
+    if kind != MODULES or (colon and not (depth.isascii() and depth.isdigit() and int(depth) > 0)):
+        raise TraceError(f"--ranges {text!r}: expected {MODULES}, {MODULES}:DEPTH such as {MODULES}:2, or {NONE}")
+    return ALWAYS, int(depth) if colon else None

@@ -1,0 +1,207 @@
+"""What became of a recording, in sentences: what is kept or why nothing is, and what it cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernel_recorder.in_process.notes import NO_RANK, PATIENCE_S, RANK, is_alive
+from kernel_recorder.in_process.settings import NSYS, OPTIMIZER, PROGRAM, RANGE, SECONDS, Settings
+from kernel_recorder.keeping import Kept
+from kernel_recorder.program import Ended
+from kernel_tables.clean_text import visible
+
+OVER = ("lost", "refused", "exit")  # of a process that writes no window any more
+PROFILERS = {NSYS: "nsys", "torch": "PyTorch's profiler"}
+
+
+def outcomes(settings: Settings, notes: list[dict], ended: Ended) -> list[Outcome]:
+    """What became of each process that was to be recorded, in the order of ranks; where none was, of the program."""
+    opened = [note["pid"] for note in notes if note["event"] == "open"]
+    if not opened:
+        return [Outcome(settings, notes, ended)]
+    ranks = _ranks_of(notes, opened)
+    numbers = sorted(ranks, key=lambda pid: ranks[pid]["number"]) if ranks else opened
+    return [
+        Outcome(
+            settings,
+            [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"],
+            ended,
+            ranks.get(pid),
+        )
+        for pid in numbers
+    ]
+
+
+def _ranks_of(notes: list[dict], opened: list[int]) -> dict[int, dict]:
+    """Of the run whose ranks opened their windows, the note of each rank by its process; empty where no rank did."""
+    joined = {note["pid"]: note for note in notes if note["event"] == RANK}  # the last time that each did
+    runs = {joined[pid]["run"] for pid in opened if pid in joined}
+    return {pid: note for pid, note in joined.items() if note["run"] in runs}
+
+
+def is_recorded(notes: list[dict]) -> bool:
+    """Whether all windows that opened are written, and those of the other ranks too, unless these do not come."""
+    of = {event: {note["pid"] for note in notes if note["event"] == event} for event in ("open", "saved", *OVER)}
+    saved_s = [note["unix_s"] for note in notes if note["event"] == "saved"]
+    if not saved_s:
+        return False
+    over = of["saved"].union(*(of[event] for event in OVER))
+    others = set(_ranks_of(notes, list(of["open"]))) - of["open"]
+    if time.time() > min(saved_s) + PATIENCE_S:
+        others = set()
+    return all(pid in over or not is_alive(pid) for pid in of["open"] | others)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The notes that the processes of the program left, read together; of one that was to be recorded its own."""
+
+    settings: Settings
+    notes: list[dict]
+    ended: Ended
+    joined: dict | None = None  # the note on its rank, where it is one of several
+
+    @property
+    def rank(self) -> int | None:
+        """Its number among several ranks."""
+        return self.joined and self.joined["number"]
+
+    @property
+    def opened(self) -> dict | None:
+        """The note on the window that opened."""
+        return self._last("open")
+
+    @property
+    def closed(self) -> dict | None:
+        return self._last("closed")
+
+    @property
+    def ended_inside(self) -> bool:
+        """Whether the program ended before its window did."""
+        return self.opened is not None and (self.closed is None or self.closed.get("ended", False))
+
+    @property
+    def ended_in_step(self) -> bool:
+        """Whether the program ended inside a range `step` of the recorder's."""
+        return self.ended_inside and self._has_steps
+
+    @property
+    def has_recording(self) -> bool:
+        """Whether the profiler left something to make a capture of."""
+        under_nsys = self.settings.profiler == NSYS  # which writes what it has when its program ends, however it does
+        return self.opened is not None if under_nsys else self._last("saved") is not None
+
+    @property
+    def expected_steps(self) -> int | None:
+        """How many whole ranges `step` there should be; None where none were opened, or nothing tells."""
+        return self.closed["done"] if self._has_steps and self.closed else None
+
+    @property
+    def _has_steps(self) -> bool:
+        return self.opened is not None and self.opened["modules"] and self.settings.window == OPTIMIZER
+
+    def kept(self) -> Kept:
+        """What of this process is to be kept."""
+        opened, by_nsys = self.opened, self.settings.profiler == NSYS
+        of = self.joined["of"] if self.joined else 1
+        return Kept(opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, of)
+
+    def of_rank(self) -> str:
+        """In words, where there are several: " of rank 1"."""
+        return "" if self.rank is None else f" of rank {self.rank}"
+
+    def window(self) -> str:
+        """What was recorded: "steps 6 to 8 of rank 1, process 123, by nsys"."""
+        process = f"process {self.opened['pid']}, by {PROFILERS[self.settings.profiler]}"
+        return f"{self._what()}{self.of_rank()}, {process}" if self.of_rank() else f"{self._what()} of {process}"
+
+    def why_nothing(self) -> str:
+        """Why there is no recording."""
+        if refused := self._last("refused") or self._last("lost"):
+            return f"PyTorch's side could not record: {visible(refused['reason'])[:300]}"
+        if self.opened is not None:
+            return (
+                f"the program {self.ended.how} inside the window, before it could write what PyTorch's profiler had"
+                " recorded; where there is nsys, what it saw until then is kept"
+            )
+        return self._why_no_window()
+
+    def remarks(self) -> Iterator[str]:
+        """What else there is to know of it, a sentence each."""
+        if self.ended_inside:
+            error = self.closed and self.closed.get("error")
+            because = f" ({visible(error)})" if error else ""
+            who = "the program" if self.rank is None else f"rank {self.rank}"
+            yield f"{who} ended inside the window{because}; what was recorded until then is kept"
+        if unknown := self._last(NO_RANK):
+            why = visible(unknown["reason"])[:300]
+            yield f"other ranks are not recorded, since which run this one is of is not known: {why}"
+
+    def elsewhere(self) -> Iterator[str]:
+        """Which processes were not recorded, in a sentence, where there are any."""
+        others = len({note["pid"] for note in self.notes if note["event"] == "elsewhere"})
+        if others:
+            yield f"{others} further process{'es' if others > 1 else ''} came to such a window; the first was recorded"
+
+    def cost(self) -> str | None:
+        """What recording cost the program; None where it was ended before that was known."""
+        if self.opened is None or self.closed is None:
+            return None
+        saved = self._last("saved") or {"save_s": 0.0}
+        parts = {"to begin": self.opened["start_s"], "to stop": self.closed["stop_s"], "to write": saved["save_s"]}
+        told = ", ".join(f"{_duration(seconds)} {what}" for what, seconds in parts.items())
+        text = f"recording took {_duration(sum(parts.values()))} of the program's time: {told}"
+        before, within = self.closed.get("step_before_s"), self.closed.get("step_within_s")
+        if before and within:
+            text += f"; a step took {_duration(within)} in the window, {_duration(before)} before it"
+        return text
+
+    def _what(self) -> str:
+        settings, first = self.settings, self.opened.get("first", 0)
+        done = self.closed["done"] if self.closed else 0
+        if settings.window in (OPTIMIZER, RANGE):
+            if settings.window == OPTIMIZER and self.ended_inside and not done:
+                return f"a part of step {first}" if self.closed else f"from step {first} until the program ended"
+            last = first + max(done, 1) - 1
+            numbers = f"{first}" if last == first else f"{first} to {last}"
+            plural = "s" if last > first else ""
+            if settings.window == RANGE:
+                return f"instance{plural} {numbers} of range '{visible(settings.range)}'"
+            return f"step{plural} {numbers}" + (f" and a part of step {last + 1}" if self.ended_inside else "")
+        return f"{settings.seconds:g} s" if settings.window == SECONDS else "cudaProfilerStart to cudaProfilerStop"
+
+    def _why_no_window(self) -> str:
+        if old := self._last("old_python"):
+            return f"the program's Python is {old['version']}, and the recorder needs 3.11 or newer"
+        if self._last("python") is None:
+            return "no Python of the program loaded the recorder: it is none, or it was started with -I, -E or -S"
+        if self._last("torch") is None:
+            return "the program did not import PyTorch"
+        reached = max((note.get("reached", 0) for note in self.notes if note["event"] == "exit"), default=None)
+        return self._why_not_reached("none that is known" if reached is None else str(reached))
+
+    def _why_not_reached(self, reached: str) -> str:
+        settings = self.settings
+        if settings.window == OPTIMIZER and reached == "0":
+            return (
+                "the program took no step of a PyTorch optimizer; --seconds S records a time instead, --range NAME what"
+                " runs in a range of the program's own"
+            )
+        return {
+            OPTIMIZER: f"the window opens behind optimizer step {settings.skip}, and the program made {reached};"
+            " a smaller --skip opens it earlier",
+            RANGE: f"the window opens at instance {settings.skip + 1} of range '{visible(settings.range or '')}',"
+            f" and the program opened {reached}; compare the name, or take a smaller --skip",
+            SECONDS: f"the program ended within the {settings.after:g} s of --after, or its main thread was busy"
+            + (", or it did not use the GPU" if settings.profiler == NSYS else ""),
+            PROGRAM: "the program did not call cudaProfilerStart through PyTorch",
+        }[settings.window]
+
+    def _last(self, event: str) -> dict | None:
+        return next((note for note in reversed(self.notes) if note["event"] == event), None)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"

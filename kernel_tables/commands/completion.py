@@ -1,0 +1,34 @@
+"""Completion of the command in a shell: eval "$(kernel-tables --print-completion bash)"."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+SHELLS = ("bash", "zsh")
+
+
+class PrintCompletion(argparse.Action):
+    """Prints what a shell needs to complete the command, and ends. shtab, which writes it, is imported only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: object, shell: str, option: str | None = None):
+        try:
+            import shtab
+        except ModuleNotFoundError:
+            parser.error("completion needs the package shtab, which is not installed: pip install shtab")
+        for action in _actions(parser):
+            if action.type is Path:
+                action.complete = shtab.FILE
+        parser.prog = "kernel-tables"
+        print(shtab.complete(parser, shell))
+        parser.exit()
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """All arguments of a command and of its subcommands."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _actions(command)

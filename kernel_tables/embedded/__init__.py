@@ -1,1 +1,0 @@
-"""The embedded profiler: PyTorch's own, written into the tables of an nsys export."""

@@ -1,0 +1,198 @@
+"""Names of NVIDIA's matrix multiplies and convolutions: words joined by `_`, each with a meaning of its own.
+
+cuBLAS `ampere_sgemm_128x64_nn`; CUTLASS `cutlass_80_simt_sgemm_256x128_8x4_nn_align1`; XMMA
+`sm80_xmma_gemm_f32f32_..._tn_n_tilesize128x64x8_...`; nvJet `nvjet_tst_192x192_64x4_2x1_v_bz_TNN`. CUTLASS
+documents its names; the others follow the same habits, and what nobody documents is said to be so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from kernel_tables.kernel_names.parts import Part
+
+LIBRARIES = {
+    "cutlass": ("cutlass", "from CUTLASS, NVIDIA's templates"),
+    "xmma": ("xmma", "from XMMA, a generator of kernels inside cuBLAS and cuDNN"),
+    "nvjet": ("nvjet", "from nvJet, kernels for Hopper and Blackwell inside cuBLAS (its names are not documented)"),
+    "cublas": ("cublas", "from cuBLAS, written by hand for one architecture"),
+    "cudnn": ("cudnn", "from cuDNN"),
+}
+ARCHITECTURES = {"maxwell": "Maxwell", "volta": "Volta", "turing": "Turing", "ampere": "Ampere", "hopper": "Hopper"}
+LETTERS = {
+    "s": ("single", "fp32"), "d": ("double", "fp64"), "h": ("half", "fp16"), "c": ("complex", "complex64"),
+    "z": ("double complex", "complex128"), "i": ("integer", "int8"), "gc": ("complex", "complex64"),
+}  # fmt: skip
+OPERANDS = {"f16": "fp16", "fp16": "fp16", "bf16": "bf16", "f32": "fp32", "tf32": "tf32", "f64": "fp64", "i8": "int8"}
+NVJET = {"t": "bf16", "h": "fp16", "s": "fp32", "d": "fp64", "q": "fp8", "o": "fp8"}
+NOT_DOCUMENTED = "; not documented by NVIDIA"
+WORK = {"fprop": "convolution, forward", "dgrad": "convolution, gradient of its input",
+        "wgrad": "convolution, gradient of its weights"}  # fmt: skip
+_CORE = re.compile(
+    r"(?:cutlass_\w*?(?:gemm|fprop|dgrad|wgrad)|(?:maxwell|volta|turing|ampere|hopper)_\w*?gemm|sm\d+_xmma_|nvjet_"
+    r"|cudnn_\w*?scudnn_)\w*"
+)
+_KIND = re.compile(
+    r"(?:(f16|fp16|bf16|tf32|i8)_)?(gc|[sdhczi])(\d{4,6})?(f16|bf16|tf32)?gemm(?:_relu)?(?:_(f16|fp16|bf16|tf32))?"
+)
+
+
+def matrix_parts(name: str) -> tuple[Part, ...]:
+    """The parts of the name of a matrix multiply or convolution by NVIDIA; none where it is another's."""
+    core = _CORE.search(name)
+    if core is None:
+        return ()
+    core = core[0]
+    parts = [*_kind(core), *_words(core)]
+    if not any(part.key == "tile" for part in parts):
+        return ()
+    order = [part for key in ("type", "tile", "layout") for part in parts if part.key == key]
+    rest = [part for part in parts if part not in order]
+    return (*order, *rest, *_library(core, name))
+
+
+def _kind(core: str) -> Iterator[Part]:
+    """What is computed, on numbers of which type."""
+    if xmma := re.match(
+        r"sm\d+_xmma_(?:(fprop|dgrad|wgrad)_\w*?)?(?:implicit_)?gemm_(?:indexed_)?([a-z]+\d+?)(?=f|i|b|t|_)", core
+    ):
+        operands = "tf32" if "_tf32f32" in core else xmma[2]  # f32f32_tf32f32: fp32 in memory, rounded when multiplied
+        yield _typed(operands, operands, xmma[1])
+    elif nvjet := re.match(r"nvjet_(?:sm\d+_)?([a-z]+)_", core):
+        operands = NVJET.get(nvjet[1][0], nvjet[1])
+        meaning = f"letters of types, {operands} operands by the first{NOT_DOCUMENTED}"
+        yield Part("type", nvjet[1], meaning, f"{operands} gemm", True)
+    elif conv := re.search(r"_(s\d{4,5})(fprop|dgrad|wgrad)_\w*?_(tf32|f16|bf16)_", core):
+        yield _typed(conv[3], f"{conv[1]}{conv[2]}_…_{conv[3]}", conv[2])
+    elif "scudnn" in core:
+        yield Part("type", "scudnn", "convolution in fp32 on the ordinary cores", "scudnn", True)
+    elif kind := _KIND.search(core):
+        yield from _gemm_kind(kind)
+
+
+def _typed(written_type: str, written: str, work: str | None) -> Part:
+    operands = OPERANDS.get(written_type, written_type)
+    what = WORK.get(work, "matrix multiply")
+    short = (
+        {"fp32": "sgemm", "fp64": "dgemm"}.get(operands, f"{operands} gemm") if work is None else f"{operands} {work}"
+    )
+    return Part("type", written, f"{what} of {operands} operands", short, True)
+
+
+def _gemm_kind(kind: re.Match) -> Iterator[Part]:
+    before, letter, instruction, inner, after = kind.groups()
+    word, plain = LETTERS[letter]
+    if instruction is None:
+        yield Part("type", f"{letter}gemm", f"matrix multiply in {word} precision ({plain})", f"{letter}gemm", True)
+    else:
+        operands = OPERANDS.get(before or inner or after or "", "tf32" if letter == "s" else plain)
+        yield Part(
+            "type",
+            kind[0],
+            f"matrix multiply of {operands} operands, summed in {word} precision",
+            f"{operands} gemm",
+            True,
+        )
+        yield Part(
+            "instruction", instruction, f"on tensor cores, by the instruction {_instruction(instruction)} (m×n×k)"
+        )
+
+
+def _instruction(digits: str) -> str:
+    """16×8×8 from 1688, 16×8×16 from 16816, 16×16×16 from 161616."""
+    return "×".join(re.findall(r"16|8|4|32|64", digits))
+
+
+def _library(core: str, name: str) -> Iterator[Part]:
+    found = next((one for one in ("cudnn", "xmma", "nvjet", "cutlass") if one in core or one in name.lower()), "cublas")
+    text, meaning = LIBRARIES["xmma" if "xmma" in core else found]
+    yield Part("library", text if text in core else core.partition("_")[0], meaning, text)
+
+
+def _tile(found: re.Match) -> Part:
+    rows, columns, depth = found[1], found[2], found[3]
+    meaning = f"each block of threads computes a tile of {rows} × {columns} of the result"
+    return Part("tile", found[0], meaning + (f", {depth} deep at a time" if depth else ""), f"{rows}×{columns}", True)
+
+
+def _stages(found: re.Match) -> Part:
+    return Part("stages", found[0], f"reads {found[1]} deep at a time, {found[2]} such stages in flight", found[0])
+
+
+def _layout(found: re.Match) -> Part:
+    words = {"n": "as it is stored", "t": "transposed"}
+    first, second = (words[letter] for letter in found[0].lower()[:2])
+    meaning = f"first operand {first}, second {second} (column by column, as BLAS stores)"
+    return Part("layout", found[0], meaning, found[0].lower(), True)
+
+
+def _architecture(found: re.Match) -> Part:
+    number = found[1]
+    if number in ARCHITECTURES:
+        return Part("architecture", number, f"written for {ARCHITECTURES[number]}; later GPUs run it too", number)
+    digits = re.sub(r"\D", "", number)
+    return Part("architecture", found[0], f"for compute capability {digits[:-1]}.{digits[-1]} and later", f"sm{digits}")
+
+
+def _alignment(found: re.Match) -> Part:
+    operand, elements = found.groups()
+    what = {"a": "the first operand", "b": "the second operand", "c": "the result"}.get(operand, "every operand")
+    return Part("alignment", found[0], f"{what} is aligned to {elements} element(s)", found[0])
+
+
+def _says(key: str, meaning: str, told: bool = False, text: str | None = None) -> Callable[[re.Match], Part]:
+    """A maker of parts whose meaning has the found groups in it: "loads of {1} elements"."""
+
+    def made(found: re.Match) -> Part:
+        short = found[0] if text is None else text
+        return Part(key, found[0], meaning.format(found[0], *found.groups()), short, told)
+
+    return made
+
+
+WORDS: tuple[tuple[str, Callable[[re.Match], Part]], ...] = (
+    (r"(maxwell|volta|turing|ampere|hopper)|sm(\d+)", lambda found: _architecture(re.match(r"(?:sm)?(\w+)", found[0]))),
+    (r"(?:tilesize)?(\d+)x(\d+)(?:x(\d+))?", _tile),
+    (r"stage(\d+)", _says("stages", "{1} stages of reading in flight")),
+    (r"warpsize(\w+)", _says("warps", "warps of a block, along m, n and k")),
+    (r"warpgroupsize(\w+)", _says("warps", "groups of four warps of a block, along m, n and k")),
+    (r"[ntNT]{2,3}", _layout),
+    (r"simt|ffma", _says("cores", "on the ordinary cores, not on tensor cores", text="")),
+    (r"tensorop", _says("cores", "on tensor cores", text="")),
+    (r"wmma", _says("cores", "through the wmma interface of tensor cores", text="wmma")),
+    (r"tensor(\d+x\d+x\d+)", _says("instruction", "on tensor cores, by the instruction {1} (m×n×k)")),
+    (r"align([abc]?)(\d+)", _alignment),
+    (r"sliced(\w+)", _says("slices", "warps of a block share the depth of one tile, {1}")),
+    (r"split_?[kK]", _says("split", "blocks share the depth; their sums are added afterwards", True, "split-k")),
+    (r"bias", _says("epilogue", "adds a bias before it stores", True)),
+    (r"relu|gelu", _says("epilogue", "applies {0} before it stores", True)),
+    (r"coop[AB]?", _says("schedule", "groups of warps work on one tile together" + NOT_DOCUMENTED)),
+    (r"2cta", _says("schedule", "two blocks share one tensor core operation")),
+    (r"ldg(\d+)", _says("loads", "loads {1} elements at a time")),
+    (r"cublas", _says("origin", "built for cuBLAS", text="")),
+    (r"small|medium|large|interior|xregs", _says("variant", "a variant by size of the problem or of its registers")),
+)  # fmt: skip
+_WORDS = tuple((re.compile(pattern), made) for pattern, made in WORDS)
+_TOKEN = re.compile(r"split_k|stages_\d+x\d+|[^_]+")
+
+
+def _words(core: str) -> Iterator[Part]:
+    """The words of the name whose meaning is known, in their order; of several sizes the first is the tile."""
+    sizes = 0
+    for token in _TOKEN.findall(core):
+        if found := re.fullmatch(r"(?:stages_)?(\d+)x(\d+)", token):
+            sizes += 1
+            if sizes == 2:
+                yield _stages(found)
+            elif sizes == 3:
+                yield Part("cluster", token, f"blocks in clusters of {found[1]} × {found[2]}", token)
+            else:
+                yield _tile(re.match(r"(\d+)x(\d+)()", token))
+        elif core.startswith("cutlass_") and re.fullmatch(r"\d\d\d?", token):
+            yield _architecture(re.match(r"(\d+)", token))
+        else:
+            for pattern, made in _WORDS:
+                if found := pattern.fullmatch(token):
+                    yield made(found)
+                    break

@@ -1,0 +1,1 @@
+"""Captures of PyTorch's own profiler (Kineto): its trace, written into the tables of an nsys export."""

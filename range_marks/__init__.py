@@ -1,0 +1,15 @@
+"""Ranges that a measured process opens around parts of its model, forward and backward.
+
+It runs inside the process that is captured, so it needs PyTorch alone (and nvtx, for ranges that nsys records).
+`emitters` says what a range is, `marker` opens parts, `backward` opens them again where autograd differentiates them,
+`compiled` and `sources` open them around the kernels of compiled graphs:
+
+    marker = Marker(nvtx_emitter())
+    follow_backward(marker)
+    with marker.part("attention"):
+        scores = queries @ keys.mT
+    with marker.range("backward"):
+        scores.sum().backward()  # its kernels stand in `backward > attention`
+"""
+
+JOINT = " + "  # in the name of a range, between the parts that one kernel of a compiled graph serves

@@ -1,0 +1,141 @@
+"""Parts of a model as ranges, and the record of which part made which node of autograd's graph.
+
+Autograd numbers its nodes: every thread counts the nodes that it makes, one by one. So a part is known by the numbers
+that the counter ran through while it was open, and reading the counter where a part opens and closes is all that the
+forward pass pays (see `backward` for what is done with it).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from bisect import bisect_right
+from types import TracebackType
+
+import torch
+from torch.autograd import _get_sequence_nr as next_number  # the number of the next node of this thread
+
+from range_marks.emitters import Emitter
+
+RECOMPUTATION = "recomputation"
+MOST_CHANGES = 1 << 17  # kept of each thread; the parts of older nodes are forgotten, so that no program grows by this
+
+Chain = tuple["Part", ...]  # parts, each inside the one before
+
+
+class Part:
+    """One time that a part was open in a forward pass. `chain` holds the parts around it and, last, itself."""
+
+    __slots__ = ("chain", "name")
+
+    def __init__(self, name: str, around: Chain) -> None:
+        self.name = name
+        self.chain: Chain = (*around, self)
+
+
+class Thread(threading.local):
+    """What the marker knows of the calling thread."""
+
+    def __init__(self) -> None:
+        self.forward: Chain = ()  # the open parts of a forward pass
+        self.backward: Chain = ()  # the parts that are open again, since a node of theirs runs
+        self.suspended: Chain | None = None  # those parts while a part of a forward pass is computed again
+        # The chain open from one number on until the next, the numbers ascending.
+        self.numbers: list[int] = []
+        self.chains: list[Chain] = []
+
+    def record(self) -> None:
+        """Notes that from the next node on the open parts are those of now."""
+        number = next_number()
+        if self.numbers and self.numbers[-1] == number:
+            self.chains[-1] = self.forward
+            return
+        self.numbers.append(number)
+        self.chains.append(self.forward)
+        if len(self.numbers) > MOST_CHANGES:
+            del self.numbers[: MOST_CHANGES // 2], self.chains[: MOST_CHANGES // 2]
+
+    def made_in(self, number: int) -> tuple[int, int, Chain]:
+        """The parts that were open when this thread made the node of that number, () where none was; and the numbers
+        of the first node that was made in them, and of the first one after."""
+        place = bisect_right(self.numbers, number)
+        first = self.numbers[place - 1] if place else 0
+        after = self.numbers[place] if place < len(self.numbers) else sys.maxsize
+        return first, after, self.chains[place - 1] if place else ()
+
+
+class Marker:
+    """Opens ranges by an emitter, on the calling thread.
+
+    A part that opens while autograd runs a backward pass on its thread is computed again, by a checkpoint: its ranges
+    stand inside one of its own name, and not inside the part whose node asked for it.
+    """
+
+    def __init__(self, emitter: Emitter, recomputation: str = RECOMPUTATION) -> None:
+        self.push, self.pop = emitter.push, emitter.pop
+        self._recomputation = recomputation
+        self.thread = Thread()
+
+    def part(self, name: str) -> Opened:
+        """A context manager: a range that is a part of the model. Backward kernels get it too (`follow_backward`)."""
+        return Opened(self.open_part, self.close_part, name)
+
+    def range(self, name: str) -> Opened:
+        """A context manager: a range around parts, such as a step or a phase, which no backward kernel gets again."""
+        return Opened(self.push, self.pop, name)
+
+    def open_part(self, name: str) -> None:
+        """Opens a part. Each is closed on its thread, the last one first, whatever is raised inside: a checkpoint ends
+        its second forward pass by an exception (so a module's forward hook has to be registered with always_call)."""
+        thread = self.thread
+        if not thread.forward and torch._C._current_graph_task_id() != -1:
+            # In a graph that is made now its parts stand inside that of the node which asked for it.
+            thread.suspended = thread.forward = thread.backward
+            self.reopen(())
+            self.push(self._recomputation)
+        thread.forward = Part(name, thread.forward).chain
+        self.push(name)
+        thread.record()
+
+    def close_part(self) -> None:
+        """Closes the part that this thread opened last."""
+        thread = self.thread
+        thread.forward = thread.forward[:-1]
+        self.pop()
+        if thread.forward == thread.suspended:
+            self.pop()
+            self.reopen(thread.suspended)
+            thread.suspended, thread.forward = None, ()
+        thread.record()
+
+    def reopen(self, chain: Chain) -> None:
+        """Makes `chain` the parts that are open again on this thread: closes those that are not of it, opens the rest.
+        One instance of a part in the forward pass is one in the backward pass, as long as its nodes run in a row."""
+        thread, opened = self.thread, self.thread.backward
+        common = 0
+        for one, other in zip(opened, chain, strict=False):
+            if one is not other:
+                break
+            common += 1
+        for _ in opened[common:]:
+            self.pop()
+        for part in chain[common:]:
+            self.push(part.name)
+        thread.backward = chain
+
+
+class Opened:
+    """A range as a context manager."""
+
+    __slots__ = ("_close", "_name", "_open")
+
+    def __init__(self, opening, closing, name: str) -> None:
+        self._open, self._close, self._name = opening, closing, name
+
+    def __enter__(self) -> None:
+        self._open(self._name)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._close()

@@ -1,0 +1,125 @@
+"""What is said of a recording, from the notes that the program's processes left."""
+
+import pytest
+
+from kernel_recorder.in_process.settings import NSYS, PROGRAM, RANGE, SECONDS, Settings
+from kernel_recorder.outcome import Outcome
+from kernel_recorder.program import Ended
+
+OPENED = {"event": "open", "pid": 7, "first": 6, "start_s": 0.25, "torch": "2.13", "modules": True}
+CLOSED = {"event": "closed", "pid": 7, "done": 3, "stop_s": 0.5, "step_before_s": 0.01, "step_within_s": 0.012}
+SAVED = {"event": "saved", "pid": 7, "save_s": 1.0}
+WHOLE = [OPENED, CLOSED, SAVED]
+
+
+def outcome(*notes, returncode=0, **settings):
+    return Outcome(Settings(**settings), list(notes), Ended(returncode))
+
+
+def test_a_whole_recording_says_what_it_holds_and_what_it_cost():
+    told = outcome(*WHOLE)
+    assert told.has_recording
+    assert told.window() == "steps 6 to 8 of process 7, by PyTorch's profiler"
+    assert told.cost() == (
+        "recording took 1.75 s of the program's time: 250.0 ms to begin, 500.0 ms to stop, 1.00 s to write;"
+        " a step took 12.0 ms in the window, 10.0 ms before it"
+    )
+    assert (list(told.remarks()), told.expected_steps) == ([], 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "done", "window"),
+    [
+        ({}, 1, "step 6"),
+        ({"window": RANGE, "range": "train\x1b"}, 2, "instances 6 to 7 of range 'train\\x1b'"),
+        ({"window": SECONDS, "seconds": 2.5}, 0, "2.5 s"),
+        ({"window": PROGRAM}, 0, "cudaProfilerStart to cudaProfilerStop"),
+    ],
+)
+def test_every_window_is_named(settings, done, window):
+    told = outcome(OPENED, CLOSED | {"done": done}, SAVED, **settings)
+    assert told.window() == f"{window} of process 7, by PyTorch's profiler"
+
+
+def test_a_program_that_ends_in_the_window_keeps_what_there_is_and_expects_the_steps_that_it_ended():
+    told = outcome(OPENED, CLOSED | {"done": 1, "ended": True, "error": "KeyboardInterrupt"}, SAVED, returncode=-2)
+    assert told.has_recording
+    (remark,) = told.remarks()
+    assert remark == "the program ended inside the window (KeyboardInterrupt); what was recorded until then is kept"
+    assert (told.expected_steps, told.ended_in_step) == (1, True)
+    assert told.window() == "step 6 and a part of step 7 of process 7, by PyTorch's profiler"
+
+
+@pytest.mark.parametrize(
+    ("closed", "window"),
+    [
+        ([CLOSED | {"done": 0, "ended": True}], "a part of step 6"),
+        ([], "from step 6 until the program ended"),
+    ],
+)
+def test_a_program_that_ends_in_the_first_step_of_the_window_has_no_whole_step(closed, window):
+    told = outcome(OPENED, *closed, SAVED)
+    assert told.window() == f"{window} of process 7, by PyTorch's profiler"
+    assert told.ended_in_step
+
+
+def test_a_program_with_ranges_of_its_own_ends_in_no_range_of_the_recorder():
+    assert not outcome(OPENED | {"modules": False}, CLOSED | {"ended": True}, SAVED).ended_in_step
+
+
+def test_a_program_killed_in_the_window_leaves_nothing_of_pytorchs_profiler_and_all_of_nsys():
+    told = outcome(OPENED, returncode=-9)
+    assert not told.has_recording
+    assert "was ended by SIGKILL inside the window, before it could write" in told.why_nothing()
+    assert outcome(OPENED, returncode=-9, profiler=NSYS).has_recording
+
+
+@pytest.mark.parametrize(
+    ("notes", "reason"),
+    [
+        ([{"event": "old_python", "version": "3.9.2"}], "the program's Python is 3.9.2, and the recorder needs 3.11"),
+        ([], "no Python of the program loaded the recorder"),
+        ([{"event": "python"}], "the program did not import PyTorch"),
+        ([{"event": "python"}, {"event": "torch"}], "the program made none that is known"),
+        (
+            [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 2}, {"event": "exit", "reached": 0}],
+            "the window opens behind optimizer step 5, and the program made 2;",
+        ),
+        (
+            [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 0}],
+            "the program took no step of a PyTorch optimizer; --seconds S records a time instead",
+        ),
+        ([{"event": "refused", "reason": "CUPTI\x1b is taken"}], "could not record: CUPTI\\x1b is taken"),
+        ([OPENED, {"event": "lost", "reason": "the disk is full"}], "could not record: the disk is full"),
+    ],
+)
+def test_why_there_is_no_recording_is_told(notes, reason):
+    told = outcome(*notes)
+    assert not told.has_recording
+    assert reason in told.why_nothing()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"window": RANGE, "range": "stepp", "skip": 0}, "instance 1 of range 'stepp', and the program opened 0"),
+        ({"window": SECONDS, "seconds": 1, "after": 60}, "the program ended within the 60 s of --after"),
+        ({"window": SECONDS, "seconds": 1, "profiler": NSYS}, "or it did not use the GPU"),
+        ({"window": PROGRAM}, "the program did not call cudaProfilerStart through PyTorch"),
+    ],
+)
+def test_a_window_that_is_never_reached_says_what_it_waited_for(settings, reason):
+    notes = [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 0}]
+    assert reason in outcome(*notes, **settings).why_nothing()
+
+
+def test_processes_that_came_too_late_are_counted_once_each():
+    late = [{"event": "elsewhere", "pid": pid} for pid in (8, 9, 9)]
+    (remark,) = outcome(*WHOLE, *late).elsewhere()
+    assert remark == "2 further processes came to such a window; the first was recorded"
+
+
+def test_a_rank_whose_run_is_not_known_is_told():
+    unknown = {"event": "no_rank", "pid": 7, "reason": "RuntimeError: a store\x1b that cannot"}
+    (remark,) = outcome(unknown, *WHOLE).remarks()
+    assert remark.endswith("of is not known: RuntimeError: a store\\x1b that cannot")

@@ -1,0 +1,218 @@
+"""What opens and closes the window, on a recorder that notes it, in this process."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+from kernel_recorder.in_process.notes import Notes, read_notes
+from kernel_recorder.in_process.optimizer_window import OptimizerWindow
+from kernel_recorder.in_process.parts import Parts
+from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
+from kernel_recorder.in_process.ranks import Ranks
+from kernel_recorder.in_process.recorder import Recorder
+from kernel_recorder.in_process.seconds_window import SecondsWindow, on_main_thread
+from kernel_recorder.in_process.settings import NSYS, PROGRAM, RANGE, SECONDS, Settings
+from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow
+
+
+@dataclass
+class Noting:
+    """Stands for the recorder: notes when it is opened and closed, and the steps between."""
+
+    waits: bool = True
+    is_open: bool = False
+    done: int = 0
+    seen: list = field(default_factory=list)
+
+    def open(self, **facts):
+        self.waits, self.is_open = False, True
+        self.seen.append(("open", facts.get("first")))
+        return True
+
+    def close(self):
+        self.is_open = False
+        self.seen.append(("close", self.done))
+
+    def step_begins(self):
+        self.seen.append("step")
+
+    def step_ends(self):
+        self.seen.append("end")
+
+
+class Optimizer:
+    """Something that a step is counted of; it cannot be hashed, as one that compares by value."""
+
+    __hash__ = None
+
+
+def steps_of(window, *optimizers):
+    for optimizer in optimizers:
+        window.entering("Optimizer.step#Adam.step", of_torch=True)
+        window._after_step(optimizer, (), {})
+        window.left("Optimizer.step#Adam.step")
+
+
+def test_so_many_steps_go_by_and_so_many_are_recorded():
+    window = OptimizerWindow(Noting(), Settings(skip=2, steps=2))
+    steps_of(window, *[Optimizer()] * 6)
+    assert window.recorder.seen == [("open", 3), "step", "end", "step", "end", ("close", 2)]
+
+
+def test_of_two_optimizers_in_one_iteration_the_steps_of_one_count():
+    window, one, other = OptimizerWindow(Noting(), Settings(skip=2, steps=2)), Optimizer(), Optimizer()
+    steps_of(window, *[one, other] * 4)
+    assert window.recorder.seen == [("open", 3), "step", "end", "step", "end", ("close", 2)]
+    assert window.progress()["reached"] == 4
+
+
+def test_an_optimizer_that_makes_a_few_steps_first_does_not_hinder():
+    window, first, second = OptimizerWindow(Noting(), Settings(skip=3, steps=1)), Optimizer(), Optimizer()
+    steps_of(window, first, first, *[second] * 4)
+    assert window.recorder.seen == [("open", 4), "step", "end", ("close", 1)]
+
+
+def test_a_step_ends_where_the_range_around_it_closes_and_not_before():
+    window = OptimizerWindow(Noting(), Settings(skip=1, steps=1))
+    window.entering("Optimizer.step#Adam.step", of_torch=True)
+    window._after_step(Optimizer(), (), {})
+    assert window.recorder.seen == []
+    window.left("Optimizer.step#Adam.step")
+    assert window.recorder.seen == [("open", 2), "step"]
+
+
+def instances(window, *names):
+    for name in names:
+        window.entering(name, of_torch=False)
+        window.left(name)
+
+
+def test_instances_of_a_range_open_and_close_the_window_around_them():
+    window = RangeWindow(Noting(), Settings(window=RANGE, range="step", skip=1, steps=2))
+    instances(window, "step", "load", "step", "load", "step", "step")
+    assert window.recorder.seen == [("open", 2), ("close", 2)]
+
+
+def test_a_range_inside_one_of_its_name_is_part_of_it():
+    window = RangeWindow(Noting(), Settings(window=RANGE, range="step", skip=0, steps=1))
+    window.entering("step", of_torch=False)
+    instances(window, "step")
+    assert window.recorder.seen == [("open", 1)]
+    window.left("step")
+    assert window.recorder.seen == [("open", 1), ("close", 1)]
+
+
+def test_ranges_of_the_program_are_told_from_those_of_pytorch():
+    window = OptimizerWindow(Noting(), Settings())
+    window.entering("Optimizer.step#Adam.step", of_torch=True)
+    assert not window.has_own_ranges
+    instances(window, "forward")
+    assert window.has_own_ranges
+
+
+def test_a_window_in_seconds_opens_and_closes_on_the_main_thread():
+    window = SecondsWindow(Noting(), Settings(window=SECONDS, after=0.0, seconds=0.02))
+    where = []
+    window.recorder.open = lambda: where.append(threading.current_thread()) or Noting.open(window.recorder)
+    window.attach()
+    deadline = time.monotonic() + 20
+    while ("close", 0) not in window.recorder.seen and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert where == [threading.main_thread()]
+    assert window.recorder.seen == [("open", None), ("close", 0)]
+
+
+def test_under_nsys_a_window_in_seconds_waits_until_the_gpu_is_used(monkeypatch):
+    used = threading.Event()
+    monkeypatch.setattr(torch.cuda, "is_initialized", used.is_set)
+    window = SecondsWindow(Noting(), Settings(window=SECONDS, after=0.0, seconds=0.02, profiler=NSYS))
+    window.attach()
+    time.sleep(0.2)
+    assert window.recorder.seen == []
+    used.set()
+    deadline = time.monotonic() + 20
+    while ("close", 0) not in window.recorder.seen and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert window.recorder.seen == [("open", None), ("close", 0)]
+
+
+def test_a_call_is_made_on_the_main_thread_from_any_other():
+    called = []
+    thread = threading.Thread(target=on_main_thread, args=(lambda: called.append(threading.current_thread()),))
+    thread.start()
+    thread.join()
+    deadline = time.monotonic() + 20
+    while not called and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert called == [threading.main_thread()]
+
+
+@pytest.fixture
+def cudart(monkeypatch):
+    """What is called of a CUDA that this machine may lack, until the test ends."""
+    calls = []
+
+    class Cudart:
+        def cudaProfilerStart(self):
+            calls.append("start")
+
+        def cudaProfilerStop(self):
+            calls.append("stop")
+
+    monkeypatch.setattr("kernel_recorder.in_process.windows._Cudart.plain", Cudart)
+    monkeypatch.setattr(torch.cuda, "cudart", torch.cuda.cudart)
+    monkeypatch.setattr(torch.cuda.profiler, "cudart", torch.cuda.profiler.cudart)
+    monkeypatch.setattr(torch.cuda.profiler, "check_error", lambda _: None)
+    return calls
+
+
+def test_the_programs_own_calls_open_and_close_the_window(cudart):
+    window = ProgramWindow(Noting(), Settings(window=PROGRAM))
+    window.attach()
+    with torch.cuda.profiler.profile():
+        assert window.recorder.is_open
+    assert window.recorder.seen == [("open", None), ("close", 0)]
+    torch.cuda.cudart().cudaProfilerStart()
+    assert cudart == ["start", "stop", "start"]
+
+
+def test_nsys_is_told_once_more_what_the_program_told_it(cudart, tmp_path):
+    recorder = Recorder(
+        Notes(tmp_path),
+        Ranks(Notes(tmp_path)),
+        NsysProfiler(Ranks(Notes(tmp_path))),
+        Parts(lambda: False, None, to_nvtx=True),
+    )
+    ProgramWindow(recorder, Settings(window=PROGRAM)).attach()
+    with torch.cuda.profiler.profile():
+        assert recorder.is_open
+    assert not recorder.is_open
+    assert cudart == ["start", "start", "stop", "stop"]
+    assert [note["event"] for note in read_notes(tmp_path)] == ["open", "closed", "saved"]
+
+
+@pytest.mark.parametrize("skip", [1, 5])
+def test_the_median_step_before_the_window_and_in_it_is_known(monkeypatch, skip):
+    now = iter([float(second) for second in range(100)])
+    monkeypatch.setattr("kernel_recorder.in_process.optimizer_window.time.perf_counter", lambda: next(now))
+    window = OptimizerWindow(Noting(), Settings(skip=skip, steps=3))
+    steps_of(window, *[Optimizer()] * (skip + 3))
+    assert window.progress() == {"reached": skip + 3} | ({"step_before_s": 1.0} if skip > 1 else {}) | {
+        "step_within_s": 1.0
+    }
+
+
+def test_a_profiler_that_cannot_stop_is_ended_all_the_same(monkeypatch):
+    profiler = TorchProfiler()
+    profiler.start()
+    monkeypatch.setattr(type(profiler._recording), "__exit__", failing_exit)
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        profiler.stop()
+    assert not torch.autograd._profiler_enabled()
+
+
+def failing_exit(self, *exception):
+    raise RuntimeError("CUDA error: device-side assert triggered")  # while it waits for the GPU

@@ -1,0 +1,67 @@
+"""Names of modules from the tree that they form."""
+
+from torch import nn
+
+from kernel_recorder.in_process.module_ranges import models_of_this_process
+from range_marks.module_names import names_in
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.norm = nn.Linear(2, 2), nn.LayerNorm(2)
+
+
+class Model(nn.Module):
+    def __init__(self, **parts):
+        super().__init__()
+        for name, part in parts.items():
+            self.add_module(name, part)
+
+
+def names(model, depth=None):
+    return [name for _, name in names_in(model, depth)]
+
+
+def test_the_layers_of_one_list_have_one_name():
+    model = Model(embedding=nn.Embedding(2, 2), blocks=nn.ModuleList([Block(), Block()]))
+    assert sorted(names(model)) == sorted(
+        ["Model", "embedding", "blocks", *["blocks", "blocks.attention", "blocks.norm"] * 2]
+    )
+
+
+def test_what_is_called_itself_or_holds_different_things_names_its_members_by_class():
+    head = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
+    mixed = nn.ModuleList([nn.Linear(2, 2), nn.ReLU()])
+    assert names(Model(head=head)) == ["Model", "head", "head.Linear", "head.ReLU", "head.Linear"]
+    assert names(Model(mixed=mixed)) == ["Model", "mixed", "mixed.Linear", "mixed.ReLU"]
+
+
+def test_a_part_of_two_models_or_twice_in_one_has_its_first_name():
+    shared = nn.Linear(2, 2)
+    assert names(Model(one=shared, other=shared)) == ["Model", "one"]
+
+
+def test_names_of_more_parts_than_wanted_are_none():
+    model = Model(blocks=nn.ModuleList([Block()]), head=nn.Linear(2, 2))
+    assert [name for name in names(model, depth=1) if name] == ["Model", "blocks", "head", "blocks"]
+
+
+def test_a_compiled_model_has_the_names_of_the_model():
+    model = nn.Module()
+    model.add_module("_orig_mod", Model(head=nn.Linear(2, 2)))
+    assert names(model) == ["Model", "Model", "head"]
+
+
+def test_the_models_of_a_process_are_the_modules_that_are_part_of_no_other():
+    model = Model(head=nn.Linear(2, 2))
+    found = models_of_this_process()
+    assert any(one is model for one in found)
+    assert not any(one is model.head for one in found)
+
+
+def test_a_model_as_deep_as_pythons_stack_has_names():
+    model = nn.Linear(2, 2)
+    for _ in range(2000):
+        model = Model(inner=model)
+    assert len(names(model, depth=3)) == 2001
