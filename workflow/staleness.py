@@ -13,9 +13,9 @@ from pathlib import Path
 
 from snakemake.logging import logger
 
-from profile_grid.measuring.capture_identity import quick_difference
-from profile_grid.measuring.freshness import OTHER_SETTINGS, stale_reason, stale_tables_reason
-from profile_grid.measuring.results import BadResult, read_origin, read_status
+from profile_grid.results.capture_identity import quick_difference
+from profile_grid.results.freshness import OTHER_SETTINGS, stale_reason, stale_tables_reason
+from profile_grid.results.results import BadResult, read_origin, read_status
 
 UNUSABLE = "a result cannot be used"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.quantities import counted
+from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.study.described import Described, columns
 from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stages import STAGES

@@ -19,7 +19,7 @@ from pathlib import Path
 from kernel_tables.clean_text import visible
 from profile_grid.errors import OutsideError
 from profile_grid.files import replacing
-from profile_grid.measuring.typed_json import Mismatch, built
+from profile_grid.results.typed_json import Mismatch, built
 from profile_grid.sharing.contents import is_content, packed_files
 from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.study.stages import STAGES

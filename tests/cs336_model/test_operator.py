@@ -11,10 +11,10 @@ from cs336_model.program.operator import cell as cells
 from cs336_model.program.operator.row import row
 from cs336_model.program.operator.spec import read_row
 from cs336_model.program.variants.attention import forced_backend, fused_attention
-from profile_grid.measuring.results import Ran
 from profile_grid.measuring.sweep import MeasuredRow
 from profile_grid.measuring.sweep_estimates import FUSED_FORWARDS
-from profile_grid.measuring.typed_json import built
+from profile_grid.results.results import Ran
+from profile_grid.results.typed_json import built
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, causal_attention_flops
 
 CPU = torch.device("cpu")

@@ -1,8 +1,8 @@
 """Made-up results of the stage energy: windows of 5 s at a power that the test names."""
 
-from profile_grid.measuring.results import COMPLETE, StageResult, Status
-from profile_grid.measuring.typed_json import built
-from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.results.load_runs import MeasuredRun
+from profile_grid.results.results import COMPLETE, StageResult, Status
+from profile_grid.results.typed_json import built
 from tests.profile_grid.made_up_results import TIMING, changed
 
 STATE = {"temperature_c": 40, "sm_clock_mhz": 1980, "memory_clock_mhz": 3201, "throttle_reasons": []}

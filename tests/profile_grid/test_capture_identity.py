@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from profile_grid.measuring.capture_identity import difference, identity, quick_difference, write_specification
-from profile_grid.measuring.results import FileIdentity, StageResult
-from profile_grid.measuring.typed_json import built
+from profile_grid.results.capture_identity import difference, identity, quick_difference, write_specification
+from profile_grid.results.results import FileIdentity, StageResult
+from profile_grid.results.typed_json import built
 from tests.kernel_tables.synthetic import Synthetic
 from tests.profile_grid.made_up_results import CAPTURE, changed
 

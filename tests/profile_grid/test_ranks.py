@@ -11,12 +11,12 @@ from cs336_model.arguments import OUR_ARGUMENTS
 from cs336_model.arithmetic.own_model import OWN_CONSTRUCTOR
 from cs336_model.program.parallel.launch import FIRST_TO_FAIL
 from cs336_model.program.variants.values import PLAIN
-from profile_grid.measuring.capture import captured
-from profile_grid.measuring.job import Job
-from profile_grid.measuring.lease_server import Leases
-from profile_grid.measuring.processes import ProgramFailed
-from profile_grid.measuring.ranks import as_one_run, gather_logs, of_all_ranks, of_rank, written_by_ranks
-from profile_grid.measuring.timing import timed
+from profile_grid.host.leases.lease_server import Leases
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.programs import ProgramFailed
+from profile_grid.host.processes.ranks import as_one_run, gather_logs, of_all_ranks, of_rank, written_by_ranks
+from profile_grid.stages.capture.measure import measure as measure_capture
+from profile_grid.stages.timing.measure import measure as measure_timing
 
 SIZES = {"rope_theta": 10000.0, "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32}
 PROGRAM = {
@@ -82,7 +82,7 @@ def test_the_log_of_the_rank_that_failed_first_is_the_end_of_the_log(tmp_path):
 
 
 def test_the_ranks_of_a_run_are_captured_together(tmp_path):
-    result = captured(job(tmp_path))
+    result = measure_capture(job(tmp_path))
     files = ["capture.sqlite", "capture_rank1.sqlite"]
     assert (result["status"], [one["file"] for one in result["facts"]["ranks"]]) == ("complete", files)
     for name in files:
@@ -95,4 +95,4 @@ def test_the_ranks_of_a_run_are_captured_together(tmp_path):
 def test_a_rank_that_crashes_fails_the_job_with_its_own_error(tmp_path):
     told = job(tmp_path, constructor="tests.profile_grid.fails_in_one_rank:Model")
     with pytest.raises(ProgramFailed, match="the second rank has this error"):
-        timed(told)
+        measure_timing(told)

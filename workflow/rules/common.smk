@@ -25,14 +25,14 @@ from profile_grid.study.runs import (
     specification,
 )
 from profile_grid.study.schema import ConfigError
-from profile_grid.study.stage import GPU
-from profile_grid.study.stages import BY_NAME, OWN_RULES, STAGES, SWEEP, TIMING
+from profile_grid.study.stage import GPU, OWN_RULES
+from profile_grid.study.stages import BY_NAME, STAGES, SWEEP, TIMING
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_part, sweep_plan, sweep_rows
 from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest
-from profile_grid.measuring.allocation import cores, host_megabytes, minutes_at_most
-from profile_grid.measuring.freshness import digest_of_rules
+from profile_grid.host.allocation import cores, host_megabytes, minutes_at_most
+from profile_grid.results.freshness import digest_of_rules
 from workflow.import_statements import UnreadableSource, remember_imports
 from workflow.imported_files import digest_of_files, files_of_module, imported_files
 from workflow.job_environment import count_measurements, in_allocation, longest_first, prepare_job_environment
@@ -100,19 +100,13 @@ def program_sources(*programs):
         raise WorkflowError(f"{error}; nothing can be planned before this file is mended")
 
 
-def file_of(target):
-    """The file of the module that a "module:function" names."""
-    return f"{target.partition(':')[0].replace('.', os.sep)}.py"
-
-
 def of_questions(module, question="*"):
     """The files of this name in the folders of the questions: they are imported by the name that the catalogue gives."""
     found = sorted(ROOT.glob(f"profile_grid/questions/{question}/{module}.py"))
     return [os.path.relpath(path, ROOT) for path in found if not path.name.startswith("test_")]
 
 
-STAGE_TABLES = [file_of(stage.tables) for stage in STAGES if stage.tables]
-RUN_TABLE_MAKERS = [file_of(stage.tables_of_a_run.made_by) for stage in STAGES if stage.tables_of_a_run]
+STAGE_TABLES = [stage.file("tables") for stage in STAGES if stage.has_tables]
 LARGE_TABLES = ["steps", "warmup_steps", *TABLES_OF_A_RUN]
 
 
@@ -162,7 +156,7 @@ def status_of(stage):
 
 def stage_sources(stage):
     """The files whose change makes the results of a stage stale."""
-    return MEASURED_PROGRAM + sources(file_of(stage.runs), *stage.sources, "workflow/scripts/measure.py")
+    return MEASURED_PROGRAM + sources(stage.file("measure"), *stage.sources, "workflow/scripts/measure.py")
 
 
 SOURCES = {stage.name: digest(stage_sources(stage)) + OWN_SOURCES for stage in STAGES}
@@ -226,9 +220,8 @@ OWN_RULES_DIGEST = digest_of_rules(OWN)
 
 def tables_digest(stage):
     """A digest of all that the job which makes a run's tables imports."""
-    of_run = stage.tables_of_a_run
-    programs = [file_of(target) for target in (of_run.made_by, of_run.texts_by) if target]
-    return digest(program_sources("workflow/scripts/run_tables.py", *programs) + sources(*of_run.sources))
+    made_by = program_sources("workflow/scripts/run_tables.py", stage.file("tables"))
+    return digest(made_by + sources(*stage.tables_of_a_run.sources))
 
 
 TABLE_SOURCES = {stage.name: tables_digest(stage) for stage in STAGES if stage.tables_of_a_run}

@@ -24,7 +24,7 @@ DOCUMENTS = [
     "results/page/trace.json.gz",
     "results/report.html",
 ]
-DESCRIPTIONS = [*of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS]
+DESCRIPTIONS = [*of_questions("table"), *STAGE_TABLES]
 
 
 rule summaries:
@@ -117,7 +117,7 @@ rule page:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
         expand("results/figures/{figure}.png", figure=FIGURES),
-        sources=program_sources("workflow/scripts/page.py", *of_questions("*"), *STAGE_TABLES, *RUN_TABLE_MAKERS)
+        sources=program_sources("workflow/scripts/page.py", *of_questions("*"), *STAGE_TABLES)
         + sources(
             *[f"{room}/page/*.{kind}" for room in ("kernel_tables", "profile_grid") for kind in ("css", "js", "j2")]
         ),

@@ -18,12 +18,12 @@ from kernel_tables.clean_text import visible
 from kernel_tables.reading import nsys
 from profile_grid.comparing.timed import PLAN
 from profile_grid.errors import OutsideError
-from profile_grid.measuring.ranks import of_all_ranks
-from profile_grid.measuring.results import read_result
-from profile_grid.merging.measured_runs import Makers, require_fresh
+from profile_grid.host.processes.ranks import of_all_ranks
 from profile_grid.merging.merge import LARGEST
 from profile_grid.merging.verify import file_difference
 from profile_grid.quantities import counted
+from profile_grid.results.load_runs import Makers, require_fresh
+from profile_grid.results.results import read_result
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stages import BY_NAME, CAPTURE, SWEEP
 from profile_grid.study.sweep import is_sweep, sweep_plan

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from profile_grid.documents.documents import asked_of, documents
-from profile_grid.measuring.typed_json import built
-from profile_grid.merging.energy import Counted, energy_of_run, energy_tables
+from profile_grid.results.typed_json import built
+from profile_grid.stages.energy.tables import Counted, energy_of_run, study_tables
 from tests.profile_grid.made_up import GEMM, Kernel, Made, merged
 from tests.profile_grid.made_up_answers import own_tables
 from tests.profile_grid.made_up_energy import energy_result, measured_run
@@ -27,7 +27,7 @@ def tables_of(*runs: tuple, findings: dict | None = None) -> dict[str, pd.DataFr
     status = ["complete" if result else "unsupported" for _, result in runs]
     reason = [None if result else "energy: no counter" for _, result in runs]
     tables["runs"] = tables["runs"].assign(energy_status=status, reason=reason)
-    return tables | energy_tables([measured_run(run.leading, result) for run, result in runs if result])
+    return tables | study_tables([measured_run(run.leading, result) for run, result in runs if result])
 
 
 def use_of(*runs: tuple, **options) -> pd.DataFrame:
