@@ -34,21 +34,21 @@ def notes_before(program: dict, gpus: Sequence[str], alone: bool = True) -> list
     says nothing of them. Not `alone`: a measurement that is over may still be there, and is no other's. All are asked
     at once: the run has its lease already."""
     with ThreadPoolExecutor(max(len(gpus), 1)) as pool:
-        found = list(pool.map(gpu_before, gpus))
-    return [note for gpu in found if gpu is not None for note in notes(gpu, needed_bytes(program), alone)]
+        gpu_states = list(pool.map(gpu_before, gpus))
+    return [note for gpu in gpu_states if gpu is not None for note in notes(gpu, needed_bytes(program), alone)]
 
 
 def notes(gpu: GpuBefore, needed_bytes: int | None, alone: bool = True) -> list[str]:
     """One sentence for each thing that is not as it should be."""
-    found = []
+    sentences = []
     if gpu.used_bytes > (IDLE_BYTES if alone else ENDING_BYTES) or (gpu.processes and alone):
         users = counted(gpu.processes, "other process", "other processes") if gpu.processes else "somebody"
-        found.append(f"the GPU was in use by {users} before the run ({_gib(gpu.used_bytes)} of its memory taken)")
+        sentences.append(f"the GPU was in use by {users} before the run ({_gib(gpu.used_bytes)} of its memory taken)")
     if heated := [reason for reason in gpu.throttle_reasons if reason in HEATED]:
-        found.append(f"the GPU was throttled before the run: {', '.join(heated)}")
+        sentences.append(f"the GPU was throttled before the run: {', '.join(heated)}")
     if needed_bytes is not None and needed_bytes > gpu.free_bytes:
-        found.append(f"about {_gib(needed_bytes)} of GPU memory needed (estimated), {_gib(gpu.free_bytes)} free")
-    return found
+        sentences.append(f"about {_gib(needed_bytes)} of GPU memory needed (estimated), {_gib(gpu.free_bytes)} free")
+    return sentences
 
 
 def gpu_before(gpu: str) -> GpuBefore | None:
@@ -76,10 +76,10 @@ def _before_from_nvml(gpu: str) -> GpuBefore | None:
 
 
 def _before_from_smi(gpu: str) -> GpuBefore | None:
-    found = nvidia_smi.gpus(*FIELDS, gpu=gpu)
-    if not found:
+    rows = nvidia_smi.gpus(*FIELDS, gpu=gpu)
+    if not rows:
         return None
-    used, free, reasons = found[0].values()
+    used, free, reasons = rows[0].values()
     if not (used.isdigit() and free.isdigit()):
         return None
     return GpuBefore(

@@ -12,7 +12,7 @@ from profile_grid.stages.timing import measure as timing
 
 
 @dataclass(frozen=True)
-class Try:
+class FitResult:
     """Whether a step fitted, and bytes: the most that it held (reserved on a GPU, requested on a processor; None where
     it did not get so far), and what the GPU has (None on a processor)."""
 
@@ -31,14 +31,14 @@ def with_value(specification: dict, dimension: str, value: int) -> dict:
     return specification | {"program": changed | {"run": f"{program['run']}, {dimension} {value}"}}
 
 
-def tried(job: Job, limit_bytes: int | None) -> Try:
+def try_fit(job: Job, limit_bytes: int | None) -> FitResult:
     """One process with the job's program. With a limit it fits where it needs no more than that, else where its step
     ends. Raises ProgramFailed on a crash, OutsideError where there is nothing that could run out."""
     result = timing.measure(job) if limit_bytes is None else memory.measure(job)
     program = result["program"]
     total, on_gpu = program["memory"]["device_total_bytes"], program["machine"]["device"] != "cpu"
     if result["status"] == OUT_OF_MEMORY:
-        return Try(False, None, total)
+        return FitResult(False, None, total)
     if result["status"] != COMPLETE:
         raise OutsideError(f"{job.program['run']} cannot be measured: {result['reason']}")
     if limit_bytes is None and not on_gpu:
@@ -46,4 +46,4 @@ def tried(job: Job, limit_bytes: int | None) -> Try:
             "a processor has no memory of its own that could run out: say how much there is, --memory-gib"
         )
     peak = program["memory"]["peak_reserved_bytes"] if limit_bytes is None else memory.counted_peak_bytes(job.folder)
-    return Try(limit_bytes is None or peak <= limit_bytes, peak, total)
+    return FitResult(limit_bytes is None or peak <= limit_bytes, peak, total)

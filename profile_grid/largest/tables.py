@@ -32,11 +32,11 @@ def largest_table(plan: Iterable[Mapping[str, Any]], folder: Path) -> pd.DataFra
 def _found(path: Path, entry: Mapping[str, Any]) -> tuple:
     """The dimension and the figures of one file."""
     try:
-        found = json.loads(path.read_text())
-        same = found["specification"] == entry["specifications"][TIMING.name]
-        misses = [one["value"] for one in found["tries"] if not one["fits"]]
-        figures = {**found, "fails_at": min(misses, default=None), "tries": len(found["tries"])}
-        row = found["dimension"], *(figures[name] for name in NUMBERS)
+        record = json.loads(path.read_text())
+        same = record["specification"] == entry["specifications"][TIMING.name]
+        misses = [attempt["value"] for attempt in record["tries"] if not attempt["fits"]]
+        figures = {**record, "fails_at": min(misses, default=None), "tries": len(record["tries"])}
+        row = record["dimension"], *(figures[name] for name in NUMBERS)
     except (ValueError, KeyError, TypeError) as error:
         raise OutsideError(f"{path} is damaged ({error!r}); {_again(path, entry)}") from None
     if not same:

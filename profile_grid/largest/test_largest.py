@@ -11,7 +11,7 @@ from profile_grid.errors import OutsideError
 from profile_grid.host.processes.job import Job
 from profile_grid.largest import fitting as largest
 from profile_grid.largest.bisection import file_name, largest_fitting
-from profile_grid.largest.fitting import Try, tried, with_value
+from profile_grid.largest.fitting import FitResult, try_fit, with_value
 from profile_grid.largest.tables import largest_table
 from tests.profile_grid.made_up import Made
 from workflow.scripts import largest as script
@@ -59,25 +59,27 @@ def result(status: str, device: str, reserved: int | None = None, total: int | N
 def try_of(monkeypatch, tmp_path):
     """A function that tries a program which ends with this result, with a history of so many bytes."""
 
-    def run(ended: dict, limit: int | None = None, requested: int = 0, reserved: int | None = None) -> Try:
+    def run(ended: dict, limit: int | None = None, requested: int = 0, reserved: int | None = None) -> FitResult:
         counters = {"requested_peak": requested, "reserved_peak": reserved}
         history = gzip.compress(json.dumps({"counters": counters}).encode())
         (tmp_path / "memory_history.json.gz").write_bytes(history)
         monkeypatch.setattr(largest.timing if limit is None else largest.memory, "measure", lambda job: ended)
-        return tried(Job({"program": PROGRAM}, tmp_path, tmp_path, Path("log"), 1, None), limit)
+        return try_fit(Job({"program": PROGRAM}, tmp_path, tmp_path, Path("log"), 1, None), limit)
 
     return run
 
 
 def test_on_a_gpu_what_ends_fits_and_what_runs_out_of_memory_does_not(try_of):
-    assert try_of(result("complete", "cuda", 70, 100)) == Try(True, 70, 100)
-    assert try_of(result("out_of_memory", "cuda", None, 100)) == Try(False, None, 100)
+    assert try_of(result("complete", "cuda", 70, 100)) == FitResult(True, 70, 100)
+    assert try_of(result("out_of_memory", "cuda", None, 100)) == FitResult(False, None, 100)
 
 
 def test_with_a_limit_what_was_counted_decides(try_of):
-    assert try_of(result("complete", "cpu"), limit=100, requested=100) == Try(True, 100, None)
-    assert try_of(result("complete", "cpu"), limit=100, requested=101) == Try(False, 101, None)
-    assert try_of(result("complete", "cuda", 1, 500), limit=100, requested=60, reserved=120) == Try(False, 120, 500)
+    assert try_of(result("complete", "cpu"), limit=100, requested=100) == FitResult(True, 100, None)
+    assert try_of(result("complete", "cpu"), limit=100, requested=101) == FitResult(False, 101, None)
+    assert try_of(result("complete", "cuda", 1, 500), limit=100, requested=60, reserved=120) == FitResult(
+        False, 120, 500
+    )
 
 
 def test_a_processor_without_a_limit_and_a_variant_that_is_refused_are_told_in_one_line(try_of):
@@ -92,7 +94,7 @@ def test_the_bisection_goes_on_from_what_the_shapes_let_expect_once_the_memory_i
 
     def one_try(specification, limit, arguments):
         asked.append(specification["program"]["dimensions"]["context_length"])
-        return Try(asked[-1] <= 700, 1, 10 * 2**30)
+        return FitResult(asked[-1] <= 700, 1, 10 * 2**30)
 
     monkeypatch.setattr(script, "one_try", one_try)
     monkeypatch.setattr(script, "predicted", lambda program, dimension, available: available // 2**30 * 70)

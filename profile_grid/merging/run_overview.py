@@ -16,7 +16,8 @@ from profile_grid.study.stages import CAPTURE, STAGES, TIMING
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
 STATUSES = "complete, out_of_memory, unsupported (this machine cannot), incomplete, missing or not_asked"
-MACHINE_FACTS = tuple(one for one in MACHINE_DIMENSIONS if one.key not in ("backend", "nsys"))  # those are of a stage
+OF_A_STAGE = ("backend", "nsys")
+MACHINE_FACTS = tuple(dimension for dimension in MACHINE_DIMENSIONS if dimension.key not in OF_A_STAGE)
 SIZES = ("d_model", "d_ff", "num_layers", "num_heads")
 
 
@@ -42,7 +43,7 @@ def _row(run: MeasuredRun) -> dict:
         "oom_free_bytes": oom and oom.free_bytes,
         "oom_total_bytes": oom and oom.total_bytes,
         "backend": capture and capture.facts["backend"],
-        **{one.key: getattr(machine, one.key) for one in MACHINE_FACTS},
+        **{dimension.key: getattr(machine, dimension.key) for dimension in MACHINE_FACTS},
         "nsys": capture and capture.facts["nsys"],
         "steps_timed": len(program.step_seconds),
         "steps_captured": captured_steps(run),
@@ -166,7 +167,7 @@ DESCRIBED = {
     oom_total_bytes | B | memory of the GPU
     backend | | profiler: nsys, or torch (PyTorch's own)
 """),
-            *(Column(one.key, "", one.meaning) for one in MACHINE_FACTS),
+            *(Column(dimension.key, "", dimension.meaning) for dimension in MACHINE_FACTS),
             *columns("""
     nsys | | version of Nsight Systems
     steps_timed | | measured steps of the timing

@@ -54,10 +54,10 @@ class Pace:
 def remaining(plan: list[dict], runs: Path) -> list[tuple[str, dict]]:
     """(stage, what it is told) of every measurement that is not there, or was made with other settings."""
     return [
-        (stage, told)
+        (stage, specification)
         for entry in plan
-        for stage, told in entry["specifications"].items()
-        if not _is_measured(runs / entry["run"] / BY_NAME[stage].result, told)
+        for stage, specification in entry["specifications"].items()
+        if not _is_measured(runs / entry["run"] / BY_NAME[stage].result, specification)
     ]
 
 
@@ -73,9 +73,9 @@ def pace(runs: Path, start_s: float, device_name: str | None, precisions: Iterab
     peaks = peaks_of(device_name)
     rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
     usual = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in rates.items() if rate}
-    plain = [one for stage in STAGES if stage.of_every_run for one in finished[stage.name]]  # what slows no steps down
+    plain = [job for stage in STAGES if stage.of_every_run for job in finished[stage.name]]  # what slows no steps down
     if all(finished[stage.name] for stage in STAGES if stage.of_every_run):
-        overhead = {stage: _mean_overhead_s(found or plain) for stage, found in finished.items()}
+        overhead = {stage: _mean_overhead_s(jobs or plain) for stage, jobs in finished.items()}
         count = sum(map(len, finished.values()))
         return Pace(overhead, usual | _measured_rates(plain), f"from {count} earlier measurements on this device")
     steps = f"steps at {100 * USUAL_SHARE_OF_PEAK:.0f} % of the maker's peak" if usual else NO_PACE
@@ -83,17 +83,17 @@ def pace(runs: Path, start_s: float, device_name: str | None, precisions: Iterab
 
 
 def _mean_overhead_s(finished: list[Finished]) -> float:
-    return sum(one.all_s - one.steps_s for one in finished) / len(finished)
+    return sum(job.all_s - job.steps_s for job in finished) / len(finished)
 
 
 def _measured_rates(finished: list[Finished]) -> dict[str, float]:
     """FLOP/s of the steps by precision, of the runs whose FLOPs are known."""
     rates = {}
-    for precision in {one.precision for one in finished}:
-        own = [one for one in finished if one.precision == precision and one.flops]
-        seconds = sum(one.steps_s for one in own)
+    for precision in {job.precision for job in finished}:
+        jobs = [job for job in finished if job.precision == precision and job.flops]
+        seconds = sum(job.steps_s for job in jobs)
         if seconds:
-            rates[precision] = sum(one.flops for one in own) / seconds
+            rates[precision] = sum(job.flops for job in jobs) / seconds
     return rates
 
 
@@ -102,26 +102,29 @@ def seconds_needed(
 ) -> float:
     """Seconds for these measurements one after another; one that will run out of memory costs its start, and on a
     processor one that needs a GPU nothing."""
-    possible = [(stage, told) for stage, told in measurements if on_gpu or not BY_NAME[stage].only_with_gpu]
-    return sum(_seconds_of(stage, told, pace, memory_bytes) for stage, told in possible)
+    return sum(
+        _seconds_of(stage, specification, pace, memory_bytes)
+        for stage, specification in measurements
+        if on_gpu or not BY_NAME[stage].only_with_gpu
+    )
 
 
-def usual_seconds(stage: Stage, told: dict) -> float:
+def usual_seconds(stage: Stage, specification: dict) -> float:
     """Seconds of one measurement on an H200: a guess, for the order of all while nothing is known of the machine but
     whether it has a GPU."""
     if stage.only_with_gpu and not gpu_is_visible():
         return AT_ONCE_S
-    precision = told["program"]["dimensions"]["precision"]
+    precision = specification["program"]["dimensions"]["precision"]
     rate = USUAL_SHARE_OF_PEAK * (peaks_of(USUAL_GPU).flop_per_s(precision) or 0.0)
     start_s = USUAL_START_S + (USUAL_END_S if stage.tables_of_a_run else 0.0)
-    return _seconds_of(stage.name, told, Pace({stage.name: start_s}, {precision: rate}, USUAL_GPU), None)
+    return _seconds_of(stage.name, specification, Pace({stage.name: start_s}, {precision: rate}, USUAL_GPU), None)
 
 
-def _seconds_of(stage: str, told: dict, pace: Pace, memory_bytes: int | None) -> float:
-    program, start_s = told["program"], pace.overhead_s[stage]
+def _seconds_of(stage: str, specification: dict, pace: Pace, memory_bytes: int | None) -> float:
+    program, start_s = specification["program"], pace.overhead_s[stage]
     if _too_large(program, memory_bytes):
         return start_s
-    return start_s + pace.steps_seconds(program) + BY_NAME[stage].lasts_s(told)
+    return start_s + pace.steps_seconds(program) + BY_NAME[stage].lasts_s(specification)
 
 
 def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
@@ -129,16 +132,16 @@ def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
     return sum(
         BY_NAME[stage].disk_bytes
         + BY_NAME[stage].disk_bytes_per_layer_and_step
-        * (layers(told["program"]) or 0)
-        * told["program"]["measured_steps"]
-        for stage, told in measurements
+        * (layers(specification["program"]) or 0)
+        * specification["program"]["measured_steps"]
+        for stage, specification in measurements
     )
 
 
 def layers(program: dict) -> int | None:
     """The layers of the model; None where its sizes have other names than ours."""
-    found = program["sizes"].get("num_layers")
-    return found if isinstance(found, int) else None
+    num_layers = program["sizes"].get("num_layers")
+    return num_layers if isinstance(num_layers, int) else None
 
 
 def first_program(entry: dict) -> dict:

@@ -54,12 +54,12 @@ def quick_difference(result: Origin | StageResult, path: Path) -> str | None:
 
 
 def _of_another_run(result: Origin | StageResult, sqlite: Path) -> str | None:
-    found = _specification(sqlite)
-    if found is None:
+    captured = _specification(sqlite)
+    if captured is None:
         return f"{sqlite.name} does not say what was captured"
-    if found == result.specification:
+    if captured == result.specification:
         return None
-    run = found.get("program", {}).get("run", "another run")
+    run = captured.get("program", {}).get("run", "another run")
     return f"{sqlite.name} is a capture of {run} with other settings"
 
 

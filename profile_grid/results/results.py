@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from profile_grid.errors import OutsideError
-from profile_grid.results.typed_json import Built, Mismatch, built
+from profile_grid.results.typed_json import Built, Mismatch, parse_as
 from profile_grid.study.stages import UNSUPPORTED
 
 FORMAT = 5  # of a stage's JSON; raised when a field changes its meaning
@@ -235,7 +235,7 @@ def read_as(path: Path, kind: type[Built]) -> Built:
         values = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(values, dict) and values.get("format", FORMAT) != FORMAT:
             raise Mismatch(f"it has format {values['format']}, this version of the project reads {FORMAT}")
-        return built(kind, values)
+        return parse_as(kind, values)
     except FileNotFoundError:
         raise BadResult(path, "it is missing") from None
     except Mismatch as error:

@@ -25,7 +25,7 @@ class Mismatch(ValueError):
     """A value is not what its field declares, or is not there; the message names the field."""
 
 
-def built(kind: type[Built], values: object, where: str = "") -> Built:
+def parse_as(kind: type[Built], values: object, where: str = "") -> Built:
     """An object of a dataclass from what json.loads gave; keys that it does not declare are left out.
 
     Fields are declared as text, number, bool, None, list[...], dict[str, ...], another dataclass, or any of them or
@@ -50,10 +50,10 @@ def _check_of(kind: Any) -> Check:
     """The function that checks a value against a declared type: a merge checks millions, of a few dozen types."""
     arguments = typing.get_args(kind)
     if isinstance(kind, types.UnionType):
-        check = _check_of(next(one for one in arguments if one is not types.NoneType))
+        check = _check_of(next(argument for argument in arguments if argument is not types.NoneType))
         return lambda value, where: None if value is None else check(value, where)
     if is_dataclass(kind):
-        return lambda value, where: built(kind, value, where)
+        return lambda value, where: parse_as(kind, value, where)
     if kind is Any:
         return lambda value, where: value
     expected = typing.get_origin(kind) or kind
@@ -76,8 +76,8 @@ def _with_elements(expected: type, of_element: Check) -> Check:
     def check(value: Any, where: str) -> object:
         whole(value, where)
         if expected is list:
-            return [of_element(one, f"{where}[{index}]") for index, one in enumerate(value)]
-        return {name: of_element(one, _below(where, name)) for name, one in value.items()}
+            return [of_element(element, f"{where}[{index}]") for index, element in enumerate(value)]
+        return {name: of_element(element, _below(where, name)) for name, element in value.items()}
 
     return check
 

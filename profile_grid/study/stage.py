@@ -5,7 +5,7 @@ A stage is a folder profile_grid/stages/NAME with
     stage.py    its declaration, which profile_grid.study.stages lists
     measure.py  measure(job) -> result
     tables.py   for `table_names`: study_tables(runs) -> {name: table}
-                for `tables_of_a_run`: run_tables(result, folder, *rules) -> (status, {name: table}),
+                for `tables_of_a_run`: run_tables(result, folder, *rules) -> RunTables,
                 empty_run_tables() -> {name: table}, and for its `texts` run_texts(result, folder) -> {file: text}
                 DESCRIBED: {name: the description of each table}
 

@@ -14,7 +14,13 @@ from cs336_model.program.variants.values import PLAIN
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.programs import ProgramFailed
-from profile_grid.host.processes.ranks import as_one_run, gather_logs, of_all_ranks, of_rank, written_by_ranks
+from profile_grid.host.processes.ranks import (
+    existing_rank_files,
+    gather_logs,
+    merge_rank_results,
+    rank_filename,
+    written_by_ranks,
+)
 from profile_grid.stages.capture.measure import measure as measure_capture
 from profile_grid.stages.timing.measure import measure as measure_timing
 
@@ -44,7 +50,7 @@ def rank(step_seconds, no_sync=(1.0,), device=None) -> dict:
 
 
 def test_a_step_takes_as_long_as_its_slowest_rank():
-    run, facts = as_one_run([rank([1.0, 4.0], [0.5], "a"), rank([2.0, 3.0], [0.7], "b")])
+    run, facts = merge_rank_results([rank([1.0, 4.0], [0.5], "a"), rank([2.0, 3.0], [0.7], "b")])
     assert (run["step_seconds"], facts["step_no_sync_seconds"]) == ([2.0, 4.0], [0.7])
     assert [(one["rank"], one["device"], one["step_seconds"]) for one in facts["ranks"]] == [
         (0, "a", [1.0, 4.0]), (1, "b", [2.0, 3.0]),
@@ -52,15 +58,15 @@ def test_a_step_takes_as_long_as_its_slowest_rank():
 
 
 def test_a_run_of_one_process_is_its_result_and_has_no_facts_of_ranks():
-    assert as_one_run([rank([1.0])]) == (rank([1.0]), {})
+    assert merge_rank_results([rank([1.0])]) == (rank([1.0]), {})
 
 
 def test_files_of_the_first_rank_have_the_names_of_a_run_of_one(tmp_path):
-    names = [of_rank("capture.sqlite", number) for number in (0, 1, 10)]
+    names = [rank_filename("capture.sqlite", number) for number in (0, 1, 10)]
     assert names == ["capture.sqlite", "capture_rank1.sqlite", "capture_rank10.sqlite"]
     for name in names[:2]:
         (tmp_path / name).touch()
-    assert [path.name for path in of_all_ranks(tmp_path, "capture.sqlite")] == names[:2]
+    assert [path.name for path in existing_rank_files(tmp_path, "capture.sqlite")] == names[:2]
 
 
 def test_a_result_without_times_is_that_of_the_run_whatever_the_others_have(tmp_path):

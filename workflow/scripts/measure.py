@@ -21,7 +21,7 @@ from profile_grid.host.gpu_check import notes_before
 from profile_grid.host.leases.gpu_leases import Lease
 from profile_grid.host.leases.lease_server import Leases, leases_for
 from profile_grid.host.processes.job import Job, utc
-from profile_grid.host.processes.ranks import of_all_ranks, rank_count
+from profile_grid.host.processes.ranks import existing_rank_files, rank_count
 from profile_grid.host.progress import Announced, say, say_notes
 from profile_grid.results.capture_identity import identity
 from profile_grid.results.results import FORMAT, OUT_OF_MEMORY
@@ -44,14 +44,14 @@ def main() -> None:
     stage, folder = BY_NAME[arguments.stage], arguments.output.parent
     scratch = f".{stage.name}-"
     folder.mkdir(parents=True, exist_ok=True)
-    beside = of_all_ranks(folder, *stage.files, *stage.may_leave)
+    beside = existing_rank_files(folder, *stage.files, *stage.may_leave)
     remove_leftovers(
         *(folder / name for name in (stage.result, *stage.files, *stage.may_leave)), *beside, scratch=scratch
     )
     # beside the results where files are moved into place: that takes one step, and no copy
     with tempfile.TemporaryDirectory(dir=folder if stage.files else None, prefix=scratch) as path:
         result = measured(stage, lambda leases: job_of(arguments, Path(path), leases), arguments)
-    files = {path.name: identity(path) for path in of_all_ranks(folder, *stage.files)}
+    files = {path.name: identity(path) for path in existing_rank_files(folder, *stage.files)}
     write_json(arguments.output, result | {"files": files, "sources": arguments.sources, "git": git_state()})
 
 

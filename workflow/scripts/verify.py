@@ -18,7 +18,7 @@ from kernel_tables.clean_text import visible
 from kernel_tables.reading import nsys
 from profile_grid.comparing.timed import PLAN
 from profile_grid.errors import OutsideError
-from profile_grid.host.processes.ranks import of_all_ranks
+from profile_grid.host.processes.ranks import existing_rank_files
 from profile_grid.merging.merge import LARGEST
 from profile_grid.merging.verify import file_difference
 from profile_grid.quantities import counted
@@ -114,7 +114,7 @@ def link_results(measured: dict[str, list[str]], results: Path, scratch: Path) -
     """Puts links to all that was measured into the same places below `scratch`."""
     for folder, names in measured.items():
         (scratch / folder).mkdir(parents=True)
-        for path in of_all_ranks(results / folder, *names):
+        for path in existing_rank_files(results / folder, *names):
             (scratch / folder / path.name).symlink_to(path.absolute())
     if (found := results / LARGEST).exists():
         (scratch / LARGEST).symlink_to(found.absolute())

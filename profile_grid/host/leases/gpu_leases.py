@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from profile_grid.host.leases.host_locks import HostLock, LeaseError
-from profile_grid.host.leases.lease_queue import Place, in_line
+from profile_grid.host.leases.lease_queue import QueueTicket, queued
 
 HOST = "host"
 STAYING = "staying-{}"  # the name of the lock of those who are on a GPU, with a lease or without one any more
@@ -46,7 +46,7 @@ class NotWanted(Exception):
 
 
 @contextmanager
-def leased(
+def acquire_lease(
     pool: Sequence[str],
     count: int,
     what: str,
@@ -67,11 +67,11 @@ def leased(
         raise LeaseError(f"{what} needs {count} GPUs and can see {len(pool)} ({', '.join(pool) or 'none'})")
     said = False
     with ExitStack() as line:
-        own = line.enter_context(in_line(pool, count, whole_host, what))
+        ticket = line.enter_context(queued(pool, count, whole_host, what))
         while wanted():
-            own.looks()
+            ticket.looks()
             with ExitStack() as locks:
-                taken, busy = _tried(locks, own, alone)
+                taken, busy = _tried(locks, ticket, alone)
                 if not busy:
                     line.close()
                     yield _signed(taken, what)
@@ -79,7 +79,7 @@ def leased(
             if not said:
                 say(f"{what} waits for {busy}")
                 said = True
-            time.sleep(PAUSE_IN_FRONT_S if len(own.names_before()) < max(len(pool), 1) else PAUSE_S)
+            time.sleep(PAUSE_IN_FRONT_S if len(ticket.names_before()) < max(len(pool), 1) else PAUSE_S)
         raise NotWanted
 
 
@@ -101,14 +101,15 @@ def _signed(taken: _Taken, what: str) -> Lease:
     return Lease(tuple(lock.name for lock in taken.gpus), time.time(), files, staying, all(taken.alone))
 
 
-def _tried(locks: ExitStack, own: Place, alone: bool) -> tuple[_Taken, str]:
+def _tried(locks: ExitStack, ticket: QueueTicket, alone: bool) -> tuple[_Taken, str]:
     """The host's lock and those of the GPUs that were free, and ""; or who has what is missing, or is to have it. The
     line is read only where there would be enough: of hundreds who wait each looks several times a second."""
     taken, busy, free = _Taken(locks.enter_context(HostLock(HOST))), [], {}
-    if not taken.host.taken(shared=not own.whole_host):
+    if not taken.host.taken(shared=not ticket.whole_host):
         return taken, f"this host: {taken.host.holder()}"
-    most = len(own.gpus) if own.names_before() else own.count  # others must not find more locked than there has to be
-    for gpu in own.gpus:
+    # others must not find more locked than there has to be
+    most = len(ticket.gpus) if ticket.names_before() else ticket.count
+    for gpu in ticket.gpus:
         if len(free) == most:
             break
         lock, staying = locks.enter_context(HostLock(gpu)), locks.enter_context(HostLock(STAYING.format(gpu)))
@@ -118,18 +119,18 @@ def _tried(locks: ExitStack, own: Place, alone: bool) -> tuple[_Taken, str]:
             busy.append(f"GPU {gpu}: a measurement that is over, whose process ends")
         else:
             free[gpu] = lock, staying, nobody
-    left = dict(free)
-    for one in own.before() if len(left) >= own.count else ():
-        if one.whole_host:
-            if own.whole_host or one.waited_s > PATIENCE_S:
-                return taken, f"this host: {one.who}, {BEFORE}"
+    available = dict(free)
+    for earlier in ticket.before() if len(available) >= ticket.count else ():
+        if earlier.whole_host:
+            if ticket.whole_host or earlier.waited_s > PATIENCE_S:
+                return taken, f"this host: {earlier.who}, {BEFORE}"
             continue
-        for gpu in _taken_by(one, left):
-            del left[gpu]
-            busy.append(f"GPU {gpu}: {one.who}, {BEFORE}")
-        if len(left) < own.count:
+        for gpu in _taken_by(earlier, available):
+            del available[gpu]
+            busy.append(f"GPU {gpu}: {earlier.who}, {BEFORE}")
+        if len(available) < ticket.count:
             return taken, "; ".join(busy)
-    chosen = list(left)[: own.count]
+    chosen = list(available)[: ticket.count]
     for gpu, (lock, staying, nobody) in free.items():
         if gpu not in chosen:
             lock.release()
@@ -139,10 +140,10 @@ def _tried(locks: ExitStack, own: Place, alone: bool) -> tuple[_Taken, str]:
         taken.gpus.append(lock)
         taken.staying.append(staying)
         taken.alone.append(nobody)
-    return taken, "" if len(chosen) == own.count else "; ".join(busy)
+    return taken, "" if len(chosen) == ticket.count else "; ".join(busy)
 
 
-def _taken_by(one: Place, free: Collection[str]) -> list[str]:
+def _taken_by(ticket: QueueTicket, free: Collection[str]) -> list[str]:
     """Which of the free GPUs somebody in the line takes, or keeps until it has all that it needs."""
-    useful = [gpu for gpu in one.gpus if gpu in free]
-    return useful[: one.count] if len(useful) >= one.count or one.waited_s > PATIENCE_S else []
+    useful = [gpu for gpu in ticket.gpus if gpu in free]
+    return useful[: ticket.count] if len(useful) >= ticket.count or ticket.waited_s > PATIENCE_S else []

@@ -80,18 +80,18 @@ class HostLock:
     def holder(self) -> str:
         """Who took the lock last: what it is for, and whose process has it since when."""
         try:
-            told = json.loads(self.path.read_text())
-            return f"{told['what']} (process {told['process']} of {told['user']}, since {told['since']})"
+            holder = json.loads(self.path.read_text())
+            return f"{holder['what']} (process {holder['process']} of {holder['user']}, since {holder['since']})"
         except (OSError, ValueError, KeyError, TypeError):  # it is just being written, or of another version
             return "another measurement"
 
     def sign(self, what: str, **further: object) -> None:
         """Writes into the file who has the lock; where the file may only be read, that stays untold."""
-        told = {"what": what, "process": os.getpid(), "user": _user(), "since": time.strftime("%H:%M:%S")} | further
+        holder = {"what": what, "process": os.getpid(), "user": _user(), "since": time.strftime("%H:%M:%S")} | further
         if fcntl.fcntl(self._descriptor, fcntl.F_GETFL) & os.O_RDWR:
             with suppress(OSError):  # the disk is full
                 os.truncate(self._descriptor, 0)
-                os.pwrite(self._descriptor, json.dumps(told).encode(), 0)
+                os.pwrite(self._descriptor, json.dumps(holder).encode(), 0)
 
 
 def _opened(path: Path, make: bool) -> int:

@@ -23,7 +23,7 @@ STALE_S = 10.0  # since it looked last
 
 
 @dataclass(frozen=True)
-class Place:
+class QueueTicket:
     """Who waits: for so many of these GPUs, or for the whole host; by what name, which says since when."""
 
     path: Path
@@ -42,7 +42,7 @@ class Place:
         names = [name for name in sorted(names_beginning(WAITING)) if name < self.path.name and NAME.fullmatch(name)]
         return [name for name in names if time.time() - _looked_unix_s(self.path.with_name(name)) < STALE_S]
 
-    def before(self) -> Iterator[Place]:
+    def before(self) -> Iterator[QueueTicket]:
         """Those who came earlier and still wait, in their order."""
         return (place for name in self.names_before() if (place := _place(name)) is not None)
 
@@ -53,7 +53,7 @@ class Place:
 
 
 @contextmanager
-def in_line(gpus: Sequence[str], count: int, whole_host: bool, what: str) -> Iterator[Place]:
+def queued(gpus: Sequence[str], count: int, whole_host: bool, what: str) -> Iterator[QueueTicket]:
     """A place at the end of the line, for the time of a with block."""
     number = f"{_now_ns():020d}-{os.getpid()}"
     with HostLock(f"comes-{number}") as lock:
@@ -61,12 +61,12 @@ def in_line(gpus: Sequence[str], count: int, whole_host: bool, what: str) -> Ite
         lock.sign(what, gpus=list(gpus), count=count, whole_host=whole_host)
         lock.rename(WAITING + number)  # others see it locked and whole
         try:
-            yield Place(lock.path, lock.holder(), tuple(gpus), count, whole_host)
+            yield QueueTicket(lock.path, lock.holder(), tuple(gpus), count, whole_host)
         finally:
             lock.path.unlink(missing_ok=True)  # somebody may have cleared the folder up
 
 
-def _place(name: str) -> Place | None:
+def _place(name: str) -> QueueTicket | None:
     """The place of this name; None where nobody waits there any more."""
     with suppress(FileNotFoundError), HostLock(name, make=False) as lock:
         if lock.taken(shared=True):  # it was killed
@@ -74,8 +74,10 @@ def _place(name: str) -> Place | None:
                 lock.path.unlink()
             return None
         with suppress(ValueError, KeyError, TypeError):  # the disk was full, or it is of another version
-            told = json.loads(lock.path.read_text())
-            return Place(lock.path, lock.holder(), tuple(told["gpus"]), int(told["count"]), bool(told["whole_host"]))
+            fields = json.loads(lock.path.read_text())
+            return QueueTicket(
+                lock.path, lock.holder(), tuple(fields["gpus"]), int(fields["count"]), bool(fields["whole_host"])
+            )
     return None
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from cs336_model.program.lease import GIVEN_BACK
 from kernel_tables.recording.gpu import gpu_is_visible
 from profile_grid.host.gpu_check import visible_gpus
-from profile_grid.host.leases.gpu_leases import Lease, NotWanted, leased
+from profile_grid.host.leases.gpu_leases import Lease, NotWanted, acquire_lease
 from profile_grid.host.leases.host_locks import held_gpus
 
 PEER = struct.Struct("3i")  # pid, uid, gid (SO_PEERCRED, unix(7))
@@ -50,11 +50,11 @@ class Leases:
         return self._waited_s + (0.0 if since is None else time.monotonic() - since)
 
     @contextmanager
-    def counted(self, pool: Sequence[str], count: int, what: str, **options) -> Iterator[Lease]:
-        """`leased` of the same arguments, whose seconds are counted here."""
+    def acquire(self, pool: Sequence[str], count: int, what: str, **options) -> Iterator[Lease]:
+        """`acquire_lease` of the same arguments, whose seconds are counted here."""
         self._waits_since = time.monotonic()
         try:
-            with leased(pool, count, what, **options) as lease:
+            with acquire_lease(pool, count, what, **options) as lease:
                 started, self._waited_s, self._waits_since = time.monotonic(), self.waited_s(), None
                 self.given.append(lease)
                 try:
@@ -89,7 +89,7 @@ def leases_for(
     host is leased meanwhile. `began` is told every lease before it is used, from another thread."""
     if device == "cpu" or not gpu_is_visible():
         leases = Leases()
-        with leases.counted([], 0, what, whole_host=True, say=say) as lease:
+        with leases.acquire([], 0, what, whole_host=True, say=say) as lease:
             leases.files = lease.files
             began(lease)
             yield leases
@@ -111,7 +111,7 @@ class LeaseServer:
     def __init__(
         self, address: Path, pool: Sequence[str], what: str, began: Callable[[Lease], None], count: int, **options
     ):
-        """`options` are those of `leased`."""
+        """`options` are those of `acquire_lease`."""
         self.leases = Leases(address)
         self._count, self._asking = count, []
         self._pool, self._what, self._began, self._options = pool, what, began, options
@@ -149,7 +149,7 @@ class LeaseServer:
     def _ask(self, connection: socket.socket) -> None:
         """Notes a process that asks; leases to it and its peers when they are all there. One that is gone meanwhile was
         of a program that has failed."""
-        self._forget([one for one in self._asking if one.is_gone(0)])
+        self._forget([process for process in self._asking if process.is_gone(0)])
         with suppress(ProcessLookupError):
             self._asking.append(Asking(connection))
         if len(self._asking) == self._count:
@@ -163,21 +163,21 @@ class LeaseServer:
         of a connection is, since the driver may take longer to free what a process had on the GPU."""
 
         def wanted() -> bool:
-            return not (self._closed.is_set() or any(one.is_gone(0) for one in processes))
+            return not (self._closed.is_set() or any(process.is_gone(0) for process in processes))
 
         asked = {**self._options, "alone": self.leases.alone, "wanted": wanted}
-        with suppress(NotWanted), self.leases.counted(self._pool, self._count, self._what, **asked) as lease:
+        with suppress(NotWanted), self.leases.acquire(self._pool, self._count, self._what, **asked) as lease:
             self._began(lease)
-            for one in processes:
-                one.tell(lease)
+            for process in processes:
+                process.tell(lease)
             self.leases.look_round(lease)
-            while not (self._closed.is_set() or all(one.has_left(LOOK_MS) for one in processes)):
+            while not (self._closed.is_set() or all(process.has_left(LOOK_MS) for process in processes)):
                 self.leases.look_round(lease)
 
     def _forget(self, processes: Sequence[Asking]) -> None:
-        for one in list(processes):
-            one.close()
-            self._asking.remove(one)
+        for process in list(processes):
+            process.close()
+            self._asking.remove(process)
 
 
 class Asking:
@@ -196,8 +196,8 @@ class Asking:
     def tell(self, lease: Lease) -> None:
         """Tells it its GPUs, and gives it the files whose locks lease them."""
         with suppress(ConnectionError):  # it was ended meanwhile
-            told = {"gpus": lease.gpus, "staying": len(lease.staying)}
-            socket.send_fds(self._connection, [json.dumps(told).encode()], lease.files + lease.staying)
+            message = {"gpus": lease.gpus, "staying": len(lease.staying)}
+            socket.send_fds(self._connection, [json.dumps(message).encode()], lease.files + lease.staying)
 
     def is_gone(self, patience_ms: int) -> bool:
         """Whether the process has ended, or does so within some milliseconds."""

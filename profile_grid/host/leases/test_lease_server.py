@@ -13,7 +13,7 @@ import pytest
 from cs336_model.arguments import OUR_ARGUMENTS
 from cs336_model.program.variants.values import PLAIN
 from profile_grid.host.leases import lease_server
-from profile_grid.host.leases.gpu_leases import Lease, NotWanted, leased
+from profile_grid.host.leases.gpu_leases import Lease, NotWanted, acquire_lease
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock, LeaseError
 from profile_grid.host.leases.lease_server import Leases, leases_for
 from profile_grid.host.processes.job import Job
@@ -134,7 +134,7 @@ def test_a_killed_program_that_gave_its_lease_back_leaves_nothing_behind():
         gives_back(first)
         first.kill()
         first.wait()
-        with leased(["GPU-a"], 1, "the next", alone=True) as lease:
+        with acquire_lease(["GPU-a"], 1, "the next", alone=True) as lease:
             assert lease.alone
 
 
@@ -285,7 +285,7 @@ def test_seconds_that_were_waited_in_vain_are_counted_and_one_lease_beside_other
         lock.taken()
         with (
             pytest.raises(NotWanted),
-            leases.counted(["GPU-a"], 1, "x", wanted=lambda: next(gone), say=lambda line: None),
+            leases.acquire(["GPU-a"], 1, "x", wanted=lambda: next(gone), say=lambda line: None),
         ):
             pass
     assert 0.04 < leases.waited_s() < 5

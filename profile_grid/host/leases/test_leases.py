@@ -13,16 +13,16 @@ import pytest
 from profile_grid.host import gpu_check
 from profile_grid.host.leases import gpu_leases as leases
 from profile_grid.host.leases import lease_queue as line
-from profile_grid.host.leases.gpu_leases import leased
+from profile_grid.host.leases.gpu_leases import acquire_lease
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock, LeaseError, held_gpus, names_beginning
-from profile_grid.host.leases.lease_queue import WAITING, in_line
+from profile_grid.host.leases.lease_queue import WAITING, queued
 
 ROOT = Path(__file__).parents[3]
 HOLDER = """
 import sys
-from profile_grid.host.leases.gpu_leases import leased
+from profile_grid.host.leases.gpu_leases import acquire_lease
 pool, count, whole_host, then = sys.argv[1].split(), int(sys.argv[2]), sys.argv[3] == "whole", sys.argv[4]
-with leased(pool, count, "the holder", whole_host=whole_host) as lease:
+with acquire_lease(pool, count, "the holder", whole_host=whole_host) as lease:
     print("has", *lease.gpus, flush=True)
     if then == "run":
         from pathlib import Path
@@ -62,7 +62,7 @@ def waits(line):
 
 def is_free(pool=(), count=0, whole_host=False):
     try:
-        with leased(pool, count, "this test", whole_host=whole_host, say=waits) as lease:
+        with acquire_lease(pool, count, "this test", whole_host=whole_host, say=waits) as lease:
             return lease.gpus
     except Waited:
         return False
@@ -92,7 +92,7 @@ def test_what_needs_the_whole_host_waits_for_gpus_and_they_for_it():
 
 
 def test_who_waits_says_for_whom():
-    with held("GPU-a") as holder, pytest.raises(Waited) as waited, leased(["GPU-a"], 1, "this test", say=waits):
+    with held("GPU-a") as holder, pytest.raises(Waited) as waited, acquire_lease(["GPU-a"], 1, "this test", say=waits):
         pass
     assert f"this test waits for GPU GPU-a: the holder (process {holder.pid} of " in str(waited.value)
 
@@ -101,7 +101,7 @@ def test_a_lease_that_has_to_be_waited_for_is_had_once_it_is_free(monkeypatch):
     said = []
     with held("GPU-a") as holder:
         monkeypatch.setattr(leases.time, "sleep", lambda seconds: (holder.stdin.close(), holder.wait()))
-        with leased(["GPU-a"], 1, "this test", say=said.append) as lease:
+        with acquire_lease(["GPU-a"], 1, "this test", say=said.append) as lease:
             assert lease.gpus == ("GPU-a",)
     assert len(said) == 1
 
@@ -117,43 +117,43 @@ def test_who_needs_several_gpus_and_has_waited_long_is_next_for_each(monkeypatch
                 second.stdin.close()
                 second.wait()
                 because = pytest.raises(Waited, match=r"GPU-b: this test \(process .*, which waited before")
-                with because, leased(["GPU-b"], 1, "another", say=waits):
+                with because, acquire_lease(["GPU-b"], 1, "another", say=waits):
                     pass
             else:
                 first.stdin.close()
                 first.wait()
 
         monkeypatch.setattr(leases.time, "sleep", goes_on)
-        with leased(["GPU-a", "GPU-b"], 2, "this test", say=said.append) as lease:
+        with acquire_lease(["GPU-a", "GPU-b"], 2, "this test", say=said.append) as lease:
             assert lease.gpus == ("GPU-a", "GPU-b")
             assert names_beginning(WAITING) == []  # it waits no more
 
 
 def test_who_came_first_is_served_first_and_keeps_nobody_from_what_it_does_not_want():
-    with in_line(["GPU-a"], 1, False, "the first"):
+    with queued(["GPU-a"], 1, False, "the first"):
         assert not is_free(["GPU-a"], 1)
         assert is_free(["GPU-a", "GPU-b"], 1) == ("GPU-b",)
         assert is_free(["GPU-b"], 1)
         assert is_free(whole_host=True) == ()
         with pytest.raises(Waited, match=r"waits for GPU GPU-a: the first \(process .*, which waited before"):
-            leased(["GPU-a"], 1, "this test", say=waits).__enter__()
+            acquire_lease(["GPU-a"], 1, "this test", say=waits).__enter__()
     assert is_free(["GPU-a"], 1)
 
 
 def test_who_needs_more_than_is_free_is_passed_over_until_it_has_waited_long(monkeypatch):
-    with held("GPU-b"), in_line(["GPU-a", "GPU-b"], 2, False, "the first"):
+    with held("GPU-b"), queued(["GPU-a", "GPU-b"], 2, False, "the first"):
         assert is_free(["GPU-a"], 1)
         monkeypatch.setattr(leases, "PATIENCE_S", 0.0)
         assert not is_free(["GPU-a"], 1)
 
 
 def test_who_needs_a_gpu_and_the_whole_host_keeps_no_gpu_from_others_before_its_time():
-    with held("GPU-b"), in_line(["GPU-a", "GPU-b"], 1, True, "the first"):
+    with held("GPU-b"), queued(["GPU-a", "GPU-b"], 1, True, "the first"):
         assert is_free(["GPU-a"], 1)
 
 
 def test_who_is_stopped_while_it_waits_keeps_nobody_waiting():
-    with in_line(["GPU-a"], 1, False, "the first") as first:
+    with queued(["GPU-a"], 1, False, "the first") as first:
         assert not is_free(["GPU-a"], 1)
         os.utime(first.path, (0, time.time() - line.STALE_S))
         assert is_free(["GPU-a"], 1)
@@ -162,7 +162,7 @@ def test_who_is_stopped_while_it_waits_keeps_nobody_waiting():
 
 
 def test_no_more_gpus_are_found_locked_by_who_looks_than_it_needs():
-    with leased(["GPU-a", "GPU-b"], 1, "this test"):
+    with acquire_lease(["GPU-a", "GPU-b"], 1, "this test"):
         assert held_gpus() == {"GPU-a"}
     seen = []
 
@@ -178,7 +178,7 @@ def test_no_more_gpus_are_found_locked_by_who_looks_than_it_needs():
 
 
 def test_who_needs_the_whole_host_is_passed_over_by_those_on_gpus_until_it_has_waited_long(monkeypatch):
-    with held("GPU-b"), in_line([], 0, True, "the first"):
+    with held("GPU-b"), queued([], 0, True, "the first"):
         assert is_free(["GPU-a"], 1)
         assert not is_free(whole_host=True)
         monkeypatch.setattr(leases, "PATIENCE_S", 0.0)
@@ -190,8 +190,8 @@ def test_of_many_who_wait_each_is_served_in_its_turn(tmp_path):
     order = tmp_path / "order"
     program = f"""
 import sys, time
-from profile_grid.host.leases.gpu_leases import leased
-with leased(["GPU-a"], 1, sys.argv[1], say=lambda line: print("waits", flush=True)):
+from profile_grid.host.leases.gpu_leases import acquire_lease
+with acquire_lease(["GPU-a"], 1, sys.argv[1], say=lambda line: print("waits", flush=True)):
     open({str(order)!r}, "a").write(sys.argv[1])
     time.sleep(0.05)
 """
@@ -238,7 +238,7 @@ def test_a_killed_holders_lease_is_held_until_its_program_is_gone_too():
         holder.wait()
         assert not is_free(["GPU-a"], 1)
         os.kill(supervisor, signal.SIGCONT)
-        with leased(["GPU-a"], 1, "this test", say=lambda line: None) as lease:
+        with acquire_lease(["GPU-a"], 1, "this test", say=lambda line: None) as lease:
             assert lease.gpus == ("GPU-a",)
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.problems import Problem
 from profile_grid.host.processes.programs import (
-    Outcome,
+    ProcessExit,
     ProgramFailed,
     Started,
     allowed_environment,
@@ -53,20 +53,20 @@ def program_command(
     return command + [text for name, value in further.items() if value is not None for text in (name, str(value))]
 
 
-def run_to_result(job: Job, what: str, result: Path, command: Sequence[str]) -> tuple[dict, Outcome]:
+def run_to_result(job: Job, what: str, result: Path, command: Sequence[str]) -> tuple[dict, ProcessExit]:
     """What the program wrote to `result`, and how it ended; raises ProgramFailed when it did not write it."""
     outcome = run_for(job, command)
     return result_of(job, what, result, outcome), outcome
 
 
-def result_of(job: Job, what: str, result: Path, outcome: Outcome) -> dict:
+def result_of(job: Job, what: str, result: Path, outcome: ProcessExit) -> dict:
     """What a program of the job that has ended wrote to `result`; raises ProgramFailed when it did not write it."""
     if not outcome.succeeded or not result.exists():
         raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
     return json.loads(result.read_text())
 
 
-def told(written: dict, outcome: Outcome, facts: dict) -> dict:
+def stage_output(written: dict, outcome: ProcessExit, facts: dict) -> dict:
     """What a stage's JSON holds of a process that wrote its result, and what the stage found besides."""
     return {
         "status": written["status"],
@@ -78,7 +78,7 @@ def told(written: dict, outcome: Outcome, facts: dict) -> dict:
     }
 
 
-def run_for(job: Job, command: Sequence[str]) -> Outcome:
+def run_for(job: Job, command: Sequence[str]) -> ProcessExit:
     """How a command of the job ended."""
     with started_for(job, command) as program:
         return program.outcome()

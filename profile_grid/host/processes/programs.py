@@ -56,7 +56,7 @@ class WorkflowGone(ProgramFailed):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProcessExit:
     """How a program ended: its exit status (negative: the signal), whether the time limit ended it, and seconds."""
 
     returncode: int
@@ -74,8 +74,8 @@ class Outcome:
         if self.returncode < 0:
             return f"was ended by {signal.Signals(-self.returncode).name}"
         by_signal = self.returncode - 128 in set(signal.Signals)
-        told = f" ({signal.Signals(self.returncode - 128).name})" if by_signal else ""
-        return f"ended with exit status {self.returncode}{told}"
+        signal_name = f" ({signal.Signals(self.returncode - 128).name})" if by_signal else ""
+        return f"ended with exit status {self.returncode}{signal_name}"
 
     def output(self, log: Path) -> str:
         """What the program printed, as far as it is text."""
@@ -94,7 +94,7 @@ def allowed_environment(extra_names: Iterable[str] = (), source: Mapping[str, st
     return {name: source[name] for name in names if name in source}
 
 
-def run_program(command: Sequence[str], **options: Any) -> Outcome:
+def run_program(command: Sequence[str], **options: Any) -> ProcessExit:
     """How the program ended; `options` are those of `started_program`."""
     with started_program(command, **options) as program:
         return program.outcome()
@@ -145,13 +145,13 @@ class Started:
     since_s: float
     waited_before_s: float
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ProcessExit:
         """How it ended; waits for that, and ends it at the time limit. Raises WorkflowGone when the Snakemake that
         started this job is no more."""
         in_time = _ends_within(self.supervisor, self.since_s, lambda: self.time_limit_s + self._waited_s())
         self.end()
         seconds = time.monotonic() - self.since_s - self._waited_s()
-        return Outcome(self.supervisor.returncode, not in_time, seconds, self.log_start)
+        return ProcessExit(self.supervisor.returncode, not in_time, seconds, self.log_start)
 
     def end(self) -> None:
         """Ends what is left of it; nothing where it has ended."""
@@ -184,17 +184,17 @@ def _ends_within(process: subprocess.Popen, since_s: float, limit_s: Callable[[]
 
 def _ancestors() -> list[int]:
     """The processes above this one, up to the first."""
-    found, pid = [], os.getpid()
+    ancestors, pid = [], os.getpid()
     while pid > 1:
         try:
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except FileNotFoundError:  # it ended meanwhile, so what was below it has another parent
             return _ancestors()
-        found.append(pid)
-    return found
+        ancestors.append(pid)
+    return ancestors
 
 
-def failure_message(what: str, outcome: Outcome, log: Path, time_limit_s: float) -> str:
+def failure_message(what: str, outcome: ProcessExit, log: Path, time_limit_s: float) -> str:
     """What happened, the last lines of the log, and where the whole log is."""
     how = f"was ended at the time limit of {time_limit_s:g} s" if outcome.timed_out else outcome.how
     lines = outcome.output(log).splitlines()[-LOG_LINES_IN_MESSAGE:]

@@ -10,7 +10,7 @@ from pathlib import Path
 from cs336_model.program.parallel.launch import FIRST_TO_FAIL
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.measured_program import run_for
-from profile_grid.host.processes.programs import Outcome, ProgramFailed, failure_message
+from profile_grid.host.processes.programs import ProcessExit, ProgramFailed, failure_message
 from profile_grid.results.results import COMPLETE
 
 LAUNCHER = "cs336_model.program.parallel.launch"
@@ -22,23 +22,23 @@ def rank_count(program: Mapping) -> int:
     return program["dimensions"].get("gpus", 1)
 
 
-def of_rank(name: str, rank: int | str) -> str:
+def rank_filename(name: str, rank: int | str) -> str:
     """The file of a rank: `capture.sqlite` for the first, `capture_rank1.sqlite` for the next."""
     path = Path(name)
     return name if rank == 0 else f"{path.stem}_rank{rank}{path.suffix}"
 
 
-def of_all_ranks(folder: Path, *names: str) -> list[Path]:
+def existing_rank_files(folder: Path, *names: str) -> list[Path]:
     """The files of these names that are there, those of the first rank and of the others."""
-    own = [folder / name for name in names if (folder / name).exists()]
-    return own + [path for name in names for path in sorted(folder.glob(of_rank(name, "*")))]
+    first_rank = [folder / name for name in names if (folder / name).exists()]
+    return first_rank + [path for name in names for path in sorted(folder.glob(rank_filename(name, "*")))]
 
 
-def launched(folder: Path, commands: Sequence[Sequence[str]]) -> list[str]:
+def launch_command(folder: Path, commands: Sequence[Sequence[str]]) -> list[str]:
     """The command that starts those of all ranks, which meet and print in `folder`; of one rank its own."""
     if len(commands) == 1:
         return list(commands[0])
-    return [sys.executable, "-m", LAUNCHER, "--folder", str(folder), json.dumps([list(one) for one in commands])]
+    return [sys.executable, "-m", LAUNCHER, "--folder", str(folder), json.dumps(list(map(list, commands)))]
 
 
 def gather_logs(folder: Path, log: Path) -> None:
@@ -55,12 +55,12 @@ def gather_logs(folder: Path, log: Path) -> None:
 
 def results_of_ranks(
     job: Job, what: str, result: Path, command_of: Callable[[int], Sequence[str]]
-) -> tuple[list[dict], Outcome]:
+) -> tuple[list[dict], ProcessExit]:
     """What every rank wrote to its file beside `result`, or what the one wrote that has no times; and how they ended.
     Raises ProgramFailed where a rank wrote nothing."""
     logs = result.with_name(LOGS)
     logs.mkdir()
-    outcome = run_for(job, launched(logs, [command_of(rank) for rank in range(rank_count(job.program))]))
+    outcome = run_for(job, launch_command(logs, [command_of(rank) for rank in range(rank_count(job.program))]))
     gather_logs(logs, job.log)
     written = written_by_ranks(job, result)
     if not outcome.succeeded or not written:
@@ -70,9 +70,9 @@ def results_of_ranks(
 
 def written_by_ranks(job: Job, result: Path) -> list[dict]:
     """What all ranks wrote, in their order; the one result without times if there is one; [] where one is missing."""
-    paths = [result.with_name(of_rank(result.name, rank)) for rank in range(rank_count(job.program))]
+    paths = [result.with_name(rank_filename(result.name, rank)) for rank in range(rank_count(job.program))]
     written = [json.loads(path.read_text()) for path in paths if path.exists()]
-    if without_times := [one for one in written if one["status"] != COMPLETE]:
+    if without_times := [result_of_rank for result_of_rank in written if result_of_rank["status"] != COMPLETE]:
         return without_times[:1]
     return written if len(written) == len(paths) else []
 
@@ -82,22 +82,22 @@ def slowest(times: Sequence[Sequence[float]]) -> list[float]:
     return [max(step) for step in zip(*times, strict=True)]
 
 
-def as_one_run(written: Sequence[Mapping]) -> tuple[dict, dict]:
+def merge_rank_results(written: Sequence[Mapping]) -> tuple[dict, dict]:
     """The result of the run, that of its first rank with the times of the slowest in every step; and the facts of the
     ranks. No facts where there is one rank."""
     if len(written) == 1:
         return dict(written[0]), {}
     kept = ("step_seconds", "phase_seconds", "step_no_sync_seconds")
     ranks = [
-        {"rank": rank, "device": one["rank_device"], **{key: one[key] for key in kept}}
-        | {"peak_allocated_bytes": one["memory"]["peak_allocated_bytes"]}
-        for rank, one in enumerate(written)
+        {"rank": rank, "device": rank_result["rank_device"], **{key: rank_result[key] for key in kept}}
+        | {"peak_allocated_bytes": rank_result["memory"]["peak_allocated_bytes"]}
+        for rank, rank_result in enumerate(written)
     ]
-    no_sync = slowest([one["step_no_sync_seconds"] for one in written])
-    run = written[0] | {"step_seconds": slowest([one["step_seconds"] for one in written])}
+    no_sync = slowest([rank_result["step_no_sync_seconds"] for rank_result in written])
+    run = written[0] | {"step_seconds": slowest([rank_result["step_seconds"] for rank_result in written])}
     return run, {"ranks": ranks, "step_no_sync_seconds": no_sync}
 
 
 def devices_of(ranks: Sequence[Mapping]) -> tuple[str | None, ...]:
     """The GPU of every rank where there are several."""
-    return tuple(one["rank_device"] for one in ranks) if len(ranks) > 1 else ()
+    return tuple(rank_result["rank_device"] for rank_result in ranks) if len(ranks) > 1 else ()

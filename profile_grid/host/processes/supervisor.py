@@ -46,10 +46,10 @@ def descendants(ancestor: int) -> list[int]:
     for pid, (state, parent) in _processes().items():
         if state not in "ZX":
             children.setdefault(parent, []).append(pid)
-    found = list(children.get(ancestor, ()))
-    for pid in found:
-        found += children.get(pid, ())
-    return found
+    pids = list(children.get(ancestor, ()))
+    for pid in pids:
+        pids += children.get(pid, ())
+    return pids
 
 
 def end_descendants() -> None:
@@ -57,10 +57,10 @@ def end_descendants() -> None:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         _reap()
-        left = descendants(os.getpid())
-        if not left:
+        remaining = descendants(os.getpid())
+        if not remaining:
             return
-        _kill(left)
+        _kill(remaining)
         time.sleep(POLL_S)
 
 
@@ -99,7 +99,7 @@ def _reap() -> None:
 
 def _processes() -> dict[int, tuple[str, int]]:
     """State and parent of every process."""
-    found = {}
+    processes = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
@@ -108,8 +108,8 @@ def _processes() -> dict[int, tuple[str, int]]:
                 continue
             # the command's name, in parentheses, may itself hold spaces and parentheses
             state, parent = stat.rpartition(")")[2].split()[:2]
-            found[int(entry)] = (state, int(parent))
-    return found
+            processes[int(entry)] = (state, int(parent))
+    return processes
 
 
 def _die_with_parent() -> None:

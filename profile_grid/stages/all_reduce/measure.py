@@ -6,8 +6,8 @@ import json
 import sys
 
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import told
-from profile_grid.host.processes.ranks import of_rank, results_of_ranks
+from profile_grid.host.processes.measured_program import stage_output
+from profile_grid.host.processes.ranks import rank_filename, results_of_ranks
 
 MODULE = "cs336_model.program.parallel.all_reduce"
 
@@ -18,10 +18,18 @@ def measure(job: Job) -> dict:
     result = job.scratch / "all_reduce.json"
 
     def command(rank: int) -> list[str]:
-        own, lease = result.with_name(of_rank(result.name, rank)), job.leases.address
-        line = [sys.executable, "-m", MODULE, "--spec", json.dumps(job.program, sort_keys=True), "--output", str(own)]
+        output, lease = result.with_name(rank_filename(result.name, rank)), job.leases.address
+        line = [
+            sys.executable,
+            "-m",
+            MODULE,
+            "--spec",
+            json.dumps(job.program, sort_keys=True),
+            "--output",
+            str(output),
+        ]
         line += ["--megabytes", json.dumps(job.specification["megabytes"]), "--time-limit-s", str(job.time_limit_s)]
         return [*line, *(["--lease", str(lease)] if lease else [])]
 
     ranks, outcome = results_of_ranks(job, f"all-reduce of {job.program['run']}", result, command)
-    return told(ranks[0], outcome, {"ranks": [one["sizes"] for one in ranks]})
+    return stage_output(ranks[0], outcome, {"ranks": [rank["sizes"] for rank in ranks]})

@@ -8,7 +8,7 @@ import pandas as pd
 
 from profile_grid.host.processes.ranks import slowest
 from profile_grid.results.load_runs import MeasuredRun
-from profile_grid.results.typed_json import built
+from profile_grid.results.typed_json import parse_as
 from profile_grid.study.described import Described, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import ALL_REDUCE
@@ -27,7 +27,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Ranks:
+class AllReduceFacts:
     """The facts of all_reduce.json."""
 
     ranks: list[list[Size]]
@@ -36,10 +36,10 @@ class Ranks:
 def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
     """`all_reduce`, of the runs that have the stage whole."""
     rows = [
-        run.leading | {"bytes": of_ranks[0].bytes, **statistics(slowest([one.seconds for one in of_ranks]))}
+        run.leading | {"bytes": of_ranks[0].bytes, **statistics(slowest([size.seconds for size in of_ranks]))}
         for run in runs
         if run.complete(ALL_REDUCE.name)
-        for of_ranks in zip(*built(Ranks, run.results[ALL_REDUCE.name].facts, "facts").ranks, strict=True)
+        for of_ranks in zip(*parse_as(AllReduceFacts, run.results[ALL_REDUCE.name].facts, "facts").ranks, strict=True)
     ]
     return {"all_reduce": pd.DataFrame(rows, columns=[*LEADING, *KINDS]).astype(KINDS)}
 

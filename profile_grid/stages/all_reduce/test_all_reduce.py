@@ -6,7 +6,7 @@ import pytest
 
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import COMPLETE, ProgramResult, _require_times
-from profile_grid.results.typed_json import built
+from profile_grid.results.typed_json import parse_as
 from profile_grid.stages.all_reduce.measure import measure
 from profile_grid.stages.all_reduce.tables import study_tables
 from profile_grid.study.dimensions import LEADING
@@ -37,6 +37,8 @@ def test_two_processes_reduce_a_megabyte_and_leave_a_result_as_every_stage_does(
     assert table["bytes"].tolist() == [10**6, 2 * 10**6]
     assert table["n"].tolist() == [3, 3]
     assert (table["min_ms"] > 0).all()
-    program = built(ProgramResult, {name: found["program"][name] for name in ProgramResult.__annotations__}, "program")
+    program = parse_as(
+        ProgramResult, {name: found["program"][name] for name in ProgramResult.__annotations__}, "program"
+    )
     _require_times(program)
     assert program.step_seconds == found["facts"]["ranks"][0][1]["seconds"]

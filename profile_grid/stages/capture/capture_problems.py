@@ -26,14 +26,14 @@ def errors_and_warnings(
     trace: Trace, *, measured_steps: int, device: str, backend: str
 ) -> tuple[list[Problem], list[Problem]]:
     """What is wrong, and what is odd. nsys records no operators of a CPU program, so their absence is neither."""
-    found: dict[str, list[Problem]] = {"error": [], "warning": []}
+    problems: dict[str, list[Problem]] = {"error": [], "warning": []}
     for finding in trace.check(expected_steps=measured_steps):
         lacks_nothing = finding.code == NO_KERNELS and backend == "nsys" and device == "cpu"
         settled = finding.severity == "warning" and finding.code in SETTLED
         problem = _published(finding)
-        if not (lacks_nothing or settled) and problem.code not in [one.code for one in found[finding.severity]]:
-            found[finding.severity].append(problem)
-    return found["error"], found["warning"]
+        if not (lacks_nothing or settled) and problem.code not in [known.code for known in problems[finding.severity]]:
+            problems[finding.severity].append(problem)
+    return problems["error"], problems["warning"]
 
 
 def _published(finding: Finding) -> Problem:

@@ -18,7 +18,13 @@ from kernel_tables.recording.gpu import TORCH, profiler_of_this_machine
 from profile_grid.files import replacing
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.measured_program import Attempt, program_command
-from profile_grid.host.processes.ranks import as_one_run, devices_of, of_all_ranks, of_rank, results_of_ranks
+from profile_grid.host.processes.ranks import (
+    devices_of,
+    existing_rank_files,
+    merge_rank_results,
+    rank_filename,
+    results_of_ranks,
+)
 from profile_grid.results.capture_identity import write_specification
 from profile_grid.results.results import COMPLETE, INCOMPLETE
 from profile_grid.stages.capture.nsys_capture import nsys_attempt
@@ -45,7 +51,7 @@ def measure(job: Job) -> dict:
     status = INCOMPLETE if attempt.problem else attempt.program["status"]
     reason = attempt.problem.text if attempt.problem else attempt.program["unsupported"]
     if status == COMPLETE:
-        for capture in of_all_ranks(trial, SQLITE):
+        for capture in existing_rank_files(trial, SQLITE):
             write_specification(capture, job.specification)
         publish(trial, job.folder)
     else:
@@ -89,17 +95,17 @@ def torch_attempt(job: Job, trial: Path, number: int) -> Attempt:
     result = trial / "program.json"
 
     def command(rank: int) -> list[str]:
-        own, capture = (trial / of_rank(name, rank) for name in (result.name, SQLITE))
-        return program_command(job, own, "torch", capture, job.leases.address)
+        rank_result, capture = (trial / rank_filename(name, rank) for name in (result.name, SQLITE))
+        return program_command(job, rank_result, "torch", capture, job.leases.address)
 
     ranks, outcome = results_of_ranks(job, f"capture of {job.program['run']} (torch profiler)", result, command)
-    return Attempt(as_one_run(ranks)[0], {"program": outcome.seconds}, devices=devices_of(ranks))
+    return Attempt(merge_rank_results(ranks)[0], {"program": outcome.seconds}, devices=devices_of(ranks))
 
 
 def ranks_captured(attempt: Attempt) -> dict:
     """{"ranks": the capture of every rank}; {} where there is one."""
     ranks = [
-        {"rank": rank, "file": of_rank(SQLITE, rank), "device": device, "status": COMPLETE}
+        {"rank": rank, "file": rank_filename(SQLITE, rank), "device": device, "status": COMPLETE}
         for rank, device in enumerate(attempt.devices)
     ]
     return {"ranks": ranks} if ranks else {}
@@ -116,5 +122,5 @@ def write_status(path: Path, status: str, reason: str | None, specification: dic
 
 def publish(trial: Path, folder: Path) -> None:
     """Moves what the attempt captured into the run's folder; each file appears whole or not at all."""
-    for path in of_all_ranks(trial, *CAPTURE.may_leave, *CAPTURE.files):
+    for path in existing_rank_files(trial, *CAPTURE.may_leave, *CAPTURE.files):
         shutil.move(path, folder / path.name)

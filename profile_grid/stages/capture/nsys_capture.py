@@ -23,7 +23,7 @@ from profile_grid.host.processes.long_output import cut_line
 from profile_grid.host.processes.measured_program import Attempt, program_command
 from profile_grid.host.processes.problems import Problem, append_to_log, joined
 from profile_grid.host.processes.programs import (
-    Outcome,
+    ProcessExit,
     ProgramFailed,
     allowed_environment,
     failure_message,
@@ -32,12 +32,12 @@ from profile_grid.host.processes.programs import (
 )
 from profile_grid.host.processes.ranks import (
     LOGS,
-    as_one_run,
     devices_of,
     gather_logs,
-    launched,
-    of_rank,
+    launch_command,
+    merge_rank_results,
     rank_count,
+    rank_filename,
     written_by_ranks,
 )
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
@@ -70,7 +70,7 @@ def nsys_attempt(job: Job, trial: Path, number: int) -> Attempt:
     if not ranks:
         problem = _problem_without_result(job, outcome)
         return Attempt(None, seconds, problem, version, hidden)
-    written, _ = as_one_run(ranks)
+    written, _ = merge_rank_results(ranks)
     if written["status"] != "complete":
         return Attempt(written, seconds, None, version, hidden)
     started = time.monotonic()
@@ -79,7 +79,7 @@ def nsys_attempt(job: Job, trial: Path, number: int) -> Attempt:
     return Attempt(written, seconds, problem, version, hidden, devices_of(ranks))
 
 
-def _profiled(job: Job, trial: Path, number: int) -> Outcome:
+def _profiled(job: Job, trial: Path, number: int) -> ProcessExit:
     """How nsys ended, one around each rank; the reports become trial/capture.nsys-rep, capture_rank1.nsys-rep, ...,
     what the programs wrote trial/program.json, ...."""
     logs = trial / LOGS
@@ -89,17 +89,17 @@ def _profiled(job: Job, trial: Path, number: int) -> Outcome:
         lease = lease and Path(folder.alias(lease))
 
         def command(rank: int) -> list[str]:
-            program = program_command(job, files / of_rank(RESULT, rank), "nsys", lease=lease)
+            program = program_command(job, files / rank_filename(RESULT, rank), "nsys", lease=lease)
             return profile_command(
                 folder.command(program),
-                files / Path(of_rank(REPORT, rank)).stem,
+                files / Path(rank_filename(REPORT, rank)).stem,
                 options=job.specification["nsys_options"],
                 host=job.specification.get("sources", ()),
                 window=_window(job, number),
             )
 
         # in one set of namespaces: NCCL's processes share memory, and know each other by their numbers
-        together = launched(files / LOGS, [command(rank) for rank in range(rank_count(job.program))])
+        together = launch_command(files / LOGS, [command(rank) for rank in range(rank_count(job.program))])
         outcome = run_program(
             [*namespace_command(), *folder.command(together)],
             environment=folder.environment(allowed_environment(job.specification["environment"])),
@@ -119,12 +119,12 @@ def _window(job: Job, number: int) -> str | None:
     nsys miss the ranges of newer nvtx packages."""
     if job.program["device"] == "cpu" or not gpu_is_visible():
         return None
-    own = job.specification
-    burden = own.get("sources") or own["nsys_options"] or job.program["dimensions"]["compile"] != NOT_COMPILED
+    asked, compiled = job.specification, job.program["dimensions"]["compile"] != NOT_COMPILED
+    burden = asked.get("sources") or asked["nsys_options"] or compiled
     return CUDA_CALLS if burden or number > 1 else f"{RECORDING}@{DOMAIN}"
 
 
-def _problem_of_ranks(job: Job, trial: Path, ranks: list[dict], outcome: Outcome) -> Problem | None:
+def _problem_of_ranks(job: Job, trial: Path, ranks: list[dict], outcome: ProcessExit) -> Problem | None:
     """Why a report is not a whole capture, of the first rank of which that is so; None where all are."""
     for rank, written in enumerate(ranks):
         if problem := _problem_of_report(job, trial, written, outcome, rank):
@@ -132,7 +132,7 @@ def _problem_of_ranks(job: Job, trial: Path, ranks: list[dict], outcome: Outcome
     return None
 
 
-def _problem_without_result(job: Job, outcome: Outcome) -> Problem:
+def _problem_without_result(job: Job, outcome: ProcessExit) -> Problem:
     """Why there is no result, where that is nsys's doing; raises ProgramFailed where the program crashed."""
     if outcome.timed_out:
         ended = f"ended at the time limit of {job.time_limit_s:g} s, before the program had written its result"
@@ -140,13 +140,15 @@ def _problem_without_result(job: Job, outcome: Outcome) -> Problem:
     if python_crashed(outcome.output(job.log)):
         what = f"capture of {job.program['run']} (nsys)"
         raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
-    said = next((line.strip() for line in reversed(outcome.output(job.log).split("\n")) if line.strip()), "")
-    return Problem("nsys_ended_early", f"nsys {outcome.how} before the program had written its result", cut_line(said))
+    last_line = next((line.strip() for line in reversed(outcome.output(job.log).split("\n")) if line.strip()), "")
+    ended = f"nsys {outcome.how} before the program had written its result"
+    return Problem("nsys_ended_early", ended, cut_line(last_line))
 
 
-def _problem_of_report(job: Job, trial: Path, written: dict, outcome: Outcome, rank: int) -> Problem | None:
+def _problem_of_report(job: Job, trial: Path, written: dict, outcome: ProcessExit, rank: int) -> Problem | None:
     """Why the report of a rank is not a whole capture, or None; on the way it becomes trial/capture.sqlite."""
-    report, export, sqlite = trial / of_rank(REPORT, rank), trial / "export.sqlite", trial / of_rank(SQLITE, rank)
+    report, sqlite = (trial / rank_filename(name, rank) for name in (REPORT, SQLITE))
+    export = trial / "export.sqlite"
     if not report.exists() or report.stat().st_size == 0:
         ended = f"hung and was ended at the time limit of {job.time_limit_s:g} s" if outcome.timed_out else outcome.how
         return Problem("nsys_no_report", f"nsys {ended} and wrote no report, though the program ended well")

@@ -62,7 +62,7 @@ def empty_tables() -> dict[str, pd.DataFrame]:
     """The tables without rows: those of a run of one process."""
     phases, steps, single = [*PLACE, *PHASE_COLUMNS], communication.COLUMNS, collectives.COLUMNS
     names = {"rank_phases": phases, "rank_steps": steps, "collectives": single}
-    return {table: pd.DataFrame({name: pd.Series(dtype=_type(name)) for name in own}) for table, own in names.items()}
+    return {table: pd.DataFrame({key: pd.Series(dtype=_type(key)) for key in keys}) for table, keys in names.items()}
 
 
 def _type(column: str) -> str:

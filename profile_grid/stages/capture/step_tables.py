@@ -20,6 +20,7 @@ from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.host.processes.problems import joined
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
+from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.tensor_cores import tensor_core_warnings
 from profile_grid.study.described import WHERE, Described, columns
@@ -87,8 +88,8 @@ def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
         rows.append(_phase_row(step, WHOLE_STEP, of_step, walls[walls["phase"] == OUTSIDE]))
         walls = walls[walls["phase"] != OUTSIDE]
         for phase in _in_order(walls, of_step):
-            own = walls[(walls["phase"] == phase) & (walls["range"] == "")]
-            rows.append(_phase_row(step, phase, of_step[of_step["phase"] == phase], own))
+            phase_walls = walls[(walls["phase"] == phase) & (walls["range"] == "")]
+            rows.append(_phase_row(step, phase, of_step[of_step["phase"] == phase], phase_walls))
     table = pd.DataFrame(rows, columns=PHASE_COLUMNS)
     by_phase = table[table["phase"] != WHOLE_STEP]
     for column in ("kernel_ns", "kernels", "memop_ns", "memops"):
@@ -110,7 +111,7 @@ def _inclusive(activities: pd.DataFrame) -> pd.DataFrame:
     """GPU time and counts by step, phase and range, where a range also counts what the ranges below it launched."""
     is_kernel = ~activities["kind"].isin(MEMORY_OPERATIONS)
     duration = activities["duration_ns"]
-    own = (
+    sums = (
         activities.assign(
             gpu_time_ns=duration.where(is_kernel, 0),
             kernels=is_kernel.astype("int64"),
@@ -120,9 +121,9 @@ def _inclusive(activities: pd.DataFrame) -> pd.DataFrame:
         .groupby(["step", "phase", "range"])[["gpu_time_ns", "kernels", "memop_time_ns", "memops"]]
         .sum()
     )
-    own = own.reset_index()
-    own["range"] = [_prefixes(name) for name in own["range"]]
-    return own.explode("range").groupby(["step", "phase", "range"]).sum()
+    sums = sums.reset_index()
+    sums["range"] = [_prefixes(name) for name in sums["range"]]
+    return sums.explode("range").groupby(["step", "phase", "range"]).sum()
 
 
 def _prefixes(path: str) -> list[str]:
@@ -180,15 +181,15 @@ def _step_numbers(trace: Trace) -> dict[int, int]:
 
 def tables_of_file(
     capture: StageResult, sqlite: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
-) -> tuple[dict, dict[str, pd.DataFrame]]:
+) -> RunTables:
     """The status of a run's capture and its tables, which are empty unless the capture is whole.
 
     Raises TraceError where a rule cannot be used: that is no fault of the capture.
     """
     users_rules(extra_rules)
-    own = own_rules(diagnosis_rules, "diagnosis_rules")
+    custom_rules = own_rules(diagnosis_rules, "diagnosis_rules")
     if capture.status != COMPLETE:
-        return status_of(capture.status, capture.reason, []), empty_tables()
+        return RunTables(tables_status(capture.status, capture.reason), empty_tables())
     steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
     try:
         with Trace(sqlite, extra_rules) as trace:
@@ -197,16 +198,16 @@ def tables_of_file(
             )
             warnings = [str(problem) for problem in odd]
             if errors:
-                return status_of(INCOMPLETE, str(joined(errors)), warnings), empty_tables()
+                return RunTables(tables_status(INCOMPLETE, str(joined(errors)), warnings), empty_tables())
             activities, ranges = measured_activities(trace), measured_ranges(trace)
-            found = findings.findings_of(trace, own)
+            diagnosed = findings.findings_of(trace, custom_rules)
     except TraceError as error:
-        return status_of(INCOMPLETE, str(error), []), empty_tables()
+        return RunTables(tables_status(INCOMPLETE, str(error)), empty_tables())
     tables = {
         "kernels": kernel_table(activities),
         "phases": phase_table(activities, ranges),
         "ranges": range_table(activities, ranges),
-        "findings": found,
+        "findings": diagnosed,
     }
     require_same("measured steps", tables["phases"]["step"].nunique(), steps)
     if device != "cpu":
@@ -214,17 +215,13 @@ def tables_of_file(
     if capture.facts["backend"] == "nsys" and device == "cpu":
         warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
         tables["phases"] = _without_gpu_figures(tables["phases"])
-    return status_of(COMPLETE, None, warnings), tables
+    return RunTables(tables_status(COMPLETE, warnings=warnings), tables)
 
 
 def _without_gpu_figures(phases: pd.DataFrame) -> pd.DataFrame:
     """The phase table with its GPU columns missing instead of zero."""
     missing = dict.fromkeys(PHASE_COLUMNS[3:], pd.array([pd.NA] * len(phases), dtype="Int64"))
     return phases.assign(**missing)
-
-
-def status_of(status: str, reason: str | None, warnings: list[str]) -> dict:
-    return {"status": status, "reason": reason, "warnings": warnings}
 
 
 def empty_tables() -> dict[str, pd.DataFrame]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
+from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture import nsys_reports, rank_tables, step_tables
 
 DESCRIBED = step_tables.DESCRIBED | rank_tables.DESCRIBED
@@ -16,23 +17,21 @@ DESCRIBED = step_tables.DESCRIBED | rank_tables.DESCRIBED
 
 def run_tables(
     capture: StageResult, folder: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
-) -> tuple[dict, dict[str, pd.DataFrame]]:
-    """The status of a run's capture and its tables, which are empty unless it is whole; `folder` holds the captures of
-    all its ranks, which have to be those that were captured. `extra_rules` are classes of one's own, `diagnosis_rules`
-    what else the diagnosis looks for."""
+) -> RunTables:
+    """The tables of a run's captures, without rows unless all are complete. `folder` holds the captures of all its
+    ranks; `extra_rules` are custom kernel classes, `diagnosis_rules` custom rules of the diagnosis."""
     files = rank_tables.files_of(capture)
     for name in files:
         if reason := difference(capture, folder / name):
-            return step_tables.status_of(
-                INCOMPLETE, f"{reason}: it is not the capture of this run", []
-            ), empty_run_tables()
+            status = tables_status(INCOMPLETE, f"{reason}: it is not the capture of this run")
+            return RunTables(status, empty_run_tables())
     status, tables = step_tables.tables_of_file(capture, folder / files[0], extra_rules, diagnosis_rules)
     if status["status"] != COMPLETE or len(files) == 1:
-        return status, tables | rank_tables.empty_tables()
+        return RunTables(status, tables | rank_tables.empty_tables())
     reason, of_ranks = rank_tables.tables_of_ranks(capture, [folder / name for name in files], extra_rules)
     if reason:
-        return step_tables.status_of(INCOMPLETE, reason, status["warnings"]), empty_run_tables()
-    return status, tables | of_ranks
+        return RunTables(tables_status(INCOMPLETE, reason, status["warnings"]), empty_run_tables())
+    return RunTables(status, tables | of_ranks)
 
 
 def empty_run_tables() -> dict[str, pd.DataFrame]:

@@ -7,7 +7,7 @@ import pytest
 from profile_grid.results.capture_identity import identity, write_specification
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import StageResult
-from profile_grid.results.typed_json import built
+from profile_grid.results.typed_json import parse_as
 from profile_grid.stages.capture.rank_tables import empty_tables
 from profile_grid.stages.capture.tables import run_tables
 from profile_grid.stages.timing.losses import losses_table
@@ -39,7 +39,7 @@ def captured(folder: Path, ranks: int = 3, **facts) -> StageResult:
     record = changed(CAPTURE, program__spec=spec, program__machine__device="cuda", **facts)
     record["facts"] |= {"backend": "nsys", "ranks": [{"rank": n, "file": FILES[n]} for n in range(ranks)]}
     record["files"] = {name: identity(folder / name) for name in FILES[:ranks]}
-    return built(StageResult, record)
+    return parse_as(StageResult, record)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_every_loss_of_a_run_is_kept_with_its_number():
     record = changed(TIMING)
     record["program"]["losses"] = [4.0, 3.5]
     status = type("Complete", (), {"status": "complete"})
-    table = losses_table([MeasuredRun(entry, {"timing": built(StageResult, record)}, {"timing": status})])
+    table = losses_table([MeasuredRun(entry, {"timing": parse_as(StageResult, record)}, {"timing": status})])
     assert table[["run", "number", "loss"]].values.tolist() == [["a", 0, 4.0], ["a", 1, 3.5]]
 
 
@@ -122,7 +122,7 @@ def test_the_times_of_ranks_are_told_of_each_and_of_the_slowest_at_every_step():
     record = changed(TIMING, facts={"ranks": ranks, "step_no_sync_seconds": [0.01, 0.02]})
     record["program"]["step_seconds"] = [0.02, 0.03]
     entry = {"run": "a", "specifications": {}} | dict.fromkeys(KEYS, 1)
-    result = built(StageResult, record)
+    result = parse_as(StageResult, record)
     status = type("Complete", (), {"status": "complete"})
     table = rank_times_table([MeasuredRun(entry, {"timing": result}, {"timing": status})])
     assert table[["rank", "phase", "n", "mean_ms"]].values.tolist() == [

@@ -16,7 +16,7 @@ from kernel_tables.errors import NotConserved, TraceError
 from kernel_tables.trace import Trace
 from profile_grid.results.capture_identity import write_specification
 from profile_grid.results.results import FileIdentity, StageResult
-from profile_grid.results.typed_json import built
+from profile_grid.results.typed_json import parse_as
 from profile_grid.stages.capture.step_tables import busy_ns, kernel_table, measured_activities, tables_of_file
 from profile_grid.stages.capture.tables import run_tables
 from tests.profile_grid.made_up_results import CAPTURE, changed
@@ -33,7 +33,7 @@ def capture_record(device="cuda", backend="nsys", steps=STEPS, status="complete"
         program__machine__device=device,
     )
     record["facts"]["backend"] = backend
-    return built(StageResult, record)
+    return parse_as(StageResult, record)
 
 
 @pytest.fixture(scope="module")

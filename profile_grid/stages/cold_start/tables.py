@@ -17,8 +17,8 @@ from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.errors import TraceError
 from kernel_tables.intervals import Intervals, difference, intersection, union
 from kernel_tables.trace import Trace
-from profile_grid.results.capture_identity import difference as file_difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
+from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
 from profile_grid.study.described import Described, columns
 from profile_grid.study.stages import COLD_START
 from profile_grid.tables.conservation import require_same
@@ -32,22 +32,18 @@ TYPES = dict.fromkeys(COLUMNS, "float64") | {"cause": "str"}
 Part = tuple[str, np.ndarray, np.ndarray]  # a cause, and the starts and ends of what it is
 
 
-def run_tables(
-    result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()
-) -> tuple[dict, dict[str, pd.DataFrame]]:
+def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
     """The status of a run's cold start and its table, which is empty unless the capture tells of several steps."""
-    if reason := file_difference(result, folder / SQLITE):
-        return _status(INCOMPLETE, f"{reason}: it is not the capture of this run"), empty_run_tables()
-    if result.status != COMPLETE:
-        return _status(result.status, result.reason), empty_run_tables()
+    if status := status_without_tables(result, folder / SQLITE):
+        return RunTables(status, empty_run_tables())
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
             scope = Scope(trace)
             if len(scope.steps) < 2 or not (scope.trace.is_of_processor or scope.has_calls):
-                return _status(INCOMPLETE, "the capture does not tell the calls of two steps"), empty_run_tables()
-            return _status(COMPLETE, None), {"first_step": first_step_table(scope)}
+                raise TraceError("the capture does not tell the calls of two steps")
+            return RunTables(tables_status(COMPLETE), {"first_step": first_step_table(scope)})
     except TraceError as error:
-        return _status(INCOMPLETE, str(error)), empty_run_tables()
+        return RunTables(tables_status(INCOMPLETE, str(error)), empty_run_tables())
 
 
 def empty_run_tables() -> dict[str, pd.DataFrame]:
@@ -61,8 +57,8 @@ def first_step_table(scope: Scope) -> pd.DataFrame:
     rest = NO_OPERATOR if scope.trace.is_of_processor else NO_CALL
     windows = [(int(ranges.start_ns[step]), int(ranges.end_ns[step])) for step in scope.steps]
     steps = [_of_step(parts, rest, *window) for window in windows]
-    for (start, end), told in zip(windows, steps, strict=True):
-        require_same("time of a step by cause", sum(ns for ns, _ in told.values()), end - start)
+    for (start, end), causes in zip(windows, steps, strict=True):
+        require_same("time of a step by cause", sum(ns for ns, _ in causes.values()), end - start)
     rows = []
     for cause, (first_ns, first_calls) in steps[0].items():
         later_ns, later_calls = np.mean([step[cause] for step in steps[1:]], axis=0)
@@ -72,13 +68,13 @@ def first_step_table(scope: Scope) -> pd.DataFrame:
 
 def _of_step(parts: list[Part], rest: str, start: int, end: int) -> dict[str, tuple[int, int]]:
     """Nanoseconds and number of calls by cause, in a window of time."""
-    left, told = Intervals(np.array([start]), np.array([end])), {}
+    uncovered, by_cause = Intervals(np.array([start]), np.array([end])), {}
     for cause, starts, ends in parts:
         mine = (starts >= start) & (starts < end)
-        own = union(starts[mine], np.minimum(ends[mine], end))
-        told[cause] = intersection(left, own).total_ns, int(mine.sum())
-        left = difference(left, own)
-    return told | {rest: (left.total_ns, 0)}
+        covered = union(starts[mine], np.minimum(ends[mine], end))
+        by_cause[cause] = intersection(uncovered, covered).total_ns, int(mine.sum())
+        uncovered = difference(uncovered, covered)
+    return by_cause | {rest: (uncovered.total_ns, 0)}
 
 
 def _calls(scope: Scope) -> Iterator[Part]:
@@ -94,39 +90,35 @@ def _calls(scope: Scope) -> Iterator[Part]:
         "other launches": calls.kind == LAUNCH,
         "waiting": calls.kind == WAIT,
     }
-    left = np.ones(len(calls), bool)
+    unassigned = np.ones(len(calls), bool)
     for cause, mask in masks.items():
-        yield cause, calls.start_ns[mask & left], calls.end_ns[mask & left]
-        left &= ~mask
-    yield "other calls", calls.start_ns[left], calls.end_ns[left]
+        yield cause, calls.start_ns[mask & unassigned], calls.end_ns[mask & unassigned]
+        unassigned &= ~mask
+    yield "other calls", calls.start_ns[unassigned], calls.end_ns[unassigned]
 
 
 def _operators(scope: Scope) -> Iterator[Part]:
     """On a processor: operators that run for the first time, and all others."""
-    found = scope.activities
-    order = np.argsort(found.start_ns, kind="stable")
-    first = np.zeros(len(found), bool)
-    first[order[np.unique(found.name[order], return_index=True)[1]]] = True
+    activities = scope.activities
+    order = np.argsort(activities.start_ns, kind="stable")
+    first = np.zeros(len(activities), bool)
+    first[order[np.unique(activities.name[order], return_index=True)[1]]] = True
     for cause, mask in (("first run of an operator", first), ("other operators", ~first)):
-        yield cause, found.start_ns[mask], found.end_ns[mask]
+        yield cause, activities.start_ns[mask], activities.end_ns[mask]
 
 
 def _first_launches(scope: Scope, count: int) -> np.ndarray:
     """By API call: whether it is the first that launches a kernel of its name."""
-    found, first = scope.activities, np.zeros(count, bool)
-    launched = np.flatnonzero(found.launched)
-    order = launched[np.argsort(found.launch_ns[launched], kind="stable")]
-    first[found.launch_row[order[np.unique(found.name[order], return_index=True)[1]]]] = True
+    activities, first = scope.activities, np.zeros(count, bool)
+    launched = np.flatnonzero(activities.launched)
+    order = launched[np.argsort(activities.launch_ns[launched], kind="stable")]
+    first[activities.launch_row[order[np.unique(activities.name[order], return_index=True)[1]]]] = True
     return first
 
 
 def _named(calls: Calls, pattern: re.Pattern) -> np.ndarray:
     fits = np.array([bool(pattern.match(name)) for name in calls.functions], bool)
     return fits[calls.function]
-
-
-def _status(status: str, reason: str | None) -> dict:
-    return {"status": status, "reason": reason, "warnings": []}
 
 
 DESCRIBED = {

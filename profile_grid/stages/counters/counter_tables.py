@@ -42,10 +42,10 @@ def measured_launches(trace: Trace) -> pd.DataFrame:
 
 def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     """The launches, each with the row of the counters that tells of it, or why none does; communication is left out."""
-    found = joined(launches, counters)
-    communication = found["class"].map(family) == COMMUNICATION
-    counted_as = found["counted_as"].mask(communication, NONE)
-    return found.assign(counted_as=counted_as, not_counted=found["not_counted"].mask(communication, LEFT_OUT))
+    matched = joined(launches, counters)
+    communication = matched["class"].map(family) == COMMUNICATION
+    counted_as = matched["counted_as"].mask(communication, NONE)
+    return matched.assign(counted_as=counted_as, not_counted=matched["not_counted"].mask(communication, LEFT_OUT))
 
 
 def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs) -> pd.DataFrame:
@@ -84,9 +84,9 @@ def _of_rows(counters: pd.DataFrame, numbers: pd.Series) -> pd.DataFrame:
 
 def lost_share(counters: pd.DataFrame) -> float:
     """The share of the time of kernels, communication apart, that has no counters."""
-    own = counters[counters["not_counted"] != LEFT_OUT]
-    total = own["total_ns"].sum()
-    return float(own.loc[own["not_counted"] != "", "total_ns"].sum() / total) if total else 0.0
+    countable = counters[counters["not_counted"] != LEFT_OUT]
+    total = countable["total_ns"].sum()
+    return float(countable.loc[countable["not_counted"] != "", "total_ns"].sum() / total) if total else 0.0
 
 
 def roofs_table(reached: Roofs, sheet: Roofs) -> pd.DataFrame:

@@ -26,7 +26,7 @@ from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.long_output import cut_line
 from profile_grid.host.processes.measured_program import Attempt, program_command, result_of, started_for
 from profile_grid.host.processes.problems import Problem, append_to_log
-from profile_grid.host.processes.programs import Outcome, Started, python_crashed
+from profile_grid.host.processes.programs import ProcessExit, Started, python_crashed
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED
 from profile_grid.stages.counters.problems import (
     CRASHED,
@@ -86,9 +86,9 @@ def with_layers(job: Job, most: int) -> Job:
     restores all memory of the process for each pass over each of them. A compiled graph is another with other blocks,
     and so are the buckets that several GPUs exchange: these keep their layers, as does a model that has none by that
     name."""
-    sizes, own = job.program["sizes"], job.program["dimensions"]
+    sizes, dimensions = job.program["sizes"], job.program["dimensions"]
     layers = sizes.get(LAYERS)
-    if own["compile"] != NOT_COMPILED or own["gpus"] > 1 or not isinstance(layers, int) or layers <= most:
+    if dimensions["compile"] != NOT_COMPILED or dimensions["gpus"] > 1 or not isinstance(layers, int) or layers <= most:
         return job
     program = job.program | {"sizes": sizes | {LAYERS: most}}
     return replace(job, specification=job.specification | {"program": program})
@@ -103,8 +103,8 @@ def _measured(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, float | 
         calibration = beside.enter_context(_calibration(calibrating))
         counting = []
         for number, of_round in enumerate(ncu_profile.ROUNDS):
-            own = _job_of_round(job, number)
-            counting.append((own, beside.enter_context(_round(own, of_round))))
+            round_job = _job_of_round(job, number)
+            counting.append((round_job, beside.enter_context(_round(round_job, of_round))))
         calibrated = calibration.outcome()
         attempt, tables = _counted(counting)
     if not tables:
@@ -132,8 +132,8 @@ def _job_of_round(job: Job, number: int) -> Job:
     """The job of one round: with a model of few layers, and with a folder and a log of its own but for the first."""
     folder, most = job.scratch / f"round-{number}", job.specification["layers"]
     folder.mkdir()
-    own = replace(job, scratch=folder, log=_log_beside(job, folder.name) if number else job.log)
-    return with_layers(own, max(most // 2, 1) if ncu_profile.ROUNDS[number].half else most)
+    round_job = replace(job, scratch=folder, log=_log_beside(job, folder.name) if number else job.log)
+    return with_layers(round_job, max(most // 2, 1) if ncu_profile.ROUNDS[number].half else most)
 
 
 def _log_beside(job: Job, name: str) -> Path:
@@ -159,17 +159,17 @@ def _attempt(job: Job, counting: Started) -> Attempt:
     return Attempt(written, {"program": outcome.seconds}, problem)
 
 
-def _problem(job: Job, table: Path, written: dict | None, outcome: Outcome) -> Problem | None:
+def _problem(job: Job, table: Path, written: dict | None, outcome: ProcessExit) -> Problem | None:
     """Why a round gave no table, None where it gave one. A crash is one such reason here: by default nobody asked for
     counters, and a model may bear neither ncu nor the fewer layers that it has there. Its timing fails where it crashes
     by itself."""
-    said = outcome.output(job.log) + "".join(_messages(table))
-    if refused := problem_of(said):
+    output = outcome.output(job.log) + "".join(_messages(table))
+    if refused := problem_of(output):
         return refused
     if outcome.timed_out:
         return TIME_LIMIT
     if written is None:
-        if python_crashed(said):
+        if python_crashed(output):
             return replace(CRASHED, said=cut_line(outcome.output(job.log).rstrip().rpartition("\n")[2]))
         return Problem("ncu_ended_early", f"ncu {outcome.how} before the program had written its result")
     try:

@@ -17,6 +17,7 @@ from profile_grid.gpu_peaks import peaks_of
 from profile_grid.quantities import counted as number
 from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED, StageResult, read_result
+from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.counters import counter_tables as tables
 from profile_grid.stages.counters.described import DESCRIBED as DESCRIBED
 from profile_grid.study.stages import CAPTURE, COUNTERS
@@ -29,45 +30,50 @@ OTHER_PROFILER = (
     "counters are joined to a capture of Nsight Systems, and this run's is of PyTorch's profiler; for one of the other"
     " set capture.backend to nsys in config.yaml"
 )
-Tables = dict[str, pd.DataFrame]
 
 
-def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> tuple[dict, Tables]:
+def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
     """The status of a run's counters and their tables, which are empty unless nearly all of its time has counters."""
-    if result.status != COMPLETE:
-        return _status(result.status, result.reason), empty_run_tables()
-    capture = read_result(folder / CAPTURE.result)
-    if reason := difference(result, folder / TABLE) or difference(capture, folder / SQLITE):
-        return _status(INCOMPLETE, f"{reason}: it is not of this run"), empty_run_tables()
-    if capture.status != COMPLETE:
-        reason = f"its capture is {capture.status}" if capture.reason else None  # which the run says of its capture
-        return _status(capture.status, reason), empty_run_tables()
-    if capture.facts["backend"] != NSYS:
-        return _status(UNSUPPORTED, OTHER_PROFILER), empty_run_tables()
+    if status := _status_without_tables(result, folder):
+        return RunTables(status, empty_run_tables())
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
             counted = kept_counters(folder / TABLE)
             status, made = tables_of_launches(tables.measured_launches(trace), counted, result)
             if status["status"] == COMPLETE:
                 made["counter_findings"] = findings_of_counters(trace, counted)
-            return status, made
+            return RunTables(status, made)
     except TraceError as error:
-        return _status(INCOMPLETE, str(error)), empty_run_tables()
+        return RunTables(tables_status(INCOMPLETE, str(error)), empty_run_tables())
 
 
-def tables_of_launches(launches: pd.DataFrame, counted: pd.DataFrame, result: StageResult) -> tuple[dict, Tables]:
+def _status_without_tables(result: StageResult, folder: Path) -> dict | None:
+    """The status where counters cannot be joined to the capture of the run; None where they can."""
+    if result.status != COMPLETE:
+        return tables_status(result.status, result.reason)
+    capture = read_result(folder / CAPTURE.result)
+    if reason := difference(result, folder / TABLE) or difference(capture, folder / SQLITE):
+        return tables_status(INCOMPLETE, f"{reason}: it is not of this run")
+    if capture.status != COMPLETE:
+        reason = f"its capture is {capture.status}" if capture.reason else None  # which the run says of its capture
+        return tables_status(capture.status, reason)
+    return None if capture.facts["backend"] == NSYS else tables_status(UNSUPPORTED, OTHER_PROFILER)
+
+
+def tables_of_launches(launches: pd.DataFrame, counted: pd.DataFrame, result: StageResult) -> RunTables:
     """The same of launches and counters that were read."""
     reached, sheet = roofs_reached(result.facts["roofs"]), roofs_of_sheet(result.program.machine.device_name)
     launches = tables.joined_launches(launches, counted)
     counters = tables.counters_table(launches, counted, reached)
     if tables.lost_share(counters) > MOST_LOST:
-        return _status(INCOMPLETE, _what_is_lost(counters)), empty_run_tables()
-    return _status(COMPLETE, None, _notes(counters)), {
+        return RunTables(tables_status(INCOMPLETE, _what_is_lost(counters)), empty_run_tables())
+    made = {
         "counters": counters,
         "counter_ranges": tables.ranges_table(launches, counted),
         "roofs": tables.roofs_table(reached, sheet),
         "counter_findings": findings_table([]),
     }
+    return RunTables(tables_status(COMPLETE, warnings=_notes(counters)), made)
 
 
 def roofs_reached(rates: dict[str, float | None]) -> Roofs:
@@ -91,7 +97,7 @@ def roofs_of_sheet(device_name: str | None) -> Roofs:
     )
 
 
-def empty_run_tables() -> Tables:
+def empty_run_tables() -> dict[str, pd.DataFrame]:
     """The tables without rows."""
     columns = {"counters": tables.COUNTER_COLUMNS, "counter_ranges": tables.RANGE_COLUMNS, "roofs": tables.ROOF_COLUMNS}
     made = {name: tables.without_rows(names) for name, names in columns.items()}
@@ -115,7 +121,3 @@ def _notes(counters: pd.DataFrame) -> list[str]:
     lost = counters[~counters["not_counted"].isin(("", tables.LEFT_OUT))]
     share = f"{100 * tables.lost_share(counters):.2g} % of the time"
     return [f"{number(len(lost), 'kernel configuration')} without counters ({share})"] if len(lost) else []
-
-
-def _status(status: str, reason: str | None, warnings: Sequence[str] = ()) -> dict:
-    return {"status": status, "reason": reason, "warnings": list(warnings)}

@@ -11,7 +11,7 @@ import pandas as pd
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import ProgramResult
-from profile_grid.results.typed_json import built
+from profile_grid.results.typed_json import parse_as
 from profile_grid.study.described import Described, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import ENERGY
@@ -39,7 +39,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Window:
+class EnergyWindow:
     """What was counted between two readings of the counter."""
 
     kind: str
@@ -59,55 +59,55 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Counted:
+class EnergyFacts:
     """The facts of energy.json: see cs336_model/program/energy/windows.py."""
 
     counter: str
     tick_s: float
-    windows: list[Window]
+    windows: list[EnergyWindow]
 
 
 def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
     """`energy` and `energy_windows`, of the runs that have the stage whole."""
-    counted = [
-        (run.leading, run.results[ENERGY.name].program, built(Counted, run.results[ENERGY.name].facts, "facts"))
+    complete = [
+        (run.leading, run.results[ENERGY.name].program, parse_as(EnergyFacts, run.results[ENERGY.name].facts, "facts"))
         for run in runs
         if run.complete(ENERGY.name)
     ]
-    windows = [led | row for led, _, one in counted for row in _window_rows(one)]
-    table = [led | energy_of_run(program, one) for led, program, one in counted]
+    windows = [led | row for led, _, facts in complete for row in _window_rows(facts)]
+    table = [led | energy_of_run(program, facts) for led, program, facts in complete]
     return {
         "energy": pd.DataFrame(table, columns=[*LEADING, *RUN]).astype(RUN),
         "energy_windows": pd.DataFrame(windows, columns=[*LEADING, *WINDOW]).astype(WINDOW),
     }
 
 
-def energy_of_run(program: ProgramResult, counted: Counted) -> dict:
+def energy_of_run(program: ProgramResult, facts: EnergyFacts) -> dict:
     """The row of a run: means over its windows with their standard deviations (n - 1)."""
-    stepping = [one for one in counted.windows if one.kind == STEPS]
-    idle = [one for one in counted.windows if one.kind != STEPS]
+    stepping = [window for window in facts.windows if window.kind == STEPS]
+    idle = [window for window in facts.windows if window.kind != STEPS]
     dimensions = program.spec["dimensions"]
     tokens = dimensions["batch_size"] * dimensions["context_length"]
     flops = model_flops(program.flops, dimensions["mode"])
-    per_step = [one.joules / one.steps for one in stepping]
+    per_step = [window.joules / window.steps for window in stepping]
     figures = {
         "joules_per_step": per_step,
         "joules_per_token": [joules / tokens for joules in per_step],
-        "power_w": [one.watts for one in stepping],
-        "idle_power_w": [one.watts for one in idle],
+        "power_w": [window.watts for window in stepping],
+        "idle_power_w": [window.watts for window in idle],
         "tflops_per_watt": [1e-12 * flops / joules for joules in per_step] if flops else [],
     }
-    steps, seconds = (sum(getattr(one, name) for one in stepping) for name in ("steps", "seconds"))
+    steps, seconds = (sum(getattr(window, name) for window in stepping) for name in ("steps", "seconds"))
     return {
-        "counter": counted.counter,
+        "counter": facts.counter,
         "windows": len(stepping),
         "steps": steps,
         "step_ms": 1e3 * seconds / steps,
         "tokens": tokens,
         "model_flops": flops,
         **{f"{name}{end}": value for name, values in figures.items() for end, value in _mean_and_std(values)},
-        "tick_ms": 1e3 * counted.tick_s,
-        "tick_share": counted.tick_s / min(one.seconds for one in stepping),
+        "tick_ms": 1e3 * facts.tick_s,
+        "tick_share": facts.tick_s / min(window.seconds for window in stepping),
     }
 
 
@@ -123,19 +123,21 @@ def _mean_and_std(values: Sequence[float]) -> tuple[tuple[str, float], tuple[str
     return ("", mean), ("_std", np.std(values, ddof=1) if len(values) > 1 else np.nan)
 
 
-def _window_rows(counted: Counted) -> list[dict]:
+def _window_rows(facts: EnergyFacts) -> list[dict]:
     return [
         {
             "window": number,
-            "kind": one.kind,
-            "seconds": one.seconds,
-            "joules": one.joules,
-            "steps": one.steps,
-            "power_w": one.watts,
-            **{f"{end}_{name}": getattr(getattr(one, end), name) for name in STATE for end in ENDS},
-            "throttled": "; ".join(sorted({*(one.begin.throttle_reasons or ()), *(one.end.throttle_reasons or ())})),
+            "kind": window.kind,
+            "seconds": window.seconds,
+            "joules": window.joules,
+            "steps": window.steps,
+            "power_w": window.watts,
+            **{f"{end}_{name}": getattr(getattr(window, end), name) for name in STATE for end in ENDS},
+            "throttled": "; ".join(
+                sorted({*(window.begin.throttle_reasons or ()), *(window.end.throttle_reasons or ())})
+            ),
         }
-        for number, one in enumerate(counted.windows)
+        for number, window in enumerate(facts.windows)
     ]
 
 

@@ -15,8 +15,8 @@ from kernel_tables.errors import TraceError
 from kernel_tables.host.sources import CUDA, OS_RUNTIME, PYTHON
 from kernel_tables.host.table import host_table
 from kernel_tables.trace import Trace
-from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
+from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
 from profile_grid.stages.capture.step_tables import measured_ranges
 from profile_grid.study.described import Described, columns
 from profile_grid.study.stages import HOST_TRACE
@@ -35,20 +35,17 @@ COLUMNS = {
 ABSENT = {OS_RUNTIME: "no calls of the OS runtime", PYTHON: "no Python stacks"}
 
 
-def run_tables(
-    result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()
-) -> tuple[dict, dict[str, pd.DataFrame]]:
+def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
     """The status of a run's host trace and its table, which is empty unless the trace is whole."""
-    if reason := difference(result, folder / SQLITE):
-        return _status(INCOMPLETE, f"{reason}: it is not the trace of this run"), empty_run_tables()
-    if result.status != COMPLETE:
-        return _status(result.status, result.reason), empty_run_tables()
+    if status := status_without_tables(result, folder / SQLITE, "trace"):
+        return RunTables(status, empty_run_tables())
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
             table = host_time(trace)
     except TraceError as error:
-        return _status(INCOMPLETE, str(error)), empty_run_tables()
-    return _status(COMPLETE, None, _absent(table, result.specification["sources"])), {"host_time": table}
+        return RunTables(tables_status(INCOMPLETE, str(error)), empty_run_tables())
+    warnings = _absent(table, result.specification["sources"])
+    return RunTables(tables_status(COMPLETE, warnings=warnings), {"host_time": table})
 
 
 def empty_run_tables() -> dict[str, pd.DataFrame]:
@@ -59,20 +56,20 @@ def empty_run_tables() -> dict[str, pd.DataFrame]:
 def host_time(trace: Trace) -> pd.DataFrame:
     """One row per phase, thread, what it does and function: means over the steps of the trace."""
     wall_ns, steps = _phases(trace)
-    told = host_table(trace, step_name=STEP).rename(columns={"where": "phase"})
-    told = told[told["phase"].isin(wall_ns)]
-    for (_, _, phase), own_ns in told.groupby(["process", "thread", "phase"])["own_ns"].sum().items():
+    rows = host_table(trace, step_name=STEP).rename(columns={"where": "phase"})
+    rows = rows[rows["phase"].isin(wall_ns)]
+    for (_, _, phase), own_ns in rows.groupby(["process", "thread", "phase"])["own_ns"].sum().items():
         if own_ns:
             require_same(f"time of a thread in {phase}", own_ns, wall_ns[phase])
-    doing = [_doing(source, function) for source, function in zip(told["source"], told["function"], strict=True)]
-    threads = {key: number for number, key in enumerate(sorted(set(zip(told["process"], told["thread"], strict=True))))}
-    table = told.assign(
-        thread=[threads[key] for key in zip(told["process"], told["thread"], strict=True)],
+    doing = [_doing(source, function) for source, function in zip(rows["source"], rows["function"], strict=True)]
+    threads = {key: number for number, key in enumerate(sorted(set(zip(rows["process"], rows["thread"], strict=True))))}
+    table = rows.assign(
+        thread=[threads[key] for key in zip(rows["process"], rows["thread"], strict=True)],
         doing=doing,
-        launches=told["launches"] / steps,
-        calls=told["calls"] / steps,
-        own_ms=told["own_ns"].astype("float64") / 1e6 / steps,
-        estimated_ms=told["estimated_ns"].astype("float64") / 1e6 / steps,
+        launches=rows["launches"] / steps,
+        calls=rows["calls"] / steps,
+        own_ms=rows["own_ns"].astype("float64") / 1e6 / steps,
+        estimated_ms=rows["estimated_ns"].astype("float64") / 1e6 / steps,
     )
     most = _launching_threads(table)
     launches_most = [most.get(phase) == thread for phase, thread in zip(table["phase"], table["thread"], strict=True)]
@@ -82,8 +79,8 @@ def host_time(trace: Trace) -> pd.DataFrame:
 def _phases(trace: Trace) -> tuple[dict[str, int], int]:
     """The time of every phase of the measured steps, and the number of steps."""
     ranges = measured_ranges(trace)
-    own = ranges[(ranges["phase"] != OUTSIDE) & (ranges["range"] == "")]
-    time = (own["end_ns"] - own["start_ns"]).groupby(own["phase"], sort=False).sum()
+    phase_ranges = ranges[(ranges["phase"] != OUTSIDE) & (ranges["range"] == "")]
+    time = (phase_ranges["end_ns"] - phase_ranges["start_ns"]).groupby(phase_ranges["phase"], sort=False).sum()
     return {phase: int(ns) for phase, ns in time.items()}, int(ranges["step"].max()) + 1
 
 
@@ -96,17 +93,13 @@ def _doing(source: str, function: str) -> str:
 def _launching_threads(table: pd.DataFrame) -> dict[str, int]:
     """The thread that makes most of the calls that launch, by phase; of a phase without one there is none."""
     calls = table[table["doing"] == LAUNCHING].groupby(["phase", "thread"])["calls"].sum()
-    return {phase: own.idxmax()[1] for phase, own in calls.groupby("phase")}
+    return {phase: phase_calls.idxmax()[1] for phase, phase_calls in calls.groupby("phase")}
 
 
 def _absent(table: pd.DataFrame, sources: Sequence[str]) -> list[str]:
     """What was asked for and the trace does not hold."""
     held = {OS_RUNTIME: (table["doing"] == OS_CALLS).any(), PYTHON: (table["doing"] == STACK).any()}
     return [f"the trace of the host holds {ABSENT[source]}" for source in sources if not held[source]]
-
-
-def _status(status: str, reason: str | None, warnings: Sequence[str] = ()) -> dict:
-    return {"status": status, "reason": reason, "warnings": list(warnings)}
 
 
 DESCRIBED = {

@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from cs336_model import ranges
-from profile_grid.stages.memory.history import History, Range
+from profile_grid.stages.memory.history import AllocationHistory, RangeSpan
 from profile_grid.tables.names import STEP
 
 
@@ -32,14 +32,14 @@ CATEGORIES = tuple(Category)
 MAKING_ACTIVATIONS = (ranges.FORWARD, ranges.LOSS)
 
 
-def categories_of(history: History) -> np.ndarray:
+def categories_of(history: AllocationHistory) -> np.ndarray:
     """Per allocation the position of its category in CATEGORIES."""
     phases = phases_and_backward(history)
-    found = []
+    categories = []
     for number, held in enumerate(history.held):
         phase, backward = phases.get(int(history.range[number]), ("", None))
-        found.append(CATEGORIES.index(Category(held) if held else _by_life(history, number, phase, backward)))
-    return np.array(found, dtype="int64")
+        categories.append(CATEGORIES.index(Category(held) if held else _by_life(history, number, phase, backward)))
+    return np.array(categories, dtype="int64")
 
 
 def names_of(category: np.ndarray) -> list[str]:
@@ -47,7 +47,7 @@ def names_of(category: np.ndarray) -> list[str]:
     return [str(CATEGORIES[number]) for number in category]
 
 
-def _by_life(history: History, number: int, phase: str, backward: Range | None) -> Category:
+def _by_life(history: AllocationHistory, number: int, phase: str, backward: RangeSpan | None) -> Category:
     """The category of what nothing held at the end; `backward` is the backward pass of its step."""
     freed = history.freed[number]
     if freed >= history.events:
@@ -59,19 +59,19 @@ def _by_life(history: History, number: int, phase: str, backward: Range | None) 
     return Category.TEMPORARY
 
 
-def phases_and_backward(history: History) -> dict[int, tuple[str, Range | None]]:
+def phases_and_backward(history: AllocationHistory) -> dict[int, tuple[str, RangeSpan | None]]:
     """Per range in a step: the name of its phase, and the backward pass of its step, if it has one."""
-    backward = {one.inside: one for one in history.ranges if one.name == ranges.BACKWARD}
-    found = {}
+    backward = {span.inside: span for span in history.ranges if span.name == ranges.BACKWARD}
+    phases = {}
     for number, path in enumerate(history.paths):
         names = history.names(number)
         if STEP in names[:-1]:
             at = names.index(STEP)
-            found[number] = (names[at + 1], backward.get(path[at]))
-    return found
+            phases[number] = (names[at + 1], backward.get(path[at]))
+    return phases
 
 
-def live_bytes(history: History, category: np.ndarray) -> np.ndarray:
+def live_bytes(history: AllocationHistory, category: np.ndarray) -> np.ndarray:
     """Live bytes by state and category, shape (events, categories): row n is state n."""
     change = np.zeros((history.events + 1, len(CATEGORIES)), dtype="int64")
     np.add.at(change, (history.made, category), history.size)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from cs336_model import ranges
 from profile_grid.stages.memory.categories import Category, categories_of, names_of, phases_and_backward
-from profile_grid.stages.memory.history import History, Unmet
+from profile_grid.stages.memory.history import AllocationHistory, FailedAllocationRecord
 from profile_grid.stages.memory.usage_tables import LARGEST_COLUMNS, LARGEST_TYPES, largest_table, place
 from profile_grid.tables.names import STEP
 
@@ -21,7 +21,7 @@ COLUMNS = [*MOMENT, *LARGEST_COLUMNS]
 TYPES = LARGEST_TYPES | {"free_bytes": "Int64", "in_phase": "str", "in_range": "str"}
 
 
-def failure_table(history: History, trains: bool) -> pd.DataFrame:
+def failure_table(history: AllocationHistory, trains: bool) -> pd.DataFrame:
     """One row per group of allocations that were live when the last request could not be met, the largest first, each
     with that request; no row where none was. `trains`: the run has a backward pass."""
     unmet = history.unmet
@@ -38,20 +38,20 @@ def empty_failures() -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(dtype="int64") for name in COLUMNS}).astype(TYPES)
 
 
-def _categories(history: History, unmet: Unmet, trains: bool) -> list[str]:
+def _categories(history: AllocationHistory, unmet: FailedAllocationRecord, trains: bool) -> list[str]:
     """Per allocation what it was for, as far as the moment tells it."""
-    found, phases = names_of(categories_of(history)), phases_and_backward(history)
+    categories, phases = names_of(categories_of(history)), phases_and_backward(history)
     path = history.paths[_range(unmet)] if unmet.range is not None else ()
     step = next((number for number in path if history.ranges[number].name == STEP), None)
     for number in np.flatnonzero([held is None for held in history.held]):
-        own = int(history.range[number])
-        if unmet.range is None and own < 0:
-            found[number] = BEING_MADE
-        elif own >= 0 and step is not None and step in history.paths[own]:
-            making = trains and phases.get(own, ("",))[0] in (ranges.FORWARD, ranges.LOSS)
-            found[number] = str(Category.ACTIVATIONS if making else Category.TEMPORARY)
-    return found
+        range_number = int(history.range[number])
+        if unmet.range is None and range_number < 0:
+            categories[number] = BEING_MADE
+        elif range_number >= 0 and step is not None and step in history.paths[range_number]:
+            making = trains and phases.get(range_number, ("",))[0] in (ranges.FORWARD, ranges.LOSS)
+            categories[number] = str(Category.ACTIVATIONS if making else Category.TEMPORARY)
+    return categories
 
 
-def _range(unmet: Unmet) -> int:
+def _range(unmet: FailedAllocationRecord) -> int:
     return -1 if unmet.range is None else unmet.range

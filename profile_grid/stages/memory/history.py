@@ -20,7 +20,7 @@ BLOCK = "block"
 
 
 @dataclass(frozen=True)
-class Range:
+class RangeSpan:
     """One range: its name, the number of the one around it, its first event, and the first event behind it."""
 
     name: str
@@ -30,7 +30,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Unmet:
+class FailedAllocationRecord:
     """The last request that could not be met: events before it, bytes asked for and free, and its range."""
 
     event: int
@@ -40,7 +40,7 @@ class Unmet:
 
 
 @dataclass(frozen=True)
-class History:
+class AllocationHistory:
     """Allocations as columns, in the order in which they were made: bytes, the events that made and freed them (the
     number of events where nothing did), innermost range (-1: none), operator and what held them at the end (None:
     not known)."""
@@ -51,11 +51,11 @@ class History:
     range: np.ndarray
     operator: list[str | None]
     held: list[str | None]
-    ranges: list[Range]
+    ranges: list[RangeSpan]
     time_us: np.ndarray
     counters: dict[str, int | None]
     cannot: list[str]
-    unmet: Unmet | None = None
+    unmet: FailedAllocationRecord | None = None
 
     @property
     def events(self) -> int:
@@ -66,13 +66,13 @@ class History:
     def paths(self) -> list[tuple[int, ...]]:
         """Per range the numbers of all that are open in it, the outermost first, itself last."""
         paths: list[tuple[int, ...]] = []
-        for number, one in enumerate(self.ranges):
-            paths.append((*(paths[one.inside] if one.inside is not None else ()), number))
+        for number, span in enumerate(self.ranges):
+            paths.append((*(paths[span.inside] if span.inside is not None else ()), number))
         return paths
 
     def names(self, number: int) -> list[str]:
         """The names of the path of a range; none outside of all."""
-        return [self.ranges[one].name for one in self.paths[number]] if number >= 0 else []
+        return [self.ranges[outer].name for outer in self.paths[number]] if number >= 0 else []
 
     def live_at(self, state: int) -> np.ndarray:
         """Which allocations are live in this state, as a mask."""
@@ -80,37 +80,37 @@ class History:
 
     def measured_steps(self) -> list[int]:
         """The numbers of the ranges of the measured steps, in their order."""
-        return [number for number, one in enumerate(self.ranges) if one.name == STEP and self._is_measured(one)]
+        return [number for number, span in enumerate(self.ranges) if span.name == STEP and self._is_measured(span)]
 
-    def phases_of(self, step: int) -> Iterator[tuple[str, Range]]:
+    def phases_of(self, step: int) -> Iterator[tuple[str, RangeSpan]]:
         """Name and range of every phase of a step, in their order."""
-        yield from ((one.name, one) for one in self.ranges if one.inside == step)
+        yield from ((span.name, span) for span in self.ranges if span.inside == step)
 
-    def _is_measured(self, one: Range) -> bool:
-        return one.inside is not None and self.ranges[one.inside].name == MEASURE
+    def _is_measured(self, span: RangeSpan) -> bool:
+        return span.inside is not None and self.ranges[span.inside].name == MEASURE
 
 
-def read_history(path: Path) -> History | None:
+def read_history(path: Path) -> AllocationHistory | None:
     """The history in a file that the measured program wrote (cs336_model.program.memory.history); None where it ended
     without one."""
     record = json.loads(gzip.decompress(path.read_bytes()))
     return history_of(record) if record else None
 
 
-def history_of(record: dict) -> History:
+def history_of(record: dict) -> AllocationHistory:
     """The history in such a record."""
     events, columns, ranges = len(record["time_us"]), record["allocations"], record["ranges"]
     rows = zip(ranges["name"], ranges["inside"], ranges["opened"], ranges["closed"], strict=True)
-    return History(
+    return AllocationHistory(
         size=np.array(columns["bytes"], dtype="int64"),
         made=np.array(columns["made"], dtype="int64"),
-        freed=np.array([events if one is None else one for one in columns["freed"]], dtype="int64"),
-        range=np.array([-1 if one is None else one for one in columns["range"]], dtype="int64"),
+        freed=np.array([events if value is None else value for value in columns["freed"]], dtype="int64"),
+        range=np.array([-1 if value is None else value for value in columns["range"]], dtype="int64"),
         operator=columns["operator"],
         held=columns["held"],
-        ranges=[Range(name, inside, start, events if end is None else end) for name, inside, start, end in rows],
+        ranges=[RangeSpan(name, inside, start, events if end is None else end) for name, inside, start, end in rows],
         time_us=np.array(record["time_us"], dtype="float64"),
         counters=record["counters"],
         cannot=record["cannot"],
-        unmet=record["unmet"] and Unmet(**record["unmet"]),
+        unmet=record["unmet"] and FailedAllocationRecord(**record["unmet"]),
     )

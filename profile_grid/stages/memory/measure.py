@@ -9,7 +9,7 @@ from pathlib import Path
 
 from profile_grid.files import replacing
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import program_command, run_to_result, told
+from profile_grid.host.processes.measured_program import program_command, run_to_result, stage_output
 from profile_grid.study.stages import MEMORY
 
 (HISTORY,) = MEMORY.files
@@ -30,7 +30,7 @@ def measure(job: Job) -> dict:
     else:
         with replacing(job.folder / HISTORY) as beside:
             beside.write_bytes(gzip.compress(json.dumps(None).encode(), mtime=0))
-    return told(written, outcome, {})
+    return stage_output(written, outcome, {})
 
 
 def counted_peak_bytes(folder: Path) -> int:

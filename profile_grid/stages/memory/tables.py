@@ -11,12 +11,12 @@ import pandas as pd
 from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
 from cs336_model.arithmetic.own_model import shape_of
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
-from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, StageResult
+from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
 from profile_grid.stages.memory import usage_tables as tables
 from profile_grid.stages.memory.categories import CATEGORIES, categories_of, live_bytes, names_of
 from profile_grid.stages.memory.failure import empty_failures, failure_table
-from profile_grid.stages.memory.history import History, read_history
+from profile_grid.stages.memory.history import AllocationHistory, read_history
 from profile_grid.study.described import Described, columns
 from profile_grid.study.stages import MEMORY
 
@@ -28,36 +28,32 @@ TOTALS = [
 TOTAL_TYPES = dict.fromkeys(TOTALS, "Int64") | {"not_seen": "str"}
 
 
-def run_tables(
-    result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()
-) -> tuple[dict, dict[str, pd.DataFrame]]:
+def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
     """The status of a run's memory stage and its tables, which are empty unless the history is whole."""
-    if reason := difference(result, folder / HISTORY):
-        return _status(INCOMPLETE, f"{reason}: it is not the history of this run"), empty_run_tables()
-    if result.status == OUT_OF_MEMORY:
-        return _status(result.status, result.reason), empty_run_tables() | _failure(result, folder)
-    if result.status != COMPLETE:
-        return _status(result.status, result.reason), empty_run_tables()
+    if status := status_without_tables(result, folder / HISTORY, "history"):
+        failure = _failure(result, folder) if status["status"] == OUT_OF_MEMORY else {}
+        return RunTables(status, empty_run_tables() | failure)
     return tables_of_history(read_history(folder / HISTORY), result.program.spec)
 
 
-def tables_of_history(history: History, program: dict) -> tuple[dict, dict[str, pd.DataFrame]]:
+def tables_of_history(history: AllocationHistory, program: dict) -> RunTables:
     """The same of a history that was read. It is whole where its replay reaches the peak that the allocator counted, to
     the byte."""
     category = categories_of(history)
     live = live_bytes(history, category)
     if reason := _missing(history, live):
-        return _status(INCOMPLETE, reason), empty_run_tables()
-    return _status(COMPLETE, None), empty_run_tables() | {
+        return RunTables(tables_status(INCOMPLETE, reason), empty_run_tables())
+    made = {
         "memory_phases": tables.phases_table(history, live),
         "memory_activations": tables.activations_table(history, category),
         "memory_largest": tables.largest_table(history, names_of(category), tables.fullest_of_last_step(history, live)),
         "memory_timeline": tables.timeline_table(history, live),
         "memory_totals": _totals(history, program),
     }
+    return RunTables(tables_status(COMPLETE), empty_run_tables() | made)
 
 
-def _missing(history: History, live: np.ndarray) -> str | None:
+def _missing(history: AllocationHistory, live: np.ndarray) -> str | None:
     """Why the history is not whole: its replay does not reach the allocator's own peak; None where it does."""
     peak, counted = int(live.sum(axis=1).max(initial=0)), history.counters["requested_peak"]
     if peak == counted:
@@ -86,7 +82,7 @@ def empty_run_tables() -> dict[str, pd.DataFrame]:
     }
 
 
-def _totals(history: History, program: dict) -> pd.DataFrame:
+def _totals(history: AllocationHistory, program: dict) -> pd.DataFrame:
     """One row: what the allocator and the driver counted, and what the shapes let expect."""
     shape, dimensions = shape_of(program), program["dimensions"]
     trains = BACKWARD in PHASES_OF_MODE[dimensions["mode"]]
@@ -101,10 +97,6 @@ def _totals(history: History, program: dict) -> pd.DataFrame:
 
 def _without_rows(names: Sequence[str], texts: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(dtype="str" if name in texts else "int64") for name in names})
-
-
-def _status(status: str, reason: str | None) -> dict:
-    return {"status": status, "reason": reason, "warnings": []}
 
 
 EXPLAINED = (

@@ -13,7 +13,7 @@ from cs336_model.program.variants.values import PLAIN
 from profile_grid.results.capture_identity import identity
 from profile_grid.stages.memory.categories import CATEGORIES, categories_of, live_bytes, names_of
 from profile_grid.stages.memory.failure import failure_table
-from profile_grid.stages.memory.history import Range, history_of
+from profile_grid.stages.memory.history import RangeSpan, history_of
 from profile_grid.stages.memory.tables import empty_run_tables, run_tables, tables_of_history
 from profile_grid.stages.memory.usage_tables import LARGEST, MOMENTS, fullest, largest_table, timeline_table
 from tests.profile_grid.made_up_history import made_up_history, made_up_record
@@ -144,7 +144,7 @@ def test_live_bytes_and_fullest_moments_are_those_of_a_walk_over_the_events(seed
     found = live_bytes(history, categories_of(history))
     assert found.sum(axis=1).tolist() == walked
     begin, end = sorted(chance.sample(range(1, 120), 2))
-    state = fullest(found, Range("some", None, begin, end))
+    state = fullest(found, RangeSpan("some", None, begin, end))
     assert walked[state] == max(walked[begin - 1 : end])
 
 

@@ -28,15 +28,15 @@ def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     is within that."""
     rows = []
     for run in runs:
-        found = _found(run)
-        if found is None:
+        accuracy = _found(run)
+        if accuracy is None:
             continue
-        errors = {name: getattr(found, name) for name in ERRORS}
+        errors = {name: getattr(accuracy, name) for name in ERRORS}
         explained = explained_error(run.leading["precision"])
         known = [error for error in errors.values() if error is not None]
         within = max(known) <= explained if known else None
         rows.append(
-            run.leading | errors | {"explained_error": explained, "within_precision": within, "reason": found.reason}
+            run.leading | errors | {"explained_error": explained, "within_precision": within, "reason": accuracy.reason}
         )
     kinds = dict.fromkeys((*ERRORS, "explained_error"), "float64") | {"within_precision": "boolean", "reason": "str"}
     return pd.DataFrame(rows, columns=[*LEADING, *kinds]).astype(kinds)
@@ -44,8 +44,8 @@ def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 def accuracy_notes(run: MeasuredRun) -> list[str]:
     """A note on a run that is further off than its precision explains: it may not compute the same function."""
-    found, explained = _found(run), explained_error(run.leading["precision"])
-    off = {name: getattr(found, name) for name in ERRORS if found and getattr(found, name) is not None}
+    accuracy, explained = _found(run), explained_error(run.leading["precision"])
+    off = {name: getattr(accuracy, name) for name in ERRORS if accuracy and getattr(accuracy, name) is not None}
     return [
         f"{name.removesuffix('_error').replace('_', ' ')} off by {error:.1e} of fp64, and {run.leading['precision']}"
         f" explains {explained:.1e}: this may be another function"

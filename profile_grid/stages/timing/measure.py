@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import program_command, told
-from profile_grid.host.processes.ranks import as_one_run, of_rank, results_of_ranks
+from profile_grid.host.processes.measured_program import program_command, stage_output
+from profile_grid.host.processes.ranks import merge_rank_results, rank_filename, results_of_ranks
 
 
 def measure(job: Job) -> dict:
@@ -13,9 +13,9 @@ def measure(job: Job) -> dict:
     settings = {} if job.specification.get("accuracy", True) else {"accuracy": "no"}
 
     def command(rank: int) -> list[str]:
-        own = result.with_name(of_rank(result.name, rank))
-        return program_command(job, own, lease=job.leases.address, **settings)
+        output = result.with_name(rank_filename(result.name, rank))
+        return program_command(job, output, lease=job.leases.address, **settings)
 
     ranks, outcome = results_of_ranks(job, f"timing of {job.program['run']}", result, command)
-    written, facts = as_one_run(ranks)
-    return told(written, outcome, facts)
+    written, facts = merge_rank_results(ranks)
+    return stage_output(written, outcome, facts)

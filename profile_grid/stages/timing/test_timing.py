@@ -15,8 +15,8 @@ def test_the_comparison_with_fp64_is_left_out_where_it_is_switched_off(tmp_path,
     monkeypatch.setattr(
         timing, "results_of_ranks", lambda job, what, result, command: (commands.append(command(0)), None)
     )
-    monkeypatch.setattr(timing, "as_one_run", lambda ranks: ({}, {}))
-    monkeypatch.setattr(timing, "told", lambda *args: None)
+    monkeypatch.setattr(timing, "merge_rank_results", lambda ranks: ({}, {}))
+    monkeypatch.setattr(timing, "stage_output", lambda *args: None)
     timing.measure(Job({"program": {"run": "a"}, **settings}, tmp_path, tmp_path, Path("log"), 9.0, Leases()))
     (command,) = commands
     assert [word for word in command if word in ("--accuracy", "no")] == told
