@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.measuring.results import COMPLETE
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.catalogue import TABLES_OF_A_RUN
 from profile_grid.study.dimensions import LEADING
 

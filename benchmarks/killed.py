@@ -22,8 +22,8 @@ from pathlib import Path
 
 from benchmarks.snakemake_command import ROOT, snakemake_command
 from cs336_model.nvml import nvml
-from profile_grid.measuring.host_locks import FOLDER_VARIABLE, held_gpus
-from profile_grid.measuring.supervisor import descendants
+from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, held_gpus
+from profile_grid.host.processes.supervisor import descendants
 
 VICTIMS = {  # what is in their command lines
     "snakemake": "-m snakemake",

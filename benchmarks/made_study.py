@@ -18,8 +18,8 @@ from benchmarks.made_grid import made_config
 from cs336_model.arguments import values_by_name
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from cs336_model.program.loaded_files import digest_of_file
-from profile_grid.measuring.capture_identity import TABLE, identity
-from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY, MadeFrom, Status
+from profile_grid.results.capture_identity import TABLE, identity
+from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, MadeFrom, Status
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import BY_NAME, STAGES

@@ -21,7 +21,7 @@ import pandas as pd
 import yaml
 
 from benchmarks.made_grid import ROOT
-from profile_grid.measuring.estimates import usual_seconds
+from profile_grid.planning.estimates import usual_seconds
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stages import BY_NAME, CAPTURE, TIMING
 

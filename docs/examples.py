@@ -25,8 +25,8 @@ from profile_grid.documents.summaries import Summaries, summary_tables
 from profile_grid.figures.paper import SUFFIXES, drawn, on_paper, write_figure
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table, write_text
-from profile_grid.merging.timeline import empty_timeline
 from profile_grid.page import needed_tables, page
+from profile_grid.stages.capture.timeline import empty_timeline
 from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, questions_asked
 from profile_grid.study.described import LEADING_COLUMNS
 from profile_grid.study.dimensions import BY_KEY

@@ -3,7 +3,10 @@
 import ast
 import graphlib
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -27,9 +30,18 @@ ROOMS = (
     "kernel_tables.commands",
     "kernel_tables.__main__",
     "profile_grid",  # what stands at its root: files, numbers and Markdown as text
+    "profile_grid.study.stage",
+    "profile_grid.stages.*.stage",
     "profile_grid.study",
-    "profile_grid.measuring",
+    "profile_grid.freshness",
+    "profile_grid.results",
+    "profile_grid.host",
     "profile_grid.tables",
+    "profile_grid.stages",
+    "profile_grid.planning",
+    "profile_grid.measuring",
+    "profile_grid.stages.sweep.measure",
+    "profile_grid.largest",
     "profile_grid.merging",
     "profile_grid.figures",
     "profile_grid.questions",
@@ -74,9 +86,19 @@ def imported_by(name: str) -> Iterator[str]:
                     yield node.module
 
 
+def all_imports(path: Path) -> list[str]:
+    """The modules that a file imports anywhere, whoever's they are."""
+    return [
+        name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    ]
+
+
 def room_of(name: str) -> str:
     """The room in which a module stands: the most specific of the names above."""
-    fitting = [room for room in ROOMS if name == room or name.startswith(f"{room}.")]
+    fitting = [room for room in ROOMS if fnmatch(name, room) or fnmatch(name, f"{room}.*")]
     assert fitting, f"{name} stands in no room"
     return max(fitting, key=len)
 
@@ -130,17 +152,32 @@ def is_in(name: str, packages: Iterable[str]) -> bool:
 
 def test_only_what_runs_in_a_measured_process_imports_torch():
     def imports_torch(path):
-        names = [
-            name
-            for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, (ast.Import, ast.ImportFrom))
-            for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
-        ]
-        return any(name.split(".")[0] == "torch" for name in names)
+        return any(name.split(".")[0] == "torch" for name in all_imports(path))
 
     inside = ("cs336_model", "range_marks", "kernel_recorder.in_process")
     outside = [name for name, path in MODULES.items() if not name.startswith(inside) and imports_torch(path)]
     assert outside == []
+
+
+def test_a_stage_is_declared_with_the_standard_library_and_other_declarations_alone():
+    declarations = [path for path in MODULES if fnmatch(path, "profile_grid.stages.*.stage")]
+    assert declarations
+    for name in declarations:
+        roots = {imported.split(".")[0] for imported in all_imports(MODULES[name])}
+        assert roots - {"profile_grid"} <= sys.stdlib_module_names, name
+        others = {imported for imported in GRAPH[name] if not fnmatch(imported, "profile_grid.stages.*.stage")}
+        assert others == {"profile_grid.study.stage"}, name
+
+
+@pytest.mark.parametrize(("module", "heavy"), [("measure", {"pandas", "torch"}), ("tables", {"torch"})])
+def test_a_stage_measures_without_pandas_and_makes_its_tables_without_torch(module, heavy):
+    """A job starts in a fraction of a second, and tables are made where PyTorch is not installed."""
+    loaded = "import importlib, sys; importlib.import_module({!r}); print(*sorted({!r} & sys.modules.keys()))"
+    stages = [name for name in MODULES if fnmatch(name, f"profile_grid.stages.*.{module}")]
+    assert len(stages) >= 8
+    program = "; ".join(loaded.format(name, heavy) for name in stages)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert dict(zip(stages, done.stdout.splitlines(), strict=True)) == dict.fromkeys(stages, "")
 
 
 def test_no_question_is_named_outside_its_folder_and_the_catalogue():

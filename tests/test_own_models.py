@@ -14,9 +14,9 @@ import yaml
 from cs336_model import ranges
 from cs336_model.program import benchmark
 from kernel_tables.trace import Trace
-from profile_grid.merging.run_tables import kernel_table, measured_activities, measured_ranges, range_table
 from profile_grid.questions.c_other_kernels.table import forward_parts
 from profile_grid.questions.e_attention.table import MATMULS, SOFTMAX, attention, attention_backward
+from profile_grid.stages.capture.step_tables import kernel_table, measured_activities, measured_ranges, range_table
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.runs import checked_config, grid_runs, specification
 from profile_grid.study.schema import ConfigError

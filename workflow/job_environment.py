@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from profile_grid.files import write_json
-from profile_grid.measuring.estimates import usual_seconds
-from profile_grid.measuring.processes import WORKFLOW_VARIABLE
-from profile_grid.measuring.progress import PLANNED_VARIABLE, STARTED_VARIABLE
+from profile_grid.host.processes.programs import WORKFLOW_VARIABLE
+from profile_grid.host.progress import PLANNED_VARIABLE, STARTED_VARIABLE
+from profile_grid.planning.estimates import usual_seconds
 from profile_grid.study.stages import BY_NAME
 
 SLURM_JOB = "SLURM_JOB_ID"

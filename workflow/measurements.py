@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from profile_grid.freshness.digests import FileDigests
-from profile_grid.measuring.freshness import stale_reason
-from profile_grid.measuring.results import BadResult, read_origin
+from profile_grid.results.freshness import stale_reason
+from profile_grid.results.results import BadResult, read_origin
 
 
 def result_reason(

@@ -14,7 +14,7 @@ from profile_grid.comparing.statistics import (
     p_value,
     ratio_interval,
 )
-from profile_grid.measuring.results import COMPLETE
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.measuring.results import Status, read_result
-from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.merging.merge import checkouts
 from profile_grid.merging.provenance import provenance
-from profile_grid.merging.runs_table import runs_table
-from profile_grid.merging.timings import steps_table, times_by_phase
+from profile_grid.merging.run_overview import runs_table
+from profile_grid.results.load_runs import MeasuredRun
+from profile_grid.results.results import Status, read_result
+from profile_grid.stages.timing.tables import steps_table, times_by_phase
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
 

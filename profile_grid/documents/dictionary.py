@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 
 import pandas as pd
 
 from kernel_tables.markdown import Table, code, escaped, pipe_table
 from profile_grid.documents.summaries import declared_tables
 from profile_grid.errors import OutsideError
-from profile_grid.merging import cost, largest, runs_table
+from profile_grid.largest import tables as largest
+from profile_grid.merging import cost, run_overview
 from profile_grid.study.catalogue import TABLES
 from profile_grid.study.described import LEADING_COLUMNS, Column, Described
 from profile_grid.study.stages import STAGES
@@ -24,11 +24,10 @@ class UndocumentedColumn(OutsideError):
 @cache
 def described() -> dict[str, Described]:
     """The description of every table, in their order."""
-    found = runs_table.DESCRIBED | cost.DESCRIBED | largest.DESCRIBED
+    found = run_overview.DESCRIBED | cost.DESCRIBED | largest.DESCRIBED
     for stage in STAGES:
-        makers = [stage.tables, stage.tables_of_a_run and stage.tables_of_a_run.made_by]
-        for maker in filter(None, makers):
-            found |= import_module(maker.partition(":")[0]).DESCRIBED
+        if stage.has_tables:
+            found |= stage.load("tables").DESCRIBED
     found |= {name: table.described for name, table in declared_tables()}
     return {name: found[name] for name in TABLES}
 

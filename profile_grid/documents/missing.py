@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.markdown import escaped
-from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.quantities import counted, known, memory
+from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables.wording import run_in_words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.figures.drawing import Tables
-from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
+from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import FULLEST_FIRST, LEADING, MODE, keys_without
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED

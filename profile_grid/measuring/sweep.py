@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from profile_grid.measuring.job import Job
-from profile_grid.measuring.measured_program import run_to_result
-from profile_grid.measuring.results import COMPLETE, Checkout, MachineFacts, OutOfMemory, read_as
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.measured_program import run_to_result
+from profile_grid.results.results import COMPLETE, Checkout, MachineFacts, OutOfMemory, read_as
 
 MODULE = "cs336_model.program.operator.row"
 

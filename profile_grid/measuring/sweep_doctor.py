@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cs336_model.program.variants.values import EAGER, NOT_COMPILED
+from profile_grid.host.leases.lease_server import Leases
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.programs import ProgramFailed
 from profile_grid.measuring import sweep_estimates as estimates
-from profile_grid.measuring.doctor import Host, Line, duration, free_bytes, gpu_line, memory_line, torch_line
-from profile_grid.measuring.job import Job
-from profile_grid.measuring.lease_server import Leases
-from profile_grid.measuring.processes import ProgramFailed
-from profile_grid.measuring.smoke import last_line
 from profile_grid.measuring.sweep import swept
+from profile_grid.planning.doctor import Host, Line, duration, free_bytes, gpu_line, memory_line, torch_line
+from profile_grid.planning.smoke import last_line
 from profile_grid.quantities import counted
 
 CONTEXT_LENGTH = 16

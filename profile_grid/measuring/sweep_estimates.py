@@ -11,8 +11,8 @@ from pathlib import Path
 
 from cs336_model.program.variants.values import EAGER, ELEMENT_BYTES, NOT_COMPILED
 from profile_grid.gpu_peaks import Peaks, peaks_of
-from profile_grid.measuring.results import BadResult
 from profile_grid.measuring.sweep import Cell, RowResult, read_row
+from profile_grid.results.results import BadResult
 from profile_grid.study.stages import SWEEP
 
 COMPILED = "compiled"

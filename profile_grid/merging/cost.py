@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from profile_grid.merging.measured_runs import MeasuredRun
 from profile_grid.quantities import counted
+from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.study.described import Described, columns
 from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stages import STAGES
@@ -26,13 +26,13 @@ def cost_in_words(cost: pd.DataFrame, gpus: int = 1) -> str:
     means = cost.groupby("stage")["overhead_s"].mean()
     per_stage = ", ".join(f"{means[stage.name]:.1f} s per {stage.name}" for stage in STAGES if stage.name in means)
     free = (cost["total_s"] - cost["leased_s"]).sum()
-    told = f"; {free:.0f} s held no GPU, and pass beside other measurements with --cores all" if free >= 1 else ""
-    if told and gpus > 1:
+    elsewhere = f"; {free:.0f} s held no GPU, and pass beside other measurements with --cores all" if free >= 1 else ""
+    if elsewhere and gpus > 1:
         held = (cost["leased_s"] * cost[GPUS.key]).sum()
-        told += f", which measures on all {gpus} GPUs at once: {held / gpus:.0f} s if none of them waits"
+        elsewhere += f", which measures on all {gpus} GPUs at once: {held / gpus:.0f} s if none of them waits"
     return (
         f"{counted(len(cost), 'measurement')} took {total:.0f} s, {overhead:.0f} s of them outside warm-up and measured"
-        f" steps ({per_stage}){told}; every run is in cost.csv"
+        f" steps ({per_stage}){elsewhere}; every run is in cost.csv"
     )
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.texts import encoded, repeated, with_categories
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
 
+from profile_grid.largest.tables import largest_table
 from profile_grid.merging.cost import cost_table
 from profile_grid.merging.joined import joined_tables
-from profile_grid.merging.largest import largest_table
-from profile_grid.merging.measured_runs import MeasuredRun
-from profile_grid.merging.runs_table import runs_table
+from profile_grid.merging.run_overview import runs_table
+from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import STAGES
 
@@ -24,8 +22,8 @@ def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFra
     beside it, largest, what bisections found to fit."""
     tables = {"runs": runs_table(runs)}
     for stage in STAGES:
-        if stage.tables:
-            tables |= _function(stage.tables)(runs)
+        if stage.table_names:
+            tables |= stage.load("tables").study_tables(runs)
     tables["cost"] = cost_table(runs)
     tables["largest"] = largest_table([run.entry for run in runs], folder.parent / LARGEST)
     for stage in STAGES:
@@ -40,14 +38,8 @@ def _joined(stage: Stage, runs: list[MeasuredRun], folder: Path) -> dict[str, pd
     if asked:
         return {name: joined_tables(asked, folder, stage.name, name) for name in stage.tables_of_a_run.names}
     leading = pd.DataFrame([run.leading for run in runs]).iloc[:0]
-    empty = _function(stage.tables_of_a_run.empty_by)()
+    empty = stage.load("tables").empty_run_tables()
     return {name: pd.concat([leading, table], axis=1) for name, table in empty.items()}
-
-
-def _function(target: str) -> Callable:
-    """The function that a "module:function" names."""
-    module, _, function = target.partition(":")
-    return getattr(import_module(module), function)
 
 
 def checkouts(runs: list[MeasuredRun]) -> list[dict]:

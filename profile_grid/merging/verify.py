@@ -17,18 +17,18 @@ def file_difference(made: Path, path: Path) -> str | None:
         return f"{path} is missing"
     if made.suffix == ".parquet":
         return parquet_difference(pd.read_parquet(made), path)
-    expected, found = _content(made), _content(path)
-    if expected == found:
+    expected, actual = _content(made), _content(path)
+    if expected == actual:
         return None
     try:
-        return text_difference(expected.decode(), found.decode(), path)
+        return text_difference(expected.decode(), actual.decode(), path)
     except UnicodeDecodeError:
-        return f"{path}: its {len(found)} bytes are not the {len(expected)} that ought to be there"
+        return f"{path}: its {len(actual)} bytes are not the {len(expected)} that ought to be there"
 
 
-def text_difference(expected: str, found: str, path: Path) -> str:
+def text_difference(expected: str, actual: str, path: Path) -> str:
     """How many lines differ, and the first of them."""
-    pairs = list(zip_longest(expected.split("\n"), found.split("\n")))
+    pairs = list(zip_longest(expected.split("\n"), actual.split("\n")))
     lines = [number for number, (wanted, there) in enumerate(pairs, start=1) if wanted != there]
     wanted, there = pairs[lines[0] - 1]
     return f"{path}: {len(lines)} line(s) differ; line {lines[0]} is {_shown(there)} and ought to be {_shown(wanted)}"
@@ -37,22 +37,22 @@ def text_difference(expected: str, found: str, path: Path) -> str:
 def parquet_difference(expected: pd.DataFrame, path: Path) -> str | None:
     """The columns that differ, and the first value that does; None where none does."""
     try:
-        found = pd.read_parquet(path)
+        actual = pd.read_parquet(path)
     except (OSError, ValueError) as error:  # Arrow's errors are of either kind
         return f"{path} cannot be read ({str(error).splitlines()[0]})"
-    if list(expected.columns) != list(found.columns) or len(expected) != len(found):
-        return f"{path}: {_shape(found)}, and {_shape(expected)} ought to be there"
-    differing = [column for column in expected if not expected[column].equals(found[column])]
+    if list(expected.columns) != list(actual.columns) or len(expected) != len(actual):
+        return f"{path}: {_shape(actual)}, and {_shape(expected)} ought to be there"
+    differing = [column for column in expected if not expected[column].equals(actual[column])]
     if not differing:
         return None
-    return f"{path}: column(s) {', '.join(differing)} differ; {_first_value(expected, found, differing[0])}"
+    return f"{path}: column(s) {', '.join(differing)} differ; {_first_value(expected, actual, differing[0])}"
 
 
-def _first_value(expected: pd.DataFrame, found: pd.DataFrame, column: str) -> str:
-    wanted, there = expected[column].astype(str), found[column].astype(str)
-    rows = [row for row in range(len(found)) if wanted[row] != there[row]]
+def _first_value(expected: pd.DataFrame, actual: pd.DataFrame, column: str) -> str:
+    wanted, there = expected[column].astype(str), actual[column].astype(str)
+    rows = [row for row in range(len(actual)) if wanted[row] != there[row]]
     if not rows:
-        return f"{column} is {found[column].dtype} and ought to be {expected[column].dtype}"
+        return f"{column} is {actual[column].dtype} and ought to be {expected[column].dtype}"
     return f"row {rows[0]} of {column} is {there[rows[0]][:SHOWN]} and ought to be {wanted[rows[0]][:SHOWN]}"
 
 

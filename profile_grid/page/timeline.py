@@ -8,7 +8,7 @@ from kernel_tables.attribution.path_text import names_in
 from kernel_tables.page.names import Names
 from kernel_tables.page.timeline import Bar, Timeline, lane_title, timeline
 from kernel_tables.views.timeline import KERNEL, TRACKS
-from profile_grid.merging.timeline import MAIN
+from profile_grid.stages.capture.timeline import MAIN
 from profile_grid.tables.names import STEP
 
 RANK_END = ": "  # behind the rank in the name of a lane

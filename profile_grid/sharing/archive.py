@@ -19,7 +19,7 @@ from pathlib import Path
 from kernel_tables.clean_text import visible
 from profile_grid.errors import OutsideError
 from profile_grid.files import replacing
-from profile_grid.measuring.typed_json import Mismatch, built
+from profile_grid.results.typed_json import Mismatch, parse_as
 from profile_grid.sharing.contents import is_content, packed_files
 from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.study.stages import STAGES
@@ -165,7 +165,7 @@ def _manifest(path: Path, content: bytes) -> Manifest:
         values = json.loads(content)
         if isinstance(values, Mapping) and values.get("format") != FORMAT:
             raise BadArchive(path, f"its format is {values.get('format')!r}, and {FORMAT} is read here")
-        manifest = built(Manifest, values)
+        manifest = parse_as(Manifest, values)
         if not all(_is_run(row) for row in manifest.runs):
             raise Mismatch(f"runs are not rows of {', '.join(RUN_COLUMNS)}")
         return manifest

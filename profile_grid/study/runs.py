@@ -14,8 +14,8 @@ from cs336_model.program.variants.values import impossible
 from profile_grid.study.dimensions import DIMENSIONS, FULLEST_FIRST, GPUS, Dimension, Value, combinations, run_name
 from profile_grid.study.program import has_own_arguments, program_of, told_of_model, unusable_program
 from profile_grid.study.schema import ConfigError, check_schema
-from profile_grid.study.stage import Stage
-from profile_grid.study.stages import NOT_ASKED, SHOWN, STAGES, TIMING
+from profile_grid.study.stage import PAGE_RUN, Stage
+from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 from profile_grid.study.unusable import unusable_values
 
 PREFERRED_CONTEXT = 512
@@ -99,15 +99,15 @@ def _shown_run(config: dict, stage: Stage, runs: Mapping[str, Run]) -> Run | Non
     Raises ConfigError where somebody chose the word in such a grid.
     """
     chosen = _chosen_runs(config, stage)
-    if chosen not in (SHOWN, None):
+    if chosen not in (PAGE_RUN, None):
         return None
     fitting = {name: run for name, run in runs.items() if _fits(stage, run)}
     if fitting:
         return runs[run_to_show(fitting)]
-    if chosen == SHOWN:
+    if chosen == PAGE_RUN:
         raise ConfigError(
-            f"{stage.name}.runs: {SHOWN!r} is a run on {_gpus_of(stage)}, and grids.{config['grid']} has none; add one"
-            f" to the grid, or leave {stage.name}.runs out"
+            f"{stage.name}.runs: {PAGE_RUN!r} is a run on {_gpus_of(stage)}, and grids.{config['grid']} has none;"
+            f" add one to the grid, or leave {stage.name}.runs out"
         )
     return None
 

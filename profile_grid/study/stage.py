@@ -1,44 +1,58 @@
-"""What is declared of a stage: its settings, what it runs and leaves, its tables. Imports nothing heavy."""
+"""What a stage declares of itself: its settings, what it leaves, its tables. Imports nothing heavy.
+
+A stage is a folder profile_grid/stages/NAME with
+
+    stage.py    its declaration, which profile_grid.study.stages lists
+    measure.py  measure(job) -> result
+    tables.py   for `table_names`: study_tables(runs) -> {name: table}
+                for `tables_of_a_run`: run_tables(result, folder, *rules) -> RunTables,
+                empty_run_tables() -> {name: table}, and for its `texts` run_texts(result, folder) -> {file: text}
+                DESCRIBED: {name: the description of each table}
+
+and their tests.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
+from types import ModuleType
 
 GPU = "gpu"
+PACKAGE = "profile_grid.stages"
+OWN_RULES = ("kernel_classes", "diagnosis_rules")  # the keys of config.yaml that hold custom rules
+PAGE_RUN = "shown"  # as a pattern of runs: the run whose step the page shows
+WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
+COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
+PROCESSES = (
+    "profile_grid/host/processes/measured_program.py",
+    "profile_grid/host/processes/programs.py",
+    "profile_grid/host/processes/ranks.py",
+    "profile_grid/host/processes/supervisor.py",
+)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One key of a stage's section in config.yaml. Settings of the program are told to the measured program, the others
-    to the stage itself."""
+    """One key of a stage's section in config.yaml."""
 
-    schema: Mapping
+    schema: Mapping  # JSON schema
     default: object = None
-    of_program: bool = False
-    of_study: bool = False  # told to no process, so that its change makes no result stale
+    of_program: bool = False  # passed to the measured program; otherwise to the stage
+    of_study: bool = False  # passed to no process, so that a change makes no result stale
 
 
 @dataclass(frozen=True)
 class TablesOfARun:
-    """Tables that one run's files give before anything is merged, and the file that says whether they are whole.
-
-    `made_by` is the "module:function" of (result, folder, rules by `own_rules`) -> (status, {name: table}),
-    `texts_by` that of (result, folder) -> {file: text}, for the files of `texts`; `sources` are file patterns besides
-    what these import.
-    `empty_by` is that of () -> {name: table without rows}, for a grid in which no run has the stage; `reads` are the
-    stages of every run whose results and files are read too.
-    """
+    """Tables that are made of the files of one run, before runs are merged."""
 
     names: tuple[str, ...]
-    status_file: str
-    made_by: str
-    empty_by: str
-    reads: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-    texts_by: str | None = None
-    sources: tuple[str, ...] = ()
-    own_rules: tuple[str, ...] = ("kernel_classes",)
+    status_file: str  # says whether the tables are complete, and what they were made from
+    reads: tuple[str, ...] = ()  # stages of every run whose results and files are read too
+    texts: tuple[str, ...] = ()  # text files that are made as well
+    sources: tuple[str, ...] = ()  # file patterns that the tables depend on, besides what tables.py imports
+    own_rules: tuple[str, ...] = ("kernel_classes",)  # keys of config.yaml whose rules are passed to run_tables
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -48,37 +62,24 @@ class TablesOfARun:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One thing that is measured of a run.
+    """A measurement of a run, in a process that does nothing else."""
 
-    `runs` is the "module:function" of (job) -> result; `files` is what a job leaves besides NAME.json, `may_leave` what
-    it leaves only sometimes. `sources` are the files whose change makes its results stale, besides the measured program
-    and the module of `runs`. `needs` is what a job has to itself: a GPU, or nothing (None). `tables` is the
-    "module:function" of (runs) -> {name: table} for `table_names`, which joins its results to the tables of the study.
-    `lasts_s` is what a job takes besides its start and its steps, in seconds, by what the stage is told.
-    `attempts` is how often a job tries at most; `disk_bytes` is about what it leaves, and for every layer and step
-    `disk_bytes_per_layer_and_step` more. A stage that is not `of_every_run` is measured where a product of the grid
-    names it under `stages`: in runs on one GPU, or where it is `of_several_gpus` in those on several. One that is
-    `only_with_gpu` ends at once on a processor, as unsupported.
-    """
-
-    name: str
-    meaning: str
-    runs: str
-    tables: str | None = None
-    table_names: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    may_leave: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    needs: str | None = GPU
-    lasts_s: Callable[[Mapping], float] = lambda told: 0.0
-    attempts: int = 1
-    disk_bytes: int = 0
-    disk_bytes_per_layer_and_step: int = 0
+    name: str  # also that of its folder, its rule and its section in config.yaml
+    meaning: str  # what is measured, as progress and documents say it
+    table_names: tuple[str, ...] = ()  # tables of the study that are made of its results
+    files: tuple[str, ...] = ()  # what a job leaves besides NAME.json
+    may_leave: tuple[str, ...] = ()  # what it leaves only sometimes
+    sources: tuple[str, ...] = ()  # files whose change makes results stale, besides the measured program and measure.py
+    needs: str | None = GPU  # what a job leases: a GPU, or nothing (None)
+    lasts_s: Callable[[Mapping], float] = lambda settings: 0.0  # seconds of a job besides its start and its steps
+    attempts: int = 1  # how often a job tries at most
+    disk_bytes: int = 0  # what a job leaves, about
+    disk_bytes_per_layer_and_step: int = 0  # and more for each layer and step
     settings: Mapping[str, Setting] = field(default_factory=dict)
     tables_of_a_run: TablesOfARun | None = None
-    of_every_run: bool = True
-    of_several_gpus: bool = False
-    only_with_gpu: bool = False
+    of_every_run: bool = True  # otherwise measured where a product of the grid names it under `stages`
+    of_several_gpus: bool = False  # where not of every run: measured in runs on several GPUs; otherwise in those on one
+    only_with_gpu: bool = False  # ends at once without a GPU, as unsupported
 
     @property
     def result(self) -> str:
@@ -89,3 +90,16 @@ class Stage:
     def status_column(self) -> str:
         """The column of the table of runs that says how this stage ended."""
         return f"{self.name}_status"
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether its folder has a tables.py."""
+        return bool(self.table_names or self.tables_of_a_run)
+
+    def file(self, module: str) -> str:
+        """The path, in the checkout, of a module in the folder of this stage."""
+        return f"{PACKAGE}.{self.name}.{module}".replace(".", "/") + ".py"
+
+    def load(self, module: str) -> ModuleType:
+        """A module in the folder of this stage. It is imported here alone, since planning must import none of them."""
+        return import_module(f"{PACKAGE}.{self.name}.{module}")

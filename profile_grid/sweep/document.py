@@ -11,8 +11,8 @@ import pandas as pd
 
 from kernel_tables.markdown import Table, escaped
 from profile_grid.documents.documents import template_environment
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import ABSENT, known, memory, with_spread
+from profile_grid.results.results import COMPLETE
 from profile_grid.sweep.sentences import sentences
 from profile_grid.sweep.table import PLACE
 from profile_grid.tables.apart import pivoted

@@ -10,8 +10,8 @@ from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, column, row
 from profile_grid.figures.scales import Contexts, Log, Series
 from profile_grid.figures.theme import WIDTH
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import interval, ratio
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP
 from profile_grid.sweep.table import PASSES
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.measuring.freshness import stale_reason
-from profile_grid.measuring.results import read_origin
 from profile_grid.measuring.sweep import RowResult, read_row
-from profile_grid.merging.measured_runs import StaleRun
 from profile_grid.merging.provenance import origin
+from profile_grid.results.freshness import stale_reason
+from profile_grid.results.load_runs import StaleRun
+from profile_grid.results.results import read_origin
 from profile_grid.study.described import Column, Described, columns
 from profile_grid.study.dimensions import MACHINE_DIMENSIONS
 from profile_grid.study.stages import SWEEP

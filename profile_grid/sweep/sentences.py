@@ -8,8 +8,8 @@ import pandas as pd
 
 from cs336_model.program.variants.values import EAGER
 from kernel_tables.markdown import escaped
-from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.quantities import interval, memory, ratio, significant
+from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.sweep.table import PASSES, PLACE
 from profile_grid.tables.wording import leaders, listed
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from cs336_model.program.variants.values import EAGER, NOT_COMPILED
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.measuring.sweep import Cell, RowResult
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.described import Column, Described, columns
 from profile_grid.study.sweep_dimensions import CELL_KEYS, OF_A_CELL
 from profile_grid.sweep.rows import ROW_COLUMN

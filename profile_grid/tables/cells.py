@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from kernel_tables.markdown import Table, escaped
-from profile_grid.measuring.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.quantities import ABSENT
+from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import BY_KEY, CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.apart import shown_dimensions

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from kernel_tables.markdown import escaped
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import interval, known, percent
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import DIMENSIONS, MODE, MODES
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.classes import family_shares

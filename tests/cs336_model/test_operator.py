@@ -11,10 +11,10 @@ from cs336_model.program.operator import cell as cells
 from cs336_model.program.operator.row import row
 from cs336_model.program.operator.spec import read_row
 from cs336_model.program.variants.attention import forced_backend, fused_attention
-from profile_grid.measuring.results import Ran
 from profile_grid.measuring.sweep import MeasuredRow
 from profile_grid.measuring.sweep_estimates import FUSED_FORWARDS
-from profile_grid.measuring.typed_json import built
+from profile_grid.results.results import Ran
+from profile_grid.results.typed_json import parse_as
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, causal_attention_flops
 
 CPU = torch.device("cpu")
@@ -37,8 +37,8 @@ def test_a_row_has_a_cell_per_context_length_with_a_time_of_every_pass():
         assert len(one["forward_seconds"]) == len(one["backward_seconds"]) == 3
         assert min(one["forward_seconds"] + one["backward_seconds"]) > 0
     assert result["machine"]["device"] == "cpu" and "cs336_model/program/operator/cell.py" in result["loaded_files"]
-    built(Ran, result)
-    built(MeasuredRow, json.loads(json.dumps(result)))
+    parse_as(Ran, result)
+    parse_as(MeasuredRow, json.loads(json.dumps(result)))
 
 
 def test_a_backend_gives_what_the_written_out_attention_gives_with_the_same_mask_and_scale():

@@ -9,18 +9,18 @@ from pathlib import Path
 import pandas as pd
 
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
-from profile_grid.merging.accuracy import explained_error
-from profile_grid.merging.all_reduce import all_reduce_tables
-from profile_grid.merging.cold_start import empty_tables as cold_tables
-from profile_grid.merging.counters.of_run import empty_tables as counter_tables
-from profile_grid.merging.energy import energy_tables
-from profile_grid.merging.host_trace import empty_tables as host_tables
-from profile_grid.merging.largest import largest_table
-from profile_grid.merging.memory.of_run import empty_tables as memory_tables
-from profile_grid.merging.rank_tables import empty_tables as rank_tables
-from profile_grid.merging.statistics_of_steps import STATISTICS
+from profile_grid.largest.tables import largest_table
+from profile_grid.stages.all_reduce.tables import study_tables as all_reduce_tables
+from profile_grid.stages.capture.rank_tables import empty_tables as rank_tables
+from profile_grid.stages.cold_start.tables import empty_run_tables as cold_tables
+from profile_grid.stages.counters.tables import empty_run_tables as counter_tables
+from profile_grid.stages.energy.tables import study_tables as energy_tables
+from profile_grid.stages.host_trace.tables import empty_run_tables as host_tables
+from profile_grid.stages.memory.tables import empty_run_tables as memory_tables
+from profile_grid.stages.timing.accuracy import explained_error
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
 from profile_grid.study.stages import BY_NAME, NOT_ASKED, ON_REQUEST
+from profile_grid.tables.step_statistics import STATISTICS
 
 KERNEL = ["step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns"]
 PHASE = ["step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels", "memop_ns", "memops"]

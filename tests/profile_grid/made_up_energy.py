@@ -1,8 +1,8 @@
 """Made-up results of the stage energy: windows of 5 s at a power that the test names."""
 
-from profile_grid.measuring.results import COMPLETE, StageResult, Status
-from profile_grid.measuring.typed_json import built
-from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.results.load_runs import MeasuredRun
+from profile_grid.results.results import COMPLETE, StageResult, Status
+from profile_grid.results.typed_json import parse_as
 from tests.profile_grid.made_up_results import TIMING, changed
 
 STATE = {"temperature_c": 40, "sm_clock_mhz": 1980, "memory_clock_mhz": 3201, "throttle_reasons": []}
@@ -15,7 +15,7 @@ def energy_result(leading: dict, watts: float, step_s: float, idle_w: float, for
     idle, stepping = _window(idle_w, 0), [_window(watts * part, steps) for part in (0.99, 1, 1.01)]
     facts = {"counter": "NVML, the whole GPU", "tick_s": 0.1, "windows": [idle, *stepping, idle]}
     program = {"program__spec__dimensions": leading, "program__flops": {"forward": forward_flops}}
-    return built(StageResult, changed(TIMING, facts=facts, **program))
+    return parse_as(StageResult, changed(TIMING, facts=facts, **program))
 
 
 def measured_run(leading: dict, result: StageResult) -> MeasuredRun:

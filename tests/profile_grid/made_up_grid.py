@@ -16,11 +16,11 @@ from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, parameter_count
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.documents.summaries import Summaries
-from profile_grid.merging import findings
-from profile_grid.merging.accuracy import explained_error
-from profile_grid.merging.run_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
+from profile_grid.stages.capture.step_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
+from profile_grid.stages.timing.accuracy import explained_error
 from profile_grid.study.catalogue import SUMMARIES
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
+from profile_grid.tables import finding_tables as findings
 from tests.profile_grid.made_up import STATUS_OF_OTHERS, without_requests
 
 MODELS = {  # d_model, d_ff, layers, heads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profile_grid.merging.memory.history import History, history_of
+from profile_grid.stages.memory.history import AllocationHistory, history_of
 
 # Every line is one event: what is allocated (+) or freed (-), its bytes, and the range that is open. 100 parameters and
 # 200 of optimizer state; the forward pass keeps 30 of softmax and 20 of the head and drops 10; the backward pass makes
@@ -82,6 +82,6 @@ def made_up_record(text: str = EVENTS, held: dict[str, str] = HELD) -> dict:
     }  # fmt: skip
 
 
-def made_up_history(text: str = EVENTS) -> History:
+def made_up_history(text: str = EVENTS) -> AllocationHistory:
     """The same, read."""
     return history_of(made_up_record(text))

@@ -2,7 +2,7 @@
 
 import json
 
-from profile_grid.measuring.results import FORMAT
+from profile_grid.results.results import FORMAT
 
 MACHINE = {
     "device": "cpu", "device_name": "Some CPU", "gpu_uuid_sha256": None, "driver": None, "cuda": None,

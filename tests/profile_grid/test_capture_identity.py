@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from profile_grid.measuring.capture_identity import difference, identity, quick_difference, write_specification
-from profile_grid.measuring.results import FileIdentity, StageResult
-from profile_grid.measuring.typed_json import built
+from profile_grid.results.capture_identity import difference, identity, quick_difference, write_specification
+from profile_grid.results.results import FileIdentity, StageResult
+from profile_grid.results.typed_json import parse_as
 from tests.kernel_tables.synthetic import Synthetic
 from tests.profile_grid.made_up_results import CAPTURE, changed
 
@@ -25,7 +25,7 @@ def captured(tmp_path):
         path, specification = tmp_path / run / "capture.sqlite", changed(SPECIFICATION, program__run=run)
         Synthetic().range("step", 0, 100).kernel(kernel, at=10).write(path)
         write_specification(path, specification)
-        return built(
+        return parse_as(
             StageResult, changed(CAPTURE, specification=specification) | {"files": {path.name: identity(path)}}
         ), path
 

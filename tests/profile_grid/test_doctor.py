@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.measuring import estimates
-from profile_grid.measuring.capture_findings import NSYS_TOO_OLD
-from profile_grid.measuring.doctor import Gpu, Host, cause, report
-from profile_grid.measuring.nsys_capture import NSYS_MISSING
-from profile_grid.measuring.problems import Problem
-from profile_grid.measuring.smoke import Smoke, smoke_specification
+from profile_grid.host.processes.problems import Problem
+from profile_grid.planning import estimates
+from profile_grid.planning.doctor import Gpu, Host, cause, report
+from profile_grid.planning.smoke import Smoke, smoke_specification
+from profile_grid.stages.capture.capture_problems import NSYS_TOO_OLD
+from profile_grid.stages.capture.nsys_capture import NSYS_MISSING
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stages import COUNTERS
 from tests.profile_grid.made_up_results import CAPTURE, TIMING, changed

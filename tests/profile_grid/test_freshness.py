@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from cs336_model.program.loaded_files import digest_of_file
-from profile_grid.measuring import freshness
-from profile_grid.measuring.freshness import first_difference, present_digest, stale_reason, stale_tables_reason
-from profile_grid.measuring.results import FileIdentity, MadeFrom, Origin, Ran, Status
+from profile_grid.results import freshness
+from profile_grid.results.freshness import first_difference, present_digest, stale_reason, stale_tables_reason
+from profile_grid.results.results import FileIdentity, MadeFrom, Origin, Ran, Status
 
 SPECIFICATION = {"program": {"seed": 0, "sizes": {"d_ff": 32}}, "environment": []}
 

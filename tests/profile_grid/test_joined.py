@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from profile_grid.files import write_table
-from profile_grid.measuring.results import COMPLETE, INCOMPLETE, Status
 from profile_grid.merging.joined import joined_tables
-from profile_grid.merging.measured_runs import MeasuredRun
+from profile_grid.results.load_runs import MeasuredRun
+from profile_grid.results.results import COMPLETE, INCOMPLETE, Status
 from profile_grid.study.dimensions import DIMENSIONS, LEADING
 from profile_grid.tables.texts import as_texts
 

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.measuring.host_locks import FOLDER_VARIABLE, HostLock
+from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock
 from tests.profile_grid.test_ranks import PROGRAM
 
 ROOT = Path(__file__).parents[2]
 JOB = """
-from profile_grid.measuring import lease_server, measured_program
+from profile_grid.host.leases import lease_server
+from profile_grid.host.processes import measured_program
 lease_server.gpu_is_visible, lease_server.visible_gpus = (lambda: True), (lambda: ["GPU-a", "GPU-b"])
 measured_program.MODULE = "tests.profile_grid.light_rank"
 from workflow.scripts.measure import main

@@ -5,8 +5,8 @@ import pytest
 from benchmarks.made_grid import made_config
 from benchmarks.made_study import MAKERS, write_study
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.merging.measured_runs import Makers, read_runs
 from profile_grid.merging.merge import merged_tables
+from profile_grid.results.load_runs import Makers, read_runs
 from profile_grid.study.catalogue import MERGED
 from profile_grid.study.runs import grid_plan
 

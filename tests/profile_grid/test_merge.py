@@ -9,13 +9,13 @@ import pytest
 
 from cs336_model.program.variants.values import PLAIN
 from profile_grid.documents.missing import not_measured
-from profile_grid.measuring.results import FORMAT, Status
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
-from profile_grid.merging.measured_runs import Makers, MeasuredRun, StaleRun, read_runs
 from profile_grid.merging.provenance import provenance
-from profile_grid.merging.runs_table import runs_table
-from profile_grid.merging.timings import timing_tables, timings_table
+from profile_grid.merging.run_overview import runs_table
+from profile_grid.results.load_runs import Makers, MeasuredRun, StaleRun, read_runs
+from profile_grid.results.results import FORMAT, Status
+from profile_grid.stages.timing.tables import study_tables, timings_table
 from profile_grid.study.stages import NOT_ASKED
 
 DIMENSIONS = {"model": "small", "context_length": 8, "mode": "train_step", "batch_size": 4, **PLAIN}
@@ -119,13 +119,13 @@ def test_one_step_has_a_mean_and_no_deviation(records, runs_of):
 
 
 def test_every_single_time_is_kept(records, runs_of):
-    table = timing_tables(runs_of(records))["steps"]
+    table = study_tables(runs_of(records))["steps"]
     assert table.loc[table["phase"] == "step", "ms"].tolist() == pytest.approx([10.0, 12.0, 14.0])
     assert table.loc[table["phase"] == "backward", "step"].tolist() == [0, 1, 2]
 
 
 def test_every_time_of_the_warm_up_is_kept_apart_from_the_measured_ones(records, runs_of):
-    table = timing_tables(runs_of(records))["warmup_steps"]
+    table = study_tables(runs_of(records))["warmup_steps"]
     found = list(table[["phase", "step", "ms"]].itertuples(index=False, name=None))
     assert found == [("step", 0, 50.0), ("forward", 0, 20.0), ("backward", 0, 30.0)]
 

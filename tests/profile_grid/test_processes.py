@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.measuring.lease_server import Leases
-from profile_grid.measuring.processes import (
+from profile_grid.host.leases.lease_server import Leases
+from profile_grid.host.processes.programs import (
     WORKFLOW_VARIABLE,
     allowed_environment,
     failure_message,
@@ -105,7 +105,7 @@ def test_a_daemon_in_a_session_of_its_own_is_ended_too(tmp_path):
 JOB = """
 import sys
 from pathlib import Path
-from profile_grid.measuring.processes import allowed_environment, run_program
+from profile_grid.host.processes.programs import allowed_environment, run_program
 script = "echo $$ >&2; (setsid sh -c 'echo $$ >&2; exec sleep 60' &); sleep 60"
 run_program(["sh", "-c", script], environment=allowed_environment(), log=Path(sys.argv[1]), time_limit_s=60)
 """

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from profile_grid.measuring.progress import PLANNED_VARIABLE, STARTED_VARIABLE, Announced
+from profile_grid.host.progress import PLANNED_VARIABLE, STARTED_VARIABLE, Announced
 
 
 @pytest.fixture

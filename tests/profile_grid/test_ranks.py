@@ -11,12 +11,18 @@ from cs336_model.arguments import OUR_ARGUMENTS
 from cs336_model.arithmetic.own_model import OWN_CONSTRUCTOR
 from cs336_model.program.parallel.launch import FIRST_TO_FAIL
 from cs336_model.program.variants.values import PLAIN
-from profile_grid.measuring.capture import captured
-from profile_grid.measuring.job import Job
-from profile_grid.measuring.lease_server import Leases
-from profile_grid.measuring.processes import ProgramFailed
-from profile_grid.measuring.ranks import as_one_run, gather_logs, of_all_ranks, of_rank, written_by_ranks
-from profile_grid.measuring.timing import timed
+from profile_grid.host.leases.lease_server import Leases
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.programs import ProgramFailed
+from profile_grid.host.processes.ranks import (
+    existing_rank_files,
+    gather_logs,
+    merge_rank_results,
+    rank_filename,
+    written_by_ranks,
+)
+from profile_grid.stages.capture.measure import measure as measure_capture
+from profile_grid.stages.timing.measure import measure as measure_timing
 
 SIZES = {"rope_theta": 10000.0, "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32}
 PROGRAM = {
@@ -44,7 +50,7 @@ def rank(step_seconds, no_sync=(1.0,), device=None) -> dict:
 
 
 def test_a_step_takes_as_long_as_its_slowest_rank():
-    run, facts = as_one_run([rank([1.0, 4.0], [0.5], "a"), rank([2.0, 3.0], [0.7], "b")])
+    run, facts = merge_rank_results([rank([1.0, 4.0], [0.5], "a"), rank([2.0, 3.0], [0.7], "b")])
     assert (run["step_seconds"], facts["step_no_sync_seconds"]) == ([2.0, 4.0], [0.7])
     assert [(one["rank"], one["device"], one["step_seconds"]) for one in facts["ranks"]] == [
         (0, "a", [1.0, 4.0]), (1, "b", [2.0, 3.0]),
@@ -52,15 +58,15 @@ def test_a_step_takes_as_long_as_its_slowest_rank():
 
 
 def test_a_run_of_one_process_is_its_result_and_has_no_facts_of_ranks():
-    assert as_one_run([rank([1.0])]) == (rank([1.0]), {})
+    assert merge_rank_results([rank([1.0])]) == (rank([1.0]), {})
 
 
 def test_files_of_the_first_rank_have_the_names_of_a_run_of_one(tmp_path):
-    names = [of_rank("capture.sqlite", number) for number in (0, 1, 10)]
+    names = [rank_filename("capture.sqlite", number) for number in (0, 1, 10)]
     assert names == ["capture.sqlite", "capture_rank1.sqlite", "capture_rank10.sqlite"]
     for name in names[:2]:
         (tmp_path / name).touch()
-    assert [path.name for path in of_all_ranks(tmp_path, "capture.sqlite")] == names[:2]
+    assert [path.name for path in existing_rank_files(tmp_path, "capture.sqlite")] == names[:2]
 
 
 def test_a_result_without_times_is_that_of_the_run_whatever_the_others_have(tmp_path):
@@ -82,7 +88,7 @@ def test_the_log_of_the_rank_that_failed_first_is_the_end_of_the_log(tmp_path):
 
 
 def test_the_ranks_of_a_run_are_captured_together(tmp_path):
-    result = captured(job(tmp_path))
+    result = measure_capture(job(tmp_path))
     files = ["capture.sqlite", "capture_rank1.sqlite"]
     assert (result["status"], [one["file"] for one in result["facts"]["ranks"]]) == ("complete", files)
     for name in files:
@@ -95,4 +101,4 @@ def test_the_ranks_of_a_run_are_captured_together(tmp_path):
 def test_a_rank_that_crashes_fails_the_job_with_its_own_error(tmp_path):
     told = job(tmp_path, constructor="tests.profile_grid.fails_in_one_rank:Model")
     with pytest.raises(ProgramFailed, match="the second rank has this error"):
-        timed(told)
+        measure_timing(told)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from profile_grid.measuring.results import FORMAT, BadResult, read_result, read_status
+from profile_grid.results.results import FORMAT, BadResult, read_result, read_status
 from tests.profile_grid.made_up_results import CAPTURE, TIMING, changed
 
 

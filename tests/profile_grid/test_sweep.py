@@ -9,9 +9,9 @@ import yaml
 
 from profile_grid.documents.dictionary import UndocumentedColumn
 from profile_grid.figures.paper import on_paper
-from profile_grid.measuring.results import FORMAT, BadResult, Checkout, MachineFacts, OutOfMemory
 from profile_grid.measuring.sweep import Cell, MeasuredRow, RowResult, read_row
-from profile_grid.merging.measured_runs import StaleRun
+from profile_grid.results.load_runs import StaleRun
+from profile_grid.results.results import FORMAT, BadResult, Checkout, MachineFacts, OutOfMemory
 from profile_grid.study.runs import checked_config
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows

@@ -8,8 +8,8 @@ import pytest
 
 from docs.examples import SWEEP_EXAMPLE
 from profile_grid.measuring import sweep_estimates as estimates
-from profile_grid.measuring.doctor import cause
 from profile_grid.measuring.sweep_doctor import SweepSmoke, report, smoke_specification
+from profile_grid.planning.doctor import cause
 from tests.profile_grid.test_doctor import GPU_HOST, LAPTOP, ON_CPU, ON_H200, said
 from tests.profile_grid.test_sweep import GIB, MACHINE, made, row
 

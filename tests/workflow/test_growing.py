@@ -59,8 +59,11 @@ def test_a_dimension_is_its_declaration_its_effect_and_its_values():
     ]  # fmt: skip
 
 
-def test_a_stage_is_its_declaration_and_its_module():
-    assert files_of("stage") == ["profile_grid/measuring/first_step.py", "profile_grid/study/stages.py"]
+def test_a_stage_is_its_folder_and_its_place_in_the_list():
+    outside = [path for path in files_of("stage") if not path.startswith("profile_grid/stages/first_step/")]
+    assert outside == ["profile_grid/study/stages.py"]
+    listed = (PATCHES / "stage.patch").read_text().partition("b/profile_grid/study/stages.py\n")[2]
+    assert len(re.findall(r"^[+-](?![+-])", listed, re.MULTILINE)) == 3  # its import, and the list with it
 
 
 def test_a_question_is_its_folder_and_one_line():
@@ -118,7 +121,7 @@ def test_a_value_more_plans_its_runs_alone(grown, snakemake):
 
 
 def test_a_change_of_the_stage_runs_it_alone(grown, snakemake):
-    appended("profile_grid/measuring/first_step.py", "\n# a remark\n")(grown)
+    appended("profile_grid/stages/first_step/measure.py", "\n# a remark\n")(grown)
     jobs = plan(snakemake, grown, *GRID).jobs
     measured = [job for job in jobs if job.startswith(("timing", "capture", "first_step"))]
     assert sorted(measured) == [f"first_step {ONE}", f"first_step {TWO}"]

@@ -210,7 +210,7 @@ CHANGED_SOURCES = {
     "kernel_recorder/nsys_profile.py": [*captures(ONE, TWO), *MERGE],
     "kernel_tables/attribution/rule.py": ["plan", *TABLES, *MERGE],  # planning checks own rules of the diagnosis
     "kernel_tables/kernel_classes/class_rules.toml": [*TABLES, *MERGE],
-    "profile_grid/merging/run_tables.py": [*TABLES, *MERGE],
+    "profile_grid/stages/capture/step_tables.py": [*TABLES, *MERGE],
     "profile_grid/merging/merge.py": MERGE,
     "profile_grid/documents/documents.py": [*ANSWERS, "page", *END],
     "profile_grid/figures/scales.py": [*FIGURES, "page", *END],

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from cs336_model.program.variants.values import PLAIN
-from profile_grid.measuring.job import Job
-from profile_grid.measuring.lease_server import Leases
-from profile_grid.measuring.leases import Lease
+from profile_grid.host.leases.gpu_leases import Lease
+from profile_grid.host.leases.lease_server import Leases
+from profile_grid.host.processes.job import Job
 from profile_grid.study.stages import TIMING
 from workflow.scripts import measure
 

@@ -24,13 +24,13 @@ from profile_grid.study.runs import (
     specification,
 )
 from profile_grid.study.schema import ConfigError
-from profile_grid.study.stage import GPU
-from profile_grid.study.stages import BY_NAME, OWN_RULES, STAGES, SWEEP, TIMING
+from profile_grid.study.stage import GPU, OWN_RULES
+from profile_grid.study.stages import BY_NAME, STAGES, SWEEP, TIMING
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_part, sweep_plan, sweep_rows
 from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest
-from profile_grid.measuring.allocation import cores, host_megabytes, minutes_at_most
+from profile_grid.host.allocation import cores, host_megabytes, minutes_at_most
 from profile_grid.freshness.digests import digest_of_settings, digest_of_text
 from profile_grid.freshness.imports import (
     UnreadableSource,
@@ -90,19 +90,13 @@ wildcard_constraints:
     run="[A-Za-z0-9][A-Za-z0-9._-]*",
 
 
-def file_of(target):
-    """The file of the module that a "module:function" names."""
-    return f"{target.partition(':')[0].replace('.', os.sep)}.py"
-
-
 def of_questions(module, question="*"):
     """The files of this name in the folders of the questions: they are imported by the name that the catalogue gives."""
     found = sorted(ROOT.glob(f"profile_grid/questions/{question}/{module}.py"))
     return [os.path.relpath(path, ROOT) for path in found if not path.name.startswith("test_")]
 
 
-STAGE_TABLES = [file_of(stage.tables) for stage in STAGES if stage.tables]
-RUN_TABLE_MAKERS = [file_of(stage.tables_of_a_run.made_by) for stage in STAGES if stage.tables_of_a_run]
+STAGE_TABLES = [stage.file("tables") for stage in STAGES if stage.has_tables]
 
 
 def files_of_tables(names):
@@ -172,7 +166,7 @@ def status_of(stage):
 
 def stage_sources(stage):
     """A digest of the code whose change makes the results of a stage stale."""
-    job = digest_of_code(ROOT, matching(ROOT, (file_of(stage.runs), *stage.sources, "workflow/scripts/measure.py")))
+    job = digest_of_code(ROOT, matching(ROOT, (stage.file("measure"), *stage.sources, "workflow/scripts/measure.py")))
     return digest_of_settings([MEASURED_PROGRAM, job, LISTED_SOURCES])
 
 
@@ -189,11 +183,10 @@ def add_measurement(stage, job, folder, specification):
 def add_tables_of_run(stage, run):
     """Adds the job that makes the tables of a run from what a stage left."""
     of_run, folder = stage.tables_of_a_run, f"results/runs/{run}"
-    targets = [target for target in (of_run.made_by, of_run.texts_by) if target]
     RERUNS.add(
         Making(
             f"tables_of_{stage.name} {run}",
-            programs=("workflow/scripts/run_tables.py", *map(file_of, targets)),
+            programs=("workflow/scripts/run_tables.py", stage.file("tables")),
             patterns=of_run.sources,
             settings=digest_of_settings({key: config.get(key, []) for key in of_run.own_rules}),
             inputs=tuple(f"{folder}/{name}" for name in (stage.result, *stage.files, *read_by(stage))),

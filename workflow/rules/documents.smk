@@ -24,7 +24,7 @@ DOCUMENTS = [
     "results/page/trace.json.gz",
     "results/report.html",
 ]
-DESCRIPTIONS = [*of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS]
+DESCRIPTIONS = [*of_questions("table"), *STAGE_TABLES]
 
 
 RERUNS.add(
@@ -145,7 +145,7 @@ rule figure:
 RERUNS.add(
     Making(
         "page",
-        programs=("workflow/scripts/page.py", *of_questions("*"), *STAGE_TABLES, *RUN_TABLE_MAKERS),
+        programs=("workflow/scripts/page.py", *of_questions("*"), *STAGE_TABLES),
         patterns=tuple(
             f"{package}/page/*.{suffix}"
             for package in ("kernel_tables", "profile_grid")

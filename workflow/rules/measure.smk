@@ -3,7 +3,7 @@
 timing   the specification -> results/runs/RUN/timing.json: every single time, without a profiler
 capture  the specification -> results/runs/RUN/capture.json, capture.sqlite: the same program under nsys, or PyTorch's profiler
 
-They are declared in profile_grid/study/stages.py.
+They are declared in profile_grid/stages/NAME/stage.py, listed in profile_grid/study/stages.py.
 """
 
 

@@ -9,7 +9,7 @@ EVERYTHING = MADE_FROM_RESULTS
 RERUNS.add(
     Making(
         "read_packed",
-        programs=("workflow/scripts/read_packed.py", *of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS),
+        programs=("workflow/scripts/read_packed.py", *of_questions("table"), *STAGE_TABLES),
         inputs=(PACKED,),
         outputs=tuple(flat(FROM_ARCHIVE)),
     )

@@ -10,7 +10,7 @@ Rows are declared in profile_grid/study/sweep.py.
 ROW_SPECIFICATIONS = {name: row_specification(config, row) for name, row in ROWS.items()}
 SWEEP_SOURCES = digest(
     program_sources("cs336_model/program/operator/row.py")
-    + sources(file_of(SWEEP.runs), *SWEEP.sources, "workflow/scripts/measure.py")
+    + sources(SWEEP.file("measure"), *SWEEP.sources, "workflow/scripts/measure.py")
 )
 MAKERS = json.dumps(SWEEP_SOURCES)
 PLAN_OF_SWEEP = sweep_plan(config)

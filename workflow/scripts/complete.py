@@ -10,7 +10,7 @@ from pathlib import Path
 from pyarrow.parquet import ParquetFile  # no pandas: this comes last, behind all documents, and pandas takes longer
 
 from profile_grid.files import write_json
-from profile_grid.measuring.results import MEASURED_OR_KNOWN
+from profile_grid.results.results import MEASURED_OR_KNOWN
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES
 from workflow.command import run_command

@@ -19,12 +19,13 @@ from cs336_model import nvidia_smi
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
 from profile_grid.files import write_text
-from profile_grid.measuring import estimates, sweep_doctor, sweep_estimates
-from profile_grid.measuring.doctor import Gpu, Host, Line, cause, report
-from profile_grid.measuring.gpu_check import visible_gpus
-from profile_grid.measuring.lease_server import leases_for
-from profile_grid.measuring.progress import say
-from profile_grid.measuring.smoke import smoke_capture, smoke_specification
+from profile_grid.host.gpu_check import visible_gpus
+from profile_grid.host.leases.lease_server import leases_for
+from profile_grid.host.progress import say
+from profile_grid.measuring import sweep_doctor, sweep_estimates
+from profile_grid.planning import estimates
+from profile_grid.planning.doctor import Gpu, Host, Line, cause, report
+from profile_grid.planning.smoke import smoke_capture, smoke_specification
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stages import CAPTURE
 from profile_grid.study.sweep import is_sweep, sweep_plan

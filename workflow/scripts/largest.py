@@ -14,13 +14,13 @@ from pathlib import Path
 
 from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
 from cs336_model.arithmetic.own_model import shape_of
-from profile_grid.bisection import FITTED, file_name, largest_fitting
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json
-from profile_grid.measuring.job import Job
-from profile_grid.measuring.largest import Try, tried, with_value
-from profile_grid.measuring.lease_server import leases_for
-from profile_grid.measuring.progress import say
+from profile_grid.host.leases.lease_server import leases_for
+from profile_grid.host.processes.job import Job
+from profile_grid.host.progress import say
+from profile_grid.largest.bisection import FITTED, file_name, largest_fitting
+from profile_grid.largest.fitting import FitResult, try_fit, with_value
 from profile_grid.quantities import GIBIBYTE, memory
 from profile_grid.study.stages import TIMING
 from workflow.command import run_command
@@ -80,12 +80,12 @@ def bisected(entry: dict, arguments: argparse.Namespace) -> dict:
     }  # fmt: skip
 
 
-def one_try(specification: dict, limit: int | None, arguments: argparse.Namespace) -> Try:
+def one_try(specification: dict, limit: int | None, arguments: argparse.Namespace) -> FitResult:
     """One process with this specification, which holds its lease alone."""
     program, log = specification["program"], Path("logs/largest") / f"{arguments.run}.log"
     with leases_for(program["device"], program["run"], say=say) as leases, tempfile.TemporaryDirectory() as scratch:
         job = Job(specification, Path(scratch), Path(scratch), log, arguments.time_limit_s, leases)
-        return tried(job, limit)
+        return try_fit(job, limit)
 
 
 def predicted(program: dict, dimension: str, available: int) -> int | None:

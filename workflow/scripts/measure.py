@@ -12,20 +12,19 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 from cs336_model.nvml import nvml
 from profile_grid.checkout import git_state
 from profile_grid.files import remove_leftovers, write_json
-from profile_grid.measuring.capture_identity import identity
-from profile_grid.measuring.gpu_check import notes_before
-from profile_grid.measuring.job import Job, utc
-from profile_grid.measuring.lease_server import Leases, leases_for
-from profile_grid.measuring.leases import Lease
-from profile_grid.measuring.progress import Announced, say, say_notes
-from profile_grid.measuring.ranks import of_all_ranks, rank_count
-from profile_grid.measuring.results import FORMAT, OUT_OF_MEMORY
+from profile_grid.host.gpu_check import notes_before
+from profile_grid.host.leases.gpu_leases import Lease
+from profile_grid.host.leases.lease_server import Leases, leases_for
+from profile_grid.host.processes.job import Job, utc
+from profile_grid.host.processes.ranks import existing_rank_files, rank_count
+from profile_grid.host.progress import Announced, say, say_notes
+from profile_grid.results.capture_identity import identity
+from profile_grid.results.results import FORMAT, OUT_OF_MEMORY
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import BY_NAME
 from workflow.command import run_command
@@ -45,14 +44,14 @@ def main() -> None:
     stage, folder = BY_NAME[arguments.stage], arguments.output.parent
     scratch = f".{stage.name}-"
     folder.mkdir(parents=True, exist_ok=True)
-    beside = of_all_ranks(folder, *stage.files, *stage.may_leave)
+    beside = existing_rank_files(folder, *stage.files, *stage.may_leave)
     remove_leftovers(
         *(folder / name for name in (stage.result, *stage.files, *stage.may_leave)), *beside, scratch=scratch
     )
     # beside the results where files are moved into place: that takes one step, and no copy
     with tempfile.TemporaryDirectory(dir=folder if stage.files else None, prefix=scratch) as path:
         result = measured(stage, lambda leases: job_of(arguments, Path(path), leases), arguments)
-    files = {path.name: identity(path) for path in of_all_ranks(folder, *stage.files)}
+    files = {path.name: identity(path) for path in existing_rank_files(folder, *stage.files)}
     write_json(arguments.output, result | {"files": files, "sources": arguments.sources, "git": git_state()})
 
 
@@ -63,8 +62,7 @@ def job_of(arguments: argparse.Namespace, scratch: Path, leases: Leases) -> Job:
 
 def measured(stage: Stage, job_with: Callable[[Leases], Job], arguments: argparse.Namespace) -> dict:
     """The result of the stage, measured while nothing else is. Raises ProgramFailed on a crash."""
-    module, _, function = stage.runs.partition(":")
-    run, program = getattr(import_module(module), function), arguments.specification["program"]
+    run, program = stage.load("measure").measure, arguments.specification["program"]
     announced, notes, started = Announced(stage.name, program["run"], arguments.output), [], time.monotonic()
 
     def began(lease: Lease) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from profile_grid.files import write_table
-from profile_grid.measuring.results import COMPLETE, read_result
-from profile_grid.merging.timings import times_by_phase
+from profile_grid.results.results import COMPLETE, read_result
+from profile_grid.stages.timing.tables import times_by_phase
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
 from workflow.command import run_command

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from importlib import import_module
 from pathlib import Path
 
 from profile_grid.files import write_json, write_table, write_text
-from profile_grid.measuring.results import StageResult, read_result
-from profile_grid.study.stage import TablesOfARun
+from profile_grid.results.results import read_result
 from profile_grid.study.stages import BY_NAME
 from workflow.command import run_command
 
@@ -29,25 +27,13 @@ def main() -> None:
     stage, folder = BY_NAME[arguments.stage], arguments.folder
     of_run = stage.tables_of_a_run
     result = read_result(folder / stage.result)
-    status, tables = function_named(of_run.made_by)(
-        result, folder, *(arguments.own_rules[key] for key in of_run.own_rules)
-    )
+    module = stage.load("tables")
+    status, tables = module.run_tables(result, folder, *(arguments.own_rules[key] for key in of_run.own_rules))
     for name, table in tables.items():
         write_table(folder / f"{name}.csv", table)
-    for name, text in texts(of_run, result, folder).items():
+    for name, text in module.run_texts(result, folder).items() if of_run.texts else ():
         write_text(folder / name, text)
     write_json(folder / of_run.status_file, status)
-
-
-def texts(of_run: TablesOfARun, result: StageResult, folder: Path) -> dict[str, str]:
-    """The text files of the run by name."""
-    return function_named(of_run.texts_by)(result, folder) if of_run.texts_by else {}
-
-
-def function_named(target: str):
-    """The function that a "module:function" names."""
-    module, _, function = target.partition(":")
-    return getattr(import_module(module), function)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from pathlib import Path
 from kernel_tables.trace import Trace
 from kernel_tables.views.perfetto import write_timeline
 from profile_grid.files import replacing, write_table
-from profile_grid.measuring.results import read_result
-from profile_grid.merging.rank_tables import files_of
-from profile_grid.merging.timeline import empty_timeline, timeline
+from profile_grid.results.results import read_result
+from profile_grid.stages.capture.rank_tables import files_of
+from profile_grid.stages.capture.timeline import empty_timeline, timeline
 from profile_grid.study.stages import CAPTURE
 from workflow.command import run_command
 

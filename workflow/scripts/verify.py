@@ -19,12 +19,12 @@ from kernel_tables.reading import nsys
 from profile_grid.comparing.timed import PLAN
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.made import LOCK, NAME
-from profile_grid.measuring.ranks import of_all_ranks
-from profile_grid.measuring.results import read_result
-from profile_grid.merging.measured_runs import require_fresh
+from profile_grid.host.processes.ranks import existing_rank_files
 from profile_grid.merging.merge import LARGEST
 from profile_grid.merging.verify import file_difference
 from profile_grid.quantities import counted
+from profile_grid.results.load_runs import require_fresh
+from profile_grid.results.results import read_result
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stages import BY_NAME, CAPTURE, SWEEP
 from profile_grid.study.sweep import is_sweep, sweep_plan
@@ -115,7 +115,7 @@ def link_results(measured: dict[str, list[str]], results: Path, scratch: Path) -
     """Puts links to all that was measured into the same places below `scratch`."""
     for folder, names in measured.items():
         (scratch / folder).mkdir(parents=True)
-        for path in of_all_ranks(results / folder, *names):
+        for path in existing_rank_files(results / folder, *names):
             (scratch / folder / path.name).symlink_to(path.absolute())
     if (found := results / LARGEST).exists():
         (scratch / LARGEST).symlink_to(found.absolute())

@@ -12,8 +12,8 @@ from profile_grid.figures.layout import Spec, column
 from profile_grid.figures.shown import models_in_order, without_figures, words
 from profile_grid.figures.splitting import Group, fitting, stacked
 from profile_grid.figures.theme import SMALLEST, WIDTH
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import count, percent, significant
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import (
     CONTEXT_LENGTH,
     FULLEST_FIRST,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pandas as pd
 
 from kernel_tables.markdown import Table
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import ABSENT, known, memory, ratio, significant
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import ATTENTION, keys_without
 from profile_grid.tables import ratio_tables
 from profile_grid.tables.apart import pivoted, shown_dimensions, sorted_values

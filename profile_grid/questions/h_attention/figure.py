@@ -12,8 +12,8 @@ from profile_grid.figures.scales import Contexts, Log, Series
 from profile_grid.figures.shown import without_figures
 from profile_grid.figures.splitting import Group, split, stacked
 from profile_grid.figures.theme import WIDTH
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import interval, ratio
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import ATTENTION, MODE
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.apart import sorted_values

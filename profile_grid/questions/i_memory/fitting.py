@@ -8,7 +8,7 @@ from typing import Any
 from cs336_model.arithmetic.flops import ModelShape
 from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
 from cs336_model.arithmetic.own_model import sequences_per_gpu
-from profile_grid.bisection import largest_fitting
+from profile_grid.largest.bisection import largest_fitting
 from profile_grid.quantities import known
 
 LONGEST_CONTEXT, LARGEST_BATCH = "predicted_longest_context", "predicted_largest_batch"

@@ -10,8 +10,8 @@ from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
 from cs336_model.program.variants.values import PLAIN
 from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.merging.memory.of_run import tables_of_history
 from profile_grid.questions.i_memory.fitting import predicted
+from profile_grid.stages.memory.tables import tables_of_history
 from tests.profile_grid.made_up import Made, merged
 from tests.profile_grid.made_up_answers import document_of
 from tests.profile_grid.made_up_history import made_up_history

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.markdown import Table
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import ABSENT, known, memory, percent, ratio, with_spread
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CHECKPOINT
 from profile_grid.tables import ratio_tables
 from profile_grid.tables.apart import shown_dimensions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.measuring.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.quantities import interval, memory, percent, ratio
+from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import CHECKPOINT, keys_without
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.measured import Measured

@@ -10,7 +10,7 @@ from cs336_model.arithmetic.flops import forward_flops
 from cs336_model.arithmetic.memory import saved_activation_bytes
 from cs336_model.ranges import BACKWARD, FORWARD, HEAD, PHASES_OF_MODE, RECOMPUTATION
 from kernel_tables.attribution.path_text import names_in
-from profile_grid.measuring.results import COMPLETE
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import CHECKPOINT, LEADING, keys_without
 from profile_grid.study.stages import TIMING

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.counters.verdicts import RULES
-from profile_grid.merging.counters.described import OF_BYTES, OF_FLOPS, OF_RATES
 from profile_grid.questions.l_counters.matmuls import counter_matmuls
 from profile_grid.questions.l_counters.sums import counter_sums
+from profile_grid.stages.counters.described import OF_BYTES, OF_FLOPS, OF_RATES
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.per_pass import Merged

@@ -10,7 +10,7 @@ from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, LIMITS, MET
 from kernel_tables.counters.reading import no_counters
 from profile_grid.documents.documents import asked_of, documents
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.merging.counters.of_run import tables_of_launches
+from profile_grid.stages.counters.tables import tables_of_launches
 from tests.profile_grid.made_up import GEMM, MUL, SOFTMAX, Kernel, Made, forward_kernels, merged
 from tests.profile_grid.made_up_answers import own_tables
 from tests.profile_grid.test_answers import PROVENANCE, line_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.markdown import escaped
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import counted, interval, percent, ratio, significant
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, PRECISION, keys_without
 from profile_grid.study.stages import ENERGY, NOT_ASKED
 from profile_grid.tables.apart import sorted_values

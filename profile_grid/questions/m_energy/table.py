@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.merging.energy import SPREAD
+from profile_grid.stages.energy.tables import SPREAD
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.names import WHOLE_STEP

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from profile_grid.documents.documents import asked_of, documents
-from profile_grid.measuring.typed_json import built
-from profile_grid.merging.energy import Counted, energy_of_run, energy_tables
+from profile_grid.results.typed_json import parse_as
+from profile_grid.stages.energy.tables import EnergyFacts, energy_of_run, study_tables
 from tests.profile_grid.made_up import GEMM, Kernel, Made, merged
 from tests.profile_grid.made_up_answers import own_tables
 from tests.profile_grid.made_up_energy import energy_result, measured_run
@@ -27,7 +27,7 @@ def tables_of(*runs: tuple, findings: dict | None = None) -> dict[str, pd.DataFr
     status = ["complete" if result else "unsupported" for _, result in runs]
     reason = [None if result else "energy: no counter" for _, result in runs]
     tables["runs"] = tables["runs"].assign(energy_status=status, reason=reason)
-    return tables | energy_tables([measured_run(run.leading, result) for run, result in runs if result])
+    return tables | study_tables([measured_run(run.leading, result) for run, result in runs if result])
 
 
 def use_of(*runs: tuple, **options) -> pd.DataFrame:
@@ -46,7 +46,7 @@ def test_the_question_is_asked_where_a_run_was_asked_for_its_energy_and_nowhere_
 
 def test_a_step_takes_the_energy_of_a_window_over_its_steps_and_a_token_its_part_of_that():
     result = energy_result(Made().leading, 500.0, 0.02, 125.0, FORWARD_FLOPS)
-    row = energy_of_run(result.program, built(Counted, result.facts))
+    row = energy_of_run(result.program, parse_as(EnergyFacts, result.facts))
     assert row["joules_per_step"] == pytest.approx(500 * 0.02)
     assert row["joules_per_step_std"] == pytest.approx(5 * 0.02)  # the windows draw 495, 500 and 505 W
     assert row["joules_per_token"] == pytest.approx(500 * 0.02 / (4 * 512))
@@ -58,7 +58,7 @@ def test_a_step_takes_the_energy_of_a_window_over_its_steps_and_a_token_its_part
 @pytest.mark.parametrize(("mode", "forwards"), [("forward", 1), ("forward_backward", 3), ("train_step", 3)])
 def test_the_model_flops_of_a_step_are_those_of_its_matrix_products_and_nothing_computed_again(mode, forwards):
     result = energy_result(Made(mode=mode, checkpoint=1).leading, 500.0, 0.02, 125.0, FORWARD_FLOPS)
-    assert energy_of_run(result.program, built(Counted, result.facts))["model_flops"] == forwards * FORWARD_FLOPS
+    assert energy_of_run(result.program, parse_as(EnergyFacts, result.facts))["model_flops"] == forwards * FORWARD_FLOPS
 
 
 def test_every_window_is_kept_with_the_state_of_the_gpu_at_its_ends():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kernel_tables.markdown import Table, escaped
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import ABSENT, count, known, percent, significant, with_spread
 from profile_grid.questions.n_communication.losses import BEHIND_A_REDUCTION
 from profile_grid.questions.n_communication.table import PARTS, communication_of_steps
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, PARALLEL
 from profile_grid.tables.accuracy import errors_table
 from profile_grid.tables.apart import shown_dimensions

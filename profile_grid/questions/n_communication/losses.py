@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.merging.accuracy import explained_error
+from profile_grid.stages.timing.accuracy import explained_error
 from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, PRECISION, keys_without
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts

@@ -17,8 +17,8 @@ from profile_grid.figures.shown import leanest_runs, models_in_order, with_dimen
 from profile_grid.figures.splitting import Group, split, stacked
 from profile_grid.figures.theme import INK, SMALL
 from profile_grid.gpu_peaks import Peaks, peaks_in_words, peaks_of
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.quantities import interval, known, significant
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.ideal import shape_of_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.merging.host_trace import STACK
+from profile_grid.stages.host_trace.tables import STACK
 from profile_grid.study.described import Described, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.names import MAIN_PHASES

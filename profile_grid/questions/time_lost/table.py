@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.diagnosis.rules import OF_COUNTERS
-from profile_grid.measuring.results import COMPLETE
 from profile_grid.questions.time_lost import host
 from profile_grid.questions.time_lost.bounds import at_most, bounded
 from profile_grid.questions.time_lost.predictions import predictions
+from profile_grid.results.results import COMPLETE
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import COUNTERS

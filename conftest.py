@@ -1,0 +1,16 @@
+"""What holds for all tests."""
+
+import pytest
+
+from profile_grid.host.leases.host_locks import FOLDER_VARIABLE
+from tests.browser import browser
+
+__all__ = ["browser"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def leases_of_their_own(tmp_path_factory):
+    """Tests wait for no measurement of this host, nor the other way round: what they measure is looked at by nobody."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FOLDER_VARIABLE, str(tmp_path_factory.mktemp("leases")))
+        yield

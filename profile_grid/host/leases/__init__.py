@@ -1,0 +1,1 @@
+"""Leases: at most one measurement at a time on a GPU, in order of arrival."""

@@ -1,0 +1,295 @@
+"""Programs that ask for their GPU when they have imported everything: processes of their own, GPUs that are names."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from cs336_model.arguments import OUR_ARGUMENTS
+from cs336_model.program.variants.values import PLAIN
+from profile_grid.host.leases import lease_server
+from profile_grid.host.leases.gpu_leases import Lease, NotWanted, acquire_lease
+from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock, LeaseError
+from profile_grid.host.leases.lease_server import Leases, leases_for
+from profile_grid.host.processes.job import Job
+from profile_grid.stages.timing.measure import measure as measure_timing
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """
+import os, sys, time
+from pathlib import Path
+from cs336_model.program.lease import give_back_lease, take_lease
+print("asks", flush=True)
+gpus = take_lease(Path(sys.argv[1]))
+print("has", *gpus, os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+for line in sys.stdin:
+    give_back_lease()
+    print("gave back", flush=True)
+"""
+JOB = """
+import subprocess, sys
+from profile_grid.host.leases import lease_server
+lease_server.gpu_is_visible, lease_server.visible_gpus = lambda: True, lambda: ["GPU-a"]
+with lease_server.leases_for("auto", "the other job", say=print) as leases:
+    program = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(leases.address)], stdin=subprocess.PIPE)
+    print(program.pid, flush=True)
+    program.wait()
+"""
+
+
+@pytest.fixture(autouse=True)
+def gpus(tmp_path, monkeypatch):
+    """The GPUs that this host seems to have: GPU-a alone, until a test names others."""
+    names = ["GPU-a"]
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "leases"))
+    monkeypatch.setattr(lease_server, "gpu_is_visible", lambda: True)
+    monkeypatch.setattr(lease_server, "visible_gpus", lambda: names)
+    monkeypatch.setattr(lease_server, "LOOK_MS", 10)
+    return names
+
+
+@contextmanager
+def program(leases):
+    """A program that asks for its GPU; it ends with the with block."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(leases.address)], cwd=ROOT, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline() == "asks\n"
+        yield process
+        process.kill()
+
+
+def gives_back(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+def is_leased(gpu):
+    with HostLock(gpu) as lock:
+        return not lock.taken()
+
+
+def until(is_so):
+    deadline = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_program_has_the_gpu_that_it_asked_for_until_it_is_gone_and_sees_no_other(gpus):
+    gpus += ["GPU-b"]
+    began = []
+    with leases_for("auto", "a run", say=print, began=began.append) as leases:
+        assert not is_leased("GPU-a")  # while it imports, somebody else may have it
+        with program(leases) as first:
+            assert first.stdout.readline() == "has GPU-a GPU-a\n"
+            assert is_leased("GPU-a")
+            assert [lease.gpus for lease in began] == [("GPU-a",)]
+        until(lambda: not is_leased("GPU-a"))
+    assert leases.held_s > 0
+
+
+def test_a_program_that_gave_its_lease_back_goes_on_while_another_has_the_gpu():
+    with (
+        leases_for("auto", "this", say=print) as these,
+        leases_for("auto", "that", say=print) as those,
+        program(these) as first,
+        program(those) as second,
+    ):
+        assert {first.stdout.readline(), gives_back(first)} == {"has GPU-a GPU-a\n", "gave back\n"}
+        assert second.stdout.readline() == "has GPU-a GPU-a\n"
+        assert is_leased("GPU-a")
+        assert (these.were_alone(), those.were_alone()) == (True, False)
+
+
+def test_who_needs_all_memory_waits_for_the_process_that_gave_its_lease_back():
+    said = []
+    with (
+        leases_for("auto", "this", say=print) as these,
+        leases_for("auto", "that", say=said.append) as those,
+        program(these) as first,
+    ):
+        assert first.stdout.readline() == "has GPU-a GPU-a\n"
+        gives_back(first)
+        those.alone = True
+        with program(those) as second:
+            until(lambda: said)
+            assert those.given == []
+            first.kill()
+            assert second.stdout.readline() == "has GPU-a GPU-a\n"
+            assert those.were_alone()
+    assert "that waits for GPU GPU-a: a measurement that is over, whose process ends" in said[0]
+
+
+def test_a_killed_program_that_gave_its_lease_back_leaves_nothing_behind():
+    with leases_for("auto", "this", say=print) as leases, program(leases) as first:
+        assert first.stdout.readline() == "has GPU-a GPU-a\n"
+        gives_back(first)
+        first.kill()
+        first.wait()
+        with acquire_lease(["GPU-a"], 1, "the next", alone=True) as lease:
+            assert lease.alone
+
+
+def test_a_second_program_of_a_job_asks_again(gpus):
+    with leases_for("auto", "a run", say=print) as leases:
+        for _ in range(2):
+            with program(leases) as one:
+                assert one.stdout.readline() == "has GPU-a GPU-a\n"
+    assert len(leases.given) == 2
+
+
+def test_of_two_jobs_one_waits_until_the_program_of_the_other_is_gone():
+    said = []
+    with (
+        leases_for("auto", "this", say=print) as these,
+        leases_for("auto", "that", say=said.append) as those,
+        program(these) as first,
+    ):
+        assert first.stdout.readline() == "has GPU-a GPU-a\n"
+        with program(those) as second:
+            until(lambda: said)
+            assert those.waited_s() > 0
+            assert those.given == []
+            first.kill()
+            assert second.stdout.readline() == "has GPU-a GPU-a\n"
+    assert "that waits for GPU GPU-a: this (process" in said[0]
+
+
+def test_two_gpus_serve_two_jobs_at_once_and_each_counts_the_other_as_a_neighbour(gpus):
+    gpus += ["GPU-b"]
+    with (
+        leases_for("auto", "this", say=print) as these,
+        leases_for("auto", "that", say=print) as those,
+        program(these) as first,
+        program(those) as second,
+    ):
+        assert {first.stdout.readline(), second.stdout.readline()} == {"has GPU-a GPU-a\n", "has GPU-b GPU-b\n"}
+        until(lambda: these.neighbours == those.neighbours == 1)
+
+
+def test_a_quiet_host_is_waited_for_where_it_is_wanted(gpus):
+    gpus += ["GPU-b"]
+    said = []
+    with (
+        leases_for("auto", "this", say=print) as these,
+        leases_for("auto", "that", quiet_host=True, say=said.append) as those,
+        program(these) as first,
+    ):
+        assert first.stdout.readline() == "has GPU-a GPU-a\n"
+        with program(those) as second:
+            until(lambda: said)
+            first.kill()
+            assert second.stdout.readline() in {"has GPU-a GPU-a\n", "has GPU-b GPU-b\n"}
+    assert (these.neighbours, those.neighbours) == (0, 0)
+    assert "that waits for this host" in said[0]
+
+
+def test_a_program_that_ends_while_it_waits_leases_nothing():
+    said = []
+    with leases_for("auto", "this", say=said.append) as leases, HostLock("GPU-a") as lock:
+        assert lock.taken()
+        with program(leases):
+            until(lambda: said)
+        until(lambda: leases._waits_since is None)
+    assert leases.given == []
+
+
+def test_a_killed_jobs_program_keeps_its_gpu_until_it_is_gone_too():
+    with subprocess.Popen(
+        [sys.executable, "-c", JOB, PROGRAM], cwd=ROOT, text=True, stdout=subprocess.PIPE, stdin=subprocess.PIPE
+    ) as job:
+        told = [job.stdout.readline() for _ in range(3)]  # the program asks, and has its GPU; the job says its number
+        pid = next(int(line) for line in told if line.strip().isdigit())
+        assert "has GPU-a GPU-a\n" in told
+        os.kill(pid, signal.SIGSTOP)
+        job.kill()
+        job.wait()
+        assert is_leased("GPU-a")
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not is_leased("GPU-a"))
+
+
+def test_a_job_that_can_have_no_gpu_says_why_and_so_does_its_program(gpus):
+    gpus.clear()
+    with (
+        pytest.raises(LeaseError, match="a run needs 1 GPUs and can see 0"),
+        leases_for("auto", "a run", say=print) as leases,
+        program(leases) as one,
+    ):
+        assert "no lease of a GPU was given" in one.stderr.read()
+
+
+@pytest.mark.parametrize(("device", "visible"), [("cpu", True), ("auto", False)])
+def test_on_the_processor_the_lease_of_the_host_spans_the_whole_job(monkeypatch, device, visible):
+    monkeypatch.setattr(lease_server, "gpu_is_visible", lambda: visible)
+    began = []
+    with leases_for(device, "a run", say=print, began=began.append) as leases:
+        assert leases.address is None
+        assert len(began) == 1
+        assert is_leased("host")
+    assert leases.held_s > 0
+
+
+def test_the_measured_program_asks_for_its_gpu_and_its_waiting_is_told_apart(tmp_path):
+    sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "rope_theta": 1e4}
+    values = {"model": "m", "context_length": 8, "mode": "forward", "batch_size": 1, **PLAIN}
+    program = {
+        "run": "m", "constructor": "cs336_model.model:TransformerLM", "sizes": sizes,
+        "dimensions": values, "vocab_size": 64, "device": "auto", "seed": 0, "warmup_steps": 1, "measured_steps": 1,
+        "config": None, "arguments": OUR_ARGUMENTS, "annotate": {}, "replace": {},
+    }  # fmt: skip
+    specification, free = {"program": program, "environment": []}, ExitStack()
+    (tmp_path / "scratch").mkdir()
+    assert free.enter_context(HostLock("GPU-a")).taken()
+    with free, leases_for("auto", "a run", say=lambda line: free.close()) as leases:
+        result = measure_timing(Job(specification, tmp_path, tmp_path / "scratch", tmp_path / "log", 60.0, leases))
+    assert result["program"]["cost_seconds"]["wait"] > 0
+    assert leases.waited_s() > 0
+
+
+def test_the_processes_of_a_run_have_their_gpus_together_or_not_at_all(gpus):
+    gpus += ["GPU-b"]
+    with leases_for("auto", "two", 2, say=print) as leases, program(leases) as first, ExitStack() as elsewhere:
+        assert elsewhere.enter_context(HostLock("GPU-b")).taken()
+        with program(leases) as second:
+            until(lambda: leases.waited_s() > 0)
+            assert leases.given == []  # one GPU is free, and that is not enough
+            elsewhere.close()
+            assert [one.stdout.readline() for one in (first, second)] == ["has GPU-a GPU-b GPU-a,GPU-b\n"] * 2
+            first.kill()
+            first.wait()
+            assert is_leased("GPU-a")  # the other process of the run lives
+        until(lambda: not is_leased("GPU-a"))
+
+
+def test_a_process_whose_peer_is_gone_before_both_asked_is_forgotten(gpus):
+    gpus += ["GPU-b"]
+    with leases_for("auto", "two", 2, say=print) as leases:
+        with program(leases) as gone:
+            gone.kill()
+        with program(leases) as first, program(leases) as second:
+            assert [one.stdout.readline() for one in (first, second)] == ["has GPU-a GPU-b GPU-a,GPU-b\n"] * 2
+
+
+def test_seconds_that_were_waited_in_vain_are_counted_and_one_lease_beside_others_is_not_alone():
+    leases, gone = Leases(), iter([True, False])
+    with HostLock("GPU-a") as lock:
+        lock.taken()
+        with (
+            pytest.raises(NotWanted),
+            leases.acquire(["GPU-a"], 1, "x", wanted=lambda: next(gone), say=lambda line: None),
+        ):
+            pass
+    assert 0.04 < leases.waited_s() < 5
+    leases.given = [Lease((), 0.0, (), alone=False), Lease((), 0.0, ())]
+    assert not leases.were_alone()
+    leases.given.pop(0)
+    assert leases.were_alone()

@@ -1,0 +1,133 @@
+"""Runs one command as the ancestor of all that it starts, and leaves nothing of it behind.
+
+    python -I -S supervisor.py COMMAND ...
+
+nsys gives its agent and the profiled program sessions of their own, and its agent outlives its parent, so neither a
+process group nor a session holds them all. A subreaper does: what is orphaned below it becomes its child. Everything is
+ended when the command ends, or when standard input closes: whoever holds the other end wants that, or is gone, be it by
+SIGKILL. Then this process ends as the command did.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
+POLL_S = 0.02
+GRACE_S = 1.0
+PATIENCE_S = 60.0  # a process inside the GPU's driver does not die before the driver lets it
+
+
+def main(command: list[str]) -> None:
+    """Runs the command to its end, ends what it left, and ends with its exit status or signal."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        program = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent
+        )
+    except OSError as error:
+        sys.exit(f"{command[0]}: {error.strerror}")
+    threading.Thread(target=_end_all_when_input_closes, daemon=True).start()
+    returncode = program.wait()
+    _wait_for_descendants()
+    end_descendants()
+    _end_like(returncode)
+
+
+def descendants(ancestor: int) -> list[int]:
+    """The live processes below one process, its children first."""
+    children: dict[int, list[int]] = {}
+    for pid, (state, parent) in _processes().items():
+        if state not in "ZX":
+            children.setdefault(parent, []).append(pid)
+    pids = list(children.get(ancestor, ()))
+    for pid in pids:
+        pids += children.get(pid, ())
+    return pids
+
+
+def end_descendants() -> None:
+    """Ends and reaps every process below this one."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        _reap()
+        remaining = descendants(os.getpid())
+        if not remaining:
+            return
+        _kill(remaining)
+        time.sleep(POLL_S)
+
+
+def _wait_for_descendants() -> None:
+    """Lets what the command left, such as nsys's agent, end by itself for a moment: it clears up."""
+    deadline = time.monotonic() + GRACE_S
+    while descendants(os.getpid()) and time.monotonic() < deadline:
+        _reap()
+        time.sleep(POLL_S)
+
+
+def _end_all_when_input_closes() -> None:
+    """Reaps nothing: the main thread waits for the command itself."""
+    while os.read(0, 1):
+        continue
+    while True:
+        _kill(descendants(os.getpid()))
+        time.sleep(POLL_S)
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
+    except ChildProcessError:
+        return
+
+
+def _processes() -> dict[int, tuple[str, int]]:
+    """State and parent of every process."""
+    processes = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                stat = Path("/proc", entry, "stat").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            # the command's name, in parentheses, may itself hold spaces and parentheses
+            state, parent = stat.rpartition(")")[2].split()[:2]
+            processes[int(entry)] = (state, int(parent))
+    return processes
+
+
+def _die_with_parent() -> None:
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _end_like(returncode: int) -> None:
+    if returncode < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has left its own, if it could
+        if -returncode != signal.SIGKILL:
+            signal.signal(-returncode, signal.SIG_DFL)
+        os.kill(os.getpid(), -returncode)
+    os._exit(returncode)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,1 +1,0 @@
-"""From the counters of a process, and the capture of the same run, to their tables."""

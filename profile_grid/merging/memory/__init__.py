@@ -1,1 +1,0 @@
-"""From the history of a process's memory to its tables."""

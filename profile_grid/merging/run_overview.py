@@ -1,0 +1,189 @@
+"""The table of runs: the shape of each, how its stages ended, the machine, and what a reader should know of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from cs336_model.arithmetic.own_model import shape_of
+from profile_grid.quantities import counted, memory
+from profile_grid.results.load_runs import MeasuredRun
+from profile_grid.results.results import OUT_OF_MEMORY, OutOfMemory
+from profile_grid.stages.timing.accuracy import accuracy_notes
+from profile_grid.study.described import Column, Described, columns
+from profile_grid.study.dimensions import MACHINE_DIMENSIONS
+from profile_grid.study.stages import CAPTURE, STAGES, TIMING
+
+LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
+STATUSES = "complete, out_of_memory, unsupported (this machine cannot), incomplete, missing or not_asked"
+OF_A_STAGE = ("backend", "nsys")
+MACHINE_FACTS = tuple(dimension for dimension in MACHINE_DIMENSIONS if dimension.key not in OF_A_STAGE)
+SIZES = ("d_model", "d_ff", "num_layers", "num_heads")
+
+
+def runs_table(runs: list[MeasuredRun]) -> pd.DataFrame:
+    """One row per run."""
+    return pd.DataFrame([_row(run) for run in runs]).convert_dtypes()
+
+
+def _row(run: MeasuredRun) -> dict:
+    timing, capture = run.results[TIMING.name], run.results.get(CAPTURE.name)
+    program, machine = timing.program, timing.program.machine
+    sizes, held, compiled = _sizes(program.spec), program.memory, program.compilation
+    programs = [result.program for result in run.results.values()]
+    oom = next((p.out_of_memory for p in programs if p and p.out_of_memory), None)
+    return run.leading | {
+        **sizes,
+        "vocab_size": program.spec["vocab_size"],
+        "parameters": program.parameters,
+        **{stage.status_column: run.status(stage.name) for stage in STAGES},
+        "reason": _reason(run, oom),
+        "oom_during": oom and oom.during,
+        "oom_requested_bytes": oom and oom.requested_bytes,
+        "oom_free_bytes": oom and oom.free_bytes,
+        "oom_total_bytes": oom and oom.total_bytes,
+        "backend": capture and capture.facts["backend"],
+        **{dimension.key: getattr(machine, dimension.key) for dimension in MACHINE_FACTS},
+        "nsys": capture and capture.facts["nsys"],
+        "steps_timed": len(program.step_seconds),
+        "steps_captured": captured_steps(run),
+        "steps_warmed": len(program.warmup_seconds),
+        "peak_allocated_bytes": held.peak_allocated_bytes,
+        "peak_reserved_bytes": held.peak_reserved_bytes,
+        "device_total_bytes": held.device_total_bytes,
+        "forward_flops": (program.flops or {}).get("forward"),
+        "loss": program.losses[-1] if program.losses else None,
+        "sm_clock_mhz": machine.sm_clock_mhz,
+        "graphs": compiled and compiled.graphs,
+        "graph_breaks": compiled and compiled.graph_breaks,
+        "note": "; ".join(_notes(run)) or None,
+        **{f"{stage.name}_started_utc": _started_utc(run, stage.name) for stage in STAGES},
+    }
+
+
+def _reason(run: MeasuredRun, oom: OutOfMemory | None) -> str | None:
+    """Why stages have no figures, each reason once; led by its stages where there are several, unless it says them."""
+    stages: dict[str, list[str]] = {}
+    for name, status in run.statuses.items():
+        ran_out = oom if status.status == OUT_OF_MEMORY else None
+        if reason := status.reason or (ran_out and out_of_memory_in_words(ran_out)):
+            stages.setdefault(reason, []).append(name)
+    if len(stages) > 1:
+        led = {reason: f"{' and '.join(names)}: " for reason, names in stages.items()}
+        return "; ".join(f"{lead if not reason.startswith(lead) else ''}{reason}" for reason, lead in led.items())
+    return next(iter(stages), None)
+
+
+def _sizes(spec: dict) -> dict[str, int | None]:
+    """The sizes of the model that have our names, or of our model what they are."""
+    shape = shape_of(spec)
+    sizes = vars(shape) if shape else spec["sizes"]
+    return {name: sizes[name] if isinstance(sizes.get(name), int) else None for name in SIZES}
+
+
+def _started_utc(run: MeasuredRun, stage: str) -> str | None:
+    return run.results[stage].started_utc if stage in run.results else None
+
+
+def out_of_memory_in_words(oom: OutOfMemory) -> str:
+    """When memory ran out, what was asked for and what there was. The program's own words, which may hold anything,
+    stay in its result."""
+    asked = "" if oom.requested_bytes is None else f": {memory(oom.requested_bytes)} were asked for"
+    there = "" if oom.total_bytes is None else f", {memory(oom.free_bytes)} of {memory(oom.total_bytes)} were free"
+    return f"memory ran out during {oom.during}{asked}{there}"
+
+
+def captured_steps(run: MeasuredRun) -> int:
+    """The steps that the run's whole capture holds, as it was configured; 0 where it is not whole."""
+    complete = run.complete(CAPTURE.name)
+    return run.results[CAPTURE.name].specification["program"]["measured_steps"] if complete else 0
+
+
+def _notes(run: MeasuredRun) -> list[str]:
+    """Everything that makes this run's figures hard to compare."""
+    before = [f"{stage}: {note}" for stage, result in run.results.items() for note in result.notes]
+    odd = [warning for status in run.statuses.values() for warning in status.warnings]
+    return [*before, *_machine_notes(run), *_compiler_notes(run), *accuracy_notes(run), *_loss_notes(run), *odd]
+
+
+def _machine_notes(run: MeasuredRun) -> list[str]:
+    machine, notes = run.results[TIMING.name].program.machine, []
+    if run.results[TIMING.name].neighbours:
+        notes.append("other GPUs of the host were measured on while it was timed: its launches may be slower")
+    if machine.other_processes:
+        notes.append(
+            f"{counted(machine.other_processes, 'other process', 'other processes')} on the GPU while it was timed"
+        )
+    if machine.throttle_reasons:
+        notes.append(f"clocks held back: {', '.join(machine.throttle_reasons)}")
+    return notes
+
+
+def _compiler_notes(run: MeasuredRun) -> list[str]:
+    """A note where a compiled program is not one graph, or was compiled again in the steps that were timed."""
+    compiled, notes = run.results[TIMING.name].program.compilation, []
+    if compiled and compiled.graph_breaks:
+        notes.append(f"the compiled model is broken into parts by {counted(compiled.graph_breaks, 'graph break')}")
+    if compiled and compiled.graphs_later:
+        were = "was" if compiled.graphs_later == 1 else "were"
+        graphs = counted(compiled.graphs_later, "graph")
+        notes.append(f"{graphs} {were} compiled after the first step, while times were taken")
+    return notes
+
+
+def _loss_notes(run: MeasuredRun) -> list[str]:
+    """A note where two stages did not compute the same losses, so did not measure the same work. Counters are of a
+    model with fewer layers, whose losses are others."""
+    programs = {stage: result.program for stage, result in run.results.items() if hasattr(result.program, "losses")}
+    notes = []
+    first = next(iter(programs), None)
+    for name, program in list(programs.items())[1:]:
+        own = programs[first]
+        common = min(len(own.losses), len(program.losses)) if program.spec["sizes"] == own.spec["sizes"] else 0
+        ours, theirs = own.losses[:common], program.losses[:common]
+        if not np.allclose(ours, theirs, rtol=LOSS_TOLERANCE):
+            notes.append(f"losses differ between {first} {ours} and {name} {theirs}")
+    return notes
+
+
+DESCRIBED = {
+    "runs": Described(
+        "One row per run of the grid",
+        (
+            *columns("""
+    d_model | | width of the residual stream; empty, as the next three, where the model's sizes have other names
+    d_ff | | width inside the feed-forward
+    num_layers | | Transformer blocks
+    num_heads | | attention heads per block
+    vocab_size | tokens | size of the vocabulary
+    parameters | | trained parameters
+"""),
+            *(Column(stage.status_column, "", f"{STATUSES}: {stage.meaning}") for stage in STAGES),
+            *columns("""
+    reason | | why a run is not complete
+    oom_during | | what was running when memory ran out
+    oom_requested_bytes | B | what the allocation that failed asked for
+    oom_free_bytes | B | what the GPU had free then
+    oom_total_bytes | B | memory of the GPU
+    backend | | profiler: nsys, or torch (PyTorch's own)
+"""),
+            *(Column(dimension.key, "", dimension.meaning) for dimension in MACHINE_FACTS),
+            *columns("""
+    nsys | | version of Nsight Systems
+    steps_timed | | measured steps of the timing
+    steps_captured | | measured steps in the capture
+    steps_warmed | | warm-up steps of the timing whose times were kept
+    peak_allocated_bytes | B | largest sum of live tensors on the GPU while timed
+    peak_reserved_bytes | B | largest amount that PyTorch's allocator held while timed
+    device_total_bytes | B | memory of the GPU
+    forward_flops | FLOP | operations of matrix multiplies in one forward pass, from the shapes
+    loss | nat | loss of the last timed step
+    sm_clock_mhz | MHz | clock of the GPU after the timing
+    graphs | | graphs that torch.compile made; empty where nothing is compiled
+    graph_breaks | | breaks between them
+    note | | what a reader should know about these figures
+"""),
+            *(Column(f"{stage.name}_started_utc", "", f"when {stage.meaning} started") for stage in STAGES),
+        ),
+    )
+}

@@ -1,0 +1,181 @@
+"""What a grid will take of a machine, before it runs: time, disk and memory, and how each is estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cs336_model.arithmetic.flops import forward_flops
+from cs336_model.arithmetic.own_model import shape_of
+from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
+from kernel_recorder.gpu import gpu_is_visible
+from profile_grid.gpu_peaks import peaks_of
+from profile_grid.host.gpu_check import needed_bytes
+from profile_grid.results.results import COMPLETE, BadResult, StageResult, read_result
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import BY_NAME, STAGES
+
+AS_SMOKE = "start-ups as long as the smoke capture"
+NO_PACE = "the steps come on top, their pace is not known yet"
+BACKWARD_IN_FORWARDS = 2  # a backward pass computes twice a forward
+USUAL_SHARE_OF_PEAK = 0.6  # H200, fp32: 2.7B at context 1024 reaches 39.6 of 67 TFLOP/s
+USUAL_GPU = "NVIDIA H200"
+USUAL_START_S, USUAL_END_S = 3.0, 5.0  # of a process; of a capture, besides: nsys that ends, its export
+AT_ONCE_S = 0.1  # of a job that finds no GPU and runs nothing
+
+
+@dataclass(frozen=True)
+class Finished:
+    """One complete measurement: its seconds but for those that its stage declares, those of its steps, their FLOPs, and
+    its precision."""
+
+    all_s: float
+    steps_s: float
+    flops: int
+    precision: str
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast this machine measures: seconds of one process of each stage besides its steps, FLOP/s of the steps by
+    precision (absent where it is not known), and the source."""
+
+    overhead_s: dict[str, float]
+    flop_per_s: dict[str, float]
+    source: str
+
+    def steps_seconds(self, program: dict) -> float:
+        """Seconds of the steps of a process; 0 where the pace is not known."""
+        rate = self.flop_per_s.get(program["dimensions"]["precision"])
+        return steps_flops(program) / rate if rate else 0.0
+
+
+def remaining(plan: list[dict], runs: Path) -> list[tuple[str, dict]]:
+    """(stage, what it is told) of every measurement that is not there, or was made with other settings."""
+    return [
+        (stage, specification)
+        for entry in plan
+        for stage, specification in entry["specifications"].items()
+        if not _is_measured(runs / entry["run"] / BY_NAME[stage].result, specification)
+    ]
+
+
+def _is_measured(path: Path, specification: dict) -> bool:
+    measured = _read(path)
+    return measured is not None and measured.specification == specification
+
+
+def pace(runs: Path, start_s: float, device_name: str | None, precisions: Iterable[str]) -> Pace:
+    """The pace of the measurements below `runs` on this device; without any, that of the smoke capture and the maker's
+    peak. `start_s`: the seconds that the smoke capture took."""
+    finished = {stage.name: list(_finished(runs, stage, device_name)) for stage in STAGES}
+    peaks = peaks_of(device_name)
+    rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
+    usual = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in rates.items() if rate}
+    plain = [job for stage in STAGES if stage.of_every_run for job in finished[stage.name]]  # what slows no steps down
+    if all(finished[stage.name] for stage in STAGES if stage.of_every_run):
+        overhead = {stage: _mean_overhead_s(jobs or plain) for stage, jobs in finished.items()}
+        count = sum(map(len, finished.values()))
+        return Pace(overhead, usual | _measured_rates(plain), f"from {count} earlier measurements on this device")
+    steps = f"steps at {100 * USUAL_SHARE_OF_PEAK:.0f} % of the maker's peak" if usual else NO_PACE
+    return Pace(dict.fromkeys(finished, start_s), usual, f"{AS_SMOKE}{', ' if usual else '; '}{steps}")
+
+
+def _mean_overhead_s(finished: list[Finished]) -> float:
+    return sum(job.all_s - job.steps_s for job in finished) / len(finished)
+
+
+def _measured_rates(finished: list[Finished]) -> dict[str, float]:
+    """FLOP/s of the steps by precision, of the runs whose FLOPs are known."""
+    rates = {}
+    for precision in {job.precision for job in finished}:
+        jobs = [job for job in finished if job.precision == precision and job.flops]
+        seconds = sum(job.steps_s for job in jobs)
+        if seconds:
+            rates[precision] = sum(job.flops for job in jobs) / seconds
+    return rates
+
+
+def seconds_needed(
+    measurements: list[tuple[str, dict]], pace: Pace, memory_bytes: int | None, on_gpu: bool = True
+) -> float:
+    """Seconds for these measurements one after another; one that will run out of memory costs its start, and on a
+    processor one that needs a GPU nothing."""
+    return sum(
+        _seconds_of(stage, specification, pace, memory_bytes)
+        for stage, specification in measurements
+        if on_gpu or not BY_NAME[stage].only_with_gpu
+    )
+
+
+def usual_seconds(stage: Stage, specification: dict) -> float:
+    """Seconds of one measurement on an H200: a guess, for the order of all while nothing is known of the machine but
+    whether it has a GPU."""
+    if stage.only_with_gpu and not gpu_is_visible():
+        return AT_ONCE_S
+    precision = specification["program"]["dimensions"]["precision"]
+    rate = USUAL_SHARE_OF_PEAK * (peaks_of(USUAL_GPU).flop_per_s(precision) or 0.0)
+    start_s = USUAL_START_S + (USUAL_END_S if stage.tables_of_a_run else 0.0)
+    return _seconds_of(stage.name, specification, Pace({stage.name: start_s}, {precision: rate}, USUAL_GPU), None)
+
+
+def _seconds_of(stage: str, specification: dict, pace: Pace, memory_bytes: int | None) -> float:
+    program, start_s = specification["program"], pace.overhead_s[stage]
+    if _too_large(program, memory_bytes):
+        return start_s
+    return start_s + pace.steps_seconds(program) + BY_NAME[stage].lasts_s(specification)
+
+
+def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
+    """Bytes that these measurements will leave; without what grows with layers where their number is not known."""
+    return sum(
+        BY_NAME[stage].disk_bytes
+        + BY_NAME[stage].disk_bytes_per_layer_and_step
+        * (layers(specification["program"]) or 0)
+        * specification["program"]["measured_steps"]
+        for stage, specification in measurements
+    )
+
+
+def layers(program: dict) -> int | None:
+    """The layers of the model; None where its sizes have other names than ours."""
+    num_layers = program["sizes"].get("num_layers")
+    return num_layers if isinstance(num_layers, int) else None
+
+
+def first_program(entry: dict) -> dict:
+    """What the program of a run's first stage is told; the stages differ in their steps alone."""
+    return entry["specifications"][STAGES[0].name]["program"]
+
+
+def steps_flops(program: dict) -> int:
+    """FLOPs of the matrix products of all steps of a process, what is recomputed too; 0 for other people's models."""
+    shape = shape_of(program)
+    steps = program["warmup_steps"] + program["measured_steps"]
+    trains, every = BACKWARD in PHASES_OF_MODE[program["dimensions"]["mode"]], program["dimensions"]["checkpoint"]
+    forwards = 1 + trains * (BACKWARD_IN_FORWARDS + (1 / every if every else 0))
+    return round(steps * forwards * forward_flops(shape)["forward"]) if shape else 0
+
+
+def _too_large(program: dict, memory_bytes: int | None) -> bool:
+    return memory_bytes is not None and (needed_bytes(program) or 0) > memory_bytes
+
+
+def _finished(runs: Path, stage: Stage, device_name: str | None) -> Iterator[Finished]:
+    """Every complete measurement of a stage on this device."""
+    for path in sorted(runs.glob(f"*/{stage.result}")):
+        measured = _read(path)
+        if measured and measured.status == COMPLETE and measured.program.machine.device_name == device_name:
+            cost, spec = measured.program.cost_seconds, measured.program.spec
+            steps_s = cost["warmup"] + cost["measured"]
+            all_s = measured.seconds["all"] - stage.lasts_s(measured.specification)
+            yield Finished(all_s, steps_s, steps_flops(spec), spec["dimensions"]["precision"])
+
+
+def _read(path: Path) -> StageResult | None:
+    """An earlier result; None where it cannot be used: then it is not there for an estimate either."""
+    try:
+        return read_result(path)
+    except BadResult:
+        return None

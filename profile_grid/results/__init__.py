@@ -1,0 +1,1 @@
+"""Results of the measurements: read, typed, and compared with what would be measured now."""

@@ -1,0 +1,72 @@
+"""Whether a file is the one that the result beside it tells of: by its digest, and by the specification inside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from kernel_tables.files import full_disk_as_os_error
+from profile_grid.results.results import Origin, StageResult
+
+TABLE = "RUN_SPECIFICATION"
+CHUNK_BYTES = 2**20
+
+
+def write_specification(sqlite: Path, specification: dict) -> None:
+    """Writes into a capture what was captured: one row of canonical JSON in a table of its own."""
+    with full_disk_as_os_error(sqlite), closing(sqlite3.connect(sqlite)) as database, database:
+        database.execute(f"CREATE TABLE {TABLE} (specification TEXT NOT NULL)")
+        database.execute(f"INSERT INTO {TABLE} VALUES (?)", (json.dumps(specification, sort_keys=True),))
+
+
+def identity(path: Path) -> dict:
+    """What a result holds of a file beside it."""
+    return {"sha256": sha256_of_file(path), "bytes": path.stat().st_size}
+
+
+def sha256_of_file(path: Path) -> str:
+    """The digest of a file of any size."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def difference(result: Origin | StageResult, path: Path) -> str | None:
+    """Why a file is not the one that was measured with this result; None where it is."""
+    if found := quick_difference(result, path):
+        return found
+    same = sha256_of_file(path) == result.files[path.name].sha256
+    return None if same else f"{path.name} has another digest than was measured"
+
+
+def quick_difference(result: Origin | StageResult, path: Path) -> str | None:
+    """The same without reading all of the file: by its size and, of a capture, the specification inside it."""
+    if not path.exists():
+        return f"{path.name} is missing"
+    if (size := path.stat().st_size) != result.files[path.name].bytes:
+        return f"{path.name} has {size} bytes, and {result.files[path.name].bytes} were measured"
+    return _of_another_run(result, path) if path.suffix == ".sqlite" else None
+
+
+def _of_another_run(result: Origin | StageResult, sqlite: Path) -> str | None:
+    captured = _specification(sqlite)
+    if captured is None:
+        return f"{sqlite.name} does not say what was captured"
+    if captured == result.specification:
+        return None
+    run = captured.get("program", {}).get("run", "another run")
+    return f"{sqlite.name} is a capture of {run} with other settings"
+
+
+def _specification(sqlite: Path) -> dict | None:
+    try:
+        with closing(sqlite3.connect(f"{sqlite.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            ((text,),) = database.execute(f"SELECT specification FROM {TABLE}")
+        return json.loads(text)
+    except (sqlite3.Error, ValueError, TypeError):  # no such table, or no capture at all
+        return None

@@ -1,0 +1,121 @@
+"""The runs of a plan with the results of all their stages, as the merge reads them.
+
+A result that is not what would be measured now is an error, never a figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from profile_grid.errors import OutsideError
+from profile_grid.results.capture_identity import quick_difference
+from profile_grid.results.freshness import stale_reason
+from profile_grid.results.results import (
+    COMPLETE,
+    INCOMPLETE,
+    OUT_OF_MEMORY,
+    StageResult,
+    Status,
+    read_result,
+    read_status,
+)
+from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import BY_NAME, NOT_ASKED, STAGES
+
+
+class StaleRun(OutsideError):
+    """A file of a run is not what would be made now; the message is one line, with the command that makes it again."""
+
+    def __init__(self, path: Path, reason: str):
+        super().__init__(f"{path} is stale: {reason}; make it again: snakemake --cores 1 all --forcerun {path}")
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """One run: what the plan says of it, and by stage its result and its status; stages that the run was not asked for
+    are in neither."""
+
+    entry: Mapping[str, Any]
+    results: Mapping[str, StageResult]
+    statuses: Mapping[str, Status]
+
+    @property
+    def name(self) -> str:
+        return self.entry["run"]
+
+    @property
+    def leading(self) -> dict[str, Any]:
+        """The columns with which every table begins: the run and its dimensions."""
+        return {key: self.entry[key] for key in LEADING}
+
+    def complete(self, stage: str) -> bool:
+        """Whether the figures of this stage can be used."""
+        return self.status(stage) == COMPLETE
+
+    def has_tables(self, stage: str) -> bool:
+        """Whether the tables of this stage may have rows: where memory ran out, one can tell of that."""
+        return self.status(stage) in (COMPLETE, OUT_OF_MEMORY)
+
+    def status(self, stage: str) -> str:
+        """How this stage of the run ended; that it was not asked for, where it was not."""
+        return self.statuses[stage].status if stage in self.statuses else NOT_ASKED
+
+
+def read_runs(plan: list[dict], folder: Path, sources: Mapping[str, str]) -> list[MeasuredRun]:
+    """Every run of the plan, in its order; `folder` holds a folder for each.
+
+    `sources` are the digests of what measures each stage now. Raises StaleRun or BadResult."""
+    return [_read_run(entry, folder / entry["run"], sources) for entry in plan]
+
+
+def _read_run(entry: dict, folder: Path, sources: Mapping[str, str]) -> MeasuredRun:
+    results = require_fresh(entry, folder, sources)
+    return MeasuredRun(entry, results, _statuses(results, folder))
+
+
+def require_fresh(entry: dict, folder: Path, sources: Mapping[str, str]) -> dict[str, StageResult]:
+    """The results of a run by stage. Raises StaleRun where one, or a file beside it, is not what would be made now."""
+    results = {name: read_result(folder / BY_NAME[name].result) for name in entry["specifications"]}
+    for name, result in results.items():
+        if reason := stale_reason(result, entry["specifications"][name], sources[name]):
+            raise StaleRun(folder / f"{name}.json", reason)
+        for reason in filter(None, (quick_difference(result, folder / file) for file in result.files)):
+            raise StaleRun(folder / f"{name}.json", f"{reason}: it is not of this run")
+    return results
+
+
+def _statuses(results: Mapping[str, StageResult], folder: Path) -> dict[str, Status]:
+    statuses = {name: _status(BY_NAME[name], results, folder) for name in results}
+    first, *others = (stage for stage in STAGES if stage.name in results)
+    for stage in others:
+        reason = _machines_differ(first, stage, results, folder)
+        if statuses[stage.name].status == COMPLETE and reason:
+            statuses[stage.name] = replace(statuses[stage.name], status=INCOMPLETE, reason=reason, warnings=[])
+    return statuses
+
+
+def _status(stage: Stage, results: Mapping[str, StageResult], folder: Path) -> Status:
+    """What the tables of the run say of it, where the stage has any; else how its process ended."""
+    result = results[stage.name]
+    if stage.tables_of_a_run is None:
+        return Status(result.status, result.reason, [])
+    return read_status(folder / stage.tables_of_a_run.status_file)
+
+
+def _machines_differ(first: Stage, other: Stage, results: Mapping[str, StageResult], folder: Path) -> str | None:
+    """Why the figures of two stages may not stand in one row: they are of two machines; None where of one."""
+    if results[first.name].program is None or results[other.name].program is None:
+        return None
+    here, there = (vars(results[stage.name].program.machine) for stage in (first, other))
+    for dimension in MACHINE_DIMENSIONS:
+        key = dimension.key
+        if key in here and here[key] != there[key]:
+            return (
+                f"{first.name} ran with {key} {here[key]}, {other.name} with {there[key]}; measure both on one machine:"
+                f" snakemake --cores 1 all --forcerun {folder / first.result} {folder / other.result}"
+            )
+    return None

@@ -1,0 +1,256 @@
+"""What a run leaves behind, read into dataclasses: the JSON of every stage, and the status of its tables.
+
+A file that is missing, damaged, of another version or impossible is named in one line, with what is wrong in it and the
+command that makes it again; it never ends as a traceback, or as a figure.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from profile_grid.errors import OutsideError
+from profile_grid.results.typed_json import Built, Mismatch, parse_as
+from profile_grid.study.stages import UNSUPPORTED
+
+FORMAT = 5  # of a stage's JSON; raised when a field changes its meaning
+COMPLETE, OUT_OF_MEMORY, INCOMPLETE = ("complete", "out_of_memory", "incomplete")
+STATUSES = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, INCOMPLETE)
+MEASURED_OR_KNOWN = (
+    COMPLETE,
+    OUT_OF_MEMORY,
+    UNSUPPORTED,
+)  # what a cell of the grid may end as: measuring again adds nothing
+
+Seconds = dict[str, float]
+
+
+class BadResult(OutsideError):
+    """A result file cannot be used; the message is one line: the file, what is wrong (`what`), what to do."""
+
+    def __init__(self, path: Path, what: str):
+        self.what = what
+        super().__init__(f"{path}: {what}; make it again: snakemake --cores 1 all --forcerun {path}")
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """What ran a program; None for what could not be known there."""
+
+    device: str
+    device_name: str
+    gpu_uuid_sha256: str | None
+    driver: str | None
+    cuda: str | None
+    torch: str
+    python: str
+    cpu_name: str
+    cores: int
+    threads: int
+    sm_clock_mhz: int | None
+    throttle_reasons: list[str] | None
+    other_processes: int | None
+
+
+@dataclass(frozen=True)
+class MemoryFacts:
+    """Bytes of the device's memory; None on a processor."""
+
+    peak_allocated_bytes: int | None
+    peak_reserved_bytes: int | None
+    device_total_bytes: int | None
+
+
+@dataclass(frozen=True)
+class OutOfMemory:
+    """What a program did when memory ran out, what it asked for, and what there was."""
+
+    during: str
+    requested_bytes: int | None
+    free_bytes: int | None
+    total_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Graphs that were compiled, those of them after the first step, and the breaks between them."""
+
+    graphs: int
+    graphs_later: int
+    graph_breaks: int
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Relative errors of a first step against one in fp64, or the reason why there are none."""
+
+    reason: str | None
+    loss_error: float | None
+    logits_error: float | None
+    gradient_norm_error: float | None
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """What the measured program wrote: see cs336_model/program/benchmark.py. Times are seconds; `unsupported` is
+    PyTorch's reason where it refuses the variant."""
+
+    status: str
+    spec: dict[str, Any]
+    out_of_memory: OutOfMemory | None
+    unsupported: str | None
+    compilation: Compilation | None
+    accuracy: Accuracy | None
+    step_seconds: list[float]
+    phase_seconds: dict[str, list[float]]
+    warmup_seconds: list[float]
+    warmup_phase_seconds: dict[str, list[float]]
+    losses: list[float]
+    memory: MemoryFacts
+    parameters: int | None
+    flops: dict[str, int | None] | None
+    machine: MachineFacts
+    cost_seconds: Seconds
+    ran_unix_s: list[float]
+    loaded_files: dict[str, str]
+    loaded_distributions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """The commit that was measured, and whether the tree was clean; None outside a git repository."""
+
+    git_commit: str | None
+    git_clean: bool | None
+
+
+@dataclass(frozen=True)
+class FileIdentity:
+    """What tells a file beside a result from every other."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """One stage of one run: timing.json, capture.json. `reason` says why there are no figures. `sources` is the digest
+    of what measured it, `files` the identity of the files beside it, `facts` what only this stage's results hold;
+    `program` is None where it was ended before it wrote its result; `neighbours` is the most other GPUs of the host
+    that were measured on meanwhile."""
+
+    format: int
+    status: str
+    reason: str | None
+    reason_code: str | None
+    specification: dict[str, Any]
+    sources: str
+    program: ProgramResult | None
+    facts: dict[str, Any]
+    files: dict[str, FileIdentity]
+    seconds: Seconds
+    waited_s: float
+    neighbours: int
+    notes: list[str]
+    started_utc: str
+    git: Checkout
+
+
+@dataclass(frozen=True)
+class Status:
+    """Whether what a stage left gives the tables of the run, why not, and what was odd."""
+
+    status: str
+    reason: str | None
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Of a program's result: the digests of the files that it ran, by their path below the folder they were imported
+    from, and the versions of the installed packages that the model refers to."""
+
+    loaded_files: dict[str, str]
+    loaded_distributions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Of a stage's result: what made it. Read on every start for every run, so no more than that."""
+
+    format: int
+    specification: dict[str, Any]
+    sources: str
+    program: Ran | None
+    files: dict[str, FileIdentity]
+
+
+Result = TypeVar("Result", StageResult, Status, Origin)
+
+
+def read_result(path: Path) -> StageResult:
+    """The result of a stage; raises BadResult."""
+    return _read(path, StageResult)
+
+
+def read_origin(path: Path) -> Origin:
+    """What made the result of a stage; raises BadResult."""
+    return _read(path, Origin)
+
+
+def read_status(path: Path) -> Status:
+    """Whether the tables of a run are whole; raises BadResult."""
+    return _read(path, Status)
+
+
+def _read(path: Path, kind: type[Result]) -> Result:
+    result = read_as(path, kind)
+    if not isinstance(result, Origin):
+        try:
+            _require_possible(result)
+        except Mismatch as error:
+            raise BadResult(path, str(error)) from error
+    return result
+
+
+def read_as(path: Path, kind: type[Built]) -> Built:
+    """The file as a dataclass of this kind, every value checked against its type; raises BadResult."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(values, dict) and values.get("format", FORMAT) != FORMAT:
+            raise Mismatch(f"it has format {values['format']}, this version of the project reads {FORMAT}")
+        return parse_as(kind, values)
+    except FileNotFoundError:
+        raise BadResult(path, "it is missing") from None
+    except Mismatch as error:
+        raise BadResult(path, str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise BadResult(path, f"it is damaged ({str(error).splitlines()[0]})") from error
+
+
+def _require_possible(result: StageResult | Status) -> None:
+    if result.status not in STATUSES:
+        raise Mismatch(f"status is {result.status!r}, which is none of {', '.join(STATUSES)}")
+    program = getattr(result, "program", None)
+    if program is not None and program.status == COMPLETE:
+        _require_times(program)
+    if program is None and result.status == COMPLETE and not isinstance(result, Status):
+        raise Mismatch("status is complete, and program is null")
+
+
+def _require_times(program: ProgramResult) -> None:
+    """As many times as steps, each of them finite and above zero."""
+    _require_times_of("measured", program.spec, program.step_seconds, program.phase_seconds)
+    _require_times_of("warm-up", program.spec, program.warmup_seconds, program.warmup_phase_seconds)
+
+
+def _require_times_of(kind: str, spec: dict, steps: list[float], phases: dict[str, list[float]]) -> None:
+    count = spec.get(f"{kind.replace('-', '')}_steps")
+    for name, seconds in ({"step": steps} | {name: one for name, one in phases.items() if one}).items():
+        if len(seconds) != count:
+            raise Mismatch(f"program has {len(seconds)} times of {name} and {count} {kind} steps")
+        if wrong := [value for value in seconds if not (math.isfinite(value) and value > 0)]:
+            raise Mismatch(f"program has {wrong[0]} s as a time of {name}")

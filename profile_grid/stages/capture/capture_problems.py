@@ -1,0 +1,42 @@
+"""What speaks against believing the capture of one run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from profile_grid.host.processes.problems import Problem
+
+if TYPE_CHECKING:
+    from kernel_tables.trace import Trace
+    from kernel_tables.views.completeness import Finding
+
+NO_KERNELS = "no_kernels"
+NSYS_TOO_OLD = "nsys_older_than_driver"
+SETTLED = ("nsys_hedge",)  # the number of steps and their equal counts, which are checked, are the answer to it
+# nsys makes its messages up from what it met on the host, so none of its words is published.
+OF_NSYS = {
+    "nsys_lost_events": "nsys reports that it lost events: times and counts may be too small; capture less at a time",
+    "nsys_error": "nsys reports an error: what it failed to record is missing; capture again",
+    "nsys_warning": "nsys has a warning: nothing is known to be lost",
+    NSYS_TOO_OLD: "nsys does not know the CUDA of this driver: a newer nsys would",
+}
+
+
+def errors_and_warnings(
+    trace: Trace, *, measured_steps: int, device: str, backend: str
+) -> tuple[list[Problem], list[Problem]]:
+    """What is wrong, and what is odd. nsys records no operators of a CPU program, so their absence is neither."""
+    problems: dict[str, list[Problem]] = {"error": [], "warning": []}
+    for finding in trace.check(expected_steps=measured_steps):
+        lacks_nothing = finding.code == NO_KERNELS and backend == "nsys" and device == "cpu"
+        settled = finding.severity == "warning" and finding.code in SETTLED
+        problem = _published(finding)
+        if not (lacks_nothing or settled) and problem.code not in [known.code for known in problems[finding.severity]]:
+            problems[finding.severity].append(problem)
+    return problems["error"], problems["warning"]
+
+
+def _published(finding: Finding) -> Problem:
+    if finding.code not in OF_NSYS:
+        return Problem(finding.code, finding.message)
+    return Problem(finding.code, OF_NSYS[finding.code], finding.message)

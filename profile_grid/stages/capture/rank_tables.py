@@ -1,0 +1,151 @@
+"""The tables of a run on several GPUs: every rank's phases, what communication costs its steps, and each collective."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pandas as pd
+
+from kernel_tables.errors import TraceError
+from kernel_tables.ranks import collectives, communication
+from kernel_tables.ranks.completeness import findings_of_ranks
+from kernel_tables.ranks.ranks import Rank
+from kernel_tables.trace import Trace
+from profile_grid.host.processes.problems import joined
+from profile_grid.results.results import COMPLETE, StageResult
+from profile_grid.stages.capture.capture_problems import errors_and_warnings
+from profile_grid.stages.capture.step_tables import (
+    PHASE_COLUMNS,
+    TIMES_OF_A_PHASE,
+    measured_activities,
+    measured_ranges,
+    phase_table,
+)
+from profile_grid.study.described import Described, columns
+from profile_grid.study.stages import CAPTURE
+from profile_grid.tables.names import STEP
+
+(RANK_0,) = CAPTURE.files
+PLACE = ["rank", "device"]
+TEXTS = ("phase", "operation", "range", "kernel")
+DECIMALS = ("algorithm_gb_per_s", "bus_gb_per_s")
+
+
+def files_of(capture: StageResult) -> list[str]:
+    """The capture of every rank, 0 first; of a run that was not captured whole, rank 0's, which says why."""
+    ranks = capture.facts.get("ranks") if capture.status == COMPLETE else None
+    return [rank["file"] for rank in ranks or ()] or [RANK_0]
+
+
+def tables_of_ranks(
+    capture: StageResult, paths: Sequence[Path], extra_rules: Sequence[dict] = ()
+) -> tuple[str | None, dict[str, pd.DataFrame]]:
+    """(why they are not whole, the tables) of the captures of all ranks, 0 first; without rows where they are not."""
+    with ExitStack() as stack:
+        try:
+            ranks = [_rank(number, stack.enter_context(Trace(path, extra_rules))) for number, path in enumerate(paths)]
+            if reason := _incomplete(capture, ranks):
+                return reason, empty_tables()
+            tables = {
+                "rank_phases": pd.concat([_phases(rank) for rank in ranks], ignore_index=True),
+                "rank_steps": communication.communication(ranks, STEP),
+                "collectives": collectives.collectives(ranks, STEP),
+            }
+        except TraceError as error:
+            return str(error), empty_tables()
+    return None, tables
+
+
+def empty_tables() -> dict[str, pd.DataFrame]:
+    """The tables without rows: those of a run of one process."""
+    phases, steps, single = [*PLACE, *PHASE_COLUMNS], communication.COLUMNS, collectives.COLUMNS
+    names = {"rank_phases": phases, "rank_steps": steps, "collectives": single}
+    return {table: pd.DataFrame({key: pd.Series(dtype=_type(key)) for key in keys}) for table, keys in names.items()}
+
+
+def _type(column: str) -> str:
+    return "str" if column in TEXTS else "Float64" if column in DECIMALS else "Int64"
+
+
+def _rank(number: int, trace: Trace) -> Rank:
+    """The rank whose process alone its capture holds."""
+    process = trace.gpu_activities.process
+    return Rank(number, trace, int(process[0]) if len(process) else -1)
+
+
+def _incomplete(capture: StageResult, ranks: Sequence[Rank]) -> str | None:
+    """Why the captures of these ranks are not whole together; None where they are."""
+    facts = {
+        "measured_steps": capture.program.spec["measured_steps"],
+        "device": capture.program.machine.device,
+        "backend": capture.facts["backend"],
+    }
+    for rank in ranks[1:]:
+        errors, _ = errors_and_warnings(rank.trace, **facts)
+        if errors:
+            return f"rank {rank.number}: {joined(errors)}"
+    together = [finding.message for finding in findings_of_ranks(ranks, STEP) if finding.severity == "error"]
+    return together[0] if together else None
+
+
+def _phases(rank: Rank) -> pd.DataFrame:
+    """The phases of a rank on each of its devices."""
+    activities, ranges = measured_activities(rank.trace), measured_ranges(rank.trace)
+    tables = [
+        phase_table(activities[activities["device"] == device], ranges).assign(rank=rank.number, device=device)
+        for device in rank.devices
+    ]
+    return pd.concat(tables or [empty_tables()["rank_phases"]], ignore_index=True)[[*PLACE, *PHASE_COLUMNS]]
+
+
+WHICH = """
+    rank | | number of the process, from 0
+    device | | number of its GPU, as its capture counts them; −1 for a processor
+    step | | number of the measured step, from 0
+"""
+OWN_PHASES = f"""
+    phase | | as in phases
+    {TIMES_OF_A_PHASE}
+"""
+DESCRIBED = {
+    "rank_phases": Described(
+        "One row per run on several GPUs, rank, device, step and phase; phases has those of rank 0",
+        columns(f"{WHICH}{OWN_PHASES}"),
+    ),
+    "rank_steps": Described(
+        "One row per run on several GPUs, rank, device and measured step, under the profiler",
+        columns(f"""{WHICH}
+    step_ns | ns | length of the step on this device: the sum of the next four columns
+    compute_ns | ns | while at least one kernel ran that is no communication; on a CPU an operator
+    exposed_communication_ns | ns | while communication ran, and no such kernel
+    exposed_memory_ns | ns | while copies or fills ran, and neither of these
+    idle_ns | ns | while nothing ran
+    communication_ns | ns | while at least one collective ran
+    overlapped_ns | ns | of that, while a kernel computed
+    collectives | | collectives
+    bytes | B | that they reduced on this rank; empty where the size of one is not known
+    transfer_ns | ns | sum of what they took on the rank on which each was shortest
+    waiting_ns | ns | sum of what they took longer on this rank: waiting for the slowest
+"""),
+    ),
+    "collectives": Described(
+        "One row per run on several GPUs, rank, device, step and collective, under the profiler",
+        columns(f"""{WHICH}
+    number | | its place in the step by launch, from 0; the same on all ranks
+    operation | | all-reduce, ...
+    range | | innermost range around its launch
+    kernel | | full name of its kernel; gloo:all_reduce on a CPU
+    bytes | B | of the tensor that is reduced, on one rank
+    bucket | | number of the bucket of gradients, where they are reduced in buckets
+    start_ns | ns | its start, from the begin of the step on this device
+    duration_ns | ns | its time on this rank, waiting for the others included
+    exposed_ns | ns | of that, while no kernel computed
+    transfer_ns | ns | the shortest of its times on all ranks
+    waiting_ns | ns | duration less transfer
+    algorithm_gb_per_s | 10^9 B/s | bytes ÷ transfer
+    bus_gb_per_s | 10^9 B/s | that × 2(n − 1)/n for an all-reduce of n ranks: what the busiest link carried
+"""),
+    ),
+}

@@ -1,0 +1,48 @@
+"""The stage under a profiler: Nsight Systems, or PyTorch's."""
+
+from __future__ import annotations
+
+from profile_grid.study.stage import COUNT, OWN_RULES, PROCESSES, WARMUP, Setting, Stage, TablesOfARun
+
+CAPTURE = Stage(
+    name="capture",
+    meaning="the process under the profiler",
+    files=("capture.sqlite",),
+    may_leave=("capture.nsys-rep",),
+    attempts=2,
+    # nsys, H200: 3 training steps of 2.7B (32 layers) leave 3.8 MB of SQLite, and left about as much of report; of the
+    # report, which holds the two steps before them now, 5/3 of that is reckoned, not measured
+    disk_bytes=500_000,
+    disk_bytes_per_layer_and_step=105_000,
+    sources=(
+        *PROCESSES,
+        "profile_grid/results/capture_identity.py",
+        "profile_grid/stages/capture/nsys_sandbox.py",
+        "profile_grid/stages/capture/nsys_capture.py",
+        "kernel_recorder/nsys_profile.py",
+    ),
+    settings={
+        # H200, 142 runs: the second step already lasts as long as the later ones (median ratio 1.000)
+        "warmup_steps": Setting(WARMUP, default=2, of_program=True),
+        "measured_steps": Setting(COUNT, default=3, of_program=True),
+        "backend": Setting({"enum": ["auto", "nsys", "torch"]}, default="auto"),
+        "nsys_options": Setting(
+            {
+                "description": "Appended to `nsys profile`, long options only; those that move the report are refused.",
+                "type": "array",
+                "items": {
+                    "type": "string",
+                    "pattern": "^--(?!output|export|force-overwrite|command-file)[a-z][a-z-]*(=[A-Za-z0-9_,.:-]+)?$",
+                },
+            },
+            default=(),
+        ),
+    },
+    tables_of_a_run=TablesOfARun(
+        names=("kernels", "phases", "ranges", "findings", "rank_phases", "rank_steps", "collectives"),
+        status_file="status.json",
+        texts=("reports/kernel_summary.csv", "reports/nvtx_summary.csv", "reports/api_summary.csv"),
+        sources=("kernel_tables/kernel_classes/*.toml",),
+        own_rules=OWN_RULES,
+    ),
+)

@@ -1,0 +1,275 @@
+"""The tables of one run, from its capture: kernels, phases and ranges by measured step.
+
+The measured program opens `measure` > `step` > a phase (forward, loss, backward, optimizer, synchronize) > the parts of
+the model. A kernel is counted in the step and phase that were open when it was launched. All times are integer
+nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from kernel_tables.attribution.path_text import as_path, names_in
+from kernel_tables.diagnosis.own_rules import own_rules
+from kernel_tables.errors import TraceError
+from kernel_tables.kernel_classes.categories import users_rules
+from kernel_tables.trace import Trace
+from profile_grid.host.processes.problems import joined
+from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
+from profile_grid.results.run_tables import RunTables, tables_status
+from profile_grid.stages.capture.capture_problems import errors_and_warnings
+from profile_grid.stages.capture.tensor_cores import tensor_core_warnings
+from profile_grid.study.described import WHERE, Described, columns
+from profile_grid.tables import finding_tables as findings
+from profile_grid.tables.classes import MEMORY_OPERATIONS
+from profile_grid.tables.conservation import require_same
+from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
+
+KERNEL_COLUMNS = [
+    "step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns",
+]  # fmt: skip
+PHASE_COLUMNS = [
+    "step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels", "memop_ns", "memops",
+]  # fmt: skip
+RANGE_COLUMNS = [
+    "step", "phase", "range", "instances", "wall_ns", "gpu_time_ns", "kernels", "memop_time_ns", "memops",
+]  # fmt: skip
+
+
+def measured_activities(trace: Trace) -> pd.DataFrame:
+    """One row per kernel and memory operation of the measured window, with step (-1: in none), phase and range."""
+    activities = trace.activities()
+    instance = trace.enclosing(STEP)
+    inside = trace.enclosing(MEASURE) >= 0
+    activities, instance = activities[inside], instance[inside]
+    phase, below = _phase_and_part(trace.paths)
+    return activities.assign(
+        step=pd.Series(instance, index=activities.index).map(_step_numbers(trace)).fillna(-1).astype("int64"),
+        phase=phase[activities["path_id"]],
+        range=below[activities["path_id"]],
+    ).reset_index(drop=True)
+
+
+def measured_ranges(trace: Trace) -> pd.DataFrame:
+    """One row per range instance inside a measured step, the step's own first, with `step`, `phase` and `range`."""
+    instances = trace.range_instances()
+    in_step = np.array([MEASURE in path and STEP in path for path in trace.paths], dtype=bool)
+    instances = instances[in_step[instances["path_id"]]].sort_values(["start_ns", "instance"])
+    starts = instances.loc[instances["name"] == STEP, "start_ns"].to_numpy()
+    phase, below = _phase_and_part(trace.paths)
+    return instances.assign(
+        step=np.searchsorted(starts, instances["start_ns"].to_numpy(), side="right") - 1,
+        phase=phase[instances["path_id"]],
+        range=below[instances["path_id"]],
+    ).reset_index(drop=True)
+
+
+def kernel_table(activities: pd.DataFrame) -> pd.DataFrame:
+    """One row per step x phase x range x kernel; raises NotConserved if a launch or a nanosecond is lost."""
+    keys = ["step", "phase", "range", "name", "class"]
+    grouped = activities.groupby(keys, sort=True, observed=True)["duration_ns"]
+    table = grouped.agg(["count", "sum", "mean", "min", "max"]).reset_index()
+    table.columns = KERNEL_COLUMNS
+    require_same("launches", table["launches"].sum(), len(activities))
+    require_same("nanoseconds", table["total_ns"].sum(), activities["duration_ns"].sum())
+    return table
+
+
+def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
+    """One row per step x phase, and one per whole step: wall time of the range, span, busy and summed GPU time."""
+    in_steps = activities[activities["step"] >= 0]
+    rows = []
+    for step in sorted(set(ranges["step"]) | set(in_steps["step"])):
+        of_step, walls = in_steps[in_steps["step"] == step], ranges[ranges["step"] == step]
+        rows.append(_phase_row(step, WHOLE_STEP, of_step, walls[walls["phase"] == OUTSIDE]))
+        walls = walls[walls["phase"] != OUTSIDE]
+        for phase in _in_order(walls, of_step):
+            phase_walls = walls[(walls["phase"] == phase) & (walls["range"] == "")]
+            rows.append(_phase_row(step, phase, of_step[of_step["phase"] == phase], phase_walls))
+    table = pd.DataFrame(rows, columns=PHASE_COLUMNS)
+    by_phase = table[table["phase"] != WHOLE_STEP]
+    for column in ("kernel_ns", "kernels", "memop_ns", "memops"):
+        require_same(column, by_phase[column].sum(), table.loc[table["phase"] == WHOLE_STEP, column].sum())
+    return table
+
+
+def range_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
+    """One row per step x phase x range: instances, wall time, and what it and its nested ranges launched."""
+    inside = ranges[ranges["phase"] != OUTSIDE]
+    keys = ["step", "phase", "range"]
+    walls = inside.assign(wall_ns=inside["end_ns"] - inside["start_ns"]).groupby(keys)["wall_ns"].agg(["count", "sum"])
+    launched = _inclusive(activities[activities["step"] >= 0])
+    table = walls.rename(columns={"count": "instances", "sum": "wall_ns"}).join(launched, how="outer")
+    return table.fillna(0).astype("int64").reset_index()[RANGE_COLUMNS]
+
+
+def _inclusive(activities: pd.DataFrame) -> pd.DataFrame:
+    """GPU time and counts by step, phase and range, where a range also counts what the ranges below it launched."""
+    is_kernel = ~activities["kind"].isin(MEMORY_OPERATIONS)
+    duration = activities["duration_ns"]
+    sums = (
+        activities.assign(
+            gpu_time_ns=duration.where(is_kernel, 0),
+            kernels=is_kernel.astype("int64"),
+            memop_time_ns=duration.where(~is_kernel, 0),
+            memops=(~is_kernel).astype("int64"),
+        )
+        .groupby(["step", "phase", "range"])[["gpu_time_ns", "kernels", "memop_time_ns", "memops"]]
+        .sum()
+    )
+    sums = sums.reset_index()
+    sums["range"] = [_prefixes(name) for name in sums["range"]]
+    return sums.explode("range").groupby(["step", "phase", "range"]).sum()
+
+
+def _prefixes(path: str) -> list[str]:
+    parts = names_in(path)
+    return [as_path(parts[:length]) for length in range(len(parts) + 1)]
+
+
+def _phase_row(step: int, phase: str, activities: pd.DataFrame, walls: pd.DataFrame) -> tuple:
+    is_kernel = ~activities["kind"].isin(MEMORY_OPERATIONS).to_numpy(dtype=bool)
+    start, end = activities["start_ns"].to_numpy("int64"), activities["end_ns"].to_numpy("int64")
+    duration = end - start
+    wall_ns = int((walls["end_ns"] - walls["start_ns"]).sum())
+    span_ns = int(end.max() - start.min()) if len(end) else 0
+    kernel_ns, memop_ns = int(duration[is_kernel].sum()), int(duration[~is_kernel].sum())
+    kernels = int(is_kernel.sum())
+    return (
+        step, phase, wall_ns, span_ns, busy_ns(start, end), kernel_ns, kernels, memop_ns, len(duration) - kernels,
+    )  # fmt: skip
+
+
+def busy_ns(start: np.ndarray, end: np.ndarray) -> int:
+    """Nanoseconds covered by at least one of the intervals [start, end)."""
+    if not len(start):
+        return 0
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    reached = np.maximum.accumulate(end)
+    uncovered = np.maximum(start[1:] - reached[:-1], 0).sum()
+    return int(reached[-1] - start[0] - uncovered)
+
+
+def _in_order(walls: pd.DataFrame, activities: pd.DataFrame) -> list[str]:
+    """The phases of a step in the order in which they open, then those that only kernels name."""
+    opened = walls.loc[walls["range"] == "", "phase"]
+    return list(dict.fromkeys([*opened, *sorted(set(activities["phase"]))]))
+
+
+def _phase_and_part(paths: Iterable[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    """Per path: the name after `step` (OUTSIDE where only the step is open), the names below."""
+    phases, below = [], []
+    for path in paths:
+        inner = path[path.index(STEP) + 1 :] if STEP in path else ()
+        phases.append(inner[0] if inner else OUTSIDE)
+        below.append(as_path(inner[1:]))
+    return np.array(phases, dtype=object), np.array(below, dtype=object)
+
+
+def _step_numbers(trace: Trace) -> dict[int, int]:
+    """Instance id of a measured step -> 0, 1, 2 ... in the order in which the steps began."""
+    instances = trace.range_instances()
+    measured = np.array([MEASURE in path for path in trace.paths], dtype=bool)
+    steps = instances[(instances["name"] == STEP) & measured[instances["path_id"]]].sort_values("start_ns")
+    return {int(instance): number for number, instance in enumerate(steps["instance"])}
+
+
+def tables_of_file(
+    capture: StageResult, sqlite: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
+) -> RunTables:
+    """The status of a run's capture and its tables, which are empty unless the capture is whole.
+
+    Raises TraceError where a rule cannot be used: that is no fault of the capture.
+    """
+    users_rules(extra_rules)
+    custom_rules = own_rules(diagnosis_rules, "diagnosis_rules")
+    if capture.status != COMPLETE:
+        return RunTables(tables_status(capture.status, capture.reason), empty_tables())
+    steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
+    try:
+        with Trace(sqlite, extra_rules) as trace:
+            errors, odd = errors_and_warnings(
+                trace, measured_steps=steps, device=device, backend=capture.facts["backend"]
+            )
+            warnings = [str(problem) for problem in odd]
+            if errors:
+                return RunTables(tables_status(INCOMPLETE, str(joined(errors)), warnings), empty_tables())
+            activities, ranges = measured_activities(trace), measured_ranges(trace)
+            diagnosed = findings.findings_of(trace, custom_rules)
+    except TraceError as error:
+        return RunTables(tables_status(INCOMPLETE, str(error)), empty_tables())
+    tables = {
+        "kernels": kernel_table(activities),
+        "phases": phase_table(activities, ranges),
+        "ranges": range_table(activities, ranges),
+        "findings": diagnosed,
+    }
+    require_same("measured steps", tables["phases"]["step"].nunique(), steps)
+    if device != "cpu":
+        warnings += tensor_core_warnings(tables["kernels"], capture.program.spec["dimensions"]["precision"])
+    if capture.facts["backend"] == "nsys" and device == "cpu":
+        warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
+        tables["phases"] = _without_gpu_figures(tables["phases"])
+    return RunTables(tables_status(COMPLETE, warnings=warnings), tables)
+
+
+def _without_gpu_figures(phases: pd.DataFrame) -> pd.DataFrame:
+    """The phase table with its GPU columns missing instead of zero."""
+    missing = dict.fromkeys(PHASE_COLUMNS[3:], pd.array([pd.NA] * len(phases), dtype="Int64"))
+    return phases.assign(**missing)
+
+
+def empty_tables() -> dict[str, pd.DataFrame]:
+    """The tables of a run without rows."""
+    columns = {
+        "kernels": KERNEL_COLUMNS, "phases": PHASE_COLUMNS, "ranges": RANGE_COLUMNS, "findings": findings.COLUMNS,
+    }  # fmt: skip
+    return {name: pd.DataFrame(columns=names) for name, names in columns.items()}
+
+
+TIMES_OF_A_PHASE = """wall_ns | ns | wall time of the NVTX range on the CPU
+    gpu_span_ns | ns | start of the first kernel or memory operation to the end of the last
+    gpu_busy_ns | ns | time in which at least one of them ran
+    kernel_ns | ns | sum of the durations of kernels
+    kernels | | kernels
+    memop_ns | ns | sum of the durations of memory operations (copies and fills by the driver)
+    memops | | memory operations"""
+DESCRIBED = {
+    "findings": findings.DESCRIBED,
+    "kernels": Described(
+        "One row per run, step, phase, range and kernel name",
+        columns(f"""{WHERE}
+    kernel | | full name; of an ATen operator on a CPU
+    class | | kind of work, by the rules of kernel_tables
+    launches | | executions
+    total_ns | ns | sum of their durations
+    mean_ns | ns | mean duration
+    min_ns | ns | shortest
+    max_ns | ns | longest
+"""),
+    ),
+    "phases": Described(
+        "One row per run, step and phase, and one with phase = step for the whole step",
+        columns(f"""
+    step | | number of the measured step, from 0
+    phase | | forward, loss, backward, optimizer, synchronize, (outside); step: all of them
+    {TIMES_OF_A_PHASE}
+"""),
+    ),
+    "ranges": Described(
+        "One row per run, step, phase and range; what nested ranges launched counts in the outer ones too",
+        columns(f"""{WHERE}
+    instances | | times the range was opened
+    wall_ns | ns | wall time of the range on the CPU, summed over instances
+    gpu_time_ns | ns | sum of the durations of kernels launched inside
+    kernels | | kernels launched inside
+    memop_time_ns | ns | sum of the durations of memory operations launched inside
+    memops | | memory operations launched inside
+"""),
+    ),
+}

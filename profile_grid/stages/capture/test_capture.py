@@ -1,0 +1,316 @@
+"""A capture under nsys, with a fake nsys and a fake program that fail in every manner that was seen."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernel_tables.reading import nsys
+from kernel_tables.reading.capture import Capture
+from profile_grid.host.leases.lease_server import Leases
+from profile_grid.host.processes import measured_program
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.programs import ProgramFailed
+from profile_grid.host.processes.supervisor import descendants
+from profile_grid.stages.capture import measure as capture
+from profile_grid.stages.capture.nsys_capture import nsys_attempt
+from profile_grid.study.stages import CAPTURE
+from tests.kernel_tables.synthetic import Synthetic
+
+FAKES = Path(__file__).parents[3] / "tests" / "fakes"
+PROGRAM = {
+    "run": "tiny_ctx8_forward",
+    "dimensions": {},
+    "constructor": "elsewhere:Model",
+    "device": "auto",
+    "measured_steps": 2,
+}
+SPECIFICATION = {"program": PROGRAM, "backend": "nsys", "environment": [], "nsys_options": []}
+
+
+def whole_capture():
+    """Two measured steps of one forward pass with one kernel each."""
+    return (
+        Synthetic()
+        .range("measure", 0, 1000)
+        .range("step", 10, 300).range("forward", 20, 200).kernel("gemm", at=30)
+        .range("step", 310, 600).range("forward", 320, 500).kernel("gemm", at=330)
+    )  # fmt: skip
+
+
+def without_kernels():
+    return Synthetic().range("measure", 0, 1000).range("step", 10, 300).range("step", 310, 600)
+
+
+def without_ranges():
+    return Synthetic().kernel("gemm", at=30)
+
+
+def one_step_short():
+    return Synthetic().range("measure", 0, 1000).range("step", 10, 300).kernel("gemm", at=30)
+
+
+def impossible():
+    return whole_capture().kernel("backwards", at=40, start=60, duration=-20)
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """A function that captures with nsys and the program failing in these manners; gives the JSON's contents."""
+    fakes = tmp_path / "bin"
+    fakes.mkdir()
+    shutil.copy(FAKES / "nsys", fakes)
+    (fakes / "nsys").write_text((FAKES / "nsys").read_text().replace("/usr/bin/env python3", sys.executable))
+    monkeypatch.setenv("PATH", f"{fakes}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(FAKES))
+    monkeypatch.setattr(measured_program, "MODULE", "fake_program")
+    monkeypatch.chdir(tmp_path)
+    for name in ("results", "scratch"):
+        (tmp_path / name).mkdir()
+    for name in ("runs", "pid"):
+        (tmp_path / name).touch()
+
+    def run(nsys_manner="works", program_manner="ends well", report=None, time_limit_s=20.0, **specification):
+        (report or whole_capture()).write(fakes / "report")
+        (fakes / "manner").write_text(nsys_manner)
+        (tmp_path / "program").write_text(program_manner)
+        job = Job(
+            SPECIFICATION | specification, Path("results"), Path("scratch"), Path("capture.log"), time_limit_s, Leases()
+        )
+        return capture.measure(job)
+
+    run.folder, run.nsys = tmp_path, fakes
+    return run
+
+
+@pytest.fixture
+def without_namespaces(monkeypatch):
+    """As where the system does not permit them; processes then have the numbers that are seen here."""
+    monkeypatch.setattr("profile_grid.stages.capture.nsys_capture.namespace_command", lambda: ())
+
+
+def is_alive(pid):
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_trace_of_the_host_asks_for_it_and_keeps_calls_and_stacks(fake):
+    report = whole_capture().os_call("read", 40, 5).python_sample(50, ("forward", "/home/anna/model.py"))
+    assert fake(report=report, sources=["osrt", "python"])["status"] == "complete"
+    asked = (fake.nsys / "profiles").read_text().split()
+    assert "--trace=cuda,nvtx,osrt" in asked and "--python-sampling=true" in asked
+    with Capture(fake.folder / "results" / "capture.sqlite") as kept:
+        assert [sample.frames for sample in kept.python_samples()] == [("forward (model)",)]
+        assert len(kept.host_rows("OSRT_API")["start"]) == 1
+
+
+def test_a_whole_capture_is_complete_at_the_first_attempt_and_its_files_are_in_place(fake):
+    result = fake()
+    assert (result["status"], result["reason"], result["facts"]["attempts"]) == ("complete", None, 1)
+    assert result["facts"]["nsys"].startswith("2099.1.1.1")
+    assert sorted(path.name for path in Path("results").iterdir()) == ["capture.nsys-rep", "capture.sqlite"]
+    with sqlite3.connect("results/capture.sqlite") as database:
+        assert database.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone() == (2,)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("nsys_manner", "code", "reason"),
+    [
+        ("writes nothing", "nsys_no_report", "nsys ended with exit status 0 and wrote no report, though the program"),
+        ("writes half", "nsys_export_failed", "nsys cannot export its own report"),
+        ("exports half", "nsys_export_failed", "nsys cannot export its own report"),
+        (
+            "lacks a right",
+            "nsys_ended_early",
+            "nsys ended with exit status 1 before the program had written its result",
+        ),
+        ("cannot run", "nsys_cannot_run", "it does not run here"),
+    ],
+)
+def test_a_failure_of_nsys_is_incomplete_with_its_reason_after_one_more_try(fake, nsys_manner, code, reason):
+    result = fake(nsys_manner)
+    assert (result["status"], result["reason_code"]) == ("incomplete", code)
+    assert reason in result["reason"]
+    assert result["facts"]["attempts"] == 2
+    with closing(sqlite3.connect("results/capture.sqlite")) as database:
+        assert database.execute("SELECT * FROM CAPTURE_STATUS").fetchall() == [("incomplete", result["reason"])]
+
+
+CANARIES = ("gpu-node-17", "anna", "s3cr3t", "/home", "my models", "secret run")
+
+
+@pytest.mark.parametrize("manner", ["writes half", "exports half", "lacks a right", "cannot run"])
+def test_what_nsys_says_when_it_fails_stays_in_the_log(fake, manner):
+    result = json.dumps(fake(manner))
+    for canary in (*CANARIES, str(fake.folder), "libexample"):
+        assert canary not in result
+    assert ("anna" in Path("capture.log").read_text()) == (manner in ("writes half", "lacks a right"))
+
+
+@pytest.mark.parametrize("severity", [2, 3])
+def test_what_nsys_notes_in_its_report_is_told_by_a_code(fake, severity):
+    text = "Failed to reach daemon of anna on gpu-node-17 with NGC_API_KEY=s3cr3t from '/home/anna/my models'"
+    report = whole_capture().diagnostic(severity, text)
+    result = json.dumps(fake(report=report))
+    assert not any(canary in result for canary in CANARIES)
+    assert ("nsys_error" in result) == (severity == 3)
+
+
+def test_an_nsys_that_is_killed_is_incomplete(fake):
+    reason = fake("is killed")["reason"]
+    assert re.match(r"nsys (was ended by SIGKILL|ended with exit status 137 \(SIGKILL\)) and wrote no report", reason)
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (without_kernels, "no kernel was recorded"),
+        (without_ranges, "no NVTX range was recorded"),
+        (one_step_short, "1 ranges 'step' where 2 were to be measured"),
+        (impossible, "end before they start"),
+    ],
+)
+def test_a_report_that_lacks_something_is_incomplete(fake, report, reason):
+    result = fake(report=report())
+    assert (result["status"], result["facts"]["attempts"]) == ("incomplete", 2)
+    assert reason in result["reason"]
+
+
+def test_an_nsys_that_is_missing_is_incomplete_and_says_how_to_get_it(fake, monkeypatch):
+    monkeypatch.setenv("PATH", str(fake.folder))
+    result = fake()
+    assert (result["status"], result["program"]) == ("incomplete", None)
+    assert "there is no nsys on PATH; install Nsight Systems" in result["reason"]
+
+
+def test_a_second_try_that_succeeds_is_complete(fake):
+    result = fake("fails the first time")
+    assert (result["status"], result["facts"]["attempts"]) == ("complete", 2)
+
+
+def test_exit_status_143_with_a_whole_report_is_complete(fake):
+    assert fake("ends with 143")["status"] == "complete"
+
+
+def test_an_nsys_that_hangs_before_the_program_is_ended_at_the_limit(fake):
+    result = fake("hangs before the program", time_limit_s=0.7)
+    assert result["reason"] == "ended at the time limit of 0.7 s, before the program had written its result"
+    assert result["facts"]["attempts"] == 2
+
+
+def test_an_nsys_that_hangs_after_the_program_is_ended_at_the_limit(fake):
+    result = fake("hangs after the program", time_limit_s=1.5)
+    assert "nsys hung and was ended at the time limit of 1.5 s and wrote no report" in result["reason"]
+
+
+def test_a_hanging_program_is_ended_with_nsys_and_its_agent(fake, without_namespaces, monkeypatch):
+    monkeypatch.setattr(capture, "CAPTURE", replace(CAPTURE, attempts=1))
+    result = fake("leaves an agent", "hangs", time_limit_s=1.5)
+    assert result["status"] == "incomplete" and "ended at the time limit of 1.5 s" in result["reason"]
+    assert not is_alive(int((fake.nsys / "agent").read_text()))
+    assert not is_alive(int((fake.folder / "pid").read_text()))
+
+
+def test_a_crash_of_the_program_is_no_result_and_is_not_tried_again(fake):
+    with pytest.raises(ProgramFailed) as raised:
+        fake(program_manner="crashes")
+    assert "capture of tiny_ctx8_forward (nsys) ended with exit status 1" in str(raised.value)
+    assert "  | RuntimeError: a defect of the model" in str(raised.value)
+    assert str(raised.value).endswith("whole log: capture.log")
+    assert Path("runs").read_text().splitlines() == ["nsys"]
+
+
+def test_a_crash_under_the_torch_profiler_is_no_result_either(fake):
+    with pytest.raises(ProgramFailed, match="a defect of the model"):
+        fake(program_manner="crashes", backend="torch")
+    assert Path("runs").read_text().splitlines() == ["torch"]
+
+
+def test_out_of_memory_is_a_result_at_the_first_attempt_and_asks_for_no_report(fake):
+    result = fake("writes nothing", "runs out of memory")
+    assert (result["status"], result["reason"], result["facts"]["attempts"]) == ("out_of_memory", None, 1)
+
+
+def test_the_log_of_an_earlier_attempt_is_not_taken_for_a_crash_of_this_one(fake):
+    Path("capture.log").write_text("Traceback (most recent call last):\n")
+    assert fake("lacks a right")["status"] == "incomplete"
+
+
+def test_under_nsys_the_program_sees_listed_variables_and_no_path_of_the_project(fake, monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "canary")
+    monkeypatch.setenv("MY_SETTING", "seven")
+    seen = fake(program_manner="shows its environment", environment=["MY_SETTING"])["program"]["environment"]
+    assert seen["MY_SETTING"] == "seven"
+    assert "SECRET_TOKEN" not in seen
+    assert str(fake.folder) not in json.dumps(seen)
+
+
+def test_the_command_line_that_nsys_sees_holds_no_path_of_the_project(fake):
+    fake()
+    line = (fake.nsys / "profiles").read_text()
+    assert "--trace=cuda,nvtx" in line
+    assert str(fake.folder) not in line
+    assert sys.prefix not in line or sys.prefix == "/usr"
+
+
+@pytest.fixture
+def under_real_nsys(tmp_path, monkeypatch):
+    """A hanging program under the nsys of this machine: its capture in a thread, and the processes below this one."""
+    if nsys.find() is None:
+        pytest.skip("there is no nsys on PATH")
+    monkeypatch.setenv("PYTHONPATH", str(FAKES))
+    monkeypatch.setattr(measured_program, "MODULE", "fake_program")
+    monkeypatch.chdir(tmp_path)
+    Path("program").write_text("hangs")
+    for name in ("runs", "pid"):
+        Path(name).touch()
+    Path("trial").mkdir()
+    log, others = Path("capture.log"), set(descendants(os.getpid()))
+    with ThreadPoolExecutor(1) as pool:
+        specification = SPECIFICATION | {"program": PROGRAM | {"device": "cpu"}}
+        capturing = pool.submit(nsys_attempt, Job(specification, Path(), Path(), log, 6.0, Leases()), Path("trial"), 1)
+        assert wait_until(lambda: log.exists() and "fake program: hangs" in log.read_text())
+        yield capturing, set(descendants(os.getpid())) - others
+
+
+def wait_until(condition, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+def command_line(pid):
+    return (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
+
+
+def test_a_program_that_hangs_under_the_real_nsys_ends_at_the_limit_with_every_process_of_nsys(under_real_nsys):
+    capturing, processes = under_real_nsys
+    assert any(b"--start-agent" in command_line(pid) for pid in processes)
+    assert (
+        str(capturing.result().problem) == "ended at the time limit of 6 s, before the program had written its result"
+    )
+    assert not any(is_alive(pid) for pid in processes)
+
+
+def test_kill_9_of_the_real_nsys_ends_its_program_and_is_a_reason(under_real_nsys):
+    capturing, processes = under_real_nsys
+    (profiler,) = [pid for pid in processes if command_line(pid)[:2] == [b"nsys", b"profile"]]
+    os.kill(profiler, signal.SIGKILL)
+    problem = str(capturing.result().problem)
+    assert "SIGKILL" in problem
+    assert "before the program had written its result" in problem
+    assert not any(is_alive(pid) for pid in processes)

@@ -1,0 +1,136 @@
+"""Where the time of a process's first step goes, beside the steps behind it: module loading, memory, first launches.
+
+Every nanosecond of a step has one cause, the first in the table that any thread is in. So they add up to the step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from kernel_tables.diagnosis.calls import ALLOCATION, LAUNCH, WAIT, Calls
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.errors import TraceError
+from kernel_tables.intervals import Intervals, difference, intersection, union
+from kernel_tables.trace import Trace
+from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
+from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
+from profile_grid.study.described import Described, columns
+from profile_grid.study.stages import COLD_START
+from profile_grid.tables.conservation import require_same
+
+(SQLITE,) = COLD_START.files
+LOADING = re.compile(r"cu(da)?(Module|Library|Link|Kernel(?!\w*Launch))")
+OF_THE_HOST = re.compile(r"cuda(HostAlloc|MallocHost|FreeHost|HostRegister)|cuMem(HostAlloc|AllocHost|HostRegister)")
+NO_CALL, NO_OPERATOR = "no call (Python, dispatcher, libraries that choose kernels)", "no operator"
+COLUMNS = ["cause", "first_ms", "later_ms", "extra_ms", "first_calls", "later_calls"]
+TYPES = dict.fromkeys(COLUMNS, "float64") | {"cause": "str"}
+Part = tuple[str, np.ndarray, np.ndarray]  # a cause, and the starts and ends of what it is
+
+
+def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
+    """The status of a run's cold start and its table, which is empty unless the capture tells of several steps."""
+    if status := status_without_tables(result, folder / SQLITE):
+        return RunTables(status, empty_run_tables())
+    try:
+        with Trace(folder / SQLITE, extra_rules) as trace:
+            scope = Scope(trace)
+            if len(scope.steps) < 2 or not (scope.trace.is_of_processor or scope.has_calls):
+                raise TraceError("the capture does not tell the calls of two steps")
+            return RunTables(tables_status(COMPLETE), {"first_step": first_step_table(scope)})
+    except TraceError as error:
+        return RunTables(tables_status(INCOMPLETE, str(error)), empty_run_tables())
+
+
+def empty_run_tables() -> dict[str, pd.DataFrame]:
+    """The table without rows."""
+    return {"first_step": pd.DataFrame(columns=COLUMNS).astype(TYPES)}
+
+
+def first_step_table(scope: Scope) -> pd.DataFrame:
+    """One row per cause: its time in the first step and, as a mean, in the later ones, and how many calls these are."""
+    parts, ranges = list(_operators(scope) if scope.trace.is_of_processor else _calls(scope)), scope.trace.range_arrays
+    rest = NO_OPERATOR if scope.trace.is_of_processor else NO_CALL
+    windows = [(int(ranges.start_ns[step]), int(ranges.end_ns[step])) for step in scope.steps]
+    steps = [_of_step(parts, rest, *window) for window in windows]
+    for (start, end), causes in zip(windows, steps, strict=True):
+        require_same("time of a step by cause", sum(ns for ns, _ in causes.values()), end - start)
+    rows = []
+    for cause, (first_ns, first_calls) in steps[0].items():
+        later_ns, later_calls = np.mean([step[cause] for step in steps[1:]], axis=0)
+        rows.append((cause, first_ns / 1e6, later_ns / 1e6, (first_ns - later_ns) / 1e6, first_calls, later_calls))
+    return pd.DataFrame(rows, columns=COLUMNS).astype(TYPES)
+
+
+def _of_step(parts: list[Part], rest: str, start: int, end: int) -> dict[str, tuple[int, int]]:
+    """Nanoseconds and number of calls by cause, in a window of time."""
+    uncovered, by_cause = Intervals(np.array([start]), np.array([end])), {}
+    for cause, starts, ends in parts:
+        mine = (starts >= start) & (starts < end)
+        covered = union(starts[mine], np.minimum(ends[mine], end))
+        by_cause[cause] = intersection(uncovered, covered).total_ns, int(mine.sum())
+        uncovered = difference(uncovered, covered)
+    return by_cause | {rest: (uncovered.total_ns, 0)}
+
+
+def _calls(scope: Scope) -> Iterator[Part]:
+    """The CUDA API calls by cause; what is called inside another call comes before that."""
+    calls = scope.calls
+    loading, host = (_named(calls, pattern) for pattern in (LOADING, OF_THE_HOST))
+    first = _first_launches(scope, len(calls))
+    masks = {
+        "loading of modules": loading,
+        "memory of the host": host,
+        "memory of the GPU": calls.kind == ALLOCATION,
+        "first launch of a kernel": first,
+        "other launches": calls.kind == LAUNCH,
+        "waiting": calls.kind == WAIT,
+    }
+    unassigned = np.ones(len(calls), bool)
+    for cause, mask in masks.items():
+        yield cause, calls.start_ns[mask & unassigned], calls.end_ns[mask & unassigned]
+        unassigned &= ~mask
+    yield "other calls", calls.start_ns[unassigned], calls.end_ns[unassigned]
+
+
+def _operators(scope: Scope) -> Iterator[Part]:
+    """On a processor: operators that run for the first time, and all others."""
+    activities = scope.activities
+    order = np.argsort(activities.start_ns, kind="stable")
+    first = np.zeros(len(activities), bool)
+    first[order[np.unique(activities.name[order], return_index=True)[1]]] = True
+    for cause, mask in (("first run of an operator", first), ("other operators", ~first)):
+        yield cause, activities.start_ns[mask], activities.end_ns[mask]
+
+
+def _first_launches(scope: Scope, count: int) -> np.ndarray:
+    """By API call: whether it is the first that launches a kernel of its name."""
+    activities, first = scope.activities, np.zeros(count, bool)
+    launched = np.flatnonzero(activities.launched)
+    order = launched[np.argsort(activities.launch_ns[launched], kind="stable")]
+    first[activities.launch_row[order[np.unique(activities.name[order], return_index=True)[1]]]] = True
+    return first
+
+
+def _named(calls: Calls, pattern: re.Pattern) -> np.ndarray:
+    fits = np.array([bool(pattern.match(name)) for name in calls.functions], bool)
+    return fits[calls.function]
+
+
+DESCRIBED = {
+    "first_step": Described(
+        "One row per run with the stage cold_start and cause of time in its first step; the causes add up to the step",
+        columns("""
+    cause | | what a thread was in: the first of these that any was in
+    first_ms | ms | in the very first step of the process, as captured
+    later_ms | ms | mean over the captured steps behind it
+    extra_ms | ms | first_ms − later_ms
+    first_calls | | API calls in the first step; on a CPU operators
+    later_calls | | mean over the steps behind it
+"""),
+    ),
+}

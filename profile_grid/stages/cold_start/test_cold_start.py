@@ -1,0 +1,97 @@
+"""Why a first step is slow: every nanosecond of it has one cause, beside the steps behind it."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.trace import Trace
+from profile_grid.host.processes.job import Job
+from profile_grid.results.capture_identity import identity, write_specification
+from profile_grid.stages.capture.measure import write_status
+from profile_grid.stages.cold_start import measure as cold_start
+from profile_grid.stages.cold_start.tables import (
+    NO_CALL,
+    NO_OPERATOR,
+    empty_run_tables,
+    first_step_table,
+    run_tables,
+)
+from tests.kernel_tables.synthetic import Synthetic
+
+MS = 10**6
+
+
+def captured(path, device: int = 0):
+    """Two steps. In the first a launch takes 30 ms, 20 of which load its module, and memory is allocated for 5; in both
+    a second kernel is launched, from another thread."""
+    made = Synthetic().range("measure", 0, 200 * MS).range("step", 0, 100 * MS).range("step", 100 * MS, 150 * MS)
+    for number, (at, name) in enumerate([(10, "gemm"), (50, "gemm"), (60, "add"), (110, "gemm"), (120, "add")]):
+        made.kernel(name, at * MS, start=(at + 1) * MS, duration=MS, device=device, thread=1 + number % 2)
+    for row in made.rows["CUPTI_ACTIVITY_KIND_RUNTIME"]:
+        row["end"] = row["start"] + (30 if row["start"] == 10 * MS else 2) * MS
+    made.call(12 * MS, 901, api="cuLibraryLoadData", duration=20 * MS)
+    made.call(70 * MS, 902, api="cudaMalloc_v3020", duration=5 * MS)
+    made.call(75 * MS, 903, api="cudaHostAlloc_v3020", duration=1 * MS)
+    made.call(140 * MS, 904, api="cudaDeviceSynchronize_v3020", duration=8 * MS)
+    return made.write(path)
+
+
+@pytest.fixture
+def table(tmp_path):
+    with Trace(captured(tmp_path / "cold_start.sqlite")) as trace:
+        return first_step_table(Scope(trace)).set_index("cause")
+
+
+def test_every_nanosecond_of_a_step_has_one_cause_and_what_is_called_inside_a_launch_is_none_of_the_launch(table):
+    assert table["first_ms"].to_dict() == {
+        "loading of modules": 20, "memory of the host": 1, "memory of the GPU": 5, "first launch of a kernel": 12,
+        "other launches": 2, "waiting": 0, "other calls": 0, NO_CALL: 60,
+    }  # fmt: skip
+    assert table["first_ms"].sum() == 100 and table["later_ms"].sum() == 50
+
+
+def test_the_steps_behind_it_stand_beside_the_first(table):
+    assert table.loc["other launches", ["later_ms", "extra_ms", "first_calls", "later_calls"]].tolist() == [4, -2, 1, 2]
+    assert table.loc["waiting", "later_ms"] == 8 and table.loc["first launch of a kernel", "first_calls"] == 2
+
+
+def test_on_a_processor_operators_that_run_for_the_first_time_stand_apart(tmp_path):
+    with Trace(captured(tmp_path / "cpu.sqlite", device=-1)) as trace:
+        found = first_step_table(Scope(trace)).set_index("cause")
+    assert found["first_calls"].to_dict() == {"first run of an operator": 2, "other operators": 1, NO_OPERATOR: 0}
+    assert found["first_ms"].to_dict() == {"first run of an operator": 2, "other operators": 1, NO_OPERATOR: 97}
+
+
+def result_of(path, **changes) -> SimpleNamespace:
+    told = {"status": "complete", "reason": None, "specification": {"a": 1}, "files": {path.name: identity(path)}}
+    told["files"] = {path.name: SimpleNamespace(**identity(path))}
+    return SimpleNamespace(**(told | changes))
+
+
+def test_the_table_comes_from_the_runs_own_capture_and_one_step_alone_tells_nothing(tmp_path):
+    path = captured(tmp_path / "cold_start.sqlite")
+    write_specification(path, {"a": 1})
+    status, made = run_tables(result_of(path), tmp_path)
+    assert status["status"] == "complete" and made["first_step"].dtypes.equals(empty_run_tables()["first_step"].dtypes)
+    status, made = run_tables(result_of(path, status="out_of_memory", reason="full"), tmp_path)
+    assert (status["status"], len(made["first_step"])) == ("out_of_memory", 0)
+    path.unlink()
+    Synthetic().range("measure", 0, 9).range("step", 0, 9).kernel("gemm", 1).write(path)
+    write_specification(path, {"a": 1})
+    assert run_tables(result_of(path), tmp_path)[0]["reason"].startswith("the capture does not tell the calls")
+
+
+def test_the_capture_of_a_cold_start_stands_beside_the_runs_own_and_replaces_nothing(tmp_path, monkeypatch):
+    def capture(job: Job) -> dict:
+        write_status(job.folder / "capture.sqlite", "complete", None, job.specification)
+        return {"status": "complete"}
+
+    monkeypatch.setattr("profile_grid.stages.capture.measure.measure", capture)
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "capture.sqlite").write_text("the run's own")
+    specification = json.loads('{"program": {}}')
+    job = Job(specification, tmp_path, tmp_path / "scratch", tmp_path / "log", 1, None)
+    assert cold_start.measure(job) == {"status": "complete"}
+    assert (tmp_path / "capture.sqlite").read_text() == "the run's own" and (tmp_path / "cold_start.sqlite").exists()

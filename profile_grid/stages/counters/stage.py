@@ -1,0 +1,51 @@
+"""The stage that counts what kernels do, under Nsight Compute."""
+
+from __future__ import annotations
+
+from profile_grid.study.stage import COUNT, PAGE_RUN, PROCESSES, WARMUP, Setting, Stage, TablesOfARun
+
+COUNTERS = Stage(
+    name="counters",
+    meaning="the process whose kernels are counted under Nsight Compute",
+    files=("ncu.csv",),
+    disk_bytes=200_000,
+    lasts_s=lambda settings: 49.0,  # H200: 48 to 50 s of four training steps; forward 20, with backward 41
+    sources=(
+        *PROCESSES,
+        "cs336_model/program/roofs.py",
+        "kernel_tables/counters/metrics.py",
+        "kernel_tables/counters/reading.py",
+        "kernel_recorder/ncu_profile.py",
+        "profile_grid/stages/counters/problems.py",
+    ),
+    settings={
+        "runs": Setting(
+            {
+                "description": "Runs whose kernels are counted besides those of products with `stages: [counters]`: a"
+                f" pattern of their names, such as small_ctx512_*, or `{PAGE_RUN}`, as without this key: the run whose"
+                " step the page shows, or would of those on one GPU; empty for none.",
+                "type": "string",
+            },
+            default=None,  # `shown` where the grid has such a run
+            of_study=True,
+        ),
+        "layers": Setting(
+            {
+                "description": "Layers of a model (its size num_layers) that are counted at most: all launch the same"
+                " kernels. More where they differ.",
+                **COUNT,
+            },
+            default=2,
+        ),
+        "warmup_steps": Setting(WARMUP, default=1, of_program=True),
+        "measured_steps": Setting(COUNT, default=1, of_program=True),
+    },
+    tables_of_a_run=TablesOfARun(
+        names=("counters", "counter_ranges", "roofs", "counter_findings"),
+        status_file="counters_status.json",
+        reads=("capture",),
+        sources=("kernel_tables/kernel_classes/*.toml",),
+    ),
+    of_every_run=False,
+    only_with_gpu=True,
+)

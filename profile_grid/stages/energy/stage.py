@@ -1,0 +1,34 @@
+"""The stage that measures energy, in windows of seconds."""
+
+from __future__ import annotations
+
+from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage
+
+ENERGY = Stage(
+    name="energy",
+    meaning="the process whose energy is counted",
+    table_names=("energy", "energy_windows"),
+    sources=PROCESSES,
+    lasts_s=lambda settings: (
+        (settings["windows"] + 2) * settings["window_s"]
+    ),  # one idle window before them, and one after
+    settings={
+        "warmup_steps": Setting(WARMUP, default=5, of_program=True),
+        "measured_steps": Setting(COUNT, default=3, of_program=True),
+        "windows": Setting(
+            {"description": "Windows in which the model steps.", "type": "integer", "minimum": 3, "maximum": 1000},
+            default=3,
+        ),
+        "window_s": Setting(
+            {
+                "description": "Seconds of a window, at least. NVML's counter ticks every 0.1 s: windows of 1 s scatter"
+                " by 5 %, those of 5 s by 1 %.",
+                "type": "number",
+                "minimum": 5,
+                "maximum": 600,
+            },
+            default=5,
+        ),
+    },
+    of_every_run=False,
+)

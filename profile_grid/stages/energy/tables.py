@@ -1,0 +1,186 @@
+"""The tables of energy: every window of a process, and by run what a step and a token take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
+from profile_grid.results.load_runs import MeasuredRun
+from profile_grid.results.results import ProgramResult
+from profile_grid.results.typed_json import parse_as
+from profile_grid.study.described import Described, columns
+from profile_grid.study.dimensions import LEADING
+from profile_grid.study.stages import ENERGY
+from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS
+
+STEPS = "steps"
+STATE = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz")
+ENDS = ("begin", "end")
+WINDOW = {"window": "Int64", "kind": "str", "seconds": "float64", "joules": "float64", "steps": "Int64"}
+WINDOW |= {"power_w": "float64", **{f"{end}_{name}": "Int64" for name in STATE for end in ENDS}, "throttled": "str"}
+FIGURES = ("joules_per_step", "joules_per_token", "power_w", "idle_power_w", "tflops_per_watt")
+SPREAD = {f"{name}{end}": "float64" for name in FIGURES for end in ("", "_std")}
+RUN = {"counter": "str", "windows": "Int64", "steps": "Int64", "step_ms": "float64", "tokens": "Int64"}
+RUN |= {"model_flops": "Int64", **SPREAD, "tick_ms": "float64", "tick_share": "float64"}
+
+
+@dataclass(frozen=True)
+class State:
+    """A device at one moment; None for what it does not tell."""
+
+    temperature_c: int | None
+    sm_clock_mhz: int | None
+    memory_clock_mhz: int | None
+    throttle_reasons: list[str] | None
+
+
+@dataclass(frozen=True)
+class EnergyWindow:
+    """What was counted between two readings of the counter."""
+
+    kind: str
+    seconds: float
+    microjoules: int
+    steps: int
+    begin: State
+    end: State
+
+    @property
+    def joules(self) -> float:
+        return 1e-6 * self.microjoules
+
+    @property
+    def watts(self) -> float:
+        return self.joules / self.seconds
+
+
+@dataclass(frozen=True)
+class EnergyFacts:
+    """The facts of energy.json: see cs336_model/program/energy/windows.py."""
+
+    counter: str
+    tick_s: float
+    windows: list[EnergyWindow]
+
+
+def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
+    """`energy` and `energy_windows`, of the runs that have the stage whole."""
+    complete = [
+        (run.leading, run.results[ENERGY.name].program, parse_as(EnergyFacts, run.results[ENERGY.name].facts, "facts"))
+        for run in runs
+        if run.complete(ENERGY.name)
+    ]
+    windows = [led | row for led, _, facts in complete for row in _window_rows(facts)]
+    table = [led | energy_of_run(program, facts) for led, program, facts in complete]
+    return {
+        "energy": pd.DataFrame(table, columns=[*LEADING, *RUN]).astype(RUN),
+        "energy_windows": pd.DataFrame(windows, columns=[*LEADING, *WINDOW]).astype(WINDOW),
+    }
+
+
+def energy_of_run(program: ProgramResult, facts: EnergyFacts) -> dict:
+    """The row of a run: means over its windows with their standard deviations (n - 1)."""
+    stepping = [window for window in facts.windows if window.kind == STEPS]
+    idle = [window for window in facts.windows if window.kind != STEPS]
+    dimensions = program.spec["dimensions"]
+    tokens = dimensions["batch_size"] * dimensions["context_length"]
+    flops = model_flops(program.flops, dimensions["mode"])
+    per_step = [window.joules / window.steps for window in stepping]
+    figures = {
+        "joules_per_step": per_step,
+        "joules_per_token": [joules / tokens for joules in per_step],
+        "power_w": [window.watts for window in stepping],
+        "idle_power_w": [window.watts for window in idle],
+        "tflops_per_watt": [1e-12 * flops / joules for joules in per_step] if flops else [],
+    }
+    steps, seconds = (sum(getattr(window, name) for window in stepping) for name in ("steps", "seconds"))
+    return {
+        "counter": facts.counter,
+        "windows": len(stepping),
+        "steps": steps,
+        "step_ms": 1e3 * seconds / steps,
+        "tokens": tokens,
+        "model_flops": flops,
+        **{f"{name}{end}": value for name, values in figures.items() for end, value in _mean_and_std(values)},
+        "tick_ms": 1e3 * facts.tick_s,
+        "tick_share": facts.tick_s / min(window.seconds for window in stepping),
+    }
+
+
+def model_flops(flops: Mapping[str, int | None] | None, mode: str) -> int | None:
+    """FLOPs of the matrix products of a step, without what is computed again; None where they are not known."""
+    forward = (flops or {}).get("forward")
+    backward = BACKWARD_IN_FORWARDS if BACKWARD in PHASES_OF_MODE[mode] else 0
+    return None if forward is None else (1 + backward) * forward
+
+
+def _mean_and_std(values: Sequence[float]) -> tuple[tuple[str, float], tuple[str, float]]:
+    mean = np.mean(values) if values else np.nan
+    return ("", mean), ("_std", np.std(values, ddof=1) if len(values) > 1 else np.nan)
+
+
+def _window_rows(facts: EnergyFacts) -> list[dict]:
+    return [
+        {
+            "window": number,
+            "kind": window.kind,
+            "seconds": window.seconds,
+            "joules": window.joules,
+            "steps": window.steps,
+            "power_w": window.watts,
+            **{f"{end}_{name}": getattr(getattr(window, end), name) for name in STATE for end in ENDS},
+            "throttled": "; ".join(
+                sorted({*(window.begin.throttle_reasons or ()), *(window.end.throttle_reasons or ())})
+            ),
+        }
+        for number, window in enumerate(facts.windows)
+    ]
+
+
+DESCRIBED = {
+    "energy": Described(
+        "One row per run with the stage energy: means over its windows, no profiler attached",
+        columns("""
+    counter | | whose energy is counted: NVML that of the whole GPU, RAPL that of the processor's packages
+    windows | | windows in which the model stepped
+    steps | | steps in all of them
+    step_ms | ms | their seconds ÷ their steps
+    tokens | tokens | of one step: batch × context
+    model_flops | FLOP | of the matrix products of one step, from the shapes; what is computed again is not counted
+    joules_per_step | J | energy of a window ÷ its steps, the mean over the windows
+    joules_per_step_std | J | standard deviation (n − 1) between the windows
+    joules_per_token | J | the same ÷ tokens
+    joules_per_token_std | J | its standard deviation
+    power_w | W | energy of a window ÷ its seconds, the mean over the windows
+    power_w_std | W | its standard deviation
+    idle_power_w | W | the same of the windows in which nothing runs and the model lies in memory, before and after
+    idle_power_w_std | W | its standard deviation
+    tflops_per_watt | TFLOP/s/W | model_flops ÷ energy of a step; empty if unknown
+    tflops_per_watt_std | TFLOP/s/W | its standard deviation
+    tick_ms | ms | time between two changes of the counter, as measured
+    tick_share | of 1 | tick ÷ the shortest window: the most that one window can be off by it, at even power
+"""),
+    ),
+    "energy_windows": Described(
+        "One row per run and window of the stage energy, in their order",
+        columns("""
+    window | | number, from 0
+    kind | | steps, or idle: nothing runs
+    seconds | s | between the two readings of the counter, the device waited for at both
+    joules | J | counted in between
+    steps | | steps in between
+    power_w | W | joules ÷ seconds
+    begin_temperature_c | °C | of the GPU before the window
+    end_temperature_c | °C | after it
+    begin_sm_clock_mhz | MHz | clock of the GPU's processors before the window
+    end_sm_clock_mhz | MHz | after it
+    begin_memory_clock_mhz | MHz | clock of its memory before the window
+    end_memory_clock_mhz | MHz | after it
+    throttled | | what held the clocks back at either end; empty for nothing
+"""),
+    ),
+}

@@ -1,0 +1,38 @@
+"""The stage that traces the host: its calls and its Python stacks."""
+
+from __future__ import annotations
+
+from profile_grid.stages.capture.stage import CAPTURE
+from profile_grid.study.stage import COUNT, Setting, Stage, TablesOfARun
+
+HOST_TRACE = Stage(
+    name="host_trace",
+    meaning="the process whose host is traced: calls of the OS runtime, and Python stacks",
+    files=("host_trace.sqlite",),
+    attempts=CAPTURE.attempts,
+    sources=(*CAPTURE.sources, CAPTURE.file("measure"), "kernel_tables/reading/python_samples.py"),
+    disk_bytes=CAPTURE.disk_bytes,
+    disk_bytes_per_layer_and_step=CAPTURE.disk_bytes_per_layer_and_step,
+    settings=CAPTURE.settings
+    | {
+        "measured_steps": Setting(COUNT, default=10, of_program=True),
+        "backend": Setting({"enum": ["nsys"]}, default="nsys"),
+        "sources": Setting(
+            {
+                "description": "What is recorded of the host besides CUDA calls: calls of the OS runtime of 1 µs and"
+                " longer, and a thousand Python stacks a second.",
+                "type": "array",
+                "items": {"enum": ["osrt", "python"]},
+                "minItems": 1,
+                "uniqueItems": True,
+            },
+            default=("osrt", "python"),
+        ),
+    },
+    tables_of_a_run=TablesOfARun(
+        names=("host_time",),
+        status_file="host_trace_status.json",
+    ),
+    of_every_run=False,
+    only_with_gpu=True,
+)

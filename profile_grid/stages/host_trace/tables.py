@@ -1,0 +1,123 @@
+"""What the host does in each phase of a step, thread by thread: launching, waiting, calls of the OS, and no call.
+
+On every thread the own times of calls and the time in none add up to the phase, to the nanosecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from kernel_tables.diagnosis.calls import ALLOCATION, COPY, LAUNCH, WAIT, kind_of
+from kernel_tables.errors import TraceError
+from kernel_tables.host.sources import CUDA, OS_RUNTIME, PYTHON
+from kernel_tables.host.table import host_table
+from kernel_tables.trace import Trace
+from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
+from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
+from profile_grid.stages.capture.step_tables import measured_ranges
+from profile_grid.study.described import Described, columns
+from profile_grid.study.stages import HOST_TRACE
+from profile_grid.tables.conservation import require_same
+from profile_grid.tables.names import OUTSIDE, STEP
+
+(SQLITE,) = HOST_TRACE.files
+LAUNCHING, OS_CALLS, NO_CALL, STACK = "launching", "in the OS runtime", "in no call", "Python stack"
+DOING = {LAUNCH: LAUNCHING, WAIT: "waiting for the GPU", ALLOCATION: "allocating", COPY: "copying"}
+OTHER_CUDA = "in other CUDA calls"
+COLUMNS = {
+    "phase": "str", "thread": "int64", "launches_most": "bool", "doing": "str", "function": "str",
+    "launches": "float64", "calls": "float64", "own_ms": "float64", "samples": "int64", "samples_in_calls": "int64",
+    "estimated_ms": "float64",
+}  # fmt: skip
+ABSENT = {OS_RUNTIME: "no calls of the OS runtime", PYTHON: "no Python stacks"}
+
+
+def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
+    """The status of a run's host trace and its table, which is empty unless the trace is whole."""
+    if status := status_without_tables(result, folder / SQLITE, "trace"):
+        return RunTables(status, empty_run_tables())
+    try:
+        with Trace(folder / SQLITE, extra_rules) as trace:
+            table = host_time(trace)
+    except TraceError as error:
+        return RunTables(tables_status(INCOMPLETE, str(error)), empty_run_tables())
+    warnings = _absent(table, result.specification["sources"])
+    return RunTables(tables_status(COMPLETE, warnings=warnings), {"host_time": table})
+
+
+def empty_run_tables() -> dict[str, pd.DataFrame]:
+    """The table without rows."""
+    return {"host_time": pd.DataFrame(columns=list(COLUMNS)).astype(COLUMNS)}
+
+
+def host_time(trace: Trace) -> pd.DataFrame:
+    """One row per phase, thread, what it does and function: means over the steps of the trace."""
+    wall_ns, steps = _phases(trace)
+    rows = host_table(trace, step_name=STEP).rename(columns={"where": "phase"})
+    rows = rows[rows["phase"].isin(wall_ns)]
+    for (_, _, phase), own_ns in rows.groupby(["process", "thread", "phase"])["own_ns"].sum().items():
+        if own_ns:
+            require_same(f"time of a thread in {phase}", own_ns, wall_ns[phase])
+    doing = [_doing(source, function) for source, function in zip(rows["source"], rows["function"], strict=True)]
+    threads = {key: number for number, key in enumerate(sorted(set(zip(rows["process"], rows["thread"], strict=True))))}
+    table = rows.assign(
+        thread=[threads[key] for key in zip(rows["process"], rows["thread"], strict=True)],
+        doing=doing,
+        launches=rows["launches"] / steps,
+        calls=rows["calls"] / steps,
+        own_ms=rows["own_ns"].astype("float64") / 1e6 / steps,
+        estimated_ms=rows["estimated_ns"].astype("float64") / 1e6 / steps,
+    )
+    most = _launching_threads(table)
+    launches_most = [most.get(phase) == thread for phase, thread in zip(table["phase"], table["thread"], strict=True)]
+    return table.assign(launches_most=launches_most)[list(COLUMNS)].astype(COLUMNS).reset_index(drop=True)
+
+
+def _phases(trace: Trace) -> tuple[dict[str, int], int]:
+    """The time of every phase of the measured steps, and the number of steps."""
+    ranges = measured_ranges(trace)
+    phase_ranges = ranges[(ranges["phase"] != OUTSIDE) & (ranges["range"] == "")]
+    time = (phase_ranges["end_ns"] - phase_ranges["start_ns"]).groupby(phase_ranges["phase"], sort=False).sum()
+    return {phase: int(ns) for phase, ns in time.items()}, int(ranges["step"].max()) + 1
+
+
+def _doing(source: str, function: str) -> str:
+    if source == CUDA:
+        return DOING.get(kind_of(function), OTHER_CUDA)
+    return {OS_RUNTIME: OS_CALLS, PYTHON: STACK}.get(source, NO_CALL)
+
+
+def _launching_threads(table: pd.DataFrame) -> dict[str, int]:
+    """The thread that makes most of the calls that launch, by phase; of a phase without one there is none."""
+    calls = table[table["doing"] == LAUNCHING].groupby(["phase", "thread"])["calls"].sum()
+    return {phase: phase_calls.idxmax()[1] for phase, phase_calls in calls.groupby("phase")}
+
+
+def _absent(table: pd.DataFrame, sources: Sequence[str]) -> list[str]:
+    """What was asked for and the trace does not hold."""
+    held = {OS_RUNTIME: (table["doing"] == OS_CALLS).any(), PYTHON: (table["doing"] == STACK).any()}
+    return [f"the trace of the host holds {ABSENT[source]}" for source in sources if not held[source]]
+
+
+DESCRIBED = {
+    "host_time": Described(
+        "One row per run with the stage host_trace, phase of a step, thread, and function that the thread was in;"
+        " means over the traced steps. On every thread own_ms adds up to the phase",
+        columns("""
+    phase | | range directly inside step
+    thread | | number of the thread, from 0, which is the main one where it makes calls
+    launches_most | | whether it makes most of the calls in the phase that launch
+    doing | | a kind of CUDA call, in the OS runtime (calls of 1 µs and longer), in no call, or a Python stack
+    function | | what was called; of a stack its innermost function and the module of that
+    launches | | kernels and memory operations that all threads launch in the phase, per step
+    calls | | calls per step
+    own_ms | ms | time in such calls per step, without what is called inside them; the trace slows the host down
+    samples | | stacks that were sampled, about one a millisecond, over all traced steps
+    samples_in_calls | | those of them at which the thread was in a traced call
+    estimated_ms | ms | time there in no call per step, an estimate: samples outside of calls × time between two samples
+"""),
+    ),
+}

@@ -1,0 +1,32 @@
+"""The stage that records every allocation."""
+
+from __future__ import annotations
+
+from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage, TablesOfARun
+
+MEMORY = Stage(
+    name="memory",
+    meaning="the process whose allocations are recorded",
+    files=("memory_history.json.gz",),
+    may_leave=("memory_snapshot.pickle",),
+    sources=PROCESSES,
+    disk_bytes=50_000,
+    # H200: three training steps of 2.7B (32 layers) at context 128 leave 4.7 MB of snapshot, and less of history
+    disk_bytes_per_layer_and_step=80_000,
+    settings={
+        "warmup_steps": Setting(WARMUP, default=1, of_program=True),
+        "measured_steps": Setting(COUNT, default=1, of_program=True),
+    },
+    tables_of_a_run=TablesOfARun(
+        names=(
+            "memory_phases",
+            "memory_activations",
+            "memory_largest",
+            "memory_timeline",
+            "memory_totals",
+            "memory_failed",
+        ),
+        status_file="memory_status.json",
+    ),
+    of_every_run=False,
+)

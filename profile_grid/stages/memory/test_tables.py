@@ -1,0 +1,246 @@
+"""Categories, fullest moments and what is kept, from a history that a person can follow."""
+
+import gzip
+import json
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from cs336_model.program.variants.values import PLAIN
+from profile_grid.results.capture_identity import identity
+from profile_grid.stages.memory.categories import CATEGORIES, categories_of, live_bytes, names_of
+from profile_grid.stages.memory.failure import failure_table
+from profile_grid.stages.memory.history import RangeSpan, history_of
+from profile_grid.stages.memory.tables import empty_run_tables, run_tables, tables_of_history
+from profile_grid.stages.memory.usage_tables import LARGEST, MOMENTS, fullest, largest_table, timeline_table
+from tests.profile_grid.made_up_history import made_up_history, made_up_record
+
+OTHERS_MODEL = {"constructor": "theirs:Model", "dimensions": {"mode": "train_step", **PLAIN}}
+
+
+def tables(peak: int = 600) -> tuple[dict, dict[str, pd.DataFrame]]:
+    history = made_up_history()
+    return tables_of_history(replace(history, counters=history.counters | {"requested_peak": peak}), OTHERS_MODEL)
+
+
+def of_phase(found: pd.DataFrame, phase: str) -> dict[str, int]:
+    rows = found[(found["phase"] == phase) & (found["bytes"] > 0)]
+    return dict(zip(rows["category"], rows["bytes"], strict=True))
+
+
+def test_every_allocation_has_the_category_that_its_holder_or_its_life_tells():
+    history = made_up_history()
+    found = [CATEGORIES[number] for number in categories_of(history)]
+    assert found == [
+        "parameters", "temporary", "optimizer state", "data", "activations", "temporary", "activations", "data",
+        "temporary", "workspace", "gradients", "temporary",
+    ]  # fmt: skip
+
+
+def test_every_phase_shows_its_fullest_moment_by_category():
+    status, made = tables()
+    assert status["status"] == "complete"
+    found = made["memory_phases"]
+    always = {"parameters": 100, "optimizer state": 200, "data": 8}
+    assert of_phase(found, "forward") == always | {"activations": 50}  # later than the 40 with the sum
+    backward = {"data": 12, "activations": 50, "temporary": 40, "workspace": 16, "gradients": 100}
+    assert of_phase(found, "backward") == of_phase(found, "step") == always | backward
+    assert of_phase(found, "process") == {"parameters": 100, "temporary": 500}  # before there is any step
+
+
+TWO_STEPS = """
+( measure
+( step
+( forward
++kept 7
+)
+( backward
++gradient 9
+-kept
+)
+)
+-gradient
+( step
+( forward
++kept 7
+)
+( backward
++gradient 9
+-kept
+)
+)
+)
+"""
+
+
+def test_the_gradients_of_a_step_that_is_not_the_last_are_told_by_their_life():
+    history = made_up_history(TWO_STEPS)
+    assert history.held == [None, None, None, "gradients"]
+    found = [str(CATEGORIES[number]) for number in categories_of(history)]
+    assert found == ["activations", "gradients", "activations", "gradients"]
+
+
+def test_a_replay_that_does_not_reach_what_the_allocator_counted_gives_no_figures():
+    status, made = tables(peak=700)
+    assert status["status"] == "incomplete"
+    assert status["reason"].startswith("the replay of its allocations reaches 600 bytes, the allocator counted 700")
+    assert all(table.empty for table in made.values())
+
+
+def test_what_is_kept_stands_by_part_and_block():
+    kept = tables()[1]["memory_activations"]
+    assert kept.values.tolist() == [["computing softmax", 0, 30, 1], ["head", -1, 20, 1]]
+
+
+def test_the_largest_allocations_at_the_peak_are_told_with_range_and_operator_and_the_rest_by_category():
+    history = made_up_history()
+    backward = next(one for one in history.ranges if one.name == "backward")
+    category = categories_of(history)
+    table = largest_table(history, names_of(category), fullest(live_bytes(history, category), backward))
+    first = table.iloc[0].tolist()
+    assert first == ["optimizer state", "(outside)", "", "", 200, 1, 200]
+    scores = table[table["operator"] == "aten::exp"].iloc[0]
+    assert (scores["phase"], scores["range"]) == ("forward", "block > computing softmax")
+    assert table["bytes"].sum() == 518
+
+
+def test_more_groups_than_are_shown_are_summed_by_category_and_no_byte_is_lost():
+    lines = "".join(f"+one{size} {size}\n" for size in range(1, LARGEST + 11))
+    history = made_up_history(f"( measure\n( step\n( forward\n{lines})\n)\n)\n")
+    table = largest_table(history, names_of(categories_of(history)), history.events - 1)
+    assert len(table) == LARGEST + 1 and table["range"].iloc[-1] == "(smaller ones)"
+    assert table["allocations"].iloc[-1] == 10 and table["bytes"].sum() == sum(range(1, LARGEST + 11))
+
+
+def test_a_timeline_keeps_the_fullest_moment_however_many_there_are():
+    lines = "".join(f"+a{n} {n}\n-a{n}\n" for n in range(1, 1500))
+    history = made_up_history(f"( measure\n( step\n( forward\n{lines})\n)\n)\n")
+    live = live_bytes(history, categories_of(history))
+    table = timeline_table(history, live)
+    assert len(table) == MOMENTS and table["live_bytes"].max() == 1499
+    assert (
+        table[[name for name in table if name.endswith("_bytes") and name != "live_bytes"]].sum(axis=1)
+        == table["live_bytes"]
+    ).all()
+    assert table["moment"].is_monotonic_increasing and table["phase"].iloc[-1] == "forward"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_live_bytes_and_fullest_moments_are_those_of_a_walk_over_the_events(seed):
+    chance, lines, live, walked = random.Random(seed), ["( measure", "( step", "( forward"], {}, []
+    for number in range(120):
+        if live and chance.random() < 0.45:
+            name = chance.choice(list(live))
+            live.pop(name)
+            lines.append(f"-{name}")
+        else:
+            live[f"t{number}"] = chance.randrange(1, 1000)
+            lines.append(f"+t{number} {live[f't{number}']}")
+        walked.append(sum(live.values()))
+    history = made_up_history("\n".join([*lines, ")", ")", ")"]))
+    found = live_bytes(history, categories_of(history))
+    assert found.sum(axis=1).tolist() == walked
+    begin, end = sorted(chance.sample(range(1, 120), 2))
+    state = fullest(found, RangeSpan("some", None, begin, end))
+    assert walked[state] == max(walked[begin - 1 : end])
+
+
+FAILED_IN_BACKWARD = """
++weight 100
+( warmup
+( step
+( forward
++kernel_workspace 16
++first 60
+-first
+)
+)
+)
+( measure
+( step
+( forward
+( block
++scores 60 aten::exp
+)
+)
+( backward
++products 40 aten::mm
+-products
+-scores
+)
+)
+)
+"""
+
+
+def failed(text: str, event: int, inside: int | None, held: dict[str, str]) -> dict:
+    """The record of a process whose request of 500 bytes in a range was not met behind so many events."""
+    unmet = {"event": event, "requested_bytes": 500, "free_bytes": 30, "range": inside}
+    record = made_up_record(text, held)
+    live = [0]
+    for number in range(len(record["time_us"])):
+        made, freed = (record["allocations"][name] for name in ("made", "freed"))
+        change = sum(size for size, at in zip(record["allocations"]["bytes"], made, strict=True) if at == number)
+        change -= sum(size for size, at in zip(record["allocations"]["bytes"], freed, strict=True) if at == number)
+        live.append(live[-1] + change)
+    return record | {"unmet": unmet, "counters": record["counters"] | {"requested_peak": max(live)}}
+
+
+def test_where_memory_runs_out_what_was_live_then_is_told_and_not_what_the_error_freed():
+    history = history_of(failed(FAILED_IN_BACKWARD, 6, 7, {"weight": "parameters"}))
+    assert history.ranges[7].name == "backward"
+    table = failure_table(history, trains=True).set_index("category")
+    assert table["bytes"].to_dict() == {"parameters": 100, "activations": 60, "temporary": 40, "workspace": 16}
+    assert table.loc["activations", ["phase", "range", "operator"]].tolist() == ["forward", "block", "aten::exp"]
+    moment = ["requested_bytes", "free_bytes", "in_phase", "in_range", "live_bytes"]
+    assert table[moment].drop_duplicates().values.tolist() == [[500, 30, "backward", "", 216]]
+    assert "activations" not in set(failure_table(history, trains=False)["category"])
+
+
+def test_memory_that_runs_out_before_there_is_a_model_is_full_of_what_was_being_made():
+    table = failure_table(history_of(failed("+weight 100\n+other 300\n-other\n-weight\n", 2, None, {})), trains=True)
+    assert table[["category", "in_phase", "bytes"]].values.tolist() == [
+        ["being made", "(outside)", 300], ["being made", "(outside)", 100],
+    ]  # fmt: skip
+
+
+def test_a_run_that_runs_out_of_memory_tells_of_that_alone_and_a_broken_history_of_nothing(tmp_path):
+    record = failed(FAILED_IN_BACKWARD, 6, 7, {"weight": "parameters"})
+    result = result_of(tmp_path, gzip.compress(json.dumps(record).encode()), "out_of_memory")
+    status, made = run_tables(result, tmp_path)
+    assert status["status"] == "out_of_memory" and len(made["memory_failed"]) == 4
+    assert all(table.empty for name, table in made.items() if name != "memory_failed")
+    record["counters"]["requested_peak"] += 1
+    result = result_of(tmp_path, gzip.compress(json.dumps(record).encode()), "out_of_memory")
+    assert run_tables(result, tmp_path)[1]["memory_failed"].empty
+
+
+def result_of(folder, content: bytes, status: str = "complete") -> SimpleNamespace:
+    (folder / "memory_history.json.gz").write_bytes(content)
+    name = "memory_history.json.gz"
+    files = {name: SimpleNamespace(**identity(folder / name))}
+    program = SimpleNamespace(spec=OTHERS_MODEL)
+    return SimpleNamespace(status=status, reason="no memory", files=files, program=program, specification={})
+
+
+def test_the_tables_of_a_run_come_from_its_own_file_and_from_no_other(tmp_path):
+    result = result_of(tmp_path, gzip.compress(json.dumps(made_up_record()).encode()))
+    status, made = run_tables(result, tmp_path)
+    assert status["status"] == "complete" and len(made["memory_totals"]) == 1
+    (tmp_path / "memory_history.json.gz").write_bytes(gzip.compress(b"null"))
+    status, made = run_tables(result, tmp_path)
+    assert status["status"] == "incomplete" and "it is not the history of this run" in status["reason"]
+    assert made["memory_phases"].empty
+
+
+def test_a_run_without_memory_has_empty_tables_with_the_columns_of_the_others(tmp_path):
+    result = result_of(tmp_path, gzip.compress(b"null"), status="out_of_memory")
+    status, made = run_tables(result, tmp_path)
+    assert (status["status"], status["reason"]) == ("out_of_memory", "no memory")
+    whole = tables()[1]
+    for name, table in empty_run_tables().items():
+        assert made[name].dtypes.equals(table.dtypes)
+        assert whole[name].dtypes.equals(table.dtypes), name

@@ -1,0 +1,131 @@
+"""The tables of one run's memory: its fullest moments, what is kept, what is largest, and the course of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from kernel_tables.attribution.path_text import as_path
+from profile_grid.stages.memory.categories import CATEGORIES, Category
+from profile_grid.stages.memory.history import BLOCK, AllocationHistory, RangeSpan
+from profile_grid.tables.names import NO_RANGE, OUTSIDE, STEP, WHOLE_STEP
+
+WHOLE_PROCESS = "process"
+MOMENTS = 400  # of a timeline: each the fullest of its slice of the events
+LARGEST = 20
+SMALLER = "(smaller ones)"
+COLUMN_OF = {name: f"{name.replace(' ', '_')}_bytes" for name in CATEGORIES}
+PHASE_COLUMNS = ["step", "phase", "category", "bytes"]
+ACTIVATION_COLUMNS = ["part", "block", "bytes", "allocations"]
+LARGEST_COLUMNS = ["category", "phase", "range", "operator", "each_bytes", "allocations", "bytes"]
+LARGEST_TYPES = dict.fromkeys(LARGEST_COLUMNS[:4], "str") | {"each_bytes": "Int64"}
+TIMELINE_COLUMNS = ["moment", "ms", "phase", *COLUMN_OF.values(), "live_bytes"]
+
+
+def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
+    """One row per measured step, phase and category, at the phase's fullest moment; then those of the process."""
+    rows = []
+    for number, step in enumerate(history.measured_steps()):
+        for name, span in ((WHOLE_STEP, history.ranges[step]), *history.phases_of(step)):
+            rows += _at(live, fullest(live, span), number, name)
+    rows += _at(live, int(live.sum(axis=1).argmax()), -1, WHOLE_PROCESS) if len(live) else []
+    return pd.DataFrame(rows, columns=PHASE_COLUMNS)
+
+
+def fullest(live: np.ndarray, span: RangeSpan) -> int:
+    """The first state of a range in which most bytes are live; what was live when it opened counts."""
+    first = max(span.opened - 1, 0)
+    return first + int(live[first : max(span.closed, first + 1)].sum(axis=1).argmax())
+
+
+def fullest_of_last_step(history: AllocationHistory, live: np.ndarray) -> int:
+    """The first state of the last measured step in which most bytes are live."""
+    return fullest(live, history.ranges[history.measured_steps()[-1]])
+
+
+def _at(live: np.ndarray, state: int, step: int, phase: str) -> list[tuple]:
+    return [(step, phase, str(name), int(live[state, index])) for index, name in enumerate(CATEGORIES)]
+
+
+def activations_table(history: AllocationHistory, category: np.ndarray) -> pd.DataFrame:
+    """One row per part of the model and block: what the last measured step keeps for its backward pass."""
+    step = history.measured_steps()[-1]
+    kept = [
+        number
+        for number in np.flatnonzero(category == CATEGORIES.index(Category.ACTIVATIONS))
+        if step in history.paths[history.range[number]]
+    ]
+    blocks = _numbers_of_blocks(history, step)
+    rows = [
+        (_part(history, history.range[number]), _block(history, history.range[number], blocks), history.size[number])
+        for number in kept
+    ]
+    table = pd.DataFrame(rows, columns=["part", "block", "size"])
+    grouped = table.groupby(["part", "block"], sort=False)["size"].agg(["sum", "count"]).reset_index()
+    return grouped.set_axis(ACTIVATION_COLUMNS, axis=1)
+
+
+def _numbers_of_blocks(history: AllocationHistory, step: int) -> dict[int, int]:
+    """The blocks of a step by the number of their range: 0, 1, 2 ... in the order in which they open."""
+    opened = [n for n, span in enumerate(history.ranges) if span.name == BLOCK and step in history.paths[n]]
+    return {number: order for order, number in enumerate(opened)}
+
+
+def _block(history: AllocationHistory, number: int, blocks: dict[int, int]) -> int:
+    """The block in which a range lies; -1 outside of all."""
+    return next((blocks[outer] for outer in history.paths[number] if outer in blocks), -1)
+
+
+def _part(history: AllocationHistory, number: int) -> str:
+    """The innermost range inside its phase."""
+    names = history.names(number)
+    inner = names[names.index(STEP) + 2 :]
+    return inner[-1] if inner else NO_RANGE
+
+
+def largest_table(history: AllocationHistory, category: Sequence[str], state: int) -> pd.DataFrame:
+    """The largest groups of allocations that are live in a state: made in one range by one operator for one purpose,
+    of one size; the rest as one row per category. `category` has the name of that of every allocation."""
+    numbers = np.flatnonzero(history.live_at(state))
+    rows = [_described(history, number, str(category[number])) for number in numbers]
+    table = pd.DataFrame(rows, columns=LARGEST_COLUMNS[:5]).assign(allocations=1)
+    table = table.groupby(LARGEST_COLUMNS[:5], sort=False, dropna=False)["allocations"].count().reset_index()
+    table = table.assign(bytes=table["each_bytes"] * table["allocations"])
+    table = table.sort_values(["bytes", "each_bytes"], ascending=False, kind="stable", ignore_index=True)
+    smaller = table.iloc[LARGEST:].groupby("category", sort=False)[["allocations", "bytes"]].sum().reset_index()
+    smaller = smaller.assign(phase="", range=SMALLER, operator="", each_bytes=pd.NA)
+    parts = [part[LARGEST_COLUMNS].astype(LARGEST_TYPES) for part in (table.iloc[:LARGEST], smaller) if len(part)]
+    return pd.concat(parts or [table.astype(LARGEST_TYPES)], ignore_index=True)
+
+
+def _described(history: AllocationHistory, number: int, category: str) -> tuple:
+    """Category, phase, range below it, operator and size of an allocation."""
+    return category, *place(history, history.range[number]), history.operator[number] or "", int(history.size[number])
+
+
+def place(history: AllocationHistory, number: int) -> tuple[str, str]:
+    """The phase of a range, and the ranges below it, itself last; (outside) of all steps."""
+    names = history.names(number)
+    inner = names[names.index(STEP) + 1 :] if STEP in names else []
+    return inner[0] if inner else OUTSIDE, as_path(inner[1:])
+
+
+def timeline_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
+    """The last measured step in at most so many moments, each the fullest of its slice of the events."""
+    step = history.ranges[history.measured_steps()[-1]]
+    phases = list(history.phases_of(history.measured_steps()[-1]))
+    states = np.arange(max(step.opened - 1, 0), step.closed)
+    total = live.sum(axis=1)
+    chosen = [part[total[part].argmax()] for part in np.array_split(states, min(MOMENTS, len(states))) if len(part)]
+    begin = history.time_us[states[0]] if len(states) else 0.0
+    rows = []
+    for moment, state in enumerate(chosen):
+        since_ms = (history.time_us[state] - begin) / 1e3
+        rows.append((moment, since_ms, _phase_at(phases, state), *live[state].tolist(), int(total[state])))
+    return pd.DataFrame(rows, columns=TIMELINE_COLUMNS)
+
+
+def _phase_at(phases: Iterable[tuple[str, RangeSpan]], state: int) -> str:
+    return next((name for name, span in phases if span.opened <= state < span.closed), OUTSIDE)

@@ -1,0 +1,32 @@
+"""The loss of every step of a timed run: what shows that two runs computed the same."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.results.load_runs import MeasuredRun
+from profile_grid.study.described import Described, columns
+from profile_grid.study.dimensions import LEADING
+from profile_grid.study.stages import TIMING
+
+
+def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
+    """One row per run that was timed whole, and loss."""
+    rows = [
+        run.leading | {"number": number, "loss": loss}
+        for run in runs
+        if run.complete(TIMING.name)
+        for number, loss in enumerate(run.results[TIMING.name].program.losses)
+    ]
+    return pd.DataFrame(rows, columns=[*LEADING, "number", "loss"])
+
+
+DESCRIBED = {
+    "losses": Described(
+        "One row per run and loss of the process without a profiler, that of the whole batch where GPUs share it",
+        columns("""
+    number | | from 0: steps in their order, warm-up first; in mode forward that of one pass of its own
+    loss | nats | mean cross-entropy
+"""),
+    ),
+}
