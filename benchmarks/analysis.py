@@ -93,7 +93,7 @@ def commands(folder: Path, drawn: list[str]) -> dict[str, list[str]]:
     """What is measured, by name: the commands of the rules, in their order."""
     study, tables, figures = folder / "study", folder / "tables", folder / "figures"
     script, plan = [sys.executable, "-m"], study / "grid.json"
-    sources = (study / "makers.json").read_text()
+    sources = (study / "sources.json").read_text()
     merge = ["--plan", plan, "--runs", study / "runs", "--output", tables, "--sources", sources]
     read = ["--tables", tables]
     page = [*read, "--figures", figures, "--timeline", TIMELINE, "--output", folder / "report.html"]

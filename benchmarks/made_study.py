@@ -19,7 +19,7 @@ from cs336_model.arguments import values_by_name
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from cs336_model.program.loaded_files import digest_of_file
 from profile_grid.results.capture_identity import TABLE, identity
-from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, MadeFrom, Status
+from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, Status
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import BY_NAME, STAGES
@@ -27,12 +27,8 @@ from tests.profile_grid.made_up_results import CAPTURE, MACHINE, TIMING, changed
 
 ROOT = Path(__file__).parent.parent
 RECORDS = {"timing": TIMING, "capture": CAPTURE}
-MAKER = "0" * 16  # the digest of whatever made something
-MAKERS = {
-    "results": {stage.name: MAKER for stage in STAGES},
-    "tables": {stage.name: MAKER for stage in STAGES if stage.tables_of_a_run},
-    "own_rules": MAKER,
-}
+MAKER = "0" * 16  # the digest of whatever measured something
+SOURCES = {stage.name: MAKER for stage in STAGES}
 LOADED_FILES = {str(path.relative_to(ROOT)): digest_of_file(path) for path in sorted(ROOT.glob("cs336_model/**/*.py"))}
 H200 = MACHINE | {"device": "cuda", "device_name": "NVIDIA H200", "driver": "580.82", "cuda": "13.0"}
 NSYS = CAPTURE["facts"] | {"backend": "nsys", "nsys": "2025.3.1"}
@@ -40,12 +36,12 @@ NO_MEMORY = {"during": "initialise", "requested_bytes": 2**31, "free_bytes": 2**
 
 
 def write_study(folder: Path, runs: int) -> None:
-    """Writes FOLDER/grid.json, FOLDER/makers.json, the digests that the merge is told, and for each of so many runs
+    """Writes FOLDER/grid.json, FOLDER/sources.json, the digests that the merge compares, and for each of so many runs
     FOLDER/runs/RUN with what its stages and tables leave."""
     plan = grid_plan(made_config(runs))
     folder.mkdir(parents=True)
     (folder / "grid.json").write_text(json.dumps(plan))
-    (folder / "makers.json").write_text(json.dumps(MAKERS))
+    (folder / "sources.json").write_text(json.dumps(SOURCES))
     example = ExampleRuns(folder / "templates")
     last = plan["runs"][-1]["model"]
     for number, entry in enumerate(plan["runs"]):
@@ -68,11 +64,9 @@ def write_run(folder: Path, entry: dict, example: ExampleRuns, number: int, fits
 
 
 def write_tables(folder: Path, stage: Stage, record: dict, file_of) -> None:
-    """Puts the tables of a run into its folder, by links, and the status that tells what they are made from."""
+    """Puts the tables of a run into its folder, by links, and their status."""
     of_run = stage.tables_of_a_run
-    digests = {name: one["sha256"] for name, one in record["files"].items()}
-    made_from = MadeFrom(record["specification"], digests, MAKER, MAKER)
-    (folder / of_run.status_file).write_text(json.dumps(asdict(Status(record["status"], None, [], made_from))))
+    (folder / of_run.status_file).write_text(json.dumps(asdict(Status(record["status"], None, []))))
     for name in of_run.names:
         os.link(file_of(name), folder / f"{name}.parquet")
 

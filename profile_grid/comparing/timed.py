@@ -32,4 +32,4 @@ def timed_tables(folder: Path) -> tuple[dict[str, pd.DataFrame], dict]:
 
 def _timed(entry: dict, folder: Path) -> MeasuredRun:
     result = read_result(folder / TIMING.result)
-    return MeasuredRun(entry, {TIMING.name: result}, {TIMING.name: Status(result.status, result.reason, [], None)})
+    return MeasuredRun(entry, {TIMING.name: result}, {TIMING.name: Status(result.status, result.reason, [])})

@@ -20,7 +20,7 @@ def energy_result(leading: dict, watts: float, step_s: float, idle_w: float, for
 
 def measured_run(leading: dict, result: StageResult) -> MeasuredRun:
     """A run that has this result of the stage energy alone."""
-    return MeasuredRun(leading, {"energy": result}, {"energy": Status(COMPLETE, None, [], None)})
+    return MeasuredRun(leading, {"energy": result}, {"energy": Status(COMPLETE, None, [])})
 
 
 def _window(watts: float, steps: int) -> dict:

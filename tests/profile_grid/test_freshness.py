@@ -6,8 +6,8 @@ import pytest
 
 from cs336_model.program.loaded_files import digest_of_file
 from profile_grid.results import freshness
-from profile_grid.results.freshness import first_difference, present_digest, stale_reason, stale_tables_reason
-from profile_grid.results.results import FileIdentity, MadeFrom, Origin, Ran, Status
+from profile_grid.results.freshness import first_difference, present_digest, stale_reason
+from profile_grid.results.results import Origin, Ran
 
 SPECIFICATION = {"program": {"seed": 0, "sizes": {"d_ff": 32}}, "environment": []}
 
@@ -105,22 +105,3 @@ def test_a_package_in_development_is_found_by_its_own_finder(tmp_path, monkeypat
 
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
     assert present_digest("theirs.py") == digest
-
-
-MADE = {"specification": SPECIFICATION, "files": {"capture.sqlite": "aa"}, "sources": "00", "own_rules": "11"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({}, None),
-        ({"specification": {"program": {"seed": 1}}}, "the settings have changed: program.seed was 1 and is 0"),
-        ({"files": {"capture.sqlite": "bb"}}, "the tables were made from other files than those of the result"),
-        ({"sources": "01"}, "what makes the tables of a run has changed"),
-        ({"own_rules": "12"}, "kernel_classes or diagnosis_rules has changed"),
-    ],
-)
-def test_tables_are_stale_when_anything_that_they_were_made_from_is_another(changes, reason):
-    origin = Origin(1, SPECIFICATION, "00", None, {"capture.sqlite": FileIdentity("aa", 3)})
-    status = Status("complete", None, [], MadeFrom(**(MADE | changes)))
-    assert stale_tables_reason(status, origin, "00", "11") == reason

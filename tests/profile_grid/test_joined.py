@@ -27,7 +27,7 @@ def joined(tmp_path):
             (tmp_path / entry["run"]).mkdir()
             table.to_parquet(tmp_path / entry["run"] / "kernels.parquet", index=False)
             status = statuses[number] if statuses else COMPLETE
-            runs.append(MeasuredRun(entry, {}, {"capture": Status(status, None, [], None)}))
+            runs.append(MeasuredRun(entry, {}, {"capture": Status(status, None, [])}))
         return joined_tables(runs, tmp_path, "capture", "kernels")
 
     return join

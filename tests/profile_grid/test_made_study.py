@@ -3,10 +3,10 @@
 import pytest
 
 from benchmarks.made_grid import made_config
-from benchmarks.made_study import MAKERS, write_study
+from benchmarks.made_study import SOURCES, write_study
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.merging.merge import merged_tables
-from profile_grid.results.load_runs import Makers, read_runs
+from profile_grid.results.load_runs import read_runs
 from profile_grid.study.catalogue import MERGED
 from profile_grid.study.runs import grid_plan
 
@@ -15,7 +15,7 @@ from profile_grid.study.runs import grid_plan
 def merged(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made") / "study"
     write_study(folder, 60)
-    runs = read_runs(grid_plan(made_config(60))["runs"], folder / "runs", Makers(**MAKERS))
+    runs = read_runs(grid_plan(made_config(60))["runs"], folder / "runs", SOURCES)
     return merged_tables(runs, folder / "runs")
 
 

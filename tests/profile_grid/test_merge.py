@@ -13,7 +13,7 @@ from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
 from profile_grid.merging.provenance import provenance
 from profile_grid.merging.run_overview import runs_table
-from profile_grid.results.load_runs import Makers, MeasuredRun, StaleRun, read_runs
+from profile_grid.results.load_runs import MeasuredRun, StaleRun, read_runs
 from profile_grid.results.results import FORMAT, Status
 from profile_grid.stages.timing.tables import study_tables, timings_table
 from profile_grid.study.stages import NOT_ASKED
@@ -52,8 +52,7 @@ PLAN = [
         "specifications": {"timing": {"program": SPEC}, "capture": {"program": SPEC}},
     }
 ]  # fmt: skip
-MADE_FROM = {"specification": {"program": SPEC}, "files": {}, "sources": "11", "own_rules": "22"}
-MAKERS = Makers(results={"timing": "00", "capture": "00"}, tables={"capture": "11"}, own_rules="22")
+SOURCES = {"timing": "00", "capture": "00"}
 
 
 @pytest.fixture
@@ -75,7 +74,7 @@ def records():
                 "facts": {"backend": "nsys", "nsys": "2025.3.1"},
                 "seconds": {"program": 7.0, "export": 0.5, "all": 8.0, "leased": 5.0},
             },
-            "status": {"status": "complete", "reason": None, "warnings": [], "made_from": MADE_FROM},
+            "status": {"status": "complete", "reason": None, "warnings": []},
         }
     )  # fmt: skip
     return json.loads(made)
@@ -89,7 +88,7 @@ def runs_of(tmp_path):
         (tmp_path / SPEC["run"]).mkdir()
         for name, record in records.items():
             (tmp_path / SPEC["run"] / f"{name}.json").write_text(json.dumps(record))
-        return read_runs(PLAN, tmp_path, MAKERS)
+        return read_runs(PLAN, tmp_path, SOURCES)
 
     return read
 
@@ -185,7 +184,7 @@ def test_a_run_out_of_memory_has_a_row_with_what_it_asked_for_and_no_figures(rec
 
 def test_of_a_run_that_lacks_stages_for_several_reasons_each_is_told_once_with_its_stages(records, runs_of):
     def lacking(**ended) -> tuple[str, list[str]]:
-        statuses = {name: Status(status, reason, [], None) for name, (status, reason) in ended.items()}
+        statuses = {name: Status(status, reason, []) for name, (status, reason) in ended.items()}
         table = runs_table([replace(run, statuses=run.statuses | statuses)])
         return table["reason"].iloc[0], [line.partition(": ")[2] for line in not_measured(table)]
 
@@ -205,7 +204,7 @@ def test_a_run_out_of_memory_says_too_why_it_lacks_other_stages(records, runs_of
     ran_out_of_memory(records["capture"])
     records["status"]["status"] = "out_of_memory"
     run = runs_of(records)[0]
-    refused = {"counters": Status("unsupported", "no ncu", [], None)}
+    refused = {"counters": Status("unsupported", "no ncu", [])}
     reason = runs_table([replace(run, statuses=run.statuses | refused)])["reason"].iloc[0]
     assert reason.startswith("timing and capture: memory ran out during warmup step 0: backward: 20.0 GiB")
     assert reason.endswith("; counters: no ncu")
@@ -301,8 +300,6 @@ def test_the_commit_of_the_measurements_is_told_with_its_changes(records, runs_o
     [
         ("timing", {"sources": "99"}, "timing.json is stale: the program, or what measures it, has changed"),
         ("capture", {"sources": "99"}, "capture.json is stale: the program, or what measures it, has changed"),
-        ("status", {"made_from": MADE_FROM | {"own_rules": "99"}}, "status.json is stale: kernel_classes or"),
-        ("status", {"made_from": MADE_FROM | {"files": {"capture.sqlite": "99"}}}, "status.json is stale: the tables"),
     ],
 )
 def test_a_file_that_is_not_what_would_be_made_now_stops_the_merge_by_its_name(records, runs_of, stage, change, reason):
