@@ -1,7 +1,6 @@
 """The runs of a plan with the results of all their stages, as the merge reads them.
 
-A result that is not what would be measured now, or tables that are not what would be made of it, are an error, never a
-figure.
+Stale results or tables raise StaleRun; no number is taken from them.
 """
 
 from __future__ import annotations

@@ -19,11 +19,7 @@ from profile_grid.study.stages import UNSUPPORTED
 FORMAT = 5  # of a stage's JSON; raised when a field changes its meaning
 COMPLETE, OUT_OF_MEMORY, INCOMPLETE = ("complete", "out_of_memory", "incomplete")
 STATUSES = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, INCOMPLETE)
-MEASURED_OR_KNOWN = (
-    COMPLETE,
-    OUT_OF_MEMORY,
-    UNSUPPORTED,
-)  # what a cell of the grid may end as: measuring again adds nothing
+MEASURED_OR_KNOWN = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED)  # final: measuring again would not change them
 
 Seconds = dict[str, float]
 
@@ -262,7 +258,7 @@ def _require_times(program: ProgramResult) -> None:
 
 def _require_times_of(kind: str, spec: dict, steps: list[float], phases: dict[str, list[float]]) -> None:
     count = spec.get(f"{kind.replace('-', '')}_steps")
-    for name, seconds in ({"step": steps} | {name: one for name, one in phases.items() if one}).items():
+    for name, seconds in ({"step": steps} | {name: times for name, times in phases.items() if times}).items():
         if len(seconds) != count:
             raise Mismatch(f"program has {len(seconds)} times of {name} and {count} {kind} steps")
         if wrong := [value for value in seconds if not (math.isfinite(value) and value > 0)]:

@@ -1,4 +1,4 @@
-"""The stage of all-reduce alone: several sizes, one after another, between the GPUs of a run."""
+"""Measures all-reduce alone, for several sizes, between the GPUs of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage that counts what kernels do, under Nsight Compute, and calibrates the roofs of the GPU beside it.
+"""Counts what kernels do, under Nsight Compute, and calibrates the roofs of the GPU.
 
 Where counters cannot be had (no GPU, nsys or ncu, no permission) the result is "unsupported", with the cause and what
 removes it: the rest of the run stands. What ncu writes besides its table is not kept, and of that no more than names,

@@ -1,4 +1,4 @@
-"""The stage that counts the energy of a process in windows of seconds, with no profiler attached."""
+"""Measures the energy of a process in windows of seconds, with no profiler attached."""
 
 from __future__ import annotations
 

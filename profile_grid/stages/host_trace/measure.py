@@ -1,4 +1,4 @@
-"""The stage that traces the host of a run: a capture of its own, since it slows the program down."""
+"""Traces the host of a run, in a separate capture, since that slows the program down."""
 
 from __future__ import annotations
 

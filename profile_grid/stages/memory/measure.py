@@ -1,4 +1,4 @@
-"""The stage that records every allocation of a process, from before the model is made."""
+"""Records every allocation of a process, from before the model is made."""
 
 from __future__ import annotations
 

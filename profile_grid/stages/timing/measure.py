@@ -1,4 +1,4 @@
-"""The stage without a profiler: every single time of every step and phase, in every rank of a run."""
+"""Times every step and phase in every rank of a run, without a profiler."""
 
 from __future__ import annotations
 
