@@ -36,21 +36,20 @@ class StaleRun(OutsideError):
 
 @dataclass(frozen=True)
 class Makers:
-    """The digests of what makes results and the tables of a run now, by stage, and of the own rules."""
+    """Digests of what would make results and tables now."""
 
-    results: Mapping[str, str]
-    tables: Mapping[str, str]
-    own_rules: str
+    results: Mapping[str, str]  # by stage
+    tables: Mapping[str, str]  # by stage
+    own_rules: str  # of the custom rules in config.yaml
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One run: what the plan says of it, and by stage its result and its status; stages that the run was not asked for
-    are in neither."""
+    """One run, with the stages that it was asked for."""
 
-    entry: Mapping[str, Any]
-    results: Mapping[str, StageResult]
-    statuses: Mapping[str, Status]
+    entry: Mapping[str, Any]  # its part of the plan
+    results: Mapping[str, StageResult]  # by stage
+    statuses: Mapping[str, Status]  # by stage
 
     @property
     def name(self) -> str:

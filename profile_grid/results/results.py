@@ -133,23 +133,20 @@ class FileIdentity:
 
 @dataclass(frozen=True)
 class StageResult:
-    """One stage of one run: timing.json, capture.json. `reason` says why there are no figures. `sources` is the digest
-    of what measured it, `files` the identity of the files beside it, `facts` what only this stage's results hold;
-    `program` is None where it was ended before it wrote its result; `neighbours` is the most other GPUs of the host
-    that were measured on meanwhile."""
+    """One stage of one run: timing.json, capture.json."""
 
     format: int
     status: str
-    reason: str | None
+    reason: str | None  # why there are no figures
     reason_code: str | None
     specification: dict[str, Any]
-    sources: str
-    program: ProgramResult | None
-    facts: dict[str, Any]
-    files: dict[str, FileIdentity]
+    sources: str  # the digest of what measured it
+    program: ProgramResult | None  # None if the program was ended before it wrote its result
+    facts: dict[str, Any]  # what only this stage's results hold
+    files: dict[str, FileIdentity]  # the files next to it, by name
     seconds: Seconds
-    waited_s: float
-    neighbours: int
+    waited_s: float  # for leases
+    neighbours: int  # the most other GPUs of the host that were measured on at the same time
     notes: list[str]
     started_utc: str
     git: Checkout
@@ -157,38 +154,35 @@ class StageResult:
 
 @dataclass(frozen=True)
 class MadeFrom:
-    """What the tables of a run were made from: the specification that was measured, the digests of the files read, of
-    the analysis, and of the configuration's own rules."""
+    """What the tables of a run were made from."""
 
-    specification: dict[str, Any]
-    files: dict[str, str]
-    sources: str
-    own_rules: str
+    specification: dict[str, Any]  # that was measured
+    files: dict[str, str]  # the digests of the files that were read
+    sources: str  # the digest of the analysis
+    own_rules: str  # the digest of the custom rules in config.yaml
 
 
 @dataclass(frozen=True)
 class Status:
-    """Whether what a stage left gives the tables of the run, why not, and what was odd. `made_from` is None for a stage
-    that has no such tables."""
+    """The status of the tables that a stage gives of a run."""
 
     status: str
-    reason: str | None
+    reason: str | None  # why there are no tables
     warnings: list[str]
-    made_from: MadeFrom | None
+    made_from: MadeFrom | None  # None for a stage without such tables
 
 
 @dataclass(frozen=True)
 class Ran:
-    """Of a program's result: the digests of the files that it ran, by their path below the folder they were imported
-    from, and the versions of the installed packages that the model refers to."""
+    """What a program loaded, from its result."""
 
-    loaded_files: dict[str, str]
-    loaded_distributions: dict[str, str]
+    loaded_files: dict[str, str]  # digests, by path below the folder that a file was imported from
+    loaded_distributions: dict[str, str]  # versions of the installed packages that the model refers to
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Of a stage's result: what made it. Read on every start for every run, so no more than that."""
+    """What made the result of a stage: the part of it that every start of Snakemake reads for every run."""
 
     format: int
     specification: dict[str, Any]

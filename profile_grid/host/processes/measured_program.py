@@ -1,4 +1,4 @@
-"""The program that is measured: its command line, and what it leaves behind."""
+"""The program that is measured: its command line, and its result."""
 
 from __future__ import annotations
 
