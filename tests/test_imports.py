@@ -169,6 +169,12 @@ def test_a_stage_is_declared_with_the_standard_library_and_other_declarations_al
         assert others == {"profile_grid.study.stage"}, name
 
 
+def test_the_packages_of_stages_are_empty_so_that_no_module_of_a_stage_loads_another():
+    packages = [ROOT / "profile_grid/stages/__init__.py", *(ROOT / "profile_grid/stages").glob("*/__init__.py")]
+    assert len(packages) > 8
+    assert [path for path in packages if path.read_text()] == []
+
+
 @pytest.mark.parametrize(("module", "heavy"), [("measure", {"pandas", "torch"}), ("tables", {"torch"})])
 def test_a_stage_measures_without_pandas_and_makes_its_tables_without_torch(module, heavy):
     """A job starts in a fraction of a second, and tables are made where PyTorch is not installed."""

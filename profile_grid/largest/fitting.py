@@ -13,12 +13,11 @@ from profile_grid.stages.timing import measure as timing
 
 @dataclass(frozen=True)
 class FitResult:
-    """Whether a step fitted, and bytes: the most that it held (reserved on a GPU, requested on a processor; None where
-    it did not get so far), and what the GPU has (None on a processor)."""
+    """Whether a step fitted into memory."""
 
     fits: bool
-    peak_bytes: int | None
-    device_total_bytes: int | None
+    peak_bytes: int | None  # reserved on a GPU, requested on a processor; None if memory ran out
+    device_total_bytes: int | None  # None on a processor
 
 
 ONE_STEP = {"warmup_steps": 1, "measured_steps": 1}

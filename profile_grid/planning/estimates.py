@@ -27,22 +27,20 @@ AT_ONCE_S = 0.1  # of a job that finds no GPU and runs nothing
 
 @dataclass(frozen=True)
 class Finished:
-    """One complete measurement: its seconds but for those that its stage declares, those of its steps, their FLOPs, and
-    its precision."""
+    """One complete measurement."""
 
-    all_s: float
+    all_s: float  # without the seconds that its stage declares
     steps_s: float
-    flops: int
+    flops: int  # of its steps
     precision: str
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast this machine measures: seconds of one process of each stage besides its steps, FLOP/s of the steps by
-    precision (absent where it is not known), and the source."""
+    """How fast this machine measures."""
 
-    overhead_s: dict[str, float]
-    flop_per_s: dict[str, float]
+    overhead_s: dict[str, float]  # by stage: seconds of one process besides its steps
+    flop_per_s: dict[str, float]  # of the steps, by precision; absent if not known
     source: str
 
     def steps_seconds(self, program: dict) -> float:
@@ -52,7 +50,7 @@ class Pace:
 
 
 def remaining(plan: list[dict], runs: Path) -> list[tuple[str, dict]]:
-    """(stage, what it is told) of every measurement that is not there, or was made with other settings."""
+    """(stage, specification) of every measurement that is missing, or was made with other settings."""
     return [
         (stage, specification)
         for entry in plan
@@ -174,7 +172,7 @@ def _finished(runs: Path, stage: Stage, device_name: str | None) -> Iterator[Fin
 
 
 def _read(path: Path) -> StageResult | None:
-    """An earlier result; None where it cannot be used: then it is not there for an estimate either."""
+    """An earlier result; None if it cannot be used."""
     try:
         return read_result(path)
     except BadResult:

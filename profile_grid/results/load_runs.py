@@ -1,6 +1,6 @@
 """The runs of a plan with the results of all their stages, as the merge reads them.
 
-A result that is not what would be measured now is an error, never a figure.
+A stale result raises StaleRun; no number is taken from it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ class StaleRun(OutsideError):
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One run: what the plan says of it, and by stage its result and its status; stages that the run was not asked for
-    are in neither."""
+    """One run, with the stages that it was asked for."""
 
-    entry: Mapping[str, Any]
-    results: Mapping[str, StageResult]
-    statuses: Mapping[str, Status]
+    entry: Mapping[str, Any]  # its part of the plan
+    results: Mapping[str, StageResult]  # by stage
+    statuses: Mapping[str, Status]  # by stage
 
     @property
     def name(self) -> str:

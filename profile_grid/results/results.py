@@ -19,11 +19,7 @@ from profile_grid.study.stages import UNSUPPORTED
 FORMAT = 5  # of a stage's JSON; raised when a field changes its meaning
 COMPLETE, OUT_OF_MEMORY, INCOMPLETE = ("complete", "out_of_memory", "incomplete")
 STATUSES = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, INCOMPLETE)
-MEASURED_OR_KNOWN = (
-    COMPLETE,
-    OUT_OF_MEMORY,
-    UNSUPPORTED,
-)  # what a cell of the grid may end as: measuring again adds nothing
+MEASURED_OR_KNOWN = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED)  # final: measuring again would not change them
 
 Seconds = dict[str, float]
 
@@ -137,23 +133,20 @@ class FileIdentity:
 
 @dataclass(frozen=True)
 class StageResult:
-    """One stage of one run: timing.json, capture.json. `reason` says why there are no figures. `sources` is the digest
-    of what measured it, `files` the identity of the files beside it, `facts` what only this stage's results hold;
-    `program` is None where it was ended before it wrote its result; `neighbours` is the most other GPUs of the host
-    that were measured on meanwhile."""
+    """One stage of one run: timing.json, capture.json."""
 
     format: int
     status: str
-    reason: str | None
+    reason: str | None  # why there are no figures
     reason_code: str | None
     specification: dict[str, Any]
-    sources: str
-    program: ProgramResult | None
-    facts: dict[str, Any]
-    files: dict[str, FileIdentity]
+    sources: str  # the digest of what measured it
+    program: ProgramResult | None  # None if the program was ended before it wrote its result
+    facts: dict[str, Any]  # what only this stage's results hold
+    files: dict[str, FileIdentity]  # the files next to it, by name
     seconds: Seconds
-    waited_s: float
-    neighbours: int
+    waited_s: float  # for leases
+    neighbours: int  # the most other GPUs of the host that were measured on at the same time
     notes: list[str]
     started_utc: str
     git: Checkout
@@ -164,22 +157,21 @@ class Status:
     """Whether what a stage left gives the tables of the run, why not, and what was odd."""
 
     status: str
-    reason: str | None
+    reason: str | None  # why there are no tables
     warnings: list[str]
 
 
 @dataclass(frozen=True)
 class Ran:
-    """Of a program's result: the digests of the files that it ran, by their path below the folder they were imported
-    from, and the versions of the installed packages that the model refers to."""
+    """What a program loaded, from its result."""
 
-    loaded_files: dict[str, str]
-    loaded_distributions: dict[str, str]
+    loaded_files: dict[str, str]  # digests, by path below the folder that a file was imported from
+    loaded_distributions: dict[str, str]  # versions of the installed packages that the model refers to
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Of a stage's result: what made it. Read on every start for every run, so no more than that."""
+    """What made the result of a stage: the part of it that every start of Snakemake reads for every run."""
 
     format: int
     specification: dict[str, Any]
@@ -249,7 +241,7 @@ def _require_times(program: ProgramResult) -> None:
 
 def _require_times_of(kind: str, spec: dict, steps: list[float], phases: dict[str, list[float]]) -> None:
     count = spec.get(f"{kind.replace('-', '')}_steps")
-    for name, seconds in ({"step": steps} | {name: one for name, one in phases.items() if one}).items():
+    for name, seconds in ({"step": steps} | {name: times for name, times in phases.items() if times}).items():
         if len(seconds) != count:
             raise Mismatch(f"program has {len(seconds)} times of {name} and {count} {kind} steps")
         if wrong := [value for value in seconds if not (math.isfinite(value) and value > 0)]:

@@ -20,7 +20,7 @@ from profile_grid.stages.capture.step_tables import KERNEL_COLUMNS, PHASE_COLUMN
 from profile_grid.stages.timing.accuracy import explained_error
 from profile_grid.study.catalogue import SUMMARIES
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
-from profile_grid.tables import finding_tables as findings
+from profile_grid.tables import findings
 from tests.profile_grid.made_up import STATUS_OF_OTHERS, without_requests
 
 MODELS = {  # d_model, d_ff, layers, heads

@@ -8,7 +8,7 @@ from profile_grid.documents.summaries import summary_tables
 from profile_grid.documents.table_documents import LONGEST, table_document, table_documents
 from profile_grid.stages.capture import step_tables as run_tables
 from profile_grid.study.described import LEADING_COLUMNS
-from profile_grid.tables import finding_tables as findings
+from profile_grid.tables import findings
 from tests.profile_grid.made_up import grid, merged
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from docs.comparisons import SIDES, comparisons, remake_comparison
-from profile_grid.merging.verify import file_difference
+from workflow.file_difference import file_difference
 
 
 @pytest.mark.parametrize("kept", comparisons(), ids=lambda kept: kept.name)

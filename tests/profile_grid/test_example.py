@@ -13,10 +13,10 @@ from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table
-from profile_grid.merging.verify import file_difference
 from profile_grid.page.tables import shown_with
 from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, TABLES, questions_asked
 from profile_grid.tables.on_disk import TablesOnDisk
+from workflow.file_difference import file_difference
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
 PROVENANCE = EXAMPLE / "tables" / "provenance.json"

@@ -21,7 +21,6 @@ from profile_grid.errors import OutsideError
 from profile_grid.freshness.made import LOCK, NAME
 from profile_grid.host.processes.ranks import existing_rank_files
 from profile_grid.merging.merge import LARGEST
-from profile_grid.merging.verify import file_difference
 from profile_grid.quantities import counted
 from profile_grid.results.load_runs import require_fresh
 from profile_grid.results.results import read_result
@@ -30,6 +29,7 @@ from profile_grid.study.stages import BY_NAME, CAPTURE, SWEEP
 from profile_grid.study.sweep import is_sweep, sweep_plan
 from profile_grid.sweep.rows import read_rows
 from workflow.command import run_command
+from workflow.file_difference import file_difference
 
 ROOT = Path(__file__).parents[2]
 MADE = "analysis"  # the rule that asks for all that is made from results

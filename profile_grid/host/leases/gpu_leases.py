@@ -1,15 +1,14 @@
-"""Leases: what is measured on a GPU, or on the processor, is alone there, whoever else measures on this host.
+"""Leases: whatever is measured on a GPU, or on the processor, is alone there, whoever else measures on this host.
 
 A lease is a lock on a file per GPU and on one for the host, in a folder that all users share (host_locks.py). A
 measurement on GPUs shares the host with those on other GPUs; one that needs the host to itself, as every one on the
 processor does, shares it with none.
 
-A process that gives its lease back when its window is over stays on the GPU until it is gone, with a context that does
-nothing (680 MB on an H200): its profiler writes meanwhile. That it stays is a lock of its own, shared.
+A process that gives its lease back at the end of its window stays on the GPU until it has ended, with an idle context
+(680 MB on an H200), while its profiler writes. A second lock, a shared one, says that it is still there.
 
-Who waits stands in a line (line.py), first come, first served. One is passed over only while less is free than it
-needs, as by those that need one GPU where it needs two. After five minutes that ends: until it has its GPUs nobody
-behind it takes one that it could have.
+Waiting processes queue in order of arrival (lease_queue.py). They may be overtaken while too few GPUs are free for
+them; after five minutes the GPUs that they can use are reserved for them.
 """
 
 from __future__ import annotations
@@ -23,26 +22,25 @@ from profile_grid.host.leases.host_locks import HostLock, LeaseError
 from profile_grid.host.leases.lease_queue import QueueTicket, queued
 
 HOST = "host"
-STAYING = "staying-{}"  # the name of the lock of those who are on a GPU, with a lease or without one any more
+STAYING = "staying-{}"  # the lock of processes that are on a GPU, with a lease or after it
 PATIENCE_S = 300.0
-PAUSE_S, PAUSE_IN_FRONT_S = 0.2, 0.05  # between two looks; a look at four GPUs takes half a millisecond
+PAUSE_S, PAUSE_IN_FRONT_S = 0.2, 0.05  # between two attempts; an attempt on four GPUs takes half a millisecond
 BEFORE = "which waited before"
 
 
 @dataclass(frozen=True)
 class Lease:
-    """GPUs, as their pool names them; since when they are leased (Unix time); the descriptors whose locks these are,
-    and those of the locks that say who stays. `alone`: nobody who gave an earlier lease back was there any more."""
+    """GPUs that are leased."""
 
-    gpus: tuple[str, ...]
+    gpus: tuple[str, ...]  # as their pool names them
     since_unix_s: float
-    files: tuple[int, ...]
-    staying: tuple[int, ...] = ()
-    alone: bool = True
+    files: tuple[int, ...]  # descriptors of the locks of the host and of the GPUs
+    staying: tuple[int, ...] = ()  # descriptors of the locks that say who is still on a GPU
+    alone: bool = True  # no process that gave back an earlier lease was still there
 
 
 class NotWanted(Exception):
-    """Whoever was to have a lease is gone before there was one."""
+    """The process that asked for a lease ended before it had one."""
 
 
 @contextmanager
@@ -56,12 +54,11 @@ def acquire_lease(
     say: Callable[[str], None] = print,
     wanted: Callable[[], bool] = lambda: True,
 ) -> Iterator[Lease]:
-    """So many GPUs of the pool, all or none, for the time of a with block. Raises LeaseError where there are fewer, and
-    NotWanted where `wanted` says so first.
+    """Lease `count` GPUs of the pool, all or none, for a with block. Raises LeaseError if the pool has fewer, and
+    NotWanted as soon as `wanted` is false.
 
-    `what` is told to those who wait for this lease; `say` gets one line where this one has to wait, with for whom. With
-    `alone` it waits for those too who gave their lease back and are still there; nobody behind it in the line takes the
-    GPU meanwhile, and stays there in their place.
+    `what` is shown to processes that wait for this lease; `say` gets one line if this one has to wait, with for whom.
+    With `alone` it also waits for processes that gave their lease back and are still on the GPU.
     """
     if count > len(pool):
         raise LeaseError(f"{what} needs {count} GPUs and can see {len(pool)} ({', '.join(pool) or 'none'})")
@@ -71,7 +68,7 @@ def acquire_lease(
         while wanted():
             ticket.looks()
             with ExitStack() as locks:
-                taken, busy = _tried(locks, ticket, alone)
+                taken, busy = _try_lock(locks, ticket, alone)
                 if not busy:
                     line.close()
                     yield _signed(taken, what)
@@ -85,7 +82,7 @@ def acquire_lease(
 
 @dataclass(frozen=True)
 class _Taken:
-    """The locks of a lease: the host's, and of each GPU its own and the one of who stays there."""
+    """The locks of a lease: the host's; per GPU its lock, its `staying` lock, and whether nobody else held that."""
 
     host: HostLock
     gpus: list[HostLock] = field(default_factory=list)
@@ -101,9 +98,9 @@ def _signed(taken: _Taken, what: str) -> Lease:
     return Lease(tuple(lock.name for lock in taken.gpus), time.time(), files, staying, all(taken.alone))
 
 
-def _tried(locks: ExitStack, ticket: QueueTicket, alone: bool) -> tuple[_Taken, str]:
-    """The host's lock and those of the GPUs that were free, and ""; or who has what is missing, or is to have it. The
-    line is read only where there would be enough: of hundreds who wait each looks several times a second."""
+def _try_lock(locks: ExitStack, ticket: QueueTicket, alone: bool) -> tuple[_Taken, str]:
+    """Try to lock the host and as many GPUs as the ticket asks for: (locks, ""), or (locks so far, whom to wait for).
+    The queue is read only if enough GPUs are free: hundreds may wait, and each tries several times a second."""
     taken, busy, free = _Taken(locks.enter_context(HostLock(HOST))), [], {}
     if not taken.host.taken(shared=not ticket.whole_host):
         return taken, f"this host: {taken.host.holder()}"
@@ -144,6 +141,6 @@ def _tried(locks: ExitStack, ticket: QueueTicket, alone: bool) -> tuple[_Taken, 
 
 
 def _taken_by(ticket: QueueTicket, free: Collection[str]) -> list[str]:
-    """Which of the free GPUs somebody in the line takes, or keeps until it has all that it needs."""
+    """The free GPUs that a ticket will take, or that are reserved for it."""
     useful = [gpu for gpu in ticket.gpus if gpu in free]
     return useful[: ticket.count] if len(useful) >= ticket.count or ticket.waited_s > PATIENCE_S else []

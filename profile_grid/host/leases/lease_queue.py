@@ -1,7 +1,8 @@
-"""The line of those who wait for a lease on this host, whoever they are: first come, first served.
+"""The queue of processes that wait for a lease on this host, of any user, in order of arrival.
 
-Who waits has a file, whose name says since when and whose lock says that it still does; the file says what would do. It
-is touched at every look: one that is stopped, as by Ctrl-Z, keeps its lock, and must not keep out everybody behind it.
+A waiting process has a ticket: a file whose name says since when it waits, whose lock says that it still does, and
+whose content says what it needs. It touches the file at every attempt: a process that is stopped, as by Ctrl-Z, keeps
+its lock, and must not keep out everybody after it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from profile_grid.host.leases.host_locks import HostLock, names_beginning
 
 WAITING = "waiting-"
 NAME = re.compile(rf"{WAITING}(\d{{20}})-\d+")  # the moment, in ns since the host was started, and the process
-STALE_S = 10.0  # since it looked last
+STALE_S = 10.0  # since its last attempt
 
 
 @dataclass(frozen=True)
 class QueueTicket:
-    """Who waits: for so many of these GPUs, or for the whole host; by what name, which says since when."""
+    """A process that waits for `count` of these GPUs, or for the whole host."""
 
     path: Path
     who: str
@@ -34,27 +35,27 @@ class QueueTicket:
 
     @property
     def waited_s(self) -> float:
-        """Seconds since it came."""
+        """Seconds since it joined the queue."""
         return (_now_ns() - int(NAME.fullmatch(self.path.name)[1])) / 1e9
 
     def names_before(self) -> list[str]:
-        """Of the places of those who came earlier and have looked of late, in their order."""
+        """The file names of earlier tickets whose processes still try, oldest first."""
         names = [name for name in sorted(names_beginning(WAITING)) if name < self.path.name and NAME.fullmatch(name)]
-        return [name for name in names if time.time() - _looked_unix_s(self.path.with_name(name)) < STALE_S]
+        return [name for name in names if time.time() - _last_attempt_unix_s(self.path.with_name(name)) < STALE_S]
 
     def before(self) -> Iterator[QueueTicket]:
-        """Those who came earlier and still wait, in their order."""
-        return (place for name in self.names_before() if (place := _place(name)) is not None)
+        """Earlier tickets that still wait, oldest first."""
+        return (ticket for name in self.names_before() if (ticket := _read_ticket(name)) is not None)
 
     def looks(self) -> None:
-        """Shows the others that this one still looks for its turn."""
+        """Shows the others that this process still tries."""
         with suppress(FileNotFoundError):  # somebody has cleared the folder up
             os.utime(self.path)
 
 
 @contextmanager
 def queued(gpus: Sequence[str], count: int, whole_host: bool, what: str) -> Iterator[QueueTicket]:
-    """A place at the end of the line, for the time of a with block."""
+    """A ticket at the end of the queue, for a with block."""
     number = f"{_now_ns():020d}-{os.getpid()}"
     with HostLock(f"comes-{number}") as lock:
         lock.taken()
@@ -66,8 +67,8 @@ def queued(gpus: Sequence[str], count: int, whole_host: bool, what: str) -> Iter
             lock.path.unlink(missing_ok=True)  # somebody may have cleared the folder up
 
 
-def _place(name: str) -> QueueTicket | None:
-    """The place of this name; None where nobody waits there any more."""
+def _read_ticket(name: str) -> QueueTicket | None:
+    """The ticket in the file of this name; None if nobody waits with it any more."""
     with suppress(FileNotFoundError), HostLock(name, make=False) as lock:
         if lock.taken(shared=True):  # it was killed
             with suppress(OSError):  # another user's
@@ -81,8 +82,8 @@ def _place(name: str) -> QueueTicket | None:
     return None
 
 
-def _looked_unix_s(path: Path) -> float:
-    """When who waits there looked last; 0 where nobody does any more."""
+def _last_attempt_unix_s(path: Path) -> float:
+    """When its process tried last; 0 if the ticket is gone."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:
@@ -90,5 +91,5 @@ def _looked_unix_s(path: Path) -> float:
 
 
 def _now_ns() -> int:
-    """The clock that nobody sets, the same for all processes of a host."""
+    """A clock that cannot be set, the same for all processes of a host."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)

@@ -1,8 +1,8 @@
-"""Leases for the programs of one job: each asks for its GPUs when it has imported everything, and has them until it
-gives them back, at the end of its window, or its process is gone (cs336_model/program/lease.py).
+"""Leases for the programs of one job: each asks for its GPUs once it has imported everything, and has them until it
+gives them back at the end of its window, or ends (cs336_model/program/lease.py).
 
 Interpreters start, profilers finish, exports and tables are made while other measurements run; opening a context,
-warming up and measuring happen alone. On the processor importing would disturb, so there the lease spans all of a job.
+warming up and measuring happen alone. On the processor imports would disturb, so there a lease spans the job.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ LOOK_MS = 1000  # between two looks at who else measures on this host
 
 @dataclass
 class Leases:
-    """What a job was leased: seconds that its programs waited and had their GPUs, the most other GPUs of the host that
-    were leased meanwhile. `address` is where programs ask for their lease, None where the job has one for all."""
+    """The leases of one job, and the seconds that its programs waited for them and held them."""
 
-    address: Path | None = None
-    files: tuple[int, ...] = ()  # of the job's own lease: who has them open keeps it
+    address: Path | None = None  # where programs ask for a lease; None if the job itself has one
+    files: tuple[int, ...] = ()  # of the job's lease: a process that has them open keeps it
     given: list[Lease] = field(default_factory=list)
     held_s: float = 0.0
-    neighbours: int = 0
-    alone: bool = False  # whether nobody who gave an earlier lease back may still be on the GPUs
+    neighbours: int = 0  # the most other GPUs of the host that were leased at the same time
+    alone: bool = False  # also wait for processes that gave back an earlier lease of the GPUs
     _waited_s: float = 0.0
     _waits_since: float | None = None
 

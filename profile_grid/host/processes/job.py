@@ -1,4 +1,4 @@
-"""One job of a stage: what it is told, and the envelope of what it leaves behind."""
+"""One job of a stage: its settings, folders and leases."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from profile_grid.host.leases.lease_server import Leases
 
 @dataclass(frozen=True)
 class Job:
-    """One stage of one run. `folder` is the run's; `scratch` goes when the job ends; `leases` are those that its
-    programs have of their GPU."""
+    """One stage of one run."""
 
     specification: dict[str, Any]
-    folder: Path
-    scratch: Path
+    folder: Path  # of the run
+    scratch: Path  # deleted when the job ends
     log: Path
     time_limit_s: float
-    leases: Leases
+    leases: Leases  # of its programs
 
     @property
     def program(self) -> dict[str, Any]:
-        """What the measured program is told."""
+        """The specification of the measured program."""
         return self.specification["program"]
 
 

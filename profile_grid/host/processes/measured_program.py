@@ -1,4 +1,4 @@
-"""The program that is measured: its command line, and what it leaves behind."""
+"""The program that is measured: its command line, and its result."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from profile_grid.host.processes.programs import (
     failure_message,
     started_program,
 )
+from profile_grid.results.results import INCOMPLETE
 
 MODULE = "cs336_model.program.benchmark"
 
@@ -66,15 +67,18 @@ def result_of(job: Job, what: str, result: Path, outcome: ProcessExit) -> dict:
     return json.loads(result.read_text())
 
 
-def stage_output(written: dict, outcome: ProcessExit, facts: dict) -> dict:
-    """What a stage's JSON holds of a process that wrote its result, and what the stage found besides."""
+def stage_output(
+    program: dict | None, seconds: dict, facts: dict, problem: Problem | None = None, status: str = INCOMPLETE
+) -> dict:
+    """What a stage's JSON holds: the program's result, the seconds of each part of the job, and facts of this stage;
+    where there was a `problem`, that and `status`."""
     return {
-        "status": written["status"],
-        "reason": written["unsupported"],
-        "reason_code": None,
-        "program": written,
+        "status": status if problem else program["status"],
+        "reason": problem.text if problem else program["unsupported"],
+        "reason_code": problem and problem.code,
+        "program": program,
         "facts": facts,
-        "seconds": {"program": outcome.seconds},
+        "seconds": seconds,
     }
 
 

@@ -48,7 +48,7 @@ CRASHED = re.compile(r"^(Traceback \(most recent call last\):|Fatal Python error
 
 
 class ProgramFailed(OutsideError):
-    """A program that was run ended badly; the message holds the end of its log and the path of the whole."""
+    """A program failed; the message holds the end of its log and the path of the log."""
 
 
 class WorkflowGone(ProgramFailed):
@@ -110,12 +110,10 @@ def started_program(
     folder: Path | None = None,
     leases: Leases | None = None,
 ) -> Iterator[Started]:
-    """A program that runs beside what is done in a with block, and is ended behind it with all its children. Its output
-    is appended to `log`; programs beside each other need one each. What it waits for its lease does not count for the
-    time limit.
+    """Run a program in the background of a with block; on exit kill it and its descendants. Its output is appended to
+    `log`; programs that run at the same time need one each. Waiting for a lease does not count for the time limit.
 
-    A supervisor runs it (supervisor.py), which ends everything below it also when this process is killed: nothing is
-    left behind on a GPU.
+    supervisor.py runs it, and also kills everything below it if this process is killed, so nothing stays on a GPU.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     leases = leases or Leases()

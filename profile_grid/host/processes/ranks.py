@@ -29,7 +29,7 @@ def rank_filename(name: str, rank: int | str) -> str:
 
 
 def existing_rank_files(folder: Path, *names: str) -> list[Path]:
-    """The files of these names that are there, those of the first rank and of the others."""
+    """The files of these names that exist, those of the first rank and of all others."""
     first_rank = [folder / name for name in names if (folder / name).exists()]
     return first_rank + [path for name in names for path in sorted(folder.glob(rank_filename(name, "*")))]
 
@@ -56,8 +56,8 @@ def gather_logs(folder: Path, log: Path) -> None:
 def results_of_ranks(
     job: Job, what: str, result: Path, command_of: Callable[[int], Sequence[str]]
 ) -> tuple[list[dict], ProcessExit]:
-    """What every rank wrote to its file beside `result`, or what the one wrote that has no times; and how they ended.
-    Raises ProgramFailed where a rank wrote nothing."""
+    """(results, exit): what every rank wrote, or only the result without times if there is one. Raises ProgramFailed if
+    a rank wrote nothing."""
     logs = result.with_name(LOGS)
     logs.mkdir()
     outcome = run_for(job, launch_command(logs, [command_of(rank) for rank in range(rank_count(job.program))]))
@@ -69,22 +69,22 @@ def results_of_ranks(
 
 
 def written_by_ranks(job: Job, result: Path) -> list[dict]:
-    """What all ranks wrote, in their order; the one result without times if there is one; [] where one is missing."""
+    """What the ranks wrote, in their order; only the result without times if there is one; [] if one is missing."""
     paths = [result.with_name(rank_filename(result.name, rank)) for rank in range(rank_count(job.program))]
     written = [json.loads(path.read_text()) for path in paths if path.exists()]
-    if without_times := [result_of_rank for result_of_rank in written if result_of_rank["status"] != COMPLETE]:
+    if without_times := [record for record in written if record["status"] != COMPLETE]:
         return without_times[:1]
     return written if len(written) == len(paths) else []
 
 
 def slowest(times: Sequence[Sequence[float]]) -> list[float]:
-    """Of each step the longest time that a rank took: then all have it behind them."""
+    """Per step the longest time of any rank: when all have finished it."""
     return [max(step) for step in zip(*times, strict=True)]
 
 
 def merge_rank_results(written: Sequence[Mapping]) -> tuple[dict, dict]:
-    """The result of the run, that of its first rank with the times of the slowest in every step; and the facts of the
-    ranks. No facts where there is one rank."""
+    """(result, facts) of the run: the first rank's result with the times of the slowest rank in every step, and what
+    each rank measured; no facts for a single rank."""
     if len(written) == 1:
         return dict(written[0]), {}
     kept = ("step_seconds", "phase_seconds", "step_no_sync_seconds")

@@ -6,7 +6,7 @@ import pandas as pd
 
 from profile_grid.questions.n_communication.losses import LOSSES_COLUMNS, communication_losses
 from profile_grid.questions.n_communication.scaling import SCALING_COLUMNS, communication_scaling
-from profile_grid.stages.timing.rank_times import SLOWEST, WITHOUT_COMMUNICATION
+from profile_grid.stages.timing.tables import SLOWEST, WITHOUT_COMMUNICATION
 from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import GPUS, LEADING
 from profile_grid.study.stages import TIMING

@@ -1,4 +1,4 @@
-"""The stage of all-reduce alone: several sizes, one after another, between the GPUs of a run."""
+"""Measures all-reduce alone, for several sizes, between the GPUs of a run."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ def measure(job: Job) -> dict:
         return [*line, *(["--lease", str(lease)] if lease else [])]
 
     ranks, outcome = results_of_ranks(job, f"all-reduce of {job.program['run']}", result, command)
-    return stage_output(ranks[0], outcome, {"ranks": [rank["sizes"] for rank in ranks]})
+    return stage_output(ranks[0], {"program": outcome.seconds}, {"ranks": [rank["sizes"] for rank in ranks]})

@@ -1,4 +1,4 @@
-"""What speaks against believing the capture of one run."""
+"""Why the capture of a run may be wrong: errors, with which it is not used, and warnings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def errors_and_warnings(
         lacks_nothing = finding.code == NO_KERNELS and backend == "nsys" and device == "cpu"
         settled = finding.severity == "warning" and finding.code in SETTLED
         problem = _published(finding)
-        if not (lacks_nothing or settled) and problem.code not in [known.code for known in problems[finding.severity]]:
+        if not (lacks_nothing or settled) and problem.code not in [other.code for other in problems[finding.severity]]:
             problems[finding.severity].append(problem)
     return problems["error"], problems["warning"]
 

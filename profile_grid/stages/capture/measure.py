@@ -17,7 +17,7 @@ from kernel_recorder.gpu import TORCH, profiler_of_this_machine
 from kernel_tables.files import full_disk_as_os_error
 from profile_grid.files import replacing
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import Attempt, program_command
+from profile_grid.host.processes.measured_program import Attempt, program_command, stage_output
 from profile_grid.host.processes.ranks import (
     devices_of,
     existing_rank_files,
@@ -26,7 +26,7 @@ from profile_grid.host.processes.ranks import (
     results_of_ranks,
 )
 from profile_grid.results.capture_identity import write_specification
-from profile_grid.results.results import COMPLETE, INCOMPLETE
+from profile_grid.results.results import COMPLETE
 from profile_grid.stages.capture.nsys_capture import nsys_attempt
 from profile_grid.study.stages import CAPTURE
 
@@ -48,24 +48,17 @@ def measure(job: Job) -> dict:
     """
     backend = chosen_backend(job.specification["backend"], job.program["device"])
     attempt, trial, number = last_attempt(job, backend)
-    status = INCOMPLETE if attempt.problem else attempt.program["status"]
-    reason = attempt.problem.text if attempt.problem else attempt.program["unsupported"]
-    if status == COMPLETE:
+    complete = attempt.problem is None and attempt.program["status"] == COMPLETE
+    facts = {"backend": backend, "nsys": attempt.profiler, "host_hidden": attempt.host_hidden, "attempts": number}
+    facts |= ranks_captured(attempt) if complete else {}
+    output = stage_output(attempt.program, attempt.seconds, facts, attempt.problem)
+    if complete:
         for capture in existing_rank_files(trial, SQLITE):
             write_specification(capture, job.specification)
         publish(trial, job.folder)
     else:
-        write_status(job.folder / SQLITE, status, reason, job.specification)
-    facts = {"backend": backend, "nsys": attempt.profiler, "host_hidden": attempt.host_hidden, "attempts": number}
-    facts |= ranks_captured(attempt) if status == COMPLETE else {}
-    return {
-        "status": status,
-        "reason": reason,
-        "reason_code": attempt.problem and attempt.problem.code,
-        "program": attempt.program,
-        "facts": facts,
-        "seconds": attempt.seconds,
-    }
+        write_status(job.folder / SQLITE, output["status"], output["reason"], job.specification)
+    return output
 
 
 def last_attempt(job: Job, backend: str) -> tuple[Attempt, Path, int]:

@@ -24,7 +24,7 @@ from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.tensor_cores import tensor_core_warnings
 from profile_grid.study.described import WHERE, Described, columns
-from profile_grid.tables import finding_tables as findings
+from profile_grid.tables import findings
 from profile_grid.tables.classes import MEMORY_OPERATIONS
 from profile_grid.tables.conservation import require_same
 from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP

@@ -10,8 +10,7 @@ from profile_grid.results.results import StageResult
 from profile_grid.results.typed_json import parse_as
 from profile_grid.stages.capture.rank_tables import empty_tables
 from profile_grid.stages.capture.tables import run_tables
-from profile_grid.stages.timing.losses import losses_table
-from profile_grid.stages.timing.rank_times import rank_times_table
+from profile_grid.stages.timing.tables import losses_table, rank_times_table
 from profile_grid.study.dimensions import KEYS
 from tests.kernel_tables.synthetic import Synthetic
 from tests.profile_grid.made_up_results import CAPTURE, TIMING, changed

@@ -1,4 +1,4 @@
-"""The stage whose capture begins before the first step: nothing is warm, and the steps behind it show what was cold."""
+"""Captures a process from its very first step: later steps show what was cold in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a process's first step goes, beside the steps behind it: module loading, memory, first launches.
+"""Where the time of a process's first step goes, compared with later steps: module loading, memory, first launches.
 
 Every nanosecond of a step has one cause, the first in the table that any thread is in. So they add up to the step.
 """

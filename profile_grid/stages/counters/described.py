@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernel_tables.counters.verdicts import RULES
 from profile_grid.study.described import WHERE, Described, columns
-from profile_grid.tables import finding_tables as findings
+from profile_grid.tables import findings
 
 OF_FLOPS = """
     fp32_flops | FLOP | additions and multiplications in fp32 on ordinary cores, an FMA as two, by counters

@@ -1,4 +1,4 @@
-"""The stage that counts what kernels do, under Nsight Compute, and calibrates the roofs of the GPU beside it.
+"""Counts what kernels do, under Nsight Compute, and calibrates the roofs of the GPU.
 
 Where counters cannot be had (no GPU, nsys or ncu, no permission) the result is "unsupported", with the cause and what
 removes it: the rest of the run stands. What ncu writes besides its table is not kept, and of that no more than names,
@@ -24,7 +24,7 @@ from kernel_tables.reading import nsys
 from profile_grid.files import replacing
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.long_output import cut_line
-from profile_grid.host.processes.measured_program import Attempt, program_command, result_of, started_for
+from profile_grid.host.processes.measured_program import Attempt, program_command, result_of, stage_output, started_for
 from profile_grid.host.processes.problems import Problem, append_to_log
 from profile_grid.host.processes.programs import ProcessExit, Started, python_crashed
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED
@@ -62,14 +62,8 @@ def measure(job: Job) -> dict:
     table = _reading().rounds_together(tables) if tables else _reading().no_counters()
     with replacing(job.folder / TABLE) as path:
         table.to_csv(path, index=False)
-    return {
-        "status": attempt.program["status"] if attempt.problem is None else _status_of(attempt.problem),
-        "reason": attempt.problem.text if attempt.problem else attempt.program["unsupported"],
-        "reason_code": attempt.problem and attempt.problem.code,
-        "program": attempt.program,
-        "facts": {"ncu": version, "roofs": roofs},
-        "seconds": attempt.seconds,
-    }
+    facts, problem = {"ncu": version, "roofs": roofs}, attempt.problem
+    return stage_output(attempt.program, attempt.seconds, facts, problem, problem and _status_of(problem))
 
 
 def _why_not_here(job: Job) -> Problem | None:

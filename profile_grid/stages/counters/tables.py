@@ -21,7 +21,7 @@ from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.counters import counter_tables as tables
 from profile_grid.stages.counters.described import DESCRIBED as DESCRIBED
 from profile_grid.study.stages import CAPTURE, COUNTERS
-from profile_grid.tables.finding_tables import findings_of_counters, findings_table
+from profile_grid.tables.findings import findings_of_counters, findings_table
 
 (TABLE,) = COUNTERS.files
 (SQLITE,) = CAPTURE.files

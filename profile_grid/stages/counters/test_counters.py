@@ -27,7 +27,7 @@ from profile_grid.stages.counters.tables import empty_run_tables, run_tables, ta
 from profile_grid.study.runs import grid_runs
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import COUNTERS
-from profile_grid.tables.finding_tables import COLUMNS as FINDINGS
+from profile_grid.tables.findings import COLUMNS as FINDINGS
 from tests.kernel_tables.synthetic import Synthetic
 from tests.profile_grid.made_up_results import CAPTURE, changed
 

@@ -1,4 +1,4 @@
-"""The stage that counts the energy of a process in windows of seconds, with no profiler attached."""
+"""Measures the energy of a process in windows of seconds, with no profiler attached."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def measure(job: Job) -> dict:
     command = program_command(job, result, ENERGY.name, windows, job.leases.address, **settings)
     written, outcome = run_to_result(job, f"energy of {job.program['run']}", result, command)
     facts = json.loads(windows.read_text()) if written["status"] == COMPLETE else {}
-    return stage_output(written, outcome, facts)
+    return stage_output(written, {"program": outcome.seconds}, facts)

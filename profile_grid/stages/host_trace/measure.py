@@ -1,10 +1,11 @@
-"""The stage that traces the host of a run: a capture of its own, since it slows the program down."""
+"""Traces the host of a run, in a separate capture, since that slows the program down."""
 
 from __future__ import annotations
 
 from kernel_recorder.gpu import gpu_is_visible
 from kernel_tables.reading import nsys
 from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.measured_program import stage_output
 from profile_grid.host.processes.problems import Problem
 from profile_grid.results.results import UNSUPPORTED
 from profile_grid.stages.capture.measure import captured_apart, write_status
@@ -26,8 +27,7 @@ def measure(job: Job) -> dict:
     if problem is None:
         return captured_apart(job, SQLITE)
     write_status(job.folder / SQLITE, UNSUPPORTED, problem.text, job.specification)
-    ended = {"status": UNSUPPORTED, "reason": problem.text, "reason_code": problem.code}
-    return ended | {"program": None, "facts": {}, "seconds": {}}
+    return stage_output(None, {}, {}, problem, UNSUPPORTED)
 
 
 def _why_not_here(job: Job) -> Problem | None:

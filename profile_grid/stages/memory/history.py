@@ -21,36 +21,34 @@ BLOCK = "block"
 
 @dataclass(frozen=True)
 class RangeSpan:
-    """One range: its name, the number of the one around it, its first event, and the first event behind it."""
+    """One range: events `opened` to `closed`, the latter not included."""
 
     name: str
-    inside: int | None
+    inside: int | None  # number of the range around it
     opened: int
     closed: int
 
 
 @dataclass(frozen=True)
 class FailedAllocationRecord:
-    """The last request that could not be met: events before it, bytes asked for and free, and its range."""
+    """The last request for memory that failed."""
 
-    event: int
+    event: int  # how many events came before it
     requested_bytes: int
     free_bytes: int | None
-    range: int | None
+    range: int | None  # number of the innermost range
 
 
 @dataclass(frozen=True)
 class AllocationHistory:
-    """Allocations as columns, in the order in which they were made: bytes, the events that made and freed them (the
-    number of events where nothing did), innermost range (-1: none), operator and what held them at the end (None:
-    not known)."""
+    """Allocations as columns, in the order in which they were made."""
 
-    size: np.ndarray
-    made: np.ndarray
-    freed: np.ndarray
-    range: np.ndarray
-    operator: list[str | None]
-    held: list[str | None]
+    size: np.ndarray  # bytes
+    made: np.ndarray  # the event that allocated it
+    freed: np.ndarray  # the event that freed it; the number of events if none did
+    range: np.ndarray  # number of the innermost range; -1 for none
+    operator: list[str | None]  # None if not known
+    held: list[str | None]  # what held it at the end; None if not known
     ranges: list[RangeSpan]
     time_us: np.ndarray
     counters: dict[str, int | None]

@@ -1,4 +1,4 @@
-"""The stage without a profiler: every single time of every step and phase, in every rank of a run."""
+"""Times every step and phase in every rank of a run, without a profiler."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def measure(job: Job) -> dict:
 
     ranks, outcome = results_of_ranks(job, f"timing of {job.program['run']}", result, command)
     written, facts = merge_rank_results(ranks)
-    return stage_output(written, outcome, facts)
+    return stage_output(written, {"program": outcome.seconds}, facts)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pandas as pd
 
 from profile_grid.results.load_runs import MeasuredRun
-from profile_grid.results.results import ProgramResult
+from profile_grid.results.results import ProgramResult, StageResult
 from profile_grid.stages.timing.accuracy import DESCRIBED as ACCURACY_DESCRIBED
 from profile_grid.stages.timing.accuracy import accuracy_table
-from profile_grid.stages.timing.losses import DESCRIBED as LOSSES_DESCRIBED
-from profile_grid.stages.timing.losses import losses_table
-from profile_grid.stages.timing.rank_times import DESCRIBED as RANKS_DESCRIBED
-from profile_grid.stages.timing.rank_times import rank_times_table
 from profile_grid.study.described import Described, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.step_statistics import statistics
+from profile_grid.tables.step_statistics import STATISTICS, statistics
 
 STEP = "step"
+SLOWEST = -1  # in the place of a rank: at every step the slowest of all
+WITHOUT_COMMUNICATION = "step without communication"
 Times = dict[str, list[float]]  # seconds by phase
 
 
@@ -68,14 +66,44 @@ def _warmup_times(program: ProgramResult) -> Times:
     return {STEP: program.warmup_seconds} | {phase: times for phase, times in phases.items() if times}
 
 
-DESCRIBED = (
-    ACCURACY_DESCRIBED
-    | RANKS_DESCRIBED
-    | LOSSES_DESCRIBED
-    | {
-        "timings": Described(
-            "One row per run and phase, from the process without a profiler",
-            columns("""
+def rank_times_table(runs: list[MeasuredRun]) -> pd.DataFrame:
+    """One row per run on several GPUs, rank and phase: count, mean, standard deviation (n-1), min and max in ms."""
+    rows = [
+        run.leading | {"rank": rank, "phase": phase, **statistics(seconds)}
+        for run in runs
+        if run.complete(TIMING.name)
+        for rank, phase, seconds in _rank_times(run.results[TIMING.name])
+    ]
+    return pd.DataFrame(rows, columns=[*LEADING, "rank", "phase", *STATISTICS])
+
+
+def _rank_times(result: StageResult) -> Iterator[tuple[int, str, list[float]]]:
+    """Rank, phase and seconds; first those of the slowest rank at every step."""
+    ranks = result.facts.get("ranks") or []
+    if ranks:
+        yield SLOWEST, STEP, result.program.step_seconds
+        yield SLOWEST, WITHOUT_COMMUNICATION, result.facts["step_no_sync_seconds"]
+    for rank in ranks:
+        yield rank["rank"], STEP, rank["step_seconds"]
+        yield rank["rank"], WITHOUT_COMMUNICATION, rank["step_no_sync_seconds"]
+        yield from ((rank["rank"], phase, seconds) for phase, seconds in rank["phase_seconds"].items() if seconds)
+
+
+def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
+    """One row per run that was timed whole, and loss."""
+    rows = [
+        run.leading | {"number": number, "loss": loss}
+        for run in runs
+        if run.complete(TIMING.name)
+        for number, loss in enumerate(run.results[TIMING.name].program.losses)
+    ]
+    return pd.DataFrame(rows, columns=[*LEADING, "number", "loss"])
+
+
+DESCRIBED = ACCURACY_DESCRIBED | {
+    "timings": Described(
+        "One row per run and phase, from the process without a profiler",
+        columns("""
     phase | | step (by timeit.default_timer, device synchronize included), or one phase of it
     n | | measured steps
     mean_ms | ms | mean over the measured steps
@@ -84,22 +112,40 @@ DESCRIBED = (
     max_ms | ms | longest step
     status | | as timing_status of runs; without figures where it is not complete
 """),
-        ),
-        "steps": Described(
-            "One row per run, phase and timed step: every single time",
-            columns("""
+    ),
+    "steps": Described(
+        "One row per run, phase and timed step: every single time",
+        columns("""
     phase | | step, or one phase of it
     step | | number of the measured step, from 0
     ms | ms | time of this step or phase, without a profiler
 """),
-        ),
-        "warmup_steps": Described(
-            "One row per run, phase and warm-up step of the timing: every single time",
-            columns("""
+    ),
+    "warmup_steps": Described(
+        "One row per run, phase and warm-up step of the timing: every single time",
+        columns("""
     phase | | step, or one phase of it
     step | | number of the warm-up step, from 0; a model is compiled in a step before
     ms | ms | time of this step or phase, without a profiler
 """),
-        ),
-    }
-)
+    ),
+    "losses": Described(
+        "One row per run and loss of the process without a profiler, that of the whole batch where GPUs share it",
+        columns("""
+    number | | from 0: steps in their order, warm-up first; in mode forward that of one pass of its own
+    loss | nats | mean cross-entropy
+"""),
+    ),
+    "rank_times": Described(
+        "One row per run on several GPUs, rank and phase, without a profiler",
+        columns(f"""
+    rank | | number of the process, from 0; −1 for the slowest one at every step
+    phase | | step, one phase of it, or {WITHOUT_COMMUNICATION}: the same, its gradients not reduced
+    n | | measured steps; half as many without communication
+    mean_ms | ms | mean over the measured steps
+    std_ms | ms | standard deviation (n − 1)
+    min_ms | ms | shortest step
+    max_ms | ms | longest step
+"""),
+    ),
+}

@@ -1,6 +1,7 @@
 """The stage without a profiler: what its processes are told."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,9 @@ from profile_grid.stages.timing import measure as timing
 def test_the_comparison_with_fp64_is_left_out_where_it_is_switched_off(tmp_path, monkeypatch, settings, told):
     commands = []
     monkeypatch.setattr(
-        timing, "results_of_ranks", lambda job, what, result, command: (commands.append(command(0)), None)
+        timing,
+        "results_of_ranks",
+        lambda job, what, result, command: (commands.append(command(0)), SimpleNamespace(seconds=1.0)),
     )
     monkeypatch.setattr(timing, "merge_rank_results", lambda ranks: ({}, {}))
     monkeypatch.setattr(timing, "stage_output", lambda *args: None)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
-SHOWN = 120  # characters of a line or value in a message
+MAX_CHARS = 120  # characters of a line or value in a message
 
 
 def file_difference(made: Path, path: Path) -> str | None:
-    """One line on what differs in the file at `path` from the one that was made anew; None where nothing does."""
+    """One line on what differs in the file at `path` from a file that was just made; None if nothing differs."""
     if not path.exists():
         return f"{path} is missing"
     if made.suffix == ".parquet":
@@ -53,7 +53,7 @@ def _first_value(expected: pd.DataFrame, actual: pd.DataFrame, column: str) -> s
     rows = [row for row in range(len(actual)) if wanted[row] != there[row]]
     if not rows:
         return f"{column} is {actual[column].dtype} and ought to be {expected[column].dtype}"
-    return f"row {rows[0]} of {column} is {there[rows[0]][:SHOWN]} and ought to be {wanted[rows[0]][:SHOWN]}"
+    return f"row {rows[0]} of {column} is {there[rows[0]][:MAX_CHARS]} and ought to be {wanted[rows[0]][:MAX_CHARS]}"
 
 
 def _content(path: Path) -> bytes:
@@ -71,4 +71,4 @@ def _shape(table: pd.DataFrame) -> str:
 
 
 def _shown(line: str | None) -> str:
-    return "not there" if line is None else repr(line[:SHOWN])
+    return "not there" if line is None else repr(line[:MAX_CHARS])
