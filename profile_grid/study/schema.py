@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from profile_grid.errors import OutsideError
@@ -39,11 +40,49 @@ def check_schema(config: dict) -> None:
     """Raises ConfigError with one line that names the key, the value and what was expected."""
     import jsonschema
 
-    validator = jsonschema.Draft202012Validator(config_schema())
+    checks = {"pattern": _pattern_errors}
+    validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, checks)(config_schema())
     error = jsonschema.exceptions.best_match(validator.iter_errors(config))
     if error is not None:
         where = ".".join(str(part) for part in error.absolute_path) or "top level"
         raise ConfigError(f"{where}: {_explained(error)}".replace("\n", " "))
+
+
+def _pattern_errors(validator, pattern: str, text: object, schema: dict) -> Iterator:
+    """As jsonschema checks a pattern, but `$` is the end of the text: Python's also matches before a final newline."""
+    import jsonschema
+
+    if validator.is_type(text, "string") and not re.search(re.sub(r"\$$", r"\\Z", pattern), text):
+        yield jsonschema.ValidationError(f"{text!r} does not match {pattern!r}")
+
+
+def check_keys(path: Path) -> None:
+    """Raises ConfigError if a mapping in a YAML file has a key twice: YAML readers silently keep the last."""
+    import yaml
+
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return  # Snakemake, which reads the file too, reports that
+    for node in _mappings(root):
+        seen = {}
+        for key, _ in node.value:
+            if key.value in seen:
+                lines = f"lines {seen[key.value]} and {key.start_mark.line + 1}"
+                raise ConfigError(f"{path}: {lines} both set {key.value!r}; keep one of them")
+            seen[key.value] = key.start_mark.line + 1
+
+
+def _mappings(node) -> Iterator:
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        yield node
+        for key_and_value in node.value:
+            yield from (inner for each in key_and_value for inner in _mappings(each))
+    elif isinstance(node, yaml.SequenceNode):
+        for each in node.value:
+            yield from _mappings(each)
 
 
 def _product_of_either() -> dict:

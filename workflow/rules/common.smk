@@ -23,7 +23,7 @@ from profile_grid.study.runs import (
     run_to_show,
     specification,
 )
-from profile_grid.study.schema import ConfigError
+from profile_grid.study.schema import ConfigError, check_keys
 from profile_grid.study.stage import GPU, OWN_RULES
 from profile_grid.study.stages import BY_NAME, STAGES, SWEEP, TIMING
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_part, sweep_plan, sweep_rows
@@ -47,6 +47,8 @@ from workflow.reruns import Reruns
 PACKED = config.get("packed")
 PACKED_MARKER = "packed.json"
 try:
+    for path in [*workflow.configfiles, *workflow.overwrite_configfiles]:
+        check_keys(Path(path))
     ROWS = sweep_rows(config) if is_sweep(checked_config(config)) and not PACKED else {}
     RUNS = {} if ROWS or PACKED else grid_runs(config)
 except ConfigError as error:
