@@ -50,7 +50,7 @@ def stale_tables_reason(
     they are."""
     made = status.made_from
     if made is None:
-        return "nothing tells what the tables were made from"
+        return "the tables have no provenance record"
     if difference := first_difference(made.specification, origin.specification):
         return f"{OTHER_SETTINGS}: {difference}"
     if made.files != digests_of_files(origin, *read_too):

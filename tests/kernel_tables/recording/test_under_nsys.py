@@ -115,7 +115,7 @@ def test_what_nsys_fails_at_is_told_in_one_line_and_leaves_no_file(under_nsys, m
 
 def test_what_the_capture_lacks_is_told_behind_it(under_nsys):
     _, _, err = under_nsys(report=Synthetic().range("step", 10, 300))
-    assert "kernel-tables record: error: 1 ranges 'step' where 2 were to be measured" in err
+    assert "kernel-tables record: error: found 1 ranges 'step', expected 2" in err
     assert "kernel-tables record: error: no kernel was recorded" in err
     assert Path("recording.sqlite").exists()
 
@@ -192,4 +192,4 @@ def test_each_rank_gets_its_part_of_the_report(under_nsys):
 def test_what_another_rank_lacks_is_told_with_its_number(under_nsys):
     source = RANKS.replace("CLOSED", repr([WHOLE, WHOLE | {"done": 3}]))
     _, _, err = under_nsys(report=of_two_ranks(), source=source)
-    assert "kernel-tables record: error of rank 1: 2 ranges 'step' where 3 were to be measured" in err
+    assert "kernel-tables record: error of rank 1: found 2 ranges 'step', expected 3" in err
