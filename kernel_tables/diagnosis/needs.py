@@ -16,7 +16,7 @@ def gpu(case: Case) -> str | None:
 
 
 def calls(case: Case) -> str | None:
-    return None if case.scope.has_calls else "the capture does not tell what API calls were made, or when they returned"
+    return None if case.scope.has_calls else "the capture lacks the names or the ends of API calls"
 
 
 def steps(case: Case) -> str | None:
