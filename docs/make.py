@@ -1,7 +1,7 @@
 """The site below docs/: `python -m docs.make` writes its pages, which open from the checkout.
 
-A page is Markdown from a file, or made from the code: commands from the parsers, settings from the schema, columns from
-the data dictionary. The pages are committed, and tests/test_site.py holds that they are what is made now.
+A page of the site is Markdown from a file, or made from the code: commands from the parsers, settings from the schema,
+columns from the data dictionary. No page is committed.
 """
 
 from __future__ import annotations

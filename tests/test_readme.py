@@ -54,6 +54,15 @@ def test_every_test_that_the_table_of_faults_names_is_there():
     assert named <= {path.name for path in (ROOT / "tests").rglob("test_*.py")}
 
 
+def test_every_module_that_a_document_runs_is_there():
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
+    texts += [README, (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")]
+    modules = {name for text in texts for name in re.findall(r"python -m ([\w.]+\w)", text)}
+    assert len(modules) > 10
+    paths = [ROOT / name.replace(".", "/") for name in modules]
+    assert [path for path in paths if not (path.with_suffix(".py").exists() or (path / "__main__.py").exists())] == []
+
+
 def test_the_table_of_the_readme_is_that_of_the_example():
     rows = re.search(r"\|:--\|--:.*?\n(.*?)\n\n", README, re.DOTALL).group(1).splitlines()
     assert rows == list(example_rows())
