@@ -135,7 +135,7 @@ RULES = (
     ),
     Rule(
         "wave_tail", "kernels of several waves whose last wave leaves a fifth of all block slots empty",
-        KERNELS, OWN, "choose sizes whose blocks fill whole waves, or kernels that divide the last wave (stream-K)",
+        KERNELS, OWN, "choose sizes whose blocks fill complete waves, or kernels that divide the last wave (stream-K)",
         POSSIBLE, counter_rules.wave_tail, (needs.counters,),
     ),
     Rule(
