@@ -1,7 +1,7 @@
 """The site below docs/: `python -m docs.make` writes its pages, which open from the checkout.
 
-A page is Markdown from a file, or made from the code: commands from the parsers, settings from the schema, columns from
-the data dictionary. The pages are committed, and tests/test_site.py holds that they are what is made now.
+A page of the site is Markdown from a file, or made from the code: commands from the parsers, settings from the schema,
+columns from the data dictionary. No page is committed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from docs import worked_examples
 from docs.commands import kernel_tables_commands, rules, settings, study_commands
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.sweep.dictionary import dictionary as dictionary_of_sweep
@@ -24,7 +25,7 @@ from profile_grid.sweep.dictionary import dictionary as dictionary_of_sweep
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
-TITLE = "Where the time of a Transformer goes on a GPU"
+TITLE = "Kernel tables: where GPU time goes in PyTorch"
 Part = str | Callable[[], str]  # a file of the project, or what gives Markdown
 
 
@@ -37,24 +38,67 @@ class Page:
     parts: tuple[Part, ...]
 
 
-PAGES = (
-    Page("index", "Start", ("docs/start.md",)),
-    Page("numbers", "Numbers", ("docs/numbers.md",)),
-    Page("models", "Your model", ("docs/models.md",)),
-    Page("running", "Running", ("docs/running.md",)),
-    Page("commands", "Commands", ("docs/commands.md", rules, kernel_tables_commands, study_commands)),
-    Page("settings", "Settings", ("config/README.md", settings)),
-    Page("columns", "Columns", (dictionary, dictionary_of_sweep)),
-    Page("example", "Example", ("docs/example-h200/README.md", "docs/example-h200/answers/answers.md")),
-    Page("kernel-tables", "Any capture", ("kernel_tables/README.md",)),
-    Page("sharing", "Sharing", ("docs/sharing.md",)),
-    Page("extend", "Extending", ("docs/extend.md",)),
-    Page("faults", "Faults", ("docs/faults.md",)),
-    Page("architecture", "Architecture", ("ARCHITECTURE.md",)),
-)
-PAGE_OF = {
-    part: page.stem for page in PAGES for part in page.parts if isinstance(part, str) and part != "docs/commands.md"
-} | {"docs/commands.md": "commands", "docs/example-h200/tables/README.md": "columns", "README.md": "index"}
+def _page(stem: str, label: str, *further: Part) -> Page:
+    """A page of docs/STEM.md, and what follows it."""
+    return Page(stem, label, (f"docs/{stem}.md", *further))
+
+
+SECTIONS = {
+    "Start": (
+        Page("index", "Start", ("docs/start.md",)),
+        _page("record-a-program", "Record a program"),
+        _page("first-grid", "Run your first grid"),
+    ),
+    "Record": (
+        _page("recording-options", "Choose what to record"),
+        _page("recording-ranks", "Record several GPUs"),
+        _page("recording-notebook", "Record from a notebook"),
+    ),
+    "Read": (
+        _page("read-a-capture", "Read a capture"),
+        _page("diagnose", "Find lost time"),
+        _page("host", "See what the host did"),
+        _page("diff", "Compare two captures"),
+        _page("communication", "Analyze communication"),
+    ),
+    "Grid": (
+        _page("models", "Measure your own model"),
+        _page("dimensions", "Choose dimensions"),
+        _page("stages", "Add stages"),
+        _page("attention-alone", "Measure attention"),
+        _page("running", "Run on several GPUs"),
+        _page("slurm", "Run on Slurm"),
+        _page("comparing", "Compare two grids"),
+        _page("failures", "Fix a failed run"),
+    ),
+    "Share": (
+        _page("sharing", "Pack results"),
+        _page("module", "Use as a module"),
+        _page("privacy", "Check what leaves the machine"),
+    ),
+    "Look up": (
+        _page("commands", "Commands", rules, kernel_tables_commands, study_commands),
+        Page("settings", "Settings", ("config/README.md", settings)),
+        Page("columns", "Columns", ("docs/capture-columns.md", dictionary, dictionary_of_sweep)),
+        _page("questions", "Questions"),
+        _page("finding-codes", "Finding codes"),
+        _page("definitions", "Definitions"),
+        _page("glossary", "Glossary"),
+        Page("example", "Example", ("docs/example-h200/README.md", "docs/example-h200/answers/answers.md")),
+    ),
+    "Develop": (
+        Page("architecture", "Architecture", ("ARCHITECTURE.md",)),
+        _page("add-a-dimension", "Add a dimension", worked_examples.dimension),
+        _page("add-a-stage", "Add a stage", worked_examples.stage),
+        _page("add-a-question", "Add a question", worked_examples.question),
+        _page("faults", "Faults and tests"),
+        Page("benchmarks", "Benchmarks", ("benchmarks/README.md",)),
+    ),
+}
+PAGES = tuple(page for pages in SECTIONS.values() for page in pages)
+PAGE_OF = {part: page.stem for page in PAGES for part in page.parts if isinstance(part, str)} | {
+    "docs/example-h200/tables/README.md": "columns", "README.md": "index",
+}  # fmt: skip
 
 
 def site() -> dict[str, str]:
@@ -117,11 +161,15 @@ def with_anchors(tokens: list[Token]) -> str:
 
 
 def menu(current: Page) -> str:
-    """Links to all pages; a reader of the screen is told which one this is."""
+    """Links to all pages by section; a screen reader announces the current page."""
     return "".join(
-        f'<a href="{page.stem}.html"{" aria-current=page" if page is current else ""}>{escape(page.label)}</a>'
-        for page in PAGES
+        f"<div><b>{escape(section)}</b>{''.join(_link(page, page is current) for page in pages)}</div>"
+        for section, pages in SECTIONS.items()
     )
+
+
+def _link(page: Page, is_current: bool) -> str:
+    return f'<a href="{page.stem}.html"{" aria-current=page" if is_current else ""}>{escape(page.label)}</a>'
 
 
 PAGE = """\

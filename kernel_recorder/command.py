@@ -119,7 +119,7 @@ def _tell_communication(whole: Sequence[tuple[Outcome, Path]]) -> None:
             ranks = ranks_of([stack.enter_context(Trace(path)) for path in captures])
             said = list(sentences(communication(ranks, step_name), [outcome.rank for outcome, _ in whole]))
     except TraceError as error:
-        _say(f"what communication costs is not told: {error}")
+        _say(f"the cost of communication is unknown: {error}")
         return
     for sentence in said:
         _say(sentence)
@@ -176,7 +176,7 @@ def _losses(trace: Trace) -> list[str]:
     from kernel_tables.diagnosis.diagnose import diagnose
 
     said = [one for one in diagnose(trace) if not one.abstained][:MOST_LOSSES]
-    return [f"{one.message}; mending it gains {one.gain_percent:.0f} % at most: {one.advice}" for one in said]
+    return [f"{one.message}; fixing it saves at most {one.gain_percent:.0f} %: {one.advice}" for one in said]
 
 
 def _say(sentence: str) -> None:

@@ -22,13 +22,13 @@ MODULES, NONE = "modules", "none"
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Gives the command its arguments."""
-    window = command.add_argument_group(
-        "the window", "By default some steps of the optimizer, found by PyTorch's hooks."
+    window = command.add_argument_group("the window", "By default: some optimizer steps, detected by PyTorch's hooks.")
+    window.add_argument(
+        "--skip", type=int, default=5, metavar="N", help="steps (or instances) to skip first (default: 5)"
     )
-    window.add_argument("--skip", type=int, default=5, metavar="N", help="steps (or instances) that go by first (5)")
-    window.add_argument("--steps", type=int, default=3, metavar="N", help="steps (or instances) that are recorded (3)")
+    window.add_argument("--steps", type=int, default=3, metavar="N", help="steps (or instances) to record (default: 3)")
     other = window.add_mutually_exclusive_group()
-    other.add_argument("--range", metavar="NAME", help="count instances of this range of the program instead")
+    other.add_argument("--range", metavar="NAME", help="record instances of this range of the program instead")
     other.add_argument(
         "--seconds", type=float, metavar="S", help="record S seconds instead, for programs without steps"
     )
@@ -40,23 +40,30 @@ def add_options(command: argparse.ArgumentParser) -> None:
         type=float,
         default=0.0,
         metavar="S",
-        help="with --seconds: so long after PyTorch's import (0), and not before the GPU is used, by nsys",
+        help="with --seconds: start S seconds after the import of PyTorch (default: 0);"
+        " under nsys not before the GPU is used",
     )
     command.add_argument(
         "--ranges", default=AUTO, metavar=f"{MODULES}[:DEPTH]|{NONE}",
-        help="ranges for every module of the models (to DEPTH parts of their names), or none; by default for programs"
-        " that open no range of their own",
+        help="ranges for every module of the models (to DEPTH parts of their names), or none; default: modules, if the"
+        " program opens no ranges itself",
     )  # fmt: skip
     command.add_argument(
-        "--profiler", choices=("nsys", "torch"), help="default: nsys where it is on PATH and there is a GPU, else torch"
-    )
-    command.add_argument("--end", action="store_true", help="end the program, with status 0, once it is recorded")
-    command.add_argument("--time-limit", type=float, metavar="S", help="end the program after so long")
-    command.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="the capture (recording.sqlite, or the next free number)"
+        "--profiler", choices=("nsys", "torch"), help="default: nsys if it is on PATH and there is a GPU, else torch"
     )
     command.add_argument(
-        "program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="the program and its arguments, as always"
+        "--end", action="store_true", help="stop the program, with status 0, once the window is recorded"
+    )
+    command.add_argument("--time-limit", type=float, metavar="S", help="stop the program after S seconds")
+    command.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the capture (default: recording.sqlite, or the next free number)",
+    )
+    command.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="the program and its arguments"
     )
 
 

@@ -123,8 +123,8 @@ class Outcome:
             return f"PyTorch's side could not record: {visible(refused['reason'])[:300]}"
         if self.opened is not None:
             return (
-                f"the program {self.ended.how} inside the window, before it could write what PyTorch's profiler had"
-                " recorded; where there is nsys, what it saw until then is kept"
+                f"the program {self.ended.how} before PyTorch's profiler wrote its data;"
+                " --profiler nsys keeps partial recordings"
             )
         return self._why_no_window()
 
@@ -137,7 +137,7 @@ class Outcome:
             yield f"{who} ended inside the window{because}; what was recorded until then is kept"
         if unknown := self._last(NO_RANK):
             why = visible(unknown["reason"])[:300]
-            yield f"other ranks are not recorded, since which run this one is of is not known: {why}"
+            yield f"other ranks are not recorded: distributed run unknown ({why})"
 
     def elsewhere(self) -> Iterator[str]:
         """Which processes were not recorded, in a sentence, where there are any."""
@@ -176,7 +176,10 @@ class Outcome:
         if old := self._last("old_python"):
             return f"the program's Python is {old['version']}, and the recorder needs 3.11 or newer"
         if self._last("python") is None:
-            return "no Python of the program loaded the recorder: it is none, or it was started with -I, -E or -S"
+            return (
+                "no Python of the program loaded the recorder: the program is not Python, or was started with"
+                " -I, -E or -S"
+            )
         if self._last("torch") is None:
             return "the program did not import PyTorch"
         reached = max((note.get("reached", 0) for note in self.notes if note["event"] == "exit"), default=None)
@@ -186,13 +189,13 @@ class Outcome:
         settings = self.settings
         if settings.window == OPTIMIZER and reached == "0":
             return (
-                "the program took no step of a PyTorch optimizer; --seconds S records a time instead, --range NAME what"
-                " runs in a range of the program's own"
+                "the program took no step of a PyTorch optimizer; record for a fixed time with --seconds S, or a range"
+                " that the program opens with --range NAME"
             )
         return {
-            OPTIMIZER: f"the window opens behind optimizer step {settings.skip}, and the program made {reached};"
-            " a smaller --skip opens it earlier",
-            RANGE: f"the window opens at instance {settings.skip + 1} of range '{visible(settings.range or '')}',"
+            OPTIMIZER: f"the window starts after optimizer step {settings.skip}, and the program made {reached};"
+            " a smaller --skip starts it earlier",
+            RANGE: f"the window starts at instance {settings.skip + 1} of range '{visible(settings.range or '')}',"
             f" and the program opened {reached}; compare the name, or take a smaller --skip",
             SECONDS: f"the program ended within the {settings.after:g} s of --after, or its main thread was busy"
             + (", or it did not use the GPU" if settings.profiler == NSYS else ""),

@@ -20,12 +20,12 @@ from kernel_tables.commands.options import (
     add_captures,
     add_classes,
     add_output,
+    add_trace_output,
     opened_traces,
     require_output,
 )
 from kernel_tables.commands.shown import TABLES, add_shown_options, write_shown
 from kernel_tables.errors import TraceError
-from kernel_tables.output import FORMATS
 from kernel_tables.version import __version__
 from kernel_tables.whole_files import written_whole
 
@@ -98,8 +98,8 @@ def _add_modules(commands: argparse._SubParsersAction, modules: Sequence[ModuleT
 
 
 def _add_options(command: argparse.ArgumentParser, name: str) -> None:
-    add_output(command, ("json",) if name == "trace" else FORMATS, required=name == "trace")
-    default = "measure, where there is such a range" if name == "trace" else "everything"
+    (add_trace_output if name == "trace" else add_output)(command)
+    default = "measure, if there is such a range" if name == "trace" else "everything"
     command.add_argument("--under", metavar="NAME", help=f"only inside ranges of this name (default: {default})")
     if name in TABLES:
         add_shown_options(command, name)

@@ -2,31 +2,31 @@
 
 from kernel_tables.markdown import code, compact_table
 
-IMPOSSIBLE = {  # no figure is made of such a capture
-    "damaged_file": "SQLite refuses the file: pages are damaged, cut off, lost or in each other's place",
+IMPOSSIBLE = {  # no table is made from such a capture
+    "damaged_file": "SQLite refuses the file: pages are damaged, truncated, lost or exchanged",
     "wrong_type": "a column of numbers holds something else",
     "no_time": "a start, or the end of an activity, is missing",
     "negative_time": "a time is below zero",
     "ends_before_start": "an activity, a range or an API call ends before it starts",
-    "outside_capture": "a time lies after the capture's own end; where it names none, 146 years on",
-    "longer_than_capture": "something lasted longer than the capture says that it did itself",
-    "impossible_bounds": "the capture's own start, end and duration cannot be",
-    "times_overflow": "times add up to more than 64 bits hold",
-    "kernels_without_names": "kernels refer to strings that are not there",
-    "ranges_without_names": "ranges refer to strings that are not there",
-    "too_many_open_ranges": "ranges are a thousand deep, or their paths more text than memory holds",
+    "outside_capture": "a time is after the capture's end (after 146 years, if the capture names no end)",
+    "longer_than_capture": "something lasted longer than the capture's stated duration",
+    "impossible_bounds": "the capture's start, end or duration is invalid",
+    "times_overflow": "sums of times exceed 64 bits",
+    "kernels_without_names": "kernels refer to missing strings",
+    "ranges_without_names": "ranges refer to missing strings",
+    "too_many_open_ranges": "ranges are a thousand deep, or their paths exceed the memory limit",
 }
-INCOMPLETE = {  # errors: figures are wrong or lacking
-    "older_than_report": "the report beside the export is newer",
+INCOMPLETE = {  # errors: numbers are wrong or missing
+    "older_than_report": "the report next to the export is newer",
     "no_kernels": "no kernel was recorded",
-    "no_ranges": "no range was recorded; a warning where PyTorch's profiler recorded",
+    "no_ranges": "no range was recorded; a warning if PyTorch's profiler recorded",
     "no_api_calls": "no CUDA API call was recorded",
-    "step_count": "there are more or fewer steps than asked for",
+    "step_count": "there are more or fewer steps than expected",
     "ranks_differ": "ranks of one run hold different numbers of steps",
-    "short_steps": "steps hold fewer kernels than their twins",
+    "short_steps": "steps hold fewer kernels than is usual among them",
     "launches_without_kernels": "launches have no kernel",
     "lost_launches": "kernels were launched within the capture by calls that were not recorded",
-    "nsys_lost_events": "nsys says that it lost events",
+    "nsys_lost_events": "nsys reports lost events",
     "nsys_error": "nsys reports an error",
 }
 ODD = {  # warnings: nothing is known to be lost
@@ -36,15 +36,15 @@ ODD = {  # warnings: nothing is known to be lost
     "calls_without_names": "API calls have no names or ends, so lost launches cannot be counted",
     "ranges_left_open": "ranges were never closed",
     "several_threads": "launches inherit ranges of several other threads",
-    "nsys_hedge": "nsys says that not all events might have been collected",
+    "nsys_hedge": "nsys warns that some events may be missing",
     "nsys_older_than_driver": "nsys does not know the driver's CUDA",
-    "nsys_warning": "nsys has another warning",
+    "nsys_warning": "nsys reports another warning",
 }
 CODES = IMPOSSIBLE | INCOMPLETE | ODD
 
 
 def as_markdown() -> str:
     """All codes as a Markdown table."""
-    groups = {"error, no figures": IMPOSSIBLE, "error": INCOMPLETE, "warning": ODD}
+    groups = {"error, no tables": IMPOSSIBLE, "error": INCOMPLETE, "warning": ODD}
     rows = [(kind, code(name), meaning) for kind, codes in groups.items() for name, meaning in codes.items()]
-    return compact_table(("severity", "code", "what was found"), rows)
+    return compact_table(("severity", "code", "meaning"), rows)

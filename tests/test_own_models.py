@@ -25,8 +25,7 @@ from profile_grid.tables.per_pass import Merged
 
 ROOT = Path(__file__).parents[1]
 STAND_INS = Path(__file__).with_name("stand_ins")
-SECTION = (ROOT / "README.md").read_text(encoding="utf-8").split("## Your own model\n")[1].split("\n## ")[0]
-WRITTEN = SECTION + (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+WRITTEN = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
 COURSE, _, GPT, LLAMA = re.findall(r"```yaml\n(.*?)```", WRITTEN, re.DOTALL)
 TINY = {"d_model": 16, "d_ff": 32, "num_layers": 2, "num_heads": 2}
 

@@ -1,4 +1,4 @@
-"""What the README says, done and compared."""
+"""What the README and the pages of docs/ say, done and compared."""
 
 import os
 import re
@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
 from profile_grid.study.catalogue import QUESTIONS
 from tests.workflow.conftest import copy_sources
@@ -17,9 +16,14 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLE = ROOT / "docs" / "example-h200" / "tables"
 
 
-def code_after(heading):
-    """The first block of shell commands after a heading of the README."""
-    return re.search(r"```bash\n(.*?)```", README.split(f"## {heading}\n")[1], re.DOTALL).group(1)
+def first_commands(text):
+    """The first block of shell commands of a text."""
+    return re.search(r"```bash\n(.*?)```", text, re.DOTALL).group(1)
+
+
+def page(name):
+    """The Markdown of a page of the site."""
+    return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
 
 
 def example_rows():
@@ -39,15 +43,24 @@ def example_rows():
 
 
 def test_the_table_of_questions_is_that_of_the_catalogue():
-    told = re.findall(r"^\| (?:\((\w)\) )?(.*\?) \| (.*) \|$", README, re.MULTILINE)
+    written = re.findall(r"^\| (?:\((\w)\) )?(.*\?) \| (.*) \|$", page("questions"), re.MULTILINE)
     tables = {one.name: ", ".join(f"`{name}`" for name in one.tables) for one in QUESTIONS if one.has_document}
-    assert told == [(one.letter, one.title, tables[one.name]) for one in QUESTIONS if one.has_document]
+    assert written == [(one.letter, one.title, tables[one.name]) for one in QUESTIONS if one.has_document]
 
 
 def test_every_test_that_the_table_of_faults_names_is_there():
-    named = set(re.findall(r"`(?:tests/\w+/)?(test_\w+\.py)`", (ROOT / "docs" / "faults.md").read_text()))
+    named = set(re.findall(r"`(?:tests/\w+/)?(test_\w+\.py)`", page("faults")))
     assert len(named) > 10
     assert named <= {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+
+
+def test_every_module_that_a_document_runs_is_there():
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
+    texts += [README, (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")]
+    modules = {name for text in texts for name in re.findall(r"python -m ([\w.]+\w)", text)}
+    assert len(modules) > 10
+    paths = [ROOT / name.replace(".", "/") for name in modules]
+    assert [path for path in paths if not (path.with_suffix(".py").exists() or (path / "__main__.py").exists())] == []
 
 
 def test_the_table_of_the_readme_is_that_of_the_example():
@@ -61,14 +74,16 @@ def test_every_file_that_the_readme_links_to_is_there():
     assert [link for link in links if not link.startswith("http") and not (ROOT / link).exists()] == []
 
 
-@pytest.mark.parametrize("heading", ["Two commands", "Your own model"])
-def test_the_commands_of_the_readme_are_shell(heading):
-    subprocess.run(["bash", "-n"], input=code_after(heading), text=True, check=True)
+def test_the_commands_of_the_readme_and_of_the_pages_are_shell():
+    texts = [README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))]
+    blocks = [block for text in texts for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL)]
+    assert len(blocks) > 20
+    subprocess.run(["bash", "-n"], input="\n".join(blocks), text=True, check=True)
 
 
-def test_ones_own_model_is_profiled_by_the_lines_of_the_readme(tmp_path):
+def test_a_custom_model_is_profiled_by_the_lines_of_its_page(tmp_path):
     project = copy_sources(ROOT, tmp_path / "project")
-    *files, command = code_after("Your own model").strip().splitlines()
+    *files, command = first_commands(page("models")).strip().splitlines()
     assert command.startswith("snakemake --cores 1 all --configfile my_grid.yaml")
     targets = "results/tables/timings.parquet results/answers/e_attention.md"
     script = "\n".join([*files, f"{command.replace(' all ', ' ')} -- {targets}"])

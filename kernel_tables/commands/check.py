@@ -24,7 +24,7 @@ from kernel_tables.errors import ERROR, Finding, ImpossibleCapture
 if TYPE_CHECKING:
     import pandas as pd
 
-SUMMARY = "is this capture complete? one row per finding; exit status 1 when one makes the figures wrong"
+SUMMARY = "is this capture complete? one row per finding; exit status 1 if any finding makes numbers wrong"
 COMPLETE, INCOMPLETE = 0, 1
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NO_BYTES = (
-    "bytes and bandwidth are missing of collectives that neither a range names, as 'all-reduce, bytes = 26214400', nor"
-    " NCCL's own calls tell of all their ranks"
+    "bytes and bandwidth are missing for collectives without a 'bytes = …' range, as in 'all-reduce, bytes = 26214400',"
+    " or NCCL payloads from all ranks"
 )
 OF_NSYS = ": export the report with `nsys export --include-blobs=true`, or give the .nsys-rep itself"
 SUMMARY = "by rank, device and step: computation, exposed communication, memory operations, idle; transfer and waiting"
@@ -60,7 +60,10 @@ def run(options: argparse.Namespace) -> int:
         told = f"{len(ranks)} of the {in_run} ranks of the run are given: transfer, waiting and bandwidth need them all"
         print(f"kernel-tables: {told}", file=sys.stderr)
     elif len(ranks) == 1:
-        print("kernel-tables: one rank alone does not tell what is transfer and what is waiting", file=sys.stderr)
+        print(
+            "kernel-tables: transfer and waiting cannot be separated with one rank; give the captures of all ranks",
+            file=sys.stderr,
+        )
     if _lacks_bytes(table):
         print(f"kernel-tables: {NO_BYTES}{OF_NSYS if by_nsys else ''}", file=sys.stderr)
     return 0

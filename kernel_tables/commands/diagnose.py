@@ -17,7 +17,7 @@ from kernel_tables.commands.options import (
     write,
 )
 
-SUMMARY = "where time is lost, with evidence, the most that mending it gains, and what to do; which rules cannot tell"
+SUMMARY = "where time is lost: evidence, the most that fixing it saves, advice, and the rules that lack data"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +25,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
     add_step_name(parser)
     parser.add_argument(
-        "--counters", type=Path, metavar="FILE", help="of the same program: ncu --csv --page raw --print-units base"
+        "--counters",
+        type=Path,
+        metavar="FILE",
+        help="ncu output of the same program (ncu --csv --page raw --print-units base)",
     )
-    parser.add_argument("--rules", type=Path, metavar="FILE", help="rules of your own, in TOML; tried after the others")
+    parser.add_argument(
+        "--rules", type=Path, metavar="FILE", help="custom rules, in TOML; tried after the built-in rules"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -23,7 +23,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
     add_output(parser)
     add_step_name(parser)
-    parser.add_argument("--by", choices=("phase", "range"), default="phase", help="where time is told (default: phase)")
+    parser.add_argument(
+        "--by",
+        choices=("phase", "range"),
+        default="phase",
+        help="group times by phase, or by innermost range (default: phase)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -20,11 +20,11 @@ from kernel_tables.output import FORMATS, format_of
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
-CAPTURE_HELP = "an nsys SQLite export, a .nsys-rep (exported on the way by the nsys on PATH), or either gzipped"
+CAPTURE_HELP = "an nsys SQLite export, a .nsys-rep (exported by the nsys on PATH), or either gzipped"
 
 
 OF_RANK = re.compile(r"(.*?)(?:_rank(\d+))?", re.DOTALL)  # how the pipeline names the captures of a run
-RANKS_HELP = "several are the ranks of one run, 0 first"
+RANKS_HELP = "several captures are the ranks of one run, rank 0 first"
 
 
 def add_capture(parser: argparse.ArgumentParser, name: str = "capture") -> None:
@@ -36,9 +36,15 @@ def add_captures(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("captures", type=Path, metavar="CAPTURE", nargs="+", help=f"{CAPTURE_HELP}; {RANKS_HELP}")
 
 
-def add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORMATS, required: bool = False) -> None:
-    parser.add_argument("--format", choices=formats, help="default: by FILE's suffix, else csv")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", required=required, help="default: standard output")
+def add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=FORMATS, help="default: by FILE's suffix, else csv")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: standard output")
+
+
+def add_trace_output(parser: argparse.ArgumentParser) -> None:
+    """The options of `trace`, which is always JSON in a file."""
+    parser.add_argument("--format", choices=("json",), help="the only format: json")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", required=True, help="required; .gz compresses it")
 
 
 def add_step_name(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +58,7 @@ def add_classes(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="rules",
         metavar="CLASS=REGEX",
-        help="a class of your own for kernels whose full name matches; tried before the built-in rules",
+        help="a custom class for kernels whose full name matches; tried before the built-in rules",
     )
 
 
@@ -71,7 +77,7 @@ def say_rank(capture: Path) -> None:
     stem, _, suffixes = capture.name.partition(".")
     name, rank = OF_RANK.fullmatch(stem).groups()
     if rank or os.path.exists(capture.parent / f"{name}_rank1.{suffixes}"):  # False too for a name that is too long
-        told = f"{visible(capture.name)} is of rank {rank or 0} alone; for all ranks: kernel-tables communication"
+        told = f"{visible(capture.name)} holds only rank {rank or 0}; for all ranks: kernel-tables communication"
         print(f"kernel-tables: {told}, with the captures of all", file=sys.stderr)
 
 

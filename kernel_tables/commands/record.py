@@ -9,7 +9,7 @@ from typing import NoReturn
 from kernel_tables import NO_RECORDER
 from kernel_tables.errors import TraceError
 
-SUMMARY = "run a Python program and record some of its steps, without a change to it; then print the ranges"
+SUMMARY = "run a Python program unchanged, record some of its steps, and print where the time goes"
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

@@ -32,15 +32,13 @@ class Shown(NamedTuple):
 
 
 def add_shown_options(command: argparse.ArgumentParser, table: str) -> None:
-    command.add_argument(
-        "--ranks", action="store_true", help="by process that worked on a device, as several captures are told anyhow"
-    )
+    command.add_argument("--ranks", action="store_true", help="one table per rank (the default for several captures)")
     default = f"default: all, in a terminal {ROWS_IN_A_TERMINAL}"
     command.add_argument("--top", type=int, metavar="N", help=f"the first N rows, 0 for all ({default})")
-    command.add_argument("--sort", metavar="COLUMN", help="by this column: numbers falling, names rising")
+    command.add_argument("--sort", metavar="COLUMN", help="by this column: numbers descending, names ascending")
     if table == "ranges":
         command.add_argument(
-            "--tree", action="store_true", help="one row per range path, inner ranges below outer ones"
+            "--tree", action="store_true", help="one row per range path, inner ranges below outer ranges"
         )
     else:
         command.add_argument("--full", action="store_true", help="full names of kernels in a terminal too")

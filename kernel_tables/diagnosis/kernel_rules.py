@@ -137,5 +137,5 @@ def exposed_communication(case: Case) -> Found | None:
     if overlap >= OVERLAP_SHARE or scope.share(exposed_ns) < KERNEL_SHARE:
         return None
     evidence = {"communication_ms": scope.per_step_ms(total_ns), "overlap": round(overlap, 4)}
-    said = f"communication that nothing is computed beside takes {scope.in_words(exposed_ns)}"
+    said = f"communication that is not overlapped by computation takes {scope.in_words(exposed_ns)}"
     return Found(exposed_ns, said, evidence, np.where(communication, case.time_by_activity, 0))

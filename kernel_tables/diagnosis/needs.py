@@ -16,7 +16,7 @@ def gpu(case: Case) -> str | None:
 
 
 def calls(case: Case) -> str | None:
-    return None if case.scope.has_calls else "the capture does not tell what API calls were made, or when they returned"
+    return None if case.scope.has_calls else "the capture lacks the names or the ends of API calls"
 
 
 def steps(case: Case) -> str | None:
@@ -35,15 +35,17 @@ def several_steps(case: Case) -> str | None:
 
 def memory_kinds(case: Case) -> str | None:
     known = case.blocking.tells_memory
-    return None if known else "the capture does not tell how large copies are, and between what kinds of memory"
+    return None if known else "the capture lacks the sizes of copies and their kinds of memory"
 
 
 def optimizer_range(case: Case) -> str | None:
-    return _named(case, OPTIMIZER.match, "optimizer", "what an optimizer written out launches is elementwise by name")
+    return _named(case, OPTIMIZER.match, "optimizer", "unfused optimizer kernels look like elementwise kernels")
 
 
 def attention_range(case: Case) -> str | None:
-    return _named(case, ATTENTION.search, "attention", "what an attention written out launches is known by its range")
+    return _named(
+        case, ATTENTION.search, "attention", "kernels of unfused attention are recognized only by their range"
+    )
 
 
 def communication(case: Case) -> str | None:

@@ -55,7 +55,7 @@ def _rule(written: Mapping, where: str) -> Rule:
     looks_for, find, needs = of_calls if CALL in written else of_kernels
     return Rule(
         written["code"], f"{looks_for} of {named}", f"{share:.4g} of the span, {launches} {looks_for} a step",
-        "a rule of one's own", written["advice"], POSSIBLE, partial(find, written=dict(written), what=named), needs,
+        "custom rule", written["advice"], POSSIBLE, partial(find, written=dict(written), what=named), needs,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The rules of a diagnosis, declared: what each looks for, from where on it speaks, what to do, when it abstains."""
+"""The rules of a diagnosis, declared: what each looks for, its threshold, what to do, when it abstains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_tables.markdown import code, compact_table
 
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"  # counted; profiling adds to it; the program has to tell
 OWN = "this project's own"
-WORTH = f"{host_rules.WORTH_SHARE:.0%} of the span, and a call in a step that launches more afterwards"
+WORTH = f"{host_rules.WORTH_SHARE:.0%} of the span, and a call in a step that launches kernels afterwards"
 CAUSE = f"{host_rules.CAUSE_SHARE:.0%} of the span"
 KERNELS = f"{kernel_rules.KERNEL_SHARE:.0%} of the span"
 
@@ -64,17 +64,17 @@ RULES = (
         LIKELY, host_rules.idle_sync, HOST,
     ),
     Rule(
-        "idle_copy", "the GPU without work during copies between host and device outside of steps", CAUSE, OWN,
-        "copy the next batch on a stream of its own while this one is computed (non_blocking=True)",
+        "idle_copy", "the GPU idle during copies between host and device outside of steps", CAUSE, OWN,
+        "copy the next batch on a separate stream while this one is computed (non_blocking=True)",
         CERTAIN, host_rules.idle_copy, (*HOST, needs.memory_kinds),
     ),
     Rule(
-        "idle_allocation", "the GPU idle because of cudaMalloc, cudaFree and their like outside of steps", CAUSE, OWN,
-        "keep memory between steps: no empty_cache(), and shapes that do not grow",
+        "idle_allocation", "the GPU idle because of cudaMalloc, cudaFree or similar calls outside of steps", CAUSE, OWN,
+        "keep memory between steps: do not call empty_cache(), and keep shapes from growing",
         LIKELY, host_rules.idle_allocation, HOST,
     ),
     Rule(
-        "small_kernels", "kernels shorter than 10 µs, 100 and more in a step, where launching is not what limits",
+        "small_kernels", "kernels shorter than 10 µs, 100 or more in a step, if launching is not the limit",
         f"{kernel_rules.SMALL_SHARE:.0%} of the span", "nsys-ai, small kernels",
         "fuse them (torch.compile), or work on larger tensors",
         POSSIBLE, kernel_rules.small_kernels, GPU, leaves_to=("unfused_optimizer",), silent_where=("launch_bound",),
@@ -86,22 +86,22 @@ RULES = (
     ),
     Rule(
         "copy_in_step", "copies of more than 64 KiB between host and device within a step", WORTH, OWN,
-        "make tensors on the device; copy inputs ahead of the step, on a stream of its own",
+        "create tensors on the device; copy inputs ahead of the step, on a separate stream",
         CERTAIN, host_rules.copy_in_step, (*IN_STEP, needs.memory_kinds),
     ),
     Rule(
-        "pageable_copy", "copies of more than 64 KiB from or to pageable memory, wherever they are",
+        "pageable_copy", "copies of more than 64 KiB from or to pageable memory, in or outside of steps",
         f"{host_rules.WORTH_SHARE:.0%} of the span", OWN,
         "pin the host's memory (pin_memory=True) and copy with non_blocking=True",
         CERTAIN, host_rules.pageable_copy, (*HOST, needs.memory_kinds),
     ),
     Rule(
-        "allocation_in_step", "cudaMalloc, cudaFree and their like within a step", WORTH, OWN,
-        "no empty_cache() in the loop; let shapes be steady, so that PyTorch's allocator serves from its cache",
+        "allocation_in_step", "cudaMalloc, cudaFree or similar calls within a step", WORTH, OWN,
+        "do not call empty_cache() in the loop; keep shapes constant, so that PyTorch's allocator can use its cache",
         LIKELY, host_rules.allocation_in_step, IN_STEP,
     ),
     Rule(
-        "unfused_elementwise", "three and more elementwise kernels in a row, in one range on one stream", KERNELS, OWN,
+        "unfused_elementwise", "three or more elementwise kernels in a row, in one range on one stream", KERNELS, OWN,
         "compile that part of the model, or write one kernel for it: one pass over memory instead of several",
         POSSIBLE, kernel_rules.unfused_elementwise, (needs.kernels,),
         leaves_to=("unfused_attention", "unfused_optimizer", "casts", "small_kernels"),
@@ -113,7 +113,7 @@ RULES = (
     ),
     Rule(
         "no_tensor_cores", "matrix multiplies in fp32 without tensor cores, by their kernels' names", KERNELS, OWN,
-        "allow TF32 (torch.set_float32_matmul_precision('high')) or use bf16, where the accuracy permits",
+        "allow TF32 (torch.set_float32_matmul_precision('high')) or use bf16, if the accuracy permits",
         CERTAIN, kernel_rules.no_tensor_cores, GPU,
     ),
     Rule(
@@ -124,31 +124,31 @@ RULES = (
     ),
     Rule(
         "unfused_optimizer",
-        f"an optimizer of {MANY_OPTIMIZER_KERNELS} and more kernels in a step that are not its library's own",
+        f"an optimizer that launches {MANY_OPTIMIZER_KERNELS} or more non-fused kernels per step",
         KERNELS, OWN, "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
         LIKELY, kernel_rules.unfused_optimizer, (needs.kernels, needs.optimizer_range),
     ),
     Rule(
-        "low_occupancy", "kernels, matrix multiplies apart, of a wave and more in which half of the warps are empty",
+        "low_occupancy", "kernels of a wave or more, except matrix multiplies, in which half of the warps are empty",
         KERNELS, OWN, "see what limits them (registers, shared memory, block size), and let a block take less of it",
         POSSIBLE, counter_rules.low_occupancy, (needs.counters,),
     ),
     Rule(
-        "wave_tail", "kernels of several waves whose last leaves a fifth of all places for blocks empty",
-        KERNELS, OWN, "choose sizes whose blocks fill whole waves, or kernels that share out the last one (stream-K)",
+        "wave_tail", "kernels of several waves whose last wave leaves a fifth of all block slots empty",
+        KERNELS, OWN, "choose sizes whose blocks fill complete waves, or kernels that divide the last wave (stream-K)",
         POSSIBLE, counter_rules.wave_tail, (needs.counters,),
     ),
     Rule(
-        "exposed_communication", "communication that no computation runs beside",
+        "exposed_communication", "communication that is not overlapped by computation",
         f"overlap below {kernel_rules.OVERLAP_SHARE:.0%}, and {KERNELS}", "nsys-ai, overlap of NCCL",
-        "start communication earlier, in smaller pieces, beside the backward pass",
+        "start communication earlier, in smaller pieces, during the backward pass",
         CERTAIN, kernel_rules.exposed_communication, (*GPU, needs.communication),
     ),
     Rule(
-        "unsteady_steps", "steps that take longer than others, or ever longer",
+        "unsteady_steps", "steps that take longer than others, or increasingly long",
         f"a step over {step_rules.OUTLIER} times the median, or a drift of {step_rules.DRIFT:.0%}, and {CAUSE} in all",
         "scatter of ten steps on an H200",
-        "look at the slow steps alone; fix the clocks where the time is the GPU's (nvidia-smi -lgc)",
+        "look at only the slow steps; if the time is the GPU's, fix its clocks (nvidia-smi -lgc)",
         POSSIBLE, step_rules.unsteady_steps, (needs.kernels, needs.steps, needs.several_steps),
         leaves_to=HOLDING_IDLE_TIME,
     ),
@@ -161,7 +161,7 @@ def as_markdown() -> str:
     rows = [
         (code(one.code), one.looks_for, one.threshold, one.source, _leaves(one) or "–", one.advice) for one in RULES
     ]
-    return compact_table(("code", "looks for", "speaks from", "source", "leaves it to", "advice"), rows)
+    return compact_table(("code", "looks for", "threshold", "source", "yields to", "advice"), rows)
 
 
 def _leaves(rule: Rule) -> str:

@@ -21,7 +21,7 @@ def sentences(table: pd.DataFrame, numbers: Sequence[int]) -> Iterator[str]:
         place = f"rank {numbers[rank]}, device {device}" if has_several[rank] else f"rank {numbers[rank]}"
         text = (
             f"{place}: communication takes {duration(mean['communication_ns'])} of a step of {duration(step_ns)},"
-            f" {duration(alone_ns)} of it ({percent(alone_ns / step_ns)} of the step) with no computation beside"
+            f" {duration(alone_ns)} of it ({percent(alone_ns / step_ns)} of the step) not overlapped by computation"
         )
         if not steps["waiting_ns"].isna().any():
             text += f"; its collectives wait {duration(mean['waiting_ns'])} for the slowest rank"

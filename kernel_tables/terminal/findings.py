@@ -20,7 +20,7 @@ MOST_NAMED = 3  # rules that cannot tell for one reason
 def completeness_lines(table: pd.DataFrame, width: int) -> str:
     """What speaks against believing captures, from the table of `check`: each finding, or that there is none."""
     if table.empty:
-        return "nothing speaks against these figures\n"
+        return "no problems found\n"
     lines = []
     for row in table.to_dict("records"):
         where = f"{row['capture']}: " if row.get("capture") else ""
@@ -34,7 +34,7 @@ def finding_lines(found: list[Diagnosis], width: int) -> str:
     lines = [line for one in said for line in _finding(one, width)] or ["No rule finds anything."]
     for reason, codes in silent_by_reason(found).items():
         named = ", ".join(codes) if len(codes) <= MOST_NAMED else f"{len(codes)} rules"
-        lines += _wrapped(f"cannot tell: {named} ({reason})", width, "", INDENT)
+        lines += _wrapped(f"not checked: {named} ({reason})", width, "", INDENT)
     return "\n".join(lines) + "\n"
 
 

@@ -109,8 +109,8 @@ def _steps_of_process(trace: CaptureArrays, kernels: list[int], expected: int | 
         yield Finding(
             ERROR,
             "step_count",
-            f"{len(kernels)} ranges {named} where {expected} were to be measured: means over steps are of other"
-            " steps than meant; capture again, to the end of the program",
+            f"found {len(kernels)} ranges {named}, expected {expected}: per-step means are wrong; capture again, to the"
+            " end of the program",
         )
     if not _is_kernel(trace).any():
         return

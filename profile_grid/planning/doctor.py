@@ -83,8 +83,8 @@ def gpu_line(host: Host, device: str) -> Line:
     gpu = host.gpu
     unused = "; not used, since device is cpu" if device == "cpu" else ""
     told = gpu.free_bytes is not None and gpu.total_bytes is not None
-    free = f"{gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GiB free" if told else "memory not told"
-    return Line("GPU", f"{gpu.name}, {free}, driver {gpu.driver} (CUDA {gpu.cuda or 'not told'}){unused}")
+    free = f"{gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GiB free" if told else "memory unknown"
+    return Line("GPU", f"{gpu.name}, {free}, driver {gpu.driver} (CUDA {gpu.cuda or 'unknown'}){unused}")
 
 
 def torch_line(machine: dict | None) -> Line:
@@ -121,7 +121,7 @@ def _backend(host: Host, smoke: Smoke, wanted: str) -> Line:
 def _smoke(smoke: Smoke) -> Line:
     held = f"one step: {counted(smoke.ranges, 'range')} and {counted(smoke.kernels, 'kernel')} in {smoke.seconds:.1f} s"
     if smoke.problem is not None:
-        return Line("smoke", f"{held}, not a whole capture: {smoke.problem.said or smoke.problem}", failure=True)
+        return Line("smoke", f"{held}, incomplete capture: {smoke.problem.said or smoke.problem}", failure=True)
     on_cpu = {"nsys": " (nsys records none on a CPU)", "torch": " (operators, on a CPU)"}[smoke.backend]
     return Line("smoke", held + (on_cpu if smoke.machine["device"] == "cpu" else ""))
 
@@ -161,7 +161,7 @@ def memory_line(host: Host, device: str, needs: Mapping[str, int | None], what: 
     if not over:
         return Line("memory", text)
     names = ", ".join(over[:3]) + (f" and {len(over) - 3} more" if len(over) > 3 else "")
-    ending = "will end as out of memory" if where == "GPU" else "may be ended by the kernel"
+    ending = "will end as out of memory" if where == "GPU" else "may be killed by the operating system (out of memory)"
     return Line("memory", f"{text}; {len(over)} of {counted(len(needs), what)} {ending}: {names}")
 
 

@@ -50,7 +50,7 @@ def findings_table(found: Iterable[Diagnosis]) -> pd.DataFrame:
 DESCRIBED = Described(
     "One row per run and finding of the diagnosis, and per rule that cannot tell; one that found nothing has none",
     (
-        *columns("code | | the rule; kernel_tables/README.md says what each looks for, and from where on it speaks"),
+        *columns("code | | the rule; docs/finding-codes.md has its meaning and threshold"),
         *OF_A_FINDING,
         *columns("""
     evidence | | the numbers behind it, as JSON

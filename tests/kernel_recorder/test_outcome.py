@@ -70,7 +70,7 @@ def test_a_program_with_ranges_of_its_own_ends_in_no_range_of_the_recorder():
 def test_a_program_killed_in_the_window_leaves_nothing_of_pytorchs_profiler_and_all_of_nsys():
     told = outcome(OPENED, returncode=-9)
     assert not told.has_recording
-    assert "was ended by SIGKILL inside the window, before it could write" in told.why_nothing()
+    assert "was ended by SIGKILL before PyTorch's profiler wrote its data" in told.why_nothing()
     assert outcome(OPENED, returncode=-9, profiler=NSYS).has_recording
 
 
@@ -83,11 +83,11 @@ def test_a_program_killed_in_the_window_leaves_nothing_of_pytorchs_profiler_and_
         ([{"event": "python"}, {"event": "torch"}], "the program made none that is known"),
         (
             [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 2}, {"event": "exit", "reached": 0}],
-            "the window opens behind optimizer step 5, and the program made 2;",
+            "the window starts after optimizer step 5, and the program made 2;",
         ),
         (
             [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 0}],
-            "the program took no step of a PyTorch optimizer; --seconds S records a time instead",
+            "the program took no step of a PyTorch optimizer; record for a fixed time with --seconds S",
         ),
         ([{"event": "refused", "reason": "CUPTI\x1b is taken"}], "could not record: CUPTI\\x1b is taken"),
         ([OPENED, {"event": "lost", "reason": "the disk is full"}], "could not record: the disk is full"),
@@ -122,4 +122,4 @@ def test_processes_that_came_too_late_are_counted_once_each():
 def test_a_rank_whose_run_is_not_known_is_told():
     unknown = {"event": "no_rank", "pid": 7, "reason": "RuntimeError: a store\x1b that cannot"}
     (remark,) = outcome(unknown, *WHOLE).remarks()
-    assert remark.endswith("of is not known: RuntimeError: a store\\x1b that cannot")
+    assert remark.endswith("distributed run unknown (RuntimeError: a store\\x1b that cannot)")

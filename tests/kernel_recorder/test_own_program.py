@@ -167,7 +167,11 @@ def test_a_program_that_trains_for_hours_can_be_ended_once_it_is_recorded(record
     ("source", "python", "said"),
     [
         ("", (), "the program did not import PyTorch"),
-        ("", ("-I",), "no Python of the program loaded the recorder: it is none, or it was started with -I, -E or -S"),
+        (
+            "",
+            ("-I",),
+            "no Python of the program loaded the recorder: the program is not Python, or was started with -I, -E or -S",
+        ),
         ("raise SystemExit('no data')", (), "the program did not import PyTorch"),
     ],
 )

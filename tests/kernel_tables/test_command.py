@@ -263,15 +263,15 @@ def test_of_the_capture_of_one_rank_among_several_it_is_said_which_it_is(tmp_pat
         (tmp_path / name).touch()
         say_rank(tmp_path / name)
     say_rank(tmp_path / "capture.sqlite")  # now that the other one is there
-    assert [line.partition(" alone")[0] for line in capsys.readouterr().err.splitlines()] == [
-        "kernel-tables: capture_rank1.sqlite is of rank 1",
-        "kernel-tables: capture.sqlite is of rank 0",
+    assert [line.partition(";")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "kernel-tables: capture_rank1.sqlite holds only rank 1",
+        "kernel-tables: capture.sqlite holds only rank 0",
     ]
 
 
 def test_what_is_said_of_a_rank_shows_no_control_character_of_a_name(capsys):
     say_rank(Path("a\x1b[31m_rank1.sqlite"))
-    assert capsys.readouterr().err.startswith(r"kernel-tables: a\x1b[31m_rank1.sqlite is of rank 1 alone")
+    assert capsys.readouterr().err.startswith(r"kernel-tables: a\x1b[31m_rank1.sqlite holds only rank 1")
 
 
 @pytest.mark.parametrize("path", [".", "/", f"{'a' * 245}.sqlite"])

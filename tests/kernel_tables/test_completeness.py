@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import kernel_tables
 from kernel_tables.codes import as_markdown
 from kernel_tables.errors import Finding
 from kernel_tables.trace import Trace
@@ -161,8 +160,8 @@ def test_several_threads_to_inherit_from_are_a_warning(codes):
     assert codes(steps(5, 5).range("own", 91, 99, thread=2).kernel("gemm", at=95, thread=2)) == ([], [])
 
 
-def test_a_finding_has_a_code_that_the_readme_explains():
-    assert as_markdown() in (Path(kernel_tables.__file__).with_name("README.md")).read_text()
+def test_a_finding_has_a_code_that_its_page_explains():
+    assert as_markdown() in (Path(__file__).parents[2] / "docs" / "finding-codes.md").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match="'new_code' is no code"):
         Finding("error", "new_code", "a message")
 

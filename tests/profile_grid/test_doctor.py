@@ -93,7 +93,7 @@ def test_a_gpu_that_tells_no_memory_of_its_own_is_no_failure():
     shared = replace(H200, name="NVIDIA GB10", total_bytes=None, free_bytes=None)
     found = lines(replace(GPU_HOST, gpu=shared))
     assert cause(found) is None
-    assert said("GPU", found).text.startswith("NVIDIA GB10, memory not told, driver")
+    assert said("GPU", found).text.startswith("NVIDIA GB10, memory unknown, driver")
     assert said("memory", found).text == "not told"
 
 
@@ -124,12 +124,12 @@ def test_a_smoke_capture_without_kernels_is_a_failure_with_the_finding():
     empty = Smoke("nsys", ON_H200, 23, 0, 6.0, problem=Problem("no_kernels", "no kernel was recorded"))
     failure = cause(lines(smoke=empty))
     assert failure.topic == "smoke"
-    assert failure.text.endswith("not a whole capture: no kernel was recorded")
+    assert failure.text.endswith("incomplete capture: no kernel was recorded")
 
 
 def test_a_program_that_crashes_is_told_in_one_line_by_what_it_said_last():
     crashed = Smoke("torch", None, 0, 0, 2.0, problem=Problem("crashed", "it crashed", "ImportError: no torch"))
-    assert cause(lines(LAPTOP, crashed)).text.endswith("not a whole capture: ImportError: no torch")
+    assert cause(lines(LAPTOP, crashed)).text.endswith("incomplete capture: ImportError: no torch")
 
 
 def test_a_driver_that_is_newer_than_nsys_is_said():

@@ -1,4 +1,4 @@
-"""Whether a change made it faster.
+"""Whether a change made the program faster.
 
 compare  two folders of results -> results/comparison: snakemake compare --config before=DIR after=DIR [fail_on=slower];
          or a study's runs and those at the default of its dimension: after=DIR varies=precision

@@ -1,4 +1,4 @@
-"""Results for somebody else, who has neither the captures nor the machine.
+"""Packs results for somebody else, who has neither the captures nor the machine.
 
 pack  what is in results/ -> results.zip, or archive=FILE: snakemake pack [--config archive=FILE with_captures=true]
 """

@@ -1,6 +1,6 @@
 """Results of somebody else, from an archive: snakemake --cores 1 --directory theirs all --config packed=FILE
 
-read_packed  FILE -> FROM_ARCHIVE, the merged tables and their like; all else is made from them, and nothing is measured
+read_packed  FILE -> FROM_ARCHIVE, the merged tables and similar files; everything else is made from them, and nothing is measured
 """
 
 EVERYTHING = MADE_FROM_RESULTS

@@ -1,7 +1,6 @@
-"""Whether all that is made from results is what they give.
+"""Whether the outputs are what the results give.
 
-verify   makes everything again in a folder of its own, compares it with what is on disk, and fails if a file differs:
-         snakemake verify
+verify   makes every output again, compares it with the file on disk, and fails if a file differs: snakemake verify
 """
 
 

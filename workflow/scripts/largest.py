@@ -1,8 +1,8 @@
 """The longest context or the largest batch with which a run fits: `python -m workflow.scripts.largest --run NAME`.
 
-Bisects from what the shapes let expect, with a process for each try, one after another. On a GPU what does not fit runs
-out of memory; a processor has no memory of its own to fill, so there --memory-gib says how much is.
-The next `snakemake` shows what was found in document (i), where that is asked.
+Searches by bisection, starting at the value that the shapes predict, with a separate process for each attempt. On a
+GPU, a value that does not fit exhausts the memory; on a CPU, --memory-gib sets the limit. If the grid has question (i),
+the next `snakemake` shows the result there.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ MULTIPLES = dict(zip(FITTED, (64, 1), strict=True))
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", required=True, help="a run of the grid; all but one dimension stays as in it")
-    parser.add_argument("--dimension", choices=list(MULTIPLES), default="context_length")
-    parser.add_argument("--multiple-of", type=int, help="try multiples of this alone: 64 tokens, 1 sequence")
-    parser.add_argument("--memory-gib", type=float, help="how much there is; by default all that the GPU has")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of grid.json")
-    parser.add_argument("--time-limit-s", type=float, default=900)
+    parser.add_argument("--run", required=True, help="a run of the grid; only one of its dimensions is changed")
+    parser.add_argument(
+        "--dimension", choices=list(MULTIPLES), default="context_length", help="default: context_length"
+    )
+    parser.add_argument("--multiple-of", type=int, help="only try multiples of this (default: 64 tokens, 1 sequence)")
+    parser.add_argument("--memory-gib", type=float, help="limit of memory, GiB (default: all memory of the GPU)")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of grid.json (default: results)")
+    parser.add_argument("--time-limit-s", type=float, default=900, help="limit of an attempt, s (default: 900)")
     arguments = parser.parse_args()
     entry = entry_of(arguments.results / "grid.json", arguments.run)
     found = bisected(entry, arguments)
@@ -50,7 +52,7 @@ def entry_of(plan: Path, run: str) -> dict:
         raise OutsideError(f"{plan} is missing; make it: snakemake --cores 1 {plan}")
     entries = {entry["run"]: entry for entry in json.loads(plan.read_text())["runs"]}
     if run not in entries:
-        raise OutsideError(f"--run: {run!r} is no run of the grid; runs: {', '.join(list(entries)[:5])}, ...")
+        raise OutsideError(f"--run: {run!r} is not a run of the grid; runs: {', '.join(list(entries)[:5])}, ...")
     return entries[run]
 
 

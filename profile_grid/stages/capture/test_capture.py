@@ -179,7 +179,7 @@ def test_an_nsys_that_is_killed_is_incomplete(fake):
     [
         (without_kernels, "no kernel was recorded"),
         (without_ranges, "no NVTX range was recorded"),
-        (one_step_short, "1 ranges 'step' where 2 were to be measured"),
+        (one_step_short, "found 1 ranges 'step', expected 2"),
         (impossible, "end before they start"),
     ],
 )

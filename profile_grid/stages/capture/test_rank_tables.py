@@ -93,7 +93,7 @@ def test_a_rank_that_lacks_steps_makes_the_run_incomplete(folder):
     capture_of(2, folder, steps=1)
     status, tables = run_tables(captured(folder), folder)
     assert status["status"] == "incomplete"
-    assert status["reason"].startswith("rank 2: 1 ranges 'step' where 2 were to be measured")
+    assert status["reason"].startswith("rank 2: found 1 ranges 'step', expected 2")
     assert all(table.empty for table in tables.values())
 
 

@@ -74,7 +74,7 @@ def test_kernels_of_the_same_name_in_two_steps_are_two_rows(tiny):
 def test_a_capture_of_fewer_steps_than_configured_is_incomplete_and_has_no_figures(tiny):
     status, tables = tables_of_file(capture_record(steps=STEPS + 1), tiny)
     assert status["status"] == "incomplete"
-    assert "3 ranges 'step' where 4 were to be measured" in status["reason"]
+    assert "found 3 ranges 'step', expected 4" in status["reason"]
     assert all(table.empty for table in tables.values())
 
 

@@ -27,7 +27,7 @@ TIME_LIMIT = Problem("time_limit", f"{LACKS}ncu was ended at the time limit; rai
 REFUSALS = {  # by what ncu says
     "ERR_NVGPUCTRPERM": Problem(
         "no_permission",
-        f"{LACKS}the NVIDIA driver lets administrators alone read them (ERR_NVGPUCTRPERM); have the host's"
+        f"{LACKS}the NVIDIA driver lets only administrators read them (ERR_NVGPUCTRPERM); have the host's"
         " administrator load it with NVreg_RestrictProfilingToAdminUsers=0, or run with CAP_SYS_ADMIN"
         " (https://developer.nvidia.com/ERR_NVGPUCTRPERM)",
     ),

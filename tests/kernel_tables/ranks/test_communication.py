@@ -203,7 +203,7 @@ def test_the_command_says_that_bytes_are_missing_and_how_they_would_be_there(tmp
     for name, sizes in (("named", BUCKETS), ("not_named", nccl_alone)):
         capture = rank(300, process=2, into=rank(200, sizes=sizes), device=1, sizes=sizes)
         assert main(["communication", str(capture.write(tmp_path / f"{name}.sqlite")), *table]) == 0
-        said = "bytes and bandwidth are missing of collectives that neither a range names"
+        said = "bytes and bandwidth are missing for collectives without a 'bytes = …' range"
         assert (said in capsys.readouterr().err) == (name == "not_named")
 
 

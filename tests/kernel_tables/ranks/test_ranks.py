@@ -146,4 +146,4 @@ def test_the_command_tells_what_communication_costs_and_what_one_rank_cannot_tel
 
 def test_one_rank_is_told_to_be_too_few(alone, capsys):
     assert main(["communication", str(alone[0])]) == 0
-    assert "one rank alone does not tell" in capsys.readouterr().err
+    assert "transfer and waiting cannot be separated with one rank" in capsys.readouterr().err
