@@ -55,12 +55,17 @@ class Size:
         return sum(self.ranges_by_level)
 
 
-SIZES = (
-    Size("1m_kernels", 1_000_000, (10, 1_000, 50_000, 150_000)),
-    Size("1m_ranges", 100_000, (100, 1_000, 10_000, 100_000, 100_000, 200_000, 200_000, 400_000), numbered_calls=True),
-    Size("200k_overlapping", 1_000_000, (10, 1_000, 200_000), overlap=2.5),
-    Size("10m_kernels", 10_000_000, (100, 10_000, 500_000, 1_500_000)),
-)
+SIZES = {
+    size.name: size
+    for size in (
+        Size("1m_kernels", 1_000_000, (10, 1_000, 50_000, 150_000)),
+        Size(
+            "1m_ranges", 100_000, (100, 1_000, 10_000, 100_000, 100_000, 200_000, 200_000, 400_000), numbered_calls=True
+        ),
+        Size("200k_overlapping", 1_000_000, (10, 1_000, 200_000), overlap=2.5),
+        Size("10m_kernels", 10_000_000, (100, 10_000, 500_000, 1_500_000)),
+    )
+}
 
 
 def write_capture(path: Path, size: Size) -> None:
