@@ -76,9 +76,9 @@ def _cost(command: list[str], cwd: Path, limit_s: float) -> Cost | str:
         _, status, used = os.wait4(process.pid, 0)
         timer.cancel()
         wall_s = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
         if wall_s >= limit_s:
             return f"ended after {limit_s:g} s"
-        process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         lines = output.read().decode(errors="replace").splitlines()
     errors = [line for line in lines if line.startswith(("ERROR", "SKIPPED"))]  # nsys stats ends with 0 even then

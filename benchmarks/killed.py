@@ -9,6 +9,7 @@ Nothing else may use the GPUs (those of CUDA_VISIBLE_DEVICES, where that has num
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -18,7 +19,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.harness import ROOT, run, snakemake_command
+from benchmarks.harness import ROOT, print_row, run, snakemake_command
 from cs336_model.nvml import nvml
 from profile_grid.measuring.host_locks import FOLDER_VARIABLE, held_gpus
 from profile_grid.measuring.supervisor import descendants
@@ -39,12 +40,12 @@ FREE_BYTES = 64 * 2**20  # so little more than before is the driver's own
 
 def main(folder: Path, *, rounds: int = 1, seed: int = 11) -> int:
     chance, wrong = random.Random(seed), 0
-    for number in range(rounds):
-        for victim in VICTIMS:
-            moment = chance.uniform(LEAST_S, MOST_S)
-            complaint, happened = Trial(folder.resolve() / f"{number}-{victim}").killed(victim, moment)
-            wrong += bool(complaint)
-            print(f"{victim} after {moment:.1f} s: {happened}; {complaint or 'nothing is left, the next one ran'}")
+    print_row("victim", "killed after, s", "what happened", "what is wrong", heading=True)
+    for number, victim in itertools.product(range(rounds), VICTIMS):
+        moment = chance.uniform(LEAST_S, MOST_S)
+        complaint, happened = Trial(folder.resolve() / f"{number}-{victim}").killed(victim, moment)
+        wrong += bool(complaint)
+        print_row(victim, moment, happened, complaint or "nothing: nothing is left, the next one ran")
     print(f"{wrong} of {rounds * len(VICTIMS)} wrong")
     return int(wrong > 0)
 
