@@ -11,18 +11,20 @@ then, and rounds that both sides have finished are compared.
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import os
 import signal
 import subprocess
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
-from benchmarks.snakemake_command import ROOT, snakemake_command
+from benchmarks.harness import ROOT, run, snakemake_command
 from profile_grid.comparing.cells import FASTER, SLOWER
 from profile_grid.comparing.document import summary
 from profile_grid.comparing.results import read_results
@@ -34,34 +36,44 @@ SIDES = "before", "after"
 PLANTED = {"replace": {"cs336_model.model.transformer:softmax": "benchmarks.programs.slower_softmax:softmax"}}
 NAMED = "exp"  # in the name of the kernel that takes longer
 GRIDS = {
-    SAME: (
-        ["small", "medium", "large", "xl", "2.7B"],
-        [128, 256, 512, 1024],
-        ["forward", "forward_backward", "train_step"],
-    ),
-    SLOWER_SOFTMAX: (["large"], [512], ["forward"]),
-}
+    SAME: {
+        "models": ["small", "medium", "large", "xl", "2.7B"], "context_lengths": [128, 256, 512, 1024],
+        "modes": ["forward", "forward_backward", "train_step"],
+    },
+    SLOWER_SOFTMAX: {"models": ["large"], "context_lengths": [512], "modes": ["forward"]},
+}  # fmt: skip
 ENDING_S = 60
 Tables = dict[str, pd.DataFrame]
 
 
-def main(arguments: list[str] | None = None) -> None:
-    options = _parser().parse_args(arguments)
-    processes = measured(options)
-    if processes < 2:
-        raise SystemExit(f"{processes} rounds were finished on both sides: give more time")
-    for side in SIDES:
-        results = options.folder / side / "results"
-        process_steps.main(
-            ["--plan", str(results / "grid.json"), "--folder", str(results / "processes"), f"--processes={processes}"]
-        )
-    tables = comparison(*(read_results(options.folder / side / "results") for side in SIDES))
+def main(
+    trial: Literal["same", "slower"],
+    folder: Path,
+    *,
+    processes: int = 7,
+    warmup_steps: int = 2,
+    measured_steps: int = 5,
+    models: list[str] | None = None,
+    context_lengths: list[int] | None = None,
+    modes: list[str] | None = None,
+    configfile: list[str] | None = None,
+    cores: int = 1,
+    limit_s: float | None = None,
+) -> str | None:
+    options = Namespace(**locals() | {"folder": folder.resolve()})
+    rounds = measured(options)
+    if rounds < 2:
+        return f"{rounds} rounds were finished on both sides: give more time"
+    sides = [options.folder / side / "results" for side in SIDES]
+    for side in sides:
+        files = ["--plan", str(side / "grid.json"), "--folder", str(side / "processes")]
+        process_steps.main([*files, f"--processes={rounds}"])
+    tables = comparison(*map(read_results, sides))
     print(summary(tables["cells"]))
-    if complaint := (nothing_told if options.trial == SAME else slower_told)(tables):
-        raise SystemExit(complaint)
+    return (nothing_told if trial == SAME else slower_told)(tables)
 
 
-def measured(options: argparse.Namespace) -> int:
+def measured(options: Namespace) -> int:
     """Measures both sides; how many processes of every run both have. SystemExit where a side fails names its log."""
     started = time.monotonic()
     with ExitStack() as stack:
@@ -72,7 +84,7 @@ def measured(options: argparse.Namespace) -> int:
                 if status := side.wait(left):
                     raise SystemExit(f"{name}: Snakemake ended with status {status}; see {log_of(options, name)}")
     print(f"measured for {time.monotonic() - started:.0f} s", flush=True)
-    return min(rounds(options.folder / side / "results") for side in SIDES)
+    return min(finished_rounds(options.folder / side / "results") for side in SIDES)
 
 
 @contextmanager
@@ -90,43 +102,39 @@ def ended_afterwards(side: subprocess.Popen) -> Iterator[subprocess.Popen]:
                 side.wait()
 
 
-def log_of(options: argparse.Namespace, side: str) -> Path:
+def log_of(options: Namespace, side: str) -> Path:
     """Where a side's Snakemake writes what it says."""
     return options.folder / side / "snakemake.log"
 
 
-def started_side(options: argparse.Namespace, side: str) -> subprocess.Popen:
+def started_side(options: Namespace, side: str) -> subprocess.Popen:
     """A Snakemake that measures one side, in a folder of its own."""
     targets = ["results/grid.json", f"results/processes/{options.processes}.done"]
     if options.trial == SLOWER_SOFTMAX:
         targets += ["results/tables/provenance.json"]
     folder, settings = options.folder / side, config(options, side)
-    command = [*snakemake_command(folder, settings, options.cores, *options.configfile), "--", *targets]
+    command = [*snakemake_command(folder, settings, options.cores, *(options.configfile or [])), "--", *targets]
     with log_of(options, side).open("w") as log:
         return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
 
-def config(options: argparse.Namespace, side: str) -> dict:
+def config(options: Namespace, side: str) -> dict:
     """The settings of one side."""
-    models, lengths, modes = GRIDS[options.trial]
-    grid = {
-        "models": options.models or models,
-        "context_lengths": options.context_lengths or lengths,
-        "modes": options.modes or modes,
-    }
-    timing = {"processes": options.processes, "warmup_steps": options.warmup_steps, "accuracy": False}
-    timing["measured_steps"] = options.measured_steps
+    grid = {key: getattr(options, key) or values for key, values in GRIDS[options.trial].items()}
+    timing = {key: getattr(options, key) for key in ("processes", "warmup_steps", "measured_steps")}
     planted = options.trial == SLOWER_SOFTMAX and side == "after"
-    trial = {"grid": "trial", "grids": {"trial": [grid]}, "timing": timing, "counters": {"runs": ""}}
+    trial = {
+        "grid": "trial",
+        "grids": {"trial": [grid]},
+        "timing": timing | {"accuracy": False},
+        "counters": {"runs": ""},
+    }
     return trial | ({"program": PLANTED} if planted else {})
 
 
-def rounds(results: Path) -> int:
-    """The rounds in which every run was timed."""
-    number = 0
-    while (results / "processes" / f"{number + 1}.done").exists():
-        number += 1
-    return number
+def finished_rounds(results: Path) -> int:
+    """The number of rounds in which every run was timed."""
+    return next(number for number in itertools.count() if not (results / "processes" / f"{number + 1}.done").exists())
 
 
 def nothing_told(tables: Tables) -> str | None:
@@ -156,21 +164,5 @@ def slower_told(tables: Tables) -> str | None:
     return None if NAMED in first else f"the kernel named first is another: {first}"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("trial", choices=(SAME, SLOWER_SOFTMAX))
-    parser.add_argument("folder", type=lambda name: Path(name).resolve(), help="where both sides are measured")
-    parser.add_argument("--processes", type=int, default=7)
-    parser.add_argument("--warmup-steps", type=int, default=2)
-    parser.add_argument("--measured-steps", type=int, default=5)
-    parser.add_argument("--models", nargs="+", help="instead of those of 2025; large where it is to be slower")
-    parser.add_argument("--context-lengths", nargs="+", type=int)
-    parser.add_argument("--modes", nargs="+")
-    parser.add_argument("--configfile", nargs="+", default=[], help="further settings of both sides")
-    parser.add_argument("--cores", type=int, default=1, help="of either side")
-    parser.add_argument("--limit-s", type=float)
-    return parser
-
-
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,14 +1,13 @@
-"""What Nsight Compute takes to count one launch, by what it counts: `python -m benchmarks.counting [--repeat 2]`.
+"""What Nsight Compute takes to count one launch, by what it counts: `python -m benchmarks.counting [--repeats 2]`.
 
 Eight small kernels are counted with all metrics that the stage of counters asks for, in one of its rounds or another,
 with each group of them alone, and with all but one group: what a group costs is the difference. The first launch of a
 process is left out, since ncu loads what it needs there. Needs a GPU that nothing else uses, and ncu that may count.
-`--metrics` counts one list of metrics instead, ours or others.
+`--metrics` counts one list of metrics instead, ours or others; a group as group:NAME.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -17,6 +16,7 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
+from benchmarks.harness import print_row, run
 from kernel_recorder.ncu_profile import ALL, Round, counters_command, find
 from kernel_tables.counters import metrics
 from kernel_tables.counters.metrics import Metric
@@ -33,26 +33,23 @@ GROUPS = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--repeat", type=int, default=2, help="processes for each line")
-    parser.add_argument("--metrics", nargs="+", metavar="NAME", help="these alone; a group as group:NAME")
-    options = parser.parse_args()
+def main(*, repeats: int = 2, metrics: list[str] | None = None) -> str | None:
     if find() is None:
-        raise SystemExit("there is no ncu on PATH; install Nsight Compute")
-    print("| metrics | number | seconds a launch, median | least | most |")
-    print("| --- | ---: | ---: | ---: | ---: |", flush=True)
-    for name, names in ({"asked": set(options.metrics)} if options.metrics else groups()).items():
-        seconds = [one for _ in range(options.repeat) for one in seconds_of_launches(names)]
-        figures = statistics.median(seconds), min(seconds), max(seconds)
-        print(f"| {name} | {len(names)} | {' | '.join(f'{one:.3f}' for one in figures)} |", flush=True)
+        return "there is no ncu on PATH; install Nsight Compute"
+    print_row("metrics", "number", "seconds a launch, median", "least", "most", "median ÷ first line's", heading=True)
+    first = None
+    for name, names in ({"asked": set(metrics)} if metrics else groups()).items():
+        seconds = [launch for _ in range(repeats) for launch in seconds_of_launches(names)]
+        median = statistics.median(seconds)
+        first = first or median
+        print_row(name, len(names), median, min(seconds), max(seconds), median / first)
 
 
 def groups() -> dict[str, set[str]]:
     """What is counted together, by the name of its line: all, each group, and all but each."""
     every = {name for names in GROUPS.values() for name in names}
-    alone = {f"{name} alone": set(own) for name, own in GROUPS.items()}
-    return {"all": every} | alone | {f"all but {name}": every - set(own) for name, own in GROUPS.items()}
+    alone = {f"{name} alone": set(names) for name, names in GROUPS.items()}
+    return {"all": every} | alone | {f"all but {name}": every - set(names) for name, names in GROUPS.items()}
 
 
 def seconds_of_launches(names: Collection[str]) -> list[float]:
@@ -60,13 +57,13 @@ def seconds_of_launches(names: Collection[str]) -> list[float]:
     wanted = Round(ALL, 1, tuple(Metric(name, ()) for name in sorted(names)))
     with tempfile.TemporaryDirectory() as folder:
         command = counters_command([sys.executable, str(PROGRAM)], Path(folder, "table.csv"), wanted)
-        own = dict.fromkeys(("HOME", "TMPDIR"), folder)
-        done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=False)
-        told = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("seconds ")]
-        if done.returncode or not told:
+        environment = os.environ | dict.fromkeys(("HOME", "TMPDIR"), folder)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        printed = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("seconds ")]
+        if done.returncode or not printed:
             raise SystemExit(f"ncu ended with status {done.returncode}:\n{done.stdout[-800:]}{done.stderr[-800:]}")
-    return [float(one) for one in told[0][1:]]
+    return [float(text) for text in printed[0][1:]]
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -9,18 +9,17 @@ Nothing else may use the GPUs (those of CUDA_VISIBLE_DEVICES, where that has num
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import json
 import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.snakemake_command import ROOT, snakemake_command
+from benchmarks.harness import ROOT, print_row, run, snakemake_command
 from cs336_model.nvml import nvml
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, held_gpus
 from profile_grid.host.processes.supervisor import descendants
@@ -39,22 +38,15 @@ PATIENCE_S, LEAST_S, MOST_S = 60, 3.0, 20.0
 FREE_BYTES = 64 * 2**20  # so little more than before is the driver's own
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=11)
-    options = parser.parse_args()
-    chance, wrong = random.Random(options.seed), 0
-    for number in range(options.rounds):
-        for victim in VICTIMS:
-            moment = chance.uniform(LEAST_S, MOST_S)
-            complaint, said = Trial(options.folder.resolve() / f"{number}-{victim}").killed(victim, moment)
-            wrong += bool(complaint)
-            print(
-                f"{victim} after {moment:.1f} s: {said}; {complaint or 'nothing is left, the next one ran'}", flush=True
-            )
-    print(f"{wrong} wrong")
+def main(folder: Path, *, rounds: int = 1, seed: int = 11) -> int:
+    chance, wrong = random.Random(seed), 0
+    print_row("victim", "killed after, s", "what happened", "what is wrong", heading=True)
+    for number, victim in itertools.product(range(rounds), VICTIMS):
+        moment = chance.uniform(LEAST_S, MOST_S)
+        complaint, happened = Trial(folder.resolve() / f"{number}-{victim}").killed(victim, moment)
+        wrong += bool(complaint)
+        print_row(victim, moment, happened, complaint or "nothing: nothing is left, the next one ran")
+    print(f"{wrong} of {rounds * len(VICTIMS)} wrong")
     return int(wrong > 0)
 
 
@@ -84,14 +76,13 @@ class Trial:
             if time.monotonic() - ended > PATIENCE_S:
                 return f"{left} is left after {PATIENCE_S} s", "killed"
             time.sleep(0.02)
-        said = (
-            f"{'killed' if pid else 'over before'}, status {first.wait()}, gone after {time.monotonic() - ended:.1f} s"
-        )
+        happened = "killed" if pid else "over before"
+        happened += f", status {first.wait()}, gone after {time.monotonic() - ended:.1f} s"
         self.started("--unlock").wait()
         if status := self.started("--", *RESULTS).wait():
-            return f"the next Snakemake ended with status {status}; see {self.log.name}", said
+            return f"the next Snakemake ended with status {status}; see {self.log.name}", happened
         states = [json.loads((self.folder / path).read_text())["status"] for path in RESULTS]
-        return "" if states == ["complete"] * 2 else f"results are {states}", said
+        return "" if states == ["complete"] * 2 else f"results are {states}", happened
 
     def started(self, *further: str) -> subprocess.Popen:
         return subprocess.Popen([*self.command, *further], cwd=ROOT, stdout=self.log, stderr=self.log)
@@ -139,4 +130,4 @@ def memory_used() -> list[int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

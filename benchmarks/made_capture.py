@@ -1,12 +1,18 @@
-"""A capture of any size with nsys's tables and a real export's width of rows, for measuring how fast it is read."""
+"""A capture of any size whose rows are as wide as those of a real one, for measuring how fast it is read."""
 
 from __future__ import annotations
 
+import gzip
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness import ROOT
+
+REAL = ROOT / "tests" / "captures" / "tiny_2025.3.1.sqlite.gz"
+KERNEL, RUNTIME, NVTX = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
 PROCESS = 1 << 48 | 444 << 24
 MAIN_THREAD, AUTOGRAD_THREAD = PROCESS | 444, PROCESS | 481
 PUSH_POP, START_END = 59, 60
@@ -14,30 +20,15 @@ NS_PER_LAUNCH = 5000
 KERNEL_NAMES = 60
 NAMES_OF_INNER_RANGES = 20  # on each of the two innermost levels; the others have one name each, as a model has
 LAUNCH_NAME_ID = 1000
-KERNEL_COLUMNS = (
-    "start", "end", "deviceId", "contextId", "greenContextId", "streamId", "correlationId", "globalPid",
-    "demangledName", "shortName", "mangledName", "launchType", "cacheConfig", "registersPerThread", "gridX", "gridY",
-    "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory", "dynamicSharedMemory", "localMemoryPerThread",
-    "localMemoryTotal", "gridId", "sharedMemoryExecuted", "graphNodeId", "sharedMemoryLimitConfig",
-)  # fmt: skip
-RUNTIME_COLUMNS = (
-    "start", "end", "eventClass", "globalTid", "correlationId", "nameId", "returnValue", "callchainId"
-)  # fmt: skip
-NVTX_COLUMNS = (
-    "start", "end", "eventType", "rangeId", "category", "color", "text", "globalTid", "endGlobalTid", "textId",
-    "domainId", "uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue", "jsonTextId",
-    "jsonText", "binaryData",
-)  # fmt: skip
-
-KERNEL_TERMS = (
-    f"n * {NS_PER_LAUNCH} + 4000", f"n * {NS_PER_LAUNCH} + 7000 + n % 97", 0, 1, 0, 7, "n + 100", PROCESS,
-    *[f"n % {KERNEL_NAMES}"] * 3, 1, 0, 128, 512, 16, 1, 256, 1, 1, 16_384, 65_536, 0, 50_000_000, "n + 1", 102_400,
-    "NULL", 0,
-)  # fmt: skip
-RUNTIME_TERMS = (
-    f"n * {NS_PER_LAUNCH} + 2000", f"n * {NS_PER_LAUNCH} + 3500", 0,
-    f"iif(n % 3 = 0, {AUTOGRAD_THREAD}, {MAIN_THREAD})", "n + 100", LAUNCH_NAME_ID, 0, "NULL",
-)  # fmt: skip
+KERNEL_TERMS = {  # SQL of the row's number n; other columns are those of a row of the real capture
+    "start": f"n * {NS_PER_LAUNCH} + 4000", "end": f"n * {NS_PER_LAUNCH} + 7000 + n % 97", "correlationId": "n + 100",
+    "globalPid": PROCESS, "gridId": "n + 1",
+    **dict.fromkeys(("demangledName", "shortName", "mangledName"), f"n % {KERNEL_NAMES}"),
+}  # fmt: skip
+RUNTIME_TERMS = {
+    "start": f"n * {NS_PER_LAUNCH} + 2000", "end": f"n * {NS_PER_LAUNCH} + 3500", "correlationId": "n + 100",
+    "nameId": LAUNCH_NAME_ID, "globalTid": f"iif(n % 3 = 0, {AUTOGRAD_THREAD}, {MAIN_THREAD})",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,57 +46,60 @@ class Size:
         return sum(self.ranges_by_level)
 
 
-SIZES = (
+LEVELS_OF_OPERATIONS = (100, 1_000, 10_000, 100_000, 100_000, 200_000, 200_000, 400_000)
+_SIZES = (
     Size("1m_kernels", 1_000_000, (10, 1_000, 50_000, 150_000)),
-    Size("1m_ranges", 100_000, (100, 1_000, 10_000, 100_000, 100_000, 200_000, 200_000, 400_000), numbered_calls=True),
+    Size("1m_ranges", 100_000, LEVELS_OF_OPERATIONS, numbered_calls=True),
     Size("200k_overlapping", 1_000_000, (10, 1_000, 200_000), overlap=2.5),
     Size("10m_kernels", 10_000_000, (100, 10_000, 500_000, 1_500_000)),
 )
+SIZES = {size.name: size for size in _SIZES}
 
 
 def write_capture(path: Path, size: Size) -> None:
     """Writes the capture to PATH. Every third kernel is launched by a thread without ranges, as by autograd's."""
     partial = path.with_suffix(".partial")
-    partial.unlink(missing_ok=True)
-    with sqlite3.connect(partial) as connection:
+    partial.write_bytes(gzip.decompress(REAL.read_bytes()))
+    with closing(sqlite3.connect(partial)) as connection, connection:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
-        _numbered(connection, "CUPTI_ACTIVITY_KIND_KERNEL", size.kernels, KERNEL_TERMS, KERNEL_COLUMNS)
-        _numbered(connection, "CUPTI_ACTIVITY_KIND_RUNTIME", size.kernels, RUNTIME_TERMS, RUNTIME_COLUMNS)
-        _fill(connection, "NVTX_EVENTS", NVTX_COLUMNS, _ranges(size))
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            if table not in (KERNEL, RUNTIME, NVTX, "StringIds", "META_DATA_EXPORT"):
+                connection.execute(f"DROP TABLE {table}")
+        _fill(connection, KERNEL, [(size.kernels, KERNEL_TERMS)])
+        _fill(connection, RUNTIME, [(size.kernels, RUNTIME_TERMS)])
+        _fill(
+            connection, NVTX, [(count, _range_terms(size, level)) for level, count in enumerate(size.ranges_by_level)]
+        )
         names = [(i, f"void kernel_{i}<float, {i}>(float const*, float*, int)") for i in range(KERNEL_NAMES)]
-        connection.execute("CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
-        names.append((LAUNCH_NAME_ID, "cudaLaunchKernel_v7000"))
-        connection.executemany("INSERT INTO StringIds VALUES (?, ?)", names)
-        _fill(connection, "META_DATA_EXPORT", ("name", "value"), [("EXPORT_SCHEMA_VERSION", "3.20.3")])
-    connection.close()
+        connection.execute("DELETE FROM StringIds")
+        connection.executemany(
+            "INSERT INTO StringIds VALUES (?, ?)", [*names, (LAUNCH_NAME_ID, "cudaLaunchKernel_v7000")]
+        )
     partial.replace(path)
 
 
-def _fill(connection: sqlite3.Connection, table: str, columns: tuple[str, ...], rows) -> None:
-    text = {"text", "jsonText", "binaryData", "name", "value"}
-    types = ", ".join(f'"{name}" {"TEXT" if name in text else "INTEGER"}' for name in columns)
-    connection.execute(f"CREATE TABLE {table} ({types})")
-    connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", rows)
+def _fill(connection: sqlite3.Connection, table: str, parts: list[tuple[int, Mapping[str, object]]]) -> None:
+    """Replaces the rows of a table by N rows of each part, from SQL, which is far faster than rows from Python."""
+    columns = [column[1] for column in connection.execute(f"PRAGMA table_info({table})")]
+    quoted = ", ".join(f'quote("{column}")' for column in columns)
+    real = dict(zip(columns, connection.execute(f"SELECT {quoted} FROM {table}").fetchone(), strict=True))
+    connection.execute(f"DELETE FROM {table}")
+    for rows, terms in parts:
+        numbers = f"WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {rows})"
+        values = ", ".join(map(str, (real | terms).values()))
+        connection.execute(f"INSERT INTO {table} {numbers} SELECT {values} FROM numbers")
 
 
-def _numbered(connection: sqlite3.Connection, table: str, rows: int, terms: tuple[object, ...], columns) -> None:
-    """Makes a table of so many rows, whose TERMS are SQL of the row's number n: far faster than rows from Python."""
-    _fill(connection, table, columns, ())
-    numbers = f"WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {rows})"
-    connection.execute(f"INSERT INTO {table} {numbers} SELECT {', '.join(map(str, terms))} FROM numbers")
-
-
-def _ranges(size: Size) -> Iterator[tuple]:
-    """Ranges by level; those of a level fill their part of the ones above, or reach over it into the next ones."""
+def _range_terms(size: Size, level: int) -> dict[str, object]:
+    """Ranges of a level: they fill their part of the ones above, or reach over it into the next ones."""
+    count, innermost = size.ranges_by_level[level], len(size.ranges_by_level) - 1
     total_ns = size.kernels * NS_PER_LAUNCH
-    values = (None,) * (len(NVTX_COLUMNS) - 11)
-    for level, count in enumerate(size.ranges_by_level):
-        for number in range(count):
-            inner = level >= len(size.ranges_by_level) - 2
-            name = f"level {level} part {number % NAMES_OF_INNER_RANGES if inner else 0}"
-            text = f"{name}, seq = {number}, op_id = {number}" if size.numbered_calls else name
-            parts = size.overlap if level == len(size.ranges_by_level) - 1 else 1
-            start, end = number * total_ns // count + level, int((number + parts) * total_ns // count) - level
-            kind = START_END if parts > 1 else PUSH_POP
-            yield start, end, kind, None, None, None, text, MAIN_THREAD, None, None, 0, *values
+    parts = size.overlap if level == innermost else 1
+    text = f"'level {level} part ' || {f'(n % {NAMES_OF_INNER_RANGES})' if level >= innermost - 1 else 0}"
+    return {
+        "start": f"n * {total_ns} / {count} + {level}",
+        "end": f"CAST((n + {parts}) * {total_ns} / {count} AS INT) - {level}",
+        "eventType": START_END if parts > 1 else PUSH_POP, "globalTid": MAIN_THREAD,
+        "text": text + (" || ', seq = ' || n || ', op_id = ' || n" if size.numbered_calls else ""),
+    }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The results of a study of any size, made up from the tables of the example: for measuring how the analysis grows.
+"""Results of a study of any size, made up from the tables of the example: for measuring how the analysis grows.
 
 A made-up run has the tables of a run of the example in the same mode, with all nanoseconds multiplied by one small
 whole number, so that what adds up there adds up here. The last model runs out of memory.
@@ -11,21 +11,27 @@ import os
 import sqlite3
 from contextlib import closing
 from dataclasses import asdict, fields
+from functools import cached_property
 from pathlib import Path
 
-from benchmarks.example_runs import ExampleRuns
+import pandas as pd
+
+from benchmarks.harness import ROOT
 from benchmarks.made_grid import made_config
 from cs336_model.arguments import values_by_name
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from cs336_model.program.loaded_files import digest_of_file
+from docs.examples import WHOLE
 from profile_grid.results.capture_identity import TABLE, identity
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, Status
+from profile_grid.study.catalogue import TABLES_OF_A_RUN
+from profile_grid.study.dimensions import LEADING
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import BY_NAME, STAGES
 from tests.profile_grid.made_up_results import CAPTURE, MACHINE, TIMING, changed
 
-ROOT = Path(__file__).parent.parent
+FACTORS = 7  # the nanoseconds of a run are multiplied by 1 to 7
 RECORDS = {"timing": TIMING, "capture": CAPTURE}
 MAKER = "0" * 16  # the digest of whatever measured something
 SOURCES = {stage.name: MAKER for stage in STAGES}
@@ -36,7 +42,7 @@ NO_MEMORY = {"during": "initialise", "requested_bytes": 2**31, "free_bytes": 2**
 
 
 def write_study(folder: Path, runs: int) -> None:
-    """Writes FOLDER/grid.json, FOLDER/sources.json, the digests that the merge compares, and for each of so many runs
+    """Writes FOLDER/grid.json, FOLDER/sources.json, the digests that the merge is given, and for each of so many runs
     FOLDER/runs/RUN with what its stages and tables leave."""
     plan = grid_plan(made_config(runs))
     folder.mkdir(parents=True)
@@ -46,6 +52,50 @@ def write_study(folder: Path, runs: int) -> None:
     last = plan["runs"][-1]["model"]
     for number, entry in enumerate(plan["runs"]):
         write_run(folder / "runs" / entry["run"], entry, example, number, fits=entry["model"] != last)
+
+
+class ExampleRuns:
+    """The complete runs of the example. A table is written into `folder` once for all made-up runs that have it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.merged = folder, WHOLE.merged()
+        self.folder.mkdir()
+        runs = self.merged["runs"].set_index("run")
+        self.modes = runs.loc[runs["capture_status"] == COMPLETE, "mode"]
+
+    @cached_property
+    def seconds(self) -> dict[str, dict[str, list[float]]]:
+        """Every timed step of each run by phase."""
+        return {
+            run: {phase: (times["ms"] / 1e3).tolist() for phase, times in rows.groupby("phase", sort=False)}
+            for run, rows in self.merged["steps"].groupby("run", sort=False)
+        }
+
+    @cached_property
+    def tables(self) -> dict[tuple[str, str], pd.DataFrame]:
+        """The tables by name and run, as they were before they were merged."""
+        tables = {}
+        for name in TABLES_OF_A_RUN:
+            of_run = dict(iter(self.merged[name].groupby("run", sort=False, observed=True)))
+            for run in self.modes.index:  # also those of which a table has no rows
+                rows = of_run.get(run, self.merged[name][:0])
+                tables[name, run] = rows.drop(columns=LEADING).reset_index(drop=True)
+        return tables
+
+    def run_like(self, mode: str, number: int) -> str:
+        """The run of the example that the made-up run of this number has its figures from."""
+        names = self.modes.index[self.modes == mode]
+        return names[number % len(names)]
+
+    def table_file(self, name: str, run: str, number: int, filled: bool) -> Path:
+        """A Parquet file with the rows that the made-up run of this number has like `run`, or without any."""
+        factor = number % FACTORS + 1 if filled else 0
+        path = self.folder / f"{name}-{run}-{factor}.parquet"
+        if not path.exists():
+            table = self.tables[name, run] if filled else pd.DataFrame(columns=self.tables[name, run].columns)
+            times = {column: table[column] * factor for column in table if column.endswith("_ns")}
+            table.assign(**times).to_parquet(path, index=False)
+        return path
 
 
 def write_run(folder: Path, entry: dict, example: ExampleRuns, number: int, fits: bool) -> None:
@@ -59,39 +109,29 @@ def write_run(folder: Path, entry: dict, example: ExampleRuns, number: int, fits
         files = {name: identity(folder / name) for name in stage.files}
         record = stage_record(stage, specification, files, example.seconds[like] if fits else None)
         (folder / stage.result).write_text(json.dumps(record, indent=1))
-        if stage.tables_of_a_run:
-            write_tables(folder, stage, record, lambda name: example.table_file(name, like, number, fits))
-
-
-def write_tables(folder: Path, stage: Stage, record: dict, file_of) -> None:
-    """Puts the tables of a run into its folder, by links, and their status."""
-    of_run = stage.tables_of_a_run
-    (folder / of_run.status_file).write_text(json.dumps(asdict(Status(record["status"], None, []))))
-    for name in of_run.names:
-        os.link(file_of(name), folder / f"{name}.parquet")
+        if of_run := stage.tables_of_a_run:
+            (folder / of_run.status_file).write_text(json.dumps(asdict(Status(record["status"], None, []))))
+            for name in of_run.names:
+                os.link(example.table_file(name, like, number, fits), folder / f"{name}.parquet")
 
 
 def stage_record(stage: Stage, specification: dict, files: dict, seconds: dict[str, list[float]] | None) -> dict:
     """What one stage of a run leaves; its program ran out of memory where there are no seconds."""
     program = specification["program"]
+    arguments = values_by_name(program)
+    shape = ModelShape(**{field.name: arguments[field.name] for field in fields(ModelShape)})
     times = {phase: every[: program["measured_steps"]] for phase, every in (seconds or {}).items()}
     status = COMPLETE if times else OUT_OF_MEMORY
     return changed(
         RECORDS[stage.name],
         status=status, specification=specification, files=files, sources=MAKER, facts=NSYS,
-        program__machine=H200, program__flops=forward_flops(shape_of(program)),
+        program__machine=H200, program__flops=forward_flops(shape),
         program__status=status, program__spec=program, program__loaded_files=LOADED_FILES,
         program__out_of_memory=None if times else NO_MEMORY, program__losses=[9.27] if times else [],
         program__step_seconds=times.pop("step", []), program__phase_seconds=times,
         program__warmup_seconds=[0.1] * (program["warmup_steps"] if status == COMPLETE else 0),
         program__warmup_phase_seconds={},
     )  # fmt: skip
-
-
-def shape_of(program: dict) -> ModelShape:
-    """The shape of the model of a program."""
-    told = values_by_name(program)
-    return ModelShape(**{field.name: told[field.name] for field in fields(ModelShape)})
 
 
 def empty_capture(specification: dict) -> bytes:

@@ -10,7 +10,6 @@ Takes the GPU for itself without a lease; about nine seconds a capture. Rows are
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
+from benchmarks.harness import PYTHON, ROOT, print_row, run
 from cs336_model import ranges
 from kernel_recorder.gpu import NSYS, profiler_of_this_machine
 from kernel_recorder.nsys_profile import profile_command
@@ -28,48 +28,39 @@ from kernel_tables.trace import Trace
 from profile_grid.study.runs import checked_config, grid_runs, specification
 from profile_grid.study.stages import CAPTURE
 
-ROOT = Path(__file__).parent.parent
 MARKED, UNMARKED = "marked", "unmarked"
 PROGRAMS = {MARKED: "cs336_model.program.benchmark", UNMARKED: "benchmarks.programs.without_backward_parts"}
 MEANING_MS, MOST_CHANGED = 0.1, 0.005
-DEFAULT = [
-    f"{model}_ctx512_{mode}" for model, mode in product(("small", "large", "2.7B"), ("forward_backward", "train_step"))
-]
+MODELS, MODES = ("small", "large", "2.7B"), ("forward_backward", "train_step")
+DEFAULT = [f"{model}_ctx512_{mode}" for model, mode in product(MODELS, MODES)]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("runs", nargs="*", default=DEFAULT, metavar="RUN", help=f"of config.yaml: {', '.join(DEFAULT)}")
-    parser.add_argument("--grid", default="cs336-2025", help="that has them")
-    parser.add_argument("--rounds", type=int, default=2)
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    config = checked_config(yaml.safe_load((ROOT / "config.yaml").read_text()) | {"grid": options.grid})
-    runs, rows = grid_runs(config), []
-    for number, name in product(range(options.rounds), options.runs):
-        program = json.loads(specification(config, runs[name], CAPTURE))["program"]
+def main(folder: Path, runs: list[str] = DEFAULT, *, grid: str = "cs336-2025", rounds: int = 2) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    config = checked_config(yaml.safe_load((ROOT / "config.yaml").read_text()) | {"grid": grid})
+    of_grid, rows = grid_runs(config), []
+    for number, name in product(range(rounds), runs):
+        program = json.loads(specification(config, of_grid[name], CAPTURE))["program"]
         for kind in (MARKED, UNMARKED) if number % 2 == 0 else (UNMARKED, MARKED):
-            rows += [
-                {"run": name, "kind": kind, "round": number, **row} for row in captured(program, kind, options.folder)
-            ]
-            (options.folder / "marked.json").write_text(json.dumps(rows, indent=1))
-            print(f"round {number + 1} of {options.rounds}: {name} {kind}", file=sys.stderr, flush=True)
+            rows += [{"run": name, "kind": kind, "round": number} | row for row in captured(program, kind, folder)]
+            (folder / "marked.json").write_text(json.dumps(rows, indent=1))
+            print(f"round {number + 1} of {rounds}: {name} {kind}", file=sys.stderr, flush=True)
     table = compared(pd.DataFrame(rows))
-    print(table.to_string(index=False, float_format="%.4f"))
-    wrong = table[(table["kernels"] != table["kernels_unmarked"]) | (table["gpu_change"].abs() > MOST_CHANGED)]
-    changed, scatter = table["gpu_change"].abs(), table["gpu_scatter"].max()
+    print_row(*table.columns, heading=True)
+    for row in table.itertuples(index=False):
+        print_row(*row)
+    changed = table["gpu_ratio"].sub(1).abs()
     print(
         f"{len(table)} phases: GPU time changes by {changed.max():.2%} at most, by {changed.median():.2%} in the"
-        f" median; two captures of the same kind differ by {scatter:.2%} at most"
+        f" median; two captures of the same kind differ by {table['gpu_scatter'].max():.2%} at most"
     )
-    return int(len(wrong) > 0)
+    return int(((table["kernels"] != table["kernels_unmarked"]) | (changed > MOST_CHANGED)).any())
 
 
 def captured(program: dict, kind: str, folder: Path) -> list[dict]:
     """One row per phase of one capture: kernels, GPU ms and host ms of a step."""
     stem = folder / "capture"
-    command = [sys.executable, "-m", PROGRAMS[kind], "--spec", json.dumps(program), "--output", f"{stem}.json"]
+    command = [*PYTHON, PROGRAMS[kind], "--spec", json.dumps(program), "--output", f"{stem}.json"]
     sqlite = stem.with_suffix(".sqlite")
     if profiler_of_this_machine() == NSYS:
         subprocess.run(profile_command([*command, "--profiler", "nsys"], stem), check=True, stdout=subprocess.DEVNULL)
@@ -94,7 +85,7 @@ def captured(program: dict, kind: str, folder: Path) -> list[dict]:
 def compared(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per run and phase: what marking adds, and how far captures of the same kind are apart."""
     table = []
-    for (run, phase), cell in rows.groupby(["run", "phase"], sort=False):
+    for (name, phase), cell in rows.groupby(["run", "phase"], sort=False):
         of = {kind: cell[cell["kind"] == kind] for kind in PROGRAMS}
         gpu = {kind: of[kind]["gpu_ms"].mean() for kind in PROGRAMS}
         if gpu[UNMARKED] < MEANING_MS:
@@ -102,13 +93,13 @@ def compared(rows: pd.DataFrame) -> pd.DataFrame:
         spread = max(of[kind]["gpu_ms"].max() / of[kind]["gpu_ms"].min() - 1 for kind in PROGRAMS)
         host = {kind: of[kind]["host_ms"].mean() for kind in PROGRAMS}
         table.append({
-            "run": run, "phase": phase, "kernels": of[MARKED]["kernels"].iat[0],
+            "run": name, "phase": phase, "kernels": of[MARKED]["kernels"].iat[0],
             "kernels_unmarked": of[UNMARKED]["kernels"].iat[0], "gpu_ms": gpu[UNMARKED],
-            "gpu_change": gpu[MARKED] / gpu[UNMARKED] - 1, "gpu_scatter": spread,
+            "gpu_ratio": gpu[MARKED] / gpu[UNMARKED], "gpu_scatter": spread,
             "host_ms": host[UNMARKED], "host_added_ms": host[MARKED] - host[UNMARKED],
         })  # fmt: skip
     return pd.DataFrame(table)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

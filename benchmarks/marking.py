@@ -15,15 +15,15 @@ Outside a profiler a range costs what its call costs; under nsys every range is 
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from benchmarks.harness import in_turn, print_row, run, seconds
 from cs336_model import ranges
 from cs336_model.model import TransformerLM
 from cs336_model.model.functional import cross_entropy
@@ -31,6 +31,7 @@ from range_marks import backward
 
 SIZES = {"vocab_size": 64, "context_length": 16, "d_model": 16, "num_layers": 12, "num_heads": 2, "d_ff": 32}
 PARTS = 3 + 13 * SIZES["num_layers"]  # that one forward pass opens
+WAYS = ("plain", "ranges", "by part", "emitted", "identity")
 
 
 class Identity(torch.autograd.Function):
@@ -70,57 +71,35 @@ class Step:
             x = Identity.apply(x)
         x.backward()
 
-    def seconds(self, step: Callable[[], None]) -> float:
-        clock = time.perf_counter if self.device.type == "cuda" else time.process_time
-        started = clock()
-        step()
-        taken = clock() - started
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
+    def seconds(self, name: str) -> float:
+        """How long the host takes for a step in one of the ways above."""
+        ranges.emit_ranges("nvtx" if name in ("ranges", "by part") else "none")
+        if name == "ranges":
+            backward.follow_backward(None)
+        on_gpu = self.device.type == "cuda"
+        with self.emitted() if name == "emitted" else nullcontext():
+            step = self.identities if name == "identity" else self.model_step
+            taken = seconds(step, time.perf_counter if on_gpu else time.process_time)
+            if on_gpu:
+                torch.cuda.synchronize()
         return taken
 
+    def emitted(self) -> AbstractContextManager:
+        """PyTorch's own ranges around operations, while it is open."""
+        profiler = torch.autograd.profiler
+        return profiler.emit_nvtx() if self.device.type == "cuda" else profiler.emit_itt()
 
-def emitted(device: torch.device) -> AbstractContextManager:
-    """PyTorch's own ranges around operations, while it is open."""
-    return torch.autograd.profiler.emit_nvtx() if device.type == "cuda" else torch.autograd.profiler.emit_itt()
 
-
-def main() -> None:
-    """Times every way, and prints what each adds to a step."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--device", default="cpu", type=torch.device)
-    parser.add_argument("--repeats", default=60, type=int)
-    options = parser.parse_args()
+def main(*, device: str = "cpu", repeats: int = 60) -> None:
     torch.set_num_threads(1)
-    step = Step(options.device)
-
-    def only_forward() -> AbstractContextManager:
-        ranges.emit_ranges("nvtx")
-        backward.follow_backward(None)
-        return nullcontext()
-
-    def with_emitter(name: str) -> AbstractContextManager:
-        ranges.emit_ranges(name)
-        return nullcontext()
-
-    ways = {
-        "plain": (lambda: with_emitter("none"), step.model_step),
-        "ranges": (only_forward, step.model_step),
-        "by part": (lambda: with_emitter("nvtx"), step.model_step),
-        "emitted": (lambda: with_emitter("none") and emitted(options.device), step.model_step),
-        "identity": (lambda: with_emitter("none"), step.identities),
-    }
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(options.repeats):
-        for name, (prepared, run) in ways.items():
-            with prepared():
-                times[name].append(step.seconds(run))
-    least = {name: min(seconds) * 1e3 for name, seconds in times.items()}
-    for name, seconds in times.items():
-        added = least[name] - (0 if name == "identity" else least["plain"])
-        median = statistics.median(seconds) * 1e3
-        print(f"{name:10} {least[name]:8.3f} ms (median {median:8.3f}), added to a plain step: {added:7.3f} ms")
+    step = Step(torch.device(device))
+    times = in_turn({name: partial(step.seconds, name) for name in WAYS}, repeats)
+    plain_ms = 1e3 * min(times["plain"])
+    print_row("way", "ms, least", "median", "added to plain, ms", "÷ plain", heading=True)
+    for name, seconds_of in times.items():
+        least_ms, added_to = 1e3 * min(seconds_of), 0 if name == "identity" else plain_ms
+        print_row(name, least_ms, 1e3 * statistics.median(seconds_of), least_ms - added_to, least_ms / plain_ms)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

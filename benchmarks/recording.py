@@ -1,4 +1,4 @@
-"""Recordings beside PyTorch's own profiler: `python -m benchmarks.recording [--size large] [--keep FOLDER] [gpt ...]`.
+"""Recordings compared with PyTorch's own profiler: `python -m benchmarks.recording [--size large] [gpt ...]`.
 
 Each program runs once with torch.profiler around three of its steps, by a few lines in the program, then under
 `kernel-tables record` by each profiler that is here. Compared is the time of all kernels, copies and fills in the three
@@ -11,7 +11,6 @@ launched outside of any is what SQL sums over the capture, to the nanosecond.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import os
@@ -19,71 +18,64 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
+from benchmarks.harness import PYTHON, ROOT, print_row, run
 from kernel_recorder.gpu import NSYS, TORCH, profiler_of_this_machine
 from kernel_tables.trace import Trace
 
 PROGRAMS = Path(__file__).with_name("programs")
-ROOT = Path(__file__).parents[1]
+DEFAULT = ["gpt", "llama", "loader_and_graph"]
 TABLES = [f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")]
 COLUMNS = {
-    "program": "program", "by": "by", "ms": "kernels, ms", "of_reference": "of torch.profiler's",
+    "program": "program", "by": "by", "ms": "kernels, ms", "of_reference": "÷ torch.profiler's",
     "in_modules": "in modules", "not_conserved_ns": "not conserved, ns", "cost": "what it cost", "errors": "errors",
 }  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("programs", nargs="*", default=["gpt", "llama", "loader_and_graph"])
-    parser.add_argument("--size", choices=("small", "large"), default="small")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave captures and rows there")
-    options = parser.parse_args()
+def main(programs: list[str] = DEFAULT, *, size: Literal["small", "large"] = "small", keep: Path | None = None) -> None:
     profilers = [NSYS] * (profiler_of_this_machine() == NSYS) + [TORCH]
-    print(f"| {' | '.join(COLUMNS.values())} |\n|{':--|' * len(COLUMNS)}")
+    print_row(*COLUMNS.values(), heading=True)
     rows = []
-    for program in options.programs:
+    for program in programs:
         with tempfile.TemporaryDirectory() as folder:
-            reference_ms = reference(program, options.size, Path(folder))
+            command = [sys.executable, str(PROGRAMS / f"{program}.py"), size]
+            reference_ms = profiled_ms(command, Path(folder))
             for profiler in profilers:
-                rows.append(row(program, options.size, profiler, reference_ms, Path(folder)))
-                print(f"| {' | '.join(map(shown, rows[-1].values()))} |", flush=True)
-                if options.keep:
-                    keep(Path(folder), rows, options.keep)
+                capture = Path(folder, f"{program}.{profiler}.sqlite")
+                rows.append({"program": program, "by": profiler} | recorded(command, profiler, reference_ms, capture))
+                print_row(*(rows[-1].get(column) for column in COLUMNS))
+                if keep:
+                    keep_recording(capture, rows, keep)
 
 
-def command(program: str, size: str) -> list[str]:
-    return [sys.executable, str(PROGRAMS / f"{program}.py"), size]
-
-
-def reference(program: str, size: str, folder: Path) -> float:
+def profiled_ms(command: list[str], folder: Path) -> float:
     """The milliseconds that torch.profiler gives to all kernels, copies and fills of the three steps."""
     path = folder / "reference.json"
-    subprocess.run(command(program, size), env=os.environ | {"REFERENCE": str(path)}, check=True)
+    subprocess.run(command, env=os.environ | {"REFERENCE": str(path)}, check=True)
     return json.loads(path.read_text())["ms"]
 
 
-def row(program: str, size: str, profiler: str, reference_ms: float, folder: Path) -> dict:
-    """One recording: a value for each of COLUMNS. Its capture and what was said lie in the folder."""
-    capture = folder / f"{program}.{profiler}.sqlite"
-    record = [sys.executable, "-m", "kernel_tables", "record", "--profiler", profiler, "--ranges", "modules"]
+def recorded(command: list[str], profiler: str, reference_ms: float, capture: Path) -> dict:
+    """What COLUMNS says of one recording; what the command said is next to its capture."""
+    record = [*PYTHON, "kernel_tables", "record", "--profiler", profiler, "--ranges", "modules", "-o", str(capture)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    said = subprocess.run(
-        [*record, "-o", str(capture), "--", *command(program, size)],
-        env=environment, check=True, capture_output=True, text=True,
-    ).stderr  # fmt: skip
-    capture.with_suffix(".txt").write_text(said)
-    cost = next((line.partition(" took ")[2] for line in said.splitlines() if "recording took" in line), None)
-    head = {"program": program, "by": profiler}
+    done = subprocess.run([*record, "--", *command], env=environment, check=True, capture_output=True, text=True)
+    capture.with_suffix(".txt").write_text(done.stderr)
+    lines = done.stderr.splitlines()
     if not capture.exists():
-        return head | dict.fromkeys(list(COLUMNS)[2:-1]) | {"errors": [said.splitlines()[-1]]}
-    return head | totals(capture, reference_ms) | {"cost": cost, "errors": errors(capture)}
+        return {"errors": lines[-1:]}
+    cost = next((line.partition(" took ")[2] for line in lines if "recording took" in line), None)
+    return {"cost": cost} | totals(capture, reference_ms)
 
 
 def totals(capture: Path, reference_ms: float) -> dict:
     """The time on the device, also as a part of torch.profiler's; its share in modules; what ranges do not conserve."""
     with Trace(capture) as trace:
         activities, paths, tree = trace.activities(), trace.paths, trace.range_tree()
+        errors = [finding.code for finding in trace.check(expected_steps=3) if finding.severity == "error"]
     duration_ns, names = activities["duration_ns"], activities["path_id"].map(paths.__getitem__)
     outermost = tree.loc[tree["depth"] == 0, ["gpu_time_ns", "memop_time_ns"]].to_numpy().sum()
     outside = duration_ns[names.map(len) == 0].sum()
@@ -91,21 +83,16 @@ def totals(capture: Path, reference_ms: float) -> dict:
     return {
         "ms": total_ns / 1e6, "of_reference": total_ns / 1e6 / reference_ms,
         "in_modules": float(duration_ns[names.map(is_in_a_module)].sum() / total_ns),
-        "not_conserved_ns": int(outermost + outside - total_ns),
+        "not_conserved_ns": int(outermost + outside - total_ns), "errors": errors,
     }  # fmt: skip
 
 
 def by_sql(capture: Path) -> int:
     """The nanoseconds of all kernels, copies, fills and graphs, without the engine."""
-    with sqlite3.connect(capture) as database:
+    with closing(sqlite3.connect(capture)) as database:
         there = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         sums = [f'SELECT sum("end" - start) AS ns FROM {table}' for table in TABLES if table in there]
         return database.execute(f"SELECT sum(ns) FROM ({' UNION ALL '.join(sums)})").fetchone()[0]
-
-
-def errors(capture: Path) -> list[str]:
-    with Trace(capture) as trace:
-        return [finding.code for finding in trace.check(expected_steps=3) if finding.severity == "error"]
 
 
 def is_in_a_module(path: tuple[str, ...]) -> bool:
@@ -113,21 +100,14 @@ def is_in_a_module(path: tuple[str, ...]) -> bool:
     return any(name not in ("step", "backward") and "#" not in name for name in path)
 
 
-def keep(folder: Path, rows: list[dict], target: Path) -> None:
+def keep_recording(capture: Path, rows: list[dict], folder: Path) -> None:
     """Copies what the last recording left, and writes all rows."""
-    target.mkdir(parents=True, exist_ok=True)
-    stem = "{program}.{by}".format(**rows[-1])
-    (target / f"{stem}.txt").write_bytes((folder / f"{stem}.txt").read_bytes())
-    (target / "recordings.json").write_text(json.dumps(rows, indent=1))
-    if (capture := folder / f"{stem}.sqlite").exists():
-        (target / f"{stem}.sqlite.gz").write_bytes(gzip.compress(capture.read_bytes()))
-
-
-def shown(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(value) or "none"
-    return f"{value:.4f}" if isinstance(value, float) else str("" if value is None else value)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "recordings.json").write_text(json.dumps(rows, indent=1))
+    (folder / f"{capture.stem}.txt").write_bytes(capture.with_suffix(".txt").read_bytes())
+    if capture.exists():
+        (folder / f"{capture.name}.gz").write_bytes(gzip.compress(capture.read_bytes()))
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

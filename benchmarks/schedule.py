@@ -9,7 +9,6 @@ leases, shared evenly.
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import itertools
 import random
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 import pandas as pd
 import yaml
 
-from benchmarks.made_grid import ROOT
+from benchmarks.harness import ROOT, print_row, run
 from profile_grid.planning.estimates import usual_seconds
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stages import BY_NAME, CAPTURE, TIMING
@@ -42,17 +41,13 @@ class Measurement:
 
 
 def measurements() -> list[Measurement]:
-    """Those of the grid of 2025."""
-    plan = {entry["run"]: entry["specifications"] for entry in grid_plan(configuration())["runs"]}
+    """Those of the grid of 2025 in config.yaml."""
+    config = yaml.safe_load((ROOT / "config.yaml").read_text()) | {"grid": "cs336-2025"}
+    plan = {entry["run"]: entry["specifications"] for entry in grid_plan(config)["runs"]}
     rows = [row for row in pd.read_parquet(COST).to_dict("records") if row["run"] in plan]
     return [
         Measurement(row["run"], row["stage"], row["leased_s"], usual(row["stage"], plan[row["run"]])) for row in rows
     ]
-
-
-def configuration() -> dict:
-    """config.yaml, with the grid of 2025."""
-    return yaml.safe_load((ROOT / "config.yaml").read_text()) | {"grid": "cs336-2025"}
 
 
 def usual(stage: str, specifications: dict) -> float:
@@ -91,29 +86,23 @@ def simulated(queue: list[Measurement], gpus: int, cores: int) -> tuple[float, f
                 tables.append(one)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--gpus", type=int, default=4)
-    parser.add_argument("--cores", type=int, default=24)
-    parser.add_argument("--trials", type=int, default=200)
-    arguments = parser.parse_args()
+def main(*, gpus: int = 4, cores: int = 24, trials: int = 200) -> None:
     every = measurements()
-    bound = sum(one.lease_s for one in every) / arguments.gpus + BEFORE_S
-    print(f"{len(every)} measurements, {arguments.gpus} GPUs, {arguments.cores} cores; shared evenly: {bound:.0f} s")
-    print("| order | last lease ends, s | last tables, s | one trial of ten is above, s |")
-    print("| --- | ---: | ---: | ---: |", flush=True)
+    bound = sum(one.lease_s for one in every) / gpus + BEFORE_S
+    print(f"{len(every)} measurements, {gpus} GPUs, {cores} cores; shared evenly: {bound:.0f} s\n")
+    head = ("order", "last lease ends, s", "last tables, s", "one trial of ten is above, s", "last lease ÷ even share")
+    print_row(*head, heading=True)
     for name in ("any", "longest first"):
         ends = []
-        for trial in range(arguments.trials):
-            chance = random.Random(trial)
+        for trial in range(trials):
             queue = sorted(every, key=lambda one: -one.usual_s)
             if name == "any":
-                chance.shuffle(queue)
-            ends.append(simulated(queue, arguments.gpus, arguments.cores))
-        leases, tables = zip(*ends, strict=True)
-        ninth = statistics.quantiles(tables, n=10)[-1]
-        print(f"| {name} | {statistics.mean(leases):.0f} | {statistics.mean(tables):.0f} | {ninth:.0f} |")
+                random.Random(trial).shuffle(queue)
+            ends.append(simulated(queue, gpus, cores))
+        leases, tables = (statistics.mean(times) for times in zip(*ends, strict=True))
+        ninth = statistics.quantiles([tables_s for _, tables_s in ends], n=10)[-1]
+        print_row(name, leases, tables, ninth, leases / bound)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,8 +1,8 @@
-"""The examples below docs/, made anew from their merged tables by `python -m docs.examples`, after a change of them.
+"""The examples below docs/, made from their merged tables by `python -m docs.examples`, after a change of them.
 
-The first is a whole study. The others are studies beside it, of which only what they are about is kept: the merged
-tables as Parquet, the tables of their question as CSV, the answers in one document, and the figures of the question. Of
-the attention sweep all that it gives is kept.
+The first is a complete study. Of the others only what they are about is kept: the merged tables, the tables of their
+questions, the answers in one document, and the figures of the questions. Of the attention sweep all that it gives is
+kept. A figure is kept as SVG; what pages look like is kept as a digest (docs/pages.py).
 """
 
 from __future__ import annotations
@@ -12,29 +12,21 @@ from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pandas as pd
 
 from docs.comparisons import comparisons, remake_comparison
-from kernel_tables.report.report import report
-from kernel_tables.trace import Trace
-from profile_grid.documents.dictionary import described, dictionary
+from docs.kept_tables import KeptTables, as_declared, write_kept
+from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import Summaries, summary_tables
-from profile_grid.figures.paper import SUFFIXES, drawn, on_paper, write_figure
+from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.figures.registry import all_figures
-from profile_grid.files import write_table, write_text
-from profile_grid.page import needed_tables, page
-from profile_grid.stages.capture.timeline import empty_timeline
+from profile_grid.files import write_text
 from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, questions_asked
-from profile_grid.study.described import LEADING_COLUMNS
-from profile_grid.study.dimensions import BY_KEY
-from profile_grid.study.stages import NOT_ASKED
 from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP, SWEEP_ROWS
 from profile_grid.sweep.document import document as document_of_sweep
 from profile_grid.sweep.figure import SWEEP
-from profile_grid.tables.on_disk import TablesOnDisk
 
 DOCS = Path(__file__).parent
 
@@ -54,14 +46,14 @@ class Example:
         own = [name for one in QUESTIONS if one.name in self.questions for name in one.tables]
         return tuple(dict.fromkeys(own)) if self.questions else SUMMARIES
 
-    def merged(self) -> TablesOnDisk:
+    def merged(self) -> KeptTables:
         """The merged tables."""
-        return TablesOnDisk(self.folder / "tables")
+        return KeptTables(self.folder / "tables")
 
     def tables(self) -> Mapping[str, pd.DataFrame]:
-        """All tables: those of answers are kept of the first study alone, and made now of others."""
+        """All tables: those that were merged, and those of answers, made of them when they are read."""
         merged = self.merged()
-        return ChainMap(Summaries(merged), merged) if self.questions else merged
+        return ChainMap(Summaries(merged), merged)
 
     def provenance(self) -> dict:
         """Where its figures come from."""
@@ -104,104 +96,49 @@ STUDIES = (
 SWEEP_EXAMPLE = H200 / "attention-sweep"
 
 
-PAGE = H200 / "report.html"
-RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # what kernel-tables record kept of benchmarks/programs/gpt.py large
-RECORDING_PAGE = RECORDING.with_name("report.html")
-
-
 def main() -> None:
+    from docs.pages import write_digests  # which reads the examples
+
     for example in (WHOLE, *STUDIES):
         remake(example)
-    write_text(PAGE, page_of(WHOLE))
-    write_text(RECORDING_PAGE, page_of_recording())
     for path, content in made_of_sweep(SWEEP_EXAMPLE).items():
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
     for kept in comparisons():
-        remake_comparison(kept, kept)
+        remake_comparison(kept)
     write_text(H200 / "tables" / "README.md", dictionary())
+    write_digests()
 
 
 def remake(example: Example) -> None:
     """Writes all that is kept of an example, from its merged tables, to which columns are added that they lack."""
     folder, on_disk = example.folder, example.merged()
-    tables = {name: as_declared(name, on_disk.get(name)) for name in MERGED}
-    for name, table in tables.items():
-        if on_disk.get(name) is None or list(table.columns) != list(on_disk[name].columns):
-            _write(folder / "tables" / f"{name}.parquet", table, not example.questions and name != "kernels")
-    on_disk = example.merged()
-    summaries = summary_tables(on_disk)
+    for name in MERGED:
+        table = as_declared(name, on_disk[name])
+        if list(table.columns) != list(on_disk[name].columns):
+            write_kept(folder / "tables" / f"{name}.parquet", table)
+    merged = example.merged()
+    summaries = summary_tables(merged)
     for name in example.summaries:
-        write_table(folder / "tables" / f"{name}.csv", summaries[name])
-        if example.questions:
-            (folder / "tables" / f"{name}.parquet").unlink()  # write_table writes both
-    made = documents(summaries, on_disk["runs"], example.provenance(), example.documents(on_disk["runs"]))
+        write_kept(folder / "tables" / f"{name}.parquet", summaries[name])
+    made = documents(summaries, merged["runs"], example.provenance(), example.documents(merged["runs"]))
     for name, text in made.items():
         write_text(folder / "answers" / f"{name}.md", text)
-    for name in example.figures(on_disk["runs"]):
-        write_figure(all_figures()[name], ChainMap(summaries, on_disk), folder / "figures")
+    for name in example.figures(merged["runs"]):
+        figure = on_paper(all_figures()[name], ChainMap(summaries, merged))
+        write_text(folder / "figures" / f"{name}.svg", drawn(figure, ".svg").decode())
 
 
 def made_of_sweep(folder: Path) -> dict[Path, bytes]:
     """What each file of a sweep holds that is made from its two tables, by the file's path."""
-    on_disk = TablesOnDisk(folder / "tables")
+    on_disk = KeptTables(folder / "tables")
     table, rows = on_disk[ATTENTION_SWEEP], on_disk[SWEEP_ROWS]
     provenance = json.loads((folder / "tables" / "provenance.json").read_text())
     figure = on_paper(SWEEP, {"runs": rows, ATTENTION_SWEEP: table})
-    made = {folder / "answers" / f"{ATTENTION_SWEEP}.md": document_of_sweep(table, rows, provenance).encode()}
-    with TemporaryDirectory() as scratch:
-        write_table(Path(scratch, ATTENTION_SWEEP), table)
-        made[folder / "tables" / f"{ATTENTION_SWEEP}.csv"] = Path(scratch, f"{ATTENTION_SWEEP}.csv").read_bytes()
-    figures = {folder / "figures" / f"{SWEEP.name}{suffix}": drawn(figure, suffix) for suffix in SUFFIXES}
-    return made | figures
-
-
-def page_of(example: Example) -> str:
-    """The page of a study, as its grid would have made it from what is kept of it: no capture is, and the timeline of
-    one step of the first study alone."""
-    tables = example.tables()
-    needed = {name: tables[name] for name in needed_tables()}
-    asked = questions_asked(tables["runs"].to_dict("records"))
-    images = {name: _image(name, example.folder / "figures", tables) for one in asked for name in one.figures}
-    if example.questions:
-        return page(needed, example.provenance(), empty_timeline(), images)
-    timeline = pd.read_parquet(example.folder / "page" / "timeline.parquet")
-    return page(needed, example.provenance(), timeline, images, "page/trace.json.gz")
-
-
-def _image(name: str, kept: Path, tables: Mapping[str, pd.DataFrame]) -> bytes:
-    """The PNG file of a figure that is kept; else drawn now, and not kept."""
-    path = kept / f"{name}.png"
-    return path.read_bytes() if path.exists() else drawn(on_paper(all_figures()[name], tables), ".png")
-
-
-def page_of_recording() -> str:
-    """The page of one capture, as `kernel-tables report` makes it."""
-    with Trace(RECORDING) as trace:
-        return report(trace)
-
-
-def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
-    """The merged table of this name with the columns declared today. A dimension that it lacks has its default,
-    a stage was not asked for and took no time, other columns are empty. Without rows where there was no table."""
-    names = [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)]
-    table = pd.DataFrame(columns=names) if table is None else table
-    lacking = {column: _unmeasured(name, column) for column in names if column not in table}
-    return table.assign(**lacking)[names]
-
-
-def _unmeasured(table: str, column: str) -> object:
-    if column in BY_KEY:
-        return BY_KEY[column].default
-    if column.endswith("_status"):
-        return NOT_ASKED
-    return 0.0 if table == "cost" else None
-
-
-def _write(path: Path, table: pd.DataFrame, also_as_csv: bool) -> None:
-    write_table(path, table)
-    if not also_as_csv:
-        path.with_suffix(".csv").unlink()
+    return {
+        folder / "answers" / f"{ATTENTION_SWEEP}.md": document_of_sweep(table, rows, provenance).encode(),
+        folder / "figures" / f"{SWEEP.name}.svg": drawn(figure, ".svg"),
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The site below docs/: `python -m docs.make` writes its pages, which open from the checkout.
+"""The site below docs/: `python -m docs.make` builds its pages, and those of the example, which open from the checkout.
 
 A page of the site is Markdown from a file, or made from the code: commands from the parsers, settings from the schema,
 columns from the data dictionary. No page is committed.
@@ -6,6 +6,7 @@ columns from the data dictionary. No page is committed.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import os
 import re
@@ -19,7 +20,9 @@ from markdown_it.token import Token
 
 from docs import worked_examples
 from docs.commands import kernel_tables_commands, rules, settings, study_commands
+from docs.pages import pages, pages_of_studies
 from profile_grid.documents.dictionary import dictionary
+from profile_grid.files import write_text
 from profile_grid.sweep.dictionary import dictionary as dictionary_of_sweep
 
 DOCS = Path(__file__).parent
@@ -192,6 +195,16 @@ PAGE = """\
 """
 
 
-if __name__ == "__main__":
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Builds docs/index.html and what it leads to.")
+    parser.add_argument("--studies", action="store_true", help="the page of each study of the example, too (40 MB)")
+    made = pages() | (pages_of_studies() if parser.parse_args().studies else {})
     for name, text in site().items():
-        (DOCS / name).write_text(text, encoding="utf-8")
+        write_text(DOCS / name, text)
+    for path, make in made.items():
+        write_text(path, make())
+    print(f"{len(made)} pages of the example; open {DOCS / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,13 +1,81 @@
-"""What a benchmark says where what it starts fails; the benchmarks themselves are run by hand."""
+"""What benchmarks share, and what one says if what it starts fails; the benchmarks themselves are run by hand."""
 
 import subprocess
 import sys
 from argparse import Namespace
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from benchmarks import comparison, counting, schedule
+from benchmarks import comparison, counting, harness, schedule
 from kernel_tables.counters.metrics import DO_OPERATIONS, METRICS
+
+BENCHMARKS = sorted(
+    path.stem for path in harness.ROOT.glob("benchmarks/*.py") if "run(main)" in path.read_text(encoding="utf-8")
+)
+
+
+def example(
+    folder: Path,
+    names: list[str] = ("a",),
+    *,
+    runs: Literal[60, 600] = 60,
+    only: Literal["loop"] | None = None,
+    every: bool = False,
+) -> str:
+    return f"{folder!r} {names} {runs} {only} {every}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "taken"),
+    [
+        (["there"], f"{Path('there')!r} ('a',) 60 None False"),
+        (["there", "b", "c", "--runs", "600"], f"{Path('there')!r} ['b', 'c'] 600 None False"),
+        (["there", "--only", "loop", "--every"], f"{Path('there')!r} ('a',) 60 loop True"),
+        ([], 2),
+        (["there", "--runs", "61"], 2),
+    ],
+)
+def test_the_parameters_of_a_benchmark_are_its_options(monkeypatch, arguments, taken):
+    monkeypatch.setattr(sys, "argv", ["example", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        harness.run(example)
+    assert ended.value.code == taken
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_has_options_that_can_be_read(monkeypatch, name, capsys):
+    module = import_module(f"benchmarks.{name}")
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        harness.run(module.main)
+    assert ended.value.code == 0 and "usage:" in capsys.readouterr().out
+
+
+def test_a_process_that_fails_or_takes_too_long_has_no_cost_but_a_reason():
+    python = [sys.executable, "-S", "-c"]
+    assert harness.cost([*python, "print('no'); raise SystemExit(3)"]) == "failed with status 3: no"
+    assert harness.cost([*python, "print('SKIPPED: no such report')"]).startswith("failed with status 0: SKIPPED")
+    assert harness.cost([*python, "import time; time.sleep(60)"], limit_s=0.1) == "ended after 0.1 s"
+
+
+def test_ratios_of_costs_are_to_the_first_line(monkeypatch, capsys):
+    made = iter([harness.Cost(2.0, 1.0, 10.0), "failed", harness.Cost(3.0, 5.0, 20.0)])
+    monkeypatch.setattr(harness, "cost", lambda command: next(made))
+    costs = harness.Costs("title", "wall_s")
+    for name in ("bound", "broken", "ours"):
+        costs.measure(name, [])
+    rows = [line.split("|")[-2].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert rows[2:] == ["1.00", "", "1.50"]
+
+
+def test_calls_are_made_in_turn():
+    order = []
+    calls = {name: lambda name=name: order.append(name) or len(order) for name in ("a", "b")}
+    assert harness.in_turn(calls, 2) == {"a": [1, 3], "b": [2, 4]}
+    assert order == ["a", "b", "a", "b"]
 
 
 def sides(monkeypatch, **programs: str) -> list[subprocess.Popen]:

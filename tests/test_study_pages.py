@@ -1,15 +1,14 @@
-from docs import examples
+"""The page of a study that lies beside the example."""
 
-PIXEL = bytes.fromhex(
-    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000a49444154789c6300010000050001"
-    "0d0a2db40000000049454e44ae426082"
-)
+from docs import pages
+from docs.examples import STUDIES
+from tests.profile_grid.drawn_text import PIXEL
 
 
 def test_the_page_of_a_study_has_its_question_and_its_runs_and_no_timeline(monkeypatch):
-    monkeypatch.setattr(examples, "drawn", lambda *_: PIXEL)
-    (first_step,) = [one for one in examples.STUDIES if one.folder.name == "first-step"]
-    text = examples.page_of(first_step)
+    monkeypatch.setattr(pages, "drawn", lambda *_: PIXEL)
+    (first_step,) = [example for example in STUDIES if example.folder.name == "first-step"]
+    text = pages.pages_of_studies()[first_step.folder / "report.html"]()
     assert "How many warm-up steps are enough?" in text
     assert "small_ctx512_train_step" in text
     assert "Timeline of one step" not in text

@@ -1,89 +1,22 @@
-"""A GPT with the signature of nanoGPT's: `GPT(config)`, and `model(tokens, targets)` gives logits and loss.
+"""The GPT of tests/stand_ins/nanogpt, with the signature of nanoGPT: `model(tokens, targets)` gives logits and loss.
 
 python gpt.py small|large
 """
 
-import math
 import sys
-from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from reference import train
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "stand_ins" / "nanogpt"))
+from model import GPT, GPTConfig
 
-@dataclass
-class GPTConfig:
-    block_size: int
-    vocab_size: int
-    n_layer: int
-    n_head: int
-    n_embd: int
-
-
-SIZES = {"small": GPTConfig(32, 65, 2, 2, 32), "large": GPTConfig(1024, 50304, 12, 12, 768)}
-
-
-class CausalSelfAttention(nn.Module):
-    def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        self.n_head = config.n_head
-        self.c_attn, self.c_proj = nn.Linear(config.n_embd, 3 * config.n_embd), nn.Linear(config.n_embd, config.n_embd)
-
-    def forward(self, x: Tensor) -> Tensor:
-        batch, length, width = x.shape
-        heads = (part.view(batch, length, self.n_head, -1).transpose(1, 2) for part in self.c_attn(x).split(width, 2))
-        mixed = F.scaled_dot_product_attention(*heads, is_causal=True)
-        return self.c_proj(mixed.transpose(1, 2).reshape(batch, length, width))
-
-
-class MLP(nn.Module):
-    def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        self.c_fc, self.c_proj = (
-            nn.Linear(config.n_embd, 4 * config.n_embd),
-            nn.Linear(4 * config.n_embd, config.n_embd),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.c_proj(F.gelu(self.c_fc(x)))
-
-
-class Block(nn.Module):
-    def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        self.ln_1, self.attn = nn.LayerNorm(config.n_embd), CausalSelfAttention(config)
-        self.ln_2, self.mlp = nn.LayerNorm(config.n_embd), MLP(config)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attn(self.ln_1(x))
-        return x + self.mlp(self.ln_2(x))
-
-
-class GPT(nn.Module):
-    def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        self.transformer = nn.ModuleDict(
-            {
-                "wte": nn.Embedding(config.vocab_size, config.n_embd),
-                "wpe": nn.Embedding(config.block_size, config.n_embd),
-                "h": nn.ModuleList([Block(config) for _ in range(config.n_layer)]),
-                "ln_f": nn.LayerNorm(config.n_embd),
-            }
-        )
-        self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
-        self.transformer.wte.weight = self.lm_head.weight
-        nn.init.normal_(self.lm_head.weight, std=1 / math.sqrt(config.n_embd))
-
-    def forward(self, tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        positions = torch.arange(tokens.shape[1], device=tokens.device)
-        x = self.transformer.wte(tokens) + self.transformer.wpe(positions)
-        for block in self.transformer.h:
-            x = block(x)
-        logits = self.lm_head(self.transformer.ln_f(x))
-        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-
+SIZES = {
+    "small": GPTConfig(block_size=32, vocab_size=65, n_layer=2, n_head=2, n_embd=32),
+    "large": GPTConfig(block_size=1024, vocab_size=50304, n_layer=12, n_head=12, n_embd=768),
+}
 
 if __name__ == "__main__":
     config = SIZES[sys.argv[1]]

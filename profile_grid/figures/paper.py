@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import altair as alt
 import pandas as pd
-import vl_convert
 
 from profile_grid.figures.drawing import Figure, Tables
+from profile_grid.figures.fonts import vl_convert
 from profile_grid.figures.layout import Spec, column
 from profile_grid.figures.png import packed
 from profile_grid.figures.shown import of_one_machine

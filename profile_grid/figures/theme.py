@@ -23,7 +23,7 @@ from kernel_tables.page.colors import (
 )
 
 WIDTH = 740  # of a figure, in pixels: a page of paper between its margins, at 100 pixels per inch
-FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first is part of vl-convert, so it is everywhere the same
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first is the one that vl-convert ships
 FONT_SIZE, SMALL, SMALLEST = 11, 9, 8
 ON_PAPER = {"ink": "#1d2127", "soft": "#5a626c", "line": "#dfe3e8", "ground": "#ffffff"}
 INK, SOFT, LINE, GROUND = (alt.ExprRef(name) for name in ON_PAPER)

@@ -7,13 +7,13 @@ import xml.etree.ElementTree as ElementTree
 import altair as alt
 import pandas as pd
 import pytest
-import vl_convert
 from altair.vegalite.v6.schema.core import load_schema
 from jsonschema.validators import validator_for
 
 from kernel_tables.page.colors import FAMILIES
 from profile_grid.figures import marks, paper
 from profile_grid.figures.drawing import Figure
+from profile_grid.figures.fonts import vl_convert
 from profile_grid.figures.layout import row
 from profile_grid.figures.paper import on_paper
 from profile_grid.figures.registry import all_figures

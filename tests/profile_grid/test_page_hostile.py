@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from docs.examples import STUDIES, as_declared
+from docs.examples import STUDIES
+from docs.kept_tables import as_declared
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.page import page
 from profile_grid.study.catalogue import MERGED
@@ -23,7 +24,7 @@ FREE = (
 def one_run() -> dict[str, pd.DataFrame]:
     """The tables of a run of the example with counters, and energy and a cold start of other runs as its own."""
     studies = {one.folder.name: one.merged() for one in STUDIES}
-    tables = {name: as_declared(name, studies["counters"].get(name)) for name in MERGED}
+    tables = {name: as_declared(name, studies["counters"][name]) for name in MERGED}
     run = tables["runs"].iloc[0]
     tables = {name: table[table["run"] == run["run"]] for name, table in tables.items()}
     own = {column.name: run[column.name] for column in LEADING_COLUMNS}

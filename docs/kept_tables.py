@@ -1,0 +1,63 @@
+"""Tables as they are kept below docs/: each as one compressed Parquet file; a table without rows has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from profile_grid.documents.dictionary import described
+from profile_grid.files import replacing
+from profile_grid.study.described import LEADING_COLUMNS
+from profile_grid.study.dimensions import BY_KEY
+from profile_grid.study.stages import NOT_ASKED
+from profile_grid.tables.on_disk import TablesOnDisk
+
+
+class KeptTables(TablesOnDisk):
+    """The tables in a folder by name. One that is declared and has no file is empty."""
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        if name not in self._read and name in described() and not (self.folder / f"{name}.parquet").exists():
+            self._read[name] = as_declared(name, None)
+        return super().__getitem__(name)
+
+
+def write_kept(path: Path, table: pd.DataFrame) -> None:
+    """Writes a table, or removes its file where it has no rows."""
+    if table.empty:
+        path.unlink(missing_ok=True)
+        return
+    rows = pa.Table.from_pandas(table, preserve_index=False)
+    encodings = {field.name: encoding for field in rows.schema if (encoding := _encoding(field.type))}
+    with replacing(path) as partial:
+        pq.write_table(
+            rows, partial, compression="zstd", compression_level=19, column_encoding=encodings,
+            use_dictionary=[name for name in rows.column_names if name not in encodings],
+            write_statistics=False, store_schema=False,  # these take more bytes than the values of a small table
+        )  # fmt: skip
+
+
+def _encoding(kind: pa.DataType) -> str | None:
+    if pa.types.is_integer(kind):
+        return "DELTA_BINARY_PACKED"
+    return "BYTE_STREAM_SPLIT" if pa.types.is_floating(kind) else None
+
+
+def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
+    """The merged table of this name with the columns declared today. A dimension that it lacks has its default,
+    a stage was not asked for and took no time, other columns are empty. Without rows where there was no table."""
+    names = [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)]
+    table = pd.DataFrame(columns=names) if table is None else table
+    lacking = {column: _unmeasured(name, column) for column in names if column not in table}
+    return table.assign(**lacking)[names]
+
+
+def _unmeasured(table: str, column: str) -> object:
+    if column in BY_KEY:
+        return BY_KEY[column].default
+    if column.endswith("_status"):
+        return NOT_ASKED
+    return 0.0 if table == "cost" else None

@@ -1,0 +1,85 @@
+"""The HTML pages of the examples, which `python -m docs.make` builds where they belong. They are not committed: one
+takes up to 5 MB. What is committed is the digest of each, so that a change of any of them shows as a diff;
+`python -m docs.pages` writes the digests."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+
+from docs.comparisons import comparisons, make_comparison
+from docs.examples import H200, STUDIES, WHOLE, Example
+from kernel_tables.report.report import report
+from kernel_tables.trace import Trace
+from profile_grid.figures.paper import drawn, on_paper
+from profile_grid.figures.registry import all_figures
+from profile_grid.files import write_json
+from profile_grid.page import needed_tables, page
+from profile_grid.stages.capture.timeline import empty_timeline
+from profile_grid.study.catalogue import questions_asked
+
+RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # what kernel-tables record kept of benchmarks/programs/gpt.py large
+DIGESTS = H200 / "pages.json"
+EMBEDDED = re.compile(r"base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{200,}=*")  # images and libraries
+
+
+def pages() -> dict[Path, Callable[[], str]]:
+    """What makes each page, by the path at which it is built: of the first study, a recording, and comparisons."""
+    made = {H200 / "report.html": partial(page_of, WHOLE), RECORDING.with_name("report.html"): page_of_recording}
+    return made | {kept / "comparison.html": partial(page_of_comparison, kept) for kept in comparisons()}
+
+
+def pages_of_studies() -> dict[Path, Callable[[], str]]:
+    """The same of the other studies, whose pages are alike."""
+    return {example.folder / "report.html": partial(page_of, example) for example in STUDIES}
+
+
+def write_digests() -> None:
+    """Writes the digest of each page."""
+    write_json(DIGESTS, {str(path.relative_to(H200)): digest(make()) for path, make in pages().items()})
+
+
+def digest(text: str) -> str:
+    """The SHA-256 of a page without its images and libraries, which are tested elsewhere, or others' to change."""
+    return hashlib.sha256(EMBEDDED.sub("", text).encode()).hexdigest()
+
+
+def page_of(example: Example) -> str:
+    """The page of a study, as its grid would have made it from what is kept of it: no capture is, and the timeline of
+    one step of the first study alone."""
+    tables = example.tables()
+    needed = {name: tables[name] for name in needed_tables()}
+    images = _images(tables)
+    if example.questions:
+        return page(needed, example.provenance(), empty_timeline(), images)
+    timeline = pd.read_parquet(example.folder / "page" / "timeline.parquet")
+    return page(needed, example.provenance(), timeline, images, "page/trace.json.gz")
+
+
+def _images(tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
+    asked = questions_asked(tables["runs"].to_dict("records"))
+    names = [name for question in asked for name in question.figures]
+    return {name: drawn(on_paper(all_figures()[name], tables), ".png") for name in names}
+
+
+def page_of_comparison(kept: Path) -> str:
+    """The page of a comparison."""
+    with TemporaryDirectory() as folder:
+        make_comparison(kept, Path(folder))
+        return Path(folder, "comparison.html").read_text(encoding="utf-8")
+
+
+def page_of_recording() -> str:
+    """The page of one capture, as `kernel-tables report` makes it."""
+    with Trace(RECORDING) as trace:
+        return report(trace)
+
+
+if __name__ == "__main__":
+    write_digests()

@@ -1,0 +1,35 @@
+"""vl-convert, reading the fonts that it ships and none of the system, so that a figure is the same on every machine.
+
+It reads fonts once per process, before its first use, and a font of the system hides a shipped one of the same name.
+What draws a figure therefore imports vl_convert from here. On macOS and Windows, which do not ask fontconfig for fonts,
+the fonts of the system are still read.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import vl_convert
+
+__all__ = ["vl_convert"]
+
+CONFIGURATION = "FONTCONFIG_FILE"
+
+
+def _read_shipped_fonts() -> None:
+    before = os.environ.get(CONFIGURATION)
+    with tempfile.TemporaryDirectory() as empty:
+        file = Path(empty) / "fonts.conf"
+        file.write_text(f"<fontconfig><dir>{empty}</dir></fontconfig>")
+        os.environ[CONFIGURATION] = str(file)
+        try:
+            vl_convert.register_font_directory(empty)  # reads all fonts
+        finally:
+            os.environ.pop(CONFIGURATION)
+            if before is not None:
+                os.environ[CONFIGURATION] = before
+
+
+_read_shipped_fonts()
