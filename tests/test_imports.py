@@ -27,6 +27,7 @@ ROOMS = (
     "kernel_tables.commands",
     "kernel_tables.__main__",
     "profile_grid",  # what stands at its root: files, numbers and Markdown as text
+    "profile_grid.freshness",
     "profile_grid.study",
     "profile_grid.measuring",
     "profile_grid.tables",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 
 from profile_grid.measuring.job import Job
-from profile_grid.measuring.measured_program import told
+from profile_grid.measuring.measured_program import program_start, told
 from profile_grid.measuring.ranks import of_rank, results_of_ranks
 
 MODULE = "cs336_model.program.parallel.all_reduce"
@@ -19,7 +18,7 @@ def all_reduced(job: Job) -> dict:
 
     def command(rank: int) -> list[str]:
         own, lease = result.with_name(of_rank(result.name, rank)), job.leases.address
-        line = [sys.executable, "-m", MODULE, "--spec", json.dumps(job.program, sort_keys=True), "--output", str(own)]
+        line = [*program_start(MODULE), "--spec", json.dumps(job.program, sort_keys=True), "--output", str(own)]
         line += ["--megabytes", json.dumps(job.specification["megabytes"]), "--time-limit-s", str(job.time_limit_s)]
         return [*line, *(["--lease", str(lease)] if lease else [])]
 

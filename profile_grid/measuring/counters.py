@@ -37,7 +37,14 @@ from profile_grid.measuring.job import Job
 from profile_grid.measuring.long_output import cut_line
 from profile_grid.measuring.measured_program import Attempt, program_command, result_of, started_for
 from profile_grid.measuring.problems import Problem, append_to_log
-from profile_grid.measuring.processes import Outcome, Started, python_crashed
+from profile_grid.measuring.processes import (
+    Outcome,
+    ProgramFailed,
+    Started,
+    code_changed,
+    failure_message,
+    python_crashed,
+)
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, UNSUPPORTED
 from profile_grid.study.stages import COUNTERS
 
@@ -167,6 +174,10 @@ def _problem(job: Job, table: Path, written: dict | None, outcome: Outcome) -> P
     if outcome.timed_out:
         return TIME_LIMIT
     if written is None:
+        if code_changed(said):
+            raise ProgramFailed(
+                failure_message(f"counters of {job.program['run']}", outcome, job.log, job.time_limit_s)
+            )
         if python_crashed(said):
             return replace(CRASHED, said=cut_line(outcome.output(job.log).rstrip().rpartition("\n")[2]))
         return Problem("ncu_ended_early", f"ncu {outcome.how} before the program had written its result")

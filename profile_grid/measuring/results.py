@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from profile_grid.errors import OutsideError
+from profile_grid.freshness.environment import Given
 from profile_grid.measuring.typed_json import Built, Mismatch, built
 from profile_grid.study.stages import UNSUPPORTED
 
-FORMAT = 5  # of a stage's JSON; raised when a field changes its meaning
+FORMAT = 6  # of a stage's JSON; raised when a field changes its meaning
 COMPLETE, OUT_OF_MEMORY, INCOMPLETE = ("complete", "out_of_memory", "incomplete")
 STATUSES = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, INCOMPLETE)
 MEASURED_OR_KNOWN = (
@@ -115,7 +116,7 @@ class ProgramResult:
     machine: MachineFacts
     cost_seconds: Seconds
     ran_unix_s: list[float]
-    loaded_files: dict[str, str]
+    loaded: dict[str, Any]
     loaded_distributions: dict[str, str]
 
 
@@ -138,7 +139,8 @@ class FileIdentity:
 @dataclass(frozen=True)
 class StageResult:
     """One stage of one run: timing.json, capture.json. `reason` says why there are no figures. `sources` is the digest
-    of what measured it, `files` the identity of the files beside it, `facts` what only this stage's results hold;
+    of what measured it, `files` the identity of the files beside it, `facts` what only this stage's results hold,
+    `environment` what is kept of the variables that the program was given;
     `program` is None where it was ended before it wrote its result; `neighbours` is the most other GPUs of the host
     that were measured on meanwhile."""
 
@@ -150,6 +152,7 @@ class StageResult:
     sources: str
     program: ProgramResult | None
     facts: dict[str, Any]
+    environment: Given
     files: dict[str, FileIdentity]
     seconds: Seconds
     waited_s: float
@@ -182,12 +185,24 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """Of a program's result: the digests of the files that it ran, by their path below the folder they were imported
-    from, and the versions of the installed packages that the model refers to."""
+class RanOn:
+    """Of the facts of a machine: its kind of device, and versions."""
 
-    loaded_files: dict[str, str]
+    device: str
+    device_name: str
+    cpu_name: str
+    driver: str | None
+    python: str
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Of a program's result: the code that it loaded (profile_grid.freshness.loaded checks its types, once for
+    thousands of results), the versions of the installed packages that the model refers to, and what ran it."""
+
+    loaded: dict[str, Any]
     loaded_distributions: dict[str, str]
+    machine: RanOn
 
 
 @dataclass(frozen=True)
@@ -198,6 +213,8 @@ class Origin:
     specification: dict[str, Any]
     sources: str
     program: Ran | None
+    facts: dict[str, Any]
+    environment: Given
     files: dict[str, FileIdentity]
 
 

@@ -15,6 +15,7 @@ UNSUPPORTED = "unsupported"  # that of one which this machine cannot measure, or
 WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
 COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
 PROCESSES = (
+    "profile_grid/freshness/environment.py",
     "profile_grid/measuring/measured_program.py",
     "profile_grid/measuring/processes.py",
     "profile_grid/measuring/ranks.py",
