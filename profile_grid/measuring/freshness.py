@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from profile_grid.freshness.environment import changed_environment
 from profile_grid.freshness.loaded import changed_code
@@ -38,7 +39,13 @@ def _would_run_otherwise(
     if not comparable:
         return None
     version = changed_version(machine, program.loaded_distributions, origin.facts, specification)
-    return version or changed_environment(given, os.environ, specification["environment"])
+    return version or changed_environment(given, _variables(), specification["environment"])
+
+
+@cache
+def _variables() -> dict[str, str]:
+    """The environment, read once: a plan compares it with thousands of results."""
+    return dict(os.environ)
 
 
 def stale_tables_reason(

@@ -6,6 +6,7 @@ import pytest
 
 from cs336_model.cpu import cpu_name
 from profile_grid.freshness import versions
+from profile_grid.measuring import freshness
 from profile_grid.measuring.freshness import first_difference, stale_reason, stale_tables_reason
 from profile_grid.measuring.results import MadeFrom, Origin, Status
 from profile_grid.measuring.typed_json import built
@@ -28,8 +29,12 @@ def stale(specification=SPECIFICATION, sources="00", **changes):
 
 
 @pytest.fixture(autouse=True)
-def no_gpu(monkeypatch):
+def another_process(monkeypatch):
+    """No GPU, and an environment that is read again."""
     monkeypatch.setattr(versions, "gpu_names", lambda: ())
+    freshness._variables.cache_clear()
+    yield
+    freshness._variables.cache_clear()
 
 
 def test_a_result_of_the_same_settings_sources_code_versions_and_variables_is_fresh():
