@@ -25,7 +25,7 @@ WORKING, PROJECT, ELSEWHERE = ".", "project", "elsewhere"  # what the path of a 
 CHANGED = "changed while it was measured; run again"
 ALIAS = ".host-"  # begins the name of a link in the folder where nsys runs, which leads elsewhere
 WORKING_LINK = ".working-folder"  # leads from there to the working folder
-BY_VERSION = {"torch", "torchgen", "functorch", "triton"}  # whose version tells enough, also where built from source
+BY_VERSION = {"torch", "torchgen", "functorch", "triton"}  # judged by their versions, also where built from source
 NO_MODULES = {"__main__", "__mp_main__"}  # names of the program itself
 OF_THE_HOST = {"sitecustomize", "usercustomize"}  # Python's own hooks for the administrator and the user
 
@@ -84,7 +84,7 @@ class Account:
             self.not_found.add(name)
 
     def report(self) -> dict[str, Any]:
-        """What the result tells of it. Raises SystemExit where a file is another now than the one that ran."""
+        """The record for the result. Raises SystemExit where a file on disk is no longer the one that ran."""
         modules, by_path, namespaces = {}, {}, set()
         for (name, path), content in self.contents.items():
             root, below = self._place(path)
@@ -205,7 +205,7 @@ def count_packages(targets: Iterable[str]) -> None:
 
 
 def code_loaded() -> dict[str, Any] | None:
-    """What this process has loaded; None where no account was kept. Raises SystemExit where a file is another now than
+    """What this process has loaded; None where no account was kept. Raises SystemExit where a file is no longer
     the one that ran."""
     return _accounts[0].report() if _accounts else None
 

@@ -1,4 +1,4 @@
-"""What a process has loaded, as its result tells it: noted when it is loaded."""
+"""What a process has loaded, noted when it is loaded."""
 
 import json
 import os
@@ -68,15 +68,15 @@ def test_a_file_is_below_the_working_folder_below_the_checkout_or_elsewhere(tmp_
 
 
 def test_a_package_without_an_init_file_counts_and_is_named(tmp_path):
-    found = code(write(tmp_path, space__part=""), "", "space.part")
-    assert list(found["modules"]) == ["space.part"]
-    assert "space" in found["namespaces"]
+    record = code(write(tmp_path, space__part=""), "", "space.part")
+    assert list(record["modules"]) == ["space.part"]
+    assert "space" in record["namespaces"]
 
 
 def test_an_installed_package_counts_where_the_model_is_in_it_and_else_does_not(tmp_path):
     write(tmp_path / "site-packages", theirs__model="import library\n", library="")
-    found = code(tmp_path, "theirs.model:Model", "theirs.model")["modules"]
-    assert {name: file["root"] for name, file in found.items()} == {"theirs.model": "elsewhere"}
+    record = code(tmp_path, "theirs.model:Model", "theirs.model")["modules"]
+    assert {name: file["root"] for name, file in record.items()} == {"theirs.model": "elsewhere"}
     assert loaded(tmp_path, "", "theirs.model") == {}
 
 
@@ -86,9 +86,9 @@ def test_the_standard_library_does_not_count(tmp_path):
 
 @pytest.mark.parametrize("name", ["code", "benchmark", "chunk"])
 def test_a_file_counts_by_its_path_whatever_its_name(tmp_path, name):
-    found = code(write(tmp_path, **{name: ""}), "", name)
-    assert found["modules"][name]["path"] == f"{name}.py"
-    assert name not in found["others"]
+    record = code(write(tmp_path, **{name: ""}), "", name)
+    assert record["modules"][name]["path"] == f"{name}.py"
+    assert name not in record["others"]
 
 
 def test_a_file_of_the_name_of_the_program_that_is_not_imported_is_not_noted(tmp_path):
@@ -108,8 +108,8 @@ def test_the_digest_is_of_the_bytes_that_ran_though_an_older_pyc_has_their_time_
     times = source.stat()
     source.write_text("a = 2\n")
     os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))
-    found = code(tmp_path, "", "model", line="import model; assert model.a == 2, model.a")
-    assert found["modules"]["model"]["digest"] == code_digest(b"a = 2")
+    record = code(tmp_path, "", "model", line="import model; assert model.a == 2, model.a")
+    assert record["modules"]["model"]["digest"] == code_digest(b"a = 2")
 
 
 def test_a_file_that_changes_while_it_is_measured_ends_the_program_with_one_line(tmp_path):
@@ -149,9 +149,9 @@ spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
 def test_a_module_that_is_loaded_by_its_path_is_noted_by_that(tmp_path):
-    found = code(write(tmp_path, model=BY_PATH, lib__impl="b = 1"), "", "model")
-    assert found["by_path"] == [{"root": ".", "path": "lib/impl.py", "digest": code_digest(b"b = 1")}]
-    assert list(found["modules"]) == ["model"]
+    record = code(write(tmp_path, model=BY_PATH, lib__impl="b = 1"), "", "model")
+    assert record["by_path"] == [{"root": ".", "path": "lib/impl.py", "digest": code_digest(b"b = 1")}]
+    assert list(record["modules"]) == ["model"]
 
 
 def test_a_module_on_a_path_that_the_program_added_is_noted_by_its_path(tmp_path):
@@ -189,8 +189,10 @@ import importlib.util
 spec = importlib.util.spec_from_file_location("_json", {target.name!r})
 importlib.util.module_from_spec(spec)
 """
-    found = code(tmp_path, "", line=line)
-    assert [file["path"] for file in found["by_path"]] + list(loaded(tmp_path, "", line=line).values()) == [target.name]
+    record = code(tmp_path, "", line=line)
+    assert [file["path"] for file in record["by_path"]] + list(loaded(tmp_path, "", line=line).values()) == [
+        target.name
+    ]
 
 
 def test_no_absolute_path_is_in_what_is_noted(tmp_path):
@@ -228,10 +230,10 @@ def test_the_main_module_is_the_one_that_is_named_and_has_its_arguments(tmp_path
 def install(folder, name, version, text):
     """An installed package of one module and this version."""
     write(folder / "site-packages", **{name: text})
-    told = folder / "site-packages" / f"{name}-{version}.dist-info"
-    told.mkdir()
-    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (told / "top_level.txt").write_text(f"{name}\n")
+    metadata = folder / "site-packages" / f"{name}-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (metadata / "top_level.txt").write_text(f"{name}\n")
 
 
 def test_the_versions_of_what_the_model_imports_from_installed_packages_are_told(tmp_path):

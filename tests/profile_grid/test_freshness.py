@@ -19,9 +19,9 @@ LOADED = {"modules": {}, "namespaces": [], "by_path": [], "not_found": [], "othe
 
 def origin(machine=HERE, **changes) -> Origin:
     """What made a result on this machine."""
-    own = {"sources": "00", "specification": SPECIFICATION, "program__machine": machine, "program__loaded": LOADED}
-    own["environment"] = ENVIRONMENT | {"digests": {"FOO": None}}
-    return built(Origin, changed(CAPTURE, **(own | changes)))
+    defaults = {"sources": "00", "specification": SPECIFICATION, "program__machine": machine, "program__loaded": LOADED}
+    defaults["environment"] = ENVIRONMENT | {"digests": {"FOO": None}}
+    return built(Origin, changed(CAPTURE, **(defaults | changes)))
 
 
 def stale(specification=SPECIFICATION, sources="00", **changes):

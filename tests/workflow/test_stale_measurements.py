@@ -1,4 +1,4 @@
-"""A measurement of a model of the user's own is made again when its code or its environment changes, and only then."""
+"""Measurements of a model of the user's own, planned again when their code or environment changes, and only then."""
 
 import json
 import shutil
@@ -61,8 +61,8 @@ def user(measured, tmp_path):
 
 def in_folder(snakemake, base, folder, *arguments, **environment):
     """Snakemake, as it is called where the workflow lies elsewhere."""
-    own = ("--directory", str(folder), "--configfile", str(folder / "grid.yaml"))
-    return snakemake(base, *own, *arguments, TARGET, **environment)
+    arguments_of_folder = ("--directory", str(folder), "--configfile", str(folder / "grid.yaml"))
+    return snakemake(base, *arguments_of_folder, *arguments, TARGET, **environment)
 
 
 @pytest.fixture
