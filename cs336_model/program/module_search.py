@@ -8,6 +8,7 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder, all
 from pathlib import PurePath
 from typing import Any
 
+SUFFIXES = all_suffixes()  # of the files of modules
 INSTALLED = {"site-packages", "dist-packages"}
 PARTS_OF_PYTHON = (BuiltinImporter, FrozenImporter)
 STANDARD_LIBRARY = {os.path.dirname(os.__file__), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
@@ -95,11 +96,12 @@ def importable_names(folder: str) -> set[str]:
         entries = list(os.scandir(folder or os.curdir))
     except OSError:  # PYTHONPATH may name what is not there
         return set()
-    suffixes = tuple(all_suffixes())
-    modules = {entry.name.partition(".")[0] for entry in entries if entry.name.endswith(suffixes)}
-    packages = {entry.name for entry in entries if "." not in entry.name and _is_package(entry.path, suffixes)}
-    return modules | packages
+    modules = {
+        entry.name.removesuffix(suffix) for entry in entries for suffix in SUFFIXES if entry.name.endswith(suffix)
+    }
+    packages = {entry.name for entry in entries if "." not in entry.name and _is_package(entry.path)}
+    return {name for name in modules if "." not in name} | packages
 
 
-def _is_package(folder: str, suffixes: Iterable[str]) -> bool:
-    return any(os.path.isfile(f"{folder}/__init__{suffix}") for suffix in suffixes)
+def _is_package(folder: str) -> bool:
+    return any(os.path.isfile(f"{folder}/__init__{suffix}") for suffix in SUFFIXES)

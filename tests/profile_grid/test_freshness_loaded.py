@@ -125,6 +125,7 @@ FRESH = {
     "a new file that nobody asked for": created("another.py"),
     "a folder of a standard module's name without code": created("json/note.txt"),
     "a file of the name of a part of the interpreter": created("sys.py"),
+    "a file that cannot be imported by its name": created("json.old.py"),
     "a helper that moved to a folder on PYTHONPATH": moved_to_pythonpath,
 }
 
