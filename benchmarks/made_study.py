@@ -20,7 +20,7 @@ from benchmarks.harness import ROOT
 from benchmarks.made_grid import made_config
 from cs336_model.arguments import values_by_name
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
-from cs336_model.program.loaded_files import digest_of_file
+from cs336_model.program.code_digest import code_digest
 from docs.examples import WHOLE
 from profile_grid.results.capture_identity import TABLE, identity
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, Status
@@ -35,7 +35,14 @@ FACTORS = 7  # the nanoseconds of a run are multiplied by 1 to 7
 RECORDS = {"timing": TIMING, "capture": CAPTURE}
 MAKER = "0" * 16  # the digest of whatever measured something
 SOURCES = {stage.name: MAKER for stage in STAGES}
-LOADED_FILES = {str(path.relative_to(ROOT)): digest_of_file(path) for path in sorted(ROOT.glob("cs336_model/**/*.py"))}
+LOADED_FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): {
+        "root": "project",
+        "path": str(path.relative_to(ROOT)),
+        "digest": code_digest(path.read_bytes()),
+    }
+    for path in sorted(ROOT.glob("cs336_model/**/*.py"))
+}
 H200 = MACHINE | {"device": "cuda", "device_name": "NVIDIA H200", "driver": "580.82", "cuda": "13.0"}
 NSYS = CAPTURE["facts"] | {"backend": "nsys", "nsys": "2025.3.1"}
 NO_MEMORY = {"during": "initialise", "requested_bytes": 2**31, "free_bytes": 2**29, "total_bytes": 140 * 2**30}
@@ -126,7 +133,7 @@ def stage_record(stage: Stage, specification: dict, files: dict, seconds: dict[s
         RECORDS[stage.name],
         status=status, specification=specification, files=files, sources=MAKER, facts=NSYS,
         program__machine=H200, program__flops=forward_flops(shape),
-        program__status=status, program__spec=program, program__loaded_files=LOADED_FILES,
+        program__status=status, program__spec=program, program__loaded__modules=LOADED_FILES,
         program__out_of_memory=None if times else NO_MEMORY, program__losses=[9.27] if times else [],
         program__step_seconds=times.pop("step", []), program__phase_seconds=times,
         program__warmup_seconds=[0.1] * (program["warmup_steps"] if status == COMPLETE else 0),

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from profile_grid.files import write_json
+from profile_grid.freshness.environment import keep_users_values
+from profile_grid.freshness.versions import keep_prefix
 from profile_grid.host.processes.programs import WORKFLOW_VARIABLE
 from profile_grid.host.progress import PLANNED_VARIABLE, STARTED_VARIABLE
 from profile_grid.planning.estimates import usual_seconds
@@ -26,6 +28,8 @@ def prepare_job_environment(root: Path) -> None:
     _lead("PATH", os.path.dirname(sys.executable))
     _lead("PYTHONPATH", str(root))
     os.environ["PYTHONSAFEPATH"] = "1"  # whoever uses this as a module may have a folder named workflow, too
+    keep_users_values(os.environ)
+    keep_prefix()
     os.environ[WORKFLOW_VARIABLE] = str(os.getpid())
     if PLANNED_VARIABLE not in os.environ:
         os.environ[STARTED_VARIABLE] = str(time.time())

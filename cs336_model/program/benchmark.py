@@ -27,6 +27,7 @@ from cs336_model.program.device import machine_facts, memory_facts, open_context
 from cs336_model.program.energy.counters import energy_counter
 from cs336_model.program.energy.windows import Meter, Plan, counted_energy
 from cs336_model.program.lease import give_back_lease, take_lease
+from cs336_model.program.loading import count_packages
 from cs336_model.program.memory.recording import Recorder, recorder_on, save_memory
 from cs336_model.program.non_finite import where_not_finite
 from cs336_model.program.options import command_parser
@@ -98,6 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(f"--capture names what --profiler {', '.join(WRITING)} write: give both or neither")
     progress = Progress()
     spec, rank = read_spec(options.spec), this_rank()
+    count_packages(spec.named)
     if rank.count != spec.dimensions["gpus"]:
         raise SystemExit(f"gpus is {spec.dimensions['gpus']}, and {WORLD_SIZE} says {rank.count} processes")
     import_ahead(spec)

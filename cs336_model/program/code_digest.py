@@ -1,36 +1,88 @@
-"""A digest of the code in a Python file: what a comment, a docstring or another layout does not change."""
+"""The digest of what a file does: comments, docstrings and positions do not count. Imports no torch."""
 
 import ast
 import hashlib
+import warnings
+from functools import cache
 
 DIGITS = 16
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_WITHOUT_MEANING = {"ctx", "kind", "type_comment", "type_ignores"}
+_END = ")"  # of a node
 
 
 def code_digest(content: bytes) -> str:
-    """The same on every version of Python; of bytes that are not Python, a digest of the bytes."""
+    """16 hex digits that change with the syntax tree of a Python file, and are the same on every version of Python; of
+    bytes that are not Python, with every byte."""
     try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError):
-        return hashlib.sha256(content).hexdigest()[:DIGITS]
-    parts: list[str] = []
-    _write(tree, parts)
-    return hashlib.sha256("".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escape sequences: said when the file is compiled
+            text = "\n".join(_tokens(ast.parse(content)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # as many ways has ast.parse to refuse bytes
+        return bytes_digest(content)
+    return bytes_digest(text.encode(errors="surrogatepass"))
 
 
-def _write(node: object, parts: list[str]) -> None:
-    if isinstance(node, ast.AST):
-        parts.append(type(node).__name__ + "(")
-        for name, value in ast.iter_fields(node):
-            if name == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                value = value[1:] if ast.get_docstring(node, clean=False) is not None else value
-            if value is not None and value != [] and name not in ("kind", "type_comment", "type_ignores", "ctx"):
-                parts.append(name + "=")
-                _write(value, parts)
-        parts.append(")")
-    elif isinstance(node, list):
-        parts.append("[")
-        for value in node:
-            _write(value, parts)
-        parts.append("]")
-    else:
-        parts.append(repr(node) + ",")
+def bytes_digest(content: bytes) -> str:
+    """16 hex digits that change with every byte."""
+    return hashlib.sha256(content).hexdigest()[:DIGITS]
+
+
+def _tokens(tree: ast.Module) -> list[str]:
+    """The tree as text, a node after the node that holds it. No recursion: a long sum is a deep tree."""
+    tokens: list[str] = []
+    waiting: list = [tree]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, ast.AST):
+            kind = type(item)
+            tokens.append(kind.__name__)
+            if isinstance(item, ast.Constant):
+                tokens.append(_constant(item.value))
+                continue
+            waiting.append(_END)
+            for name in _fields(kind):
+                value = getattr(item, name, None)
+                if value is None or value == []:
+                    continue  # a field that a later Python added is empty in the code of an earlier one
+                if name == "body" and isinstance(item, _WITH_DOCSTRING):
+                    value = _without_docstring(value)
+                elif kind is ast.JoinedStr:
+                    value = _joined(value)
+                waiting += (value, name)
+        elif isinstance(item, list):
+            tokens.append(f"[{len(item)}")
+            waiting += reversed(item)
+        else:
+            tokens.append(item if isinstance(item, str) else repr(item))
+    return tokens
+
+
+@cache
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a kind of node that mean something, in an order that no version of Python changes."""
+    return tuple(sorted(set(kind._fields) - _WITHOUT_MEANING))
+
+
+def _constant(value: object) -> str:
+    return f"{type(value).__name__} {value!r}"
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0]
+    is_docstring = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
+    return body[1:] if is_docstring else body
+
+
+def _joined(values: list[ast.expr]) -> list[ast.expr]:
+    """The parts of an f-string; versions of Python differ in where they split its text."""
+    parts: list[ast.expr] = []
+    for value in values:
+        is_text = isinstance(value, ast.Constant)
+        if is_text and parts and isinstance(parts[-1], ast.Constant):
+            parts[-1] = ast.Constant(parts[-1].value + value.value)
+        elif not is_text or value.value:
+            parts.append(value)
+    return parts

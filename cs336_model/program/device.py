@@ -4,11 +4,11 @@ import hashlib
 import os
 import platform
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from cs336_model.cpu import cpu_name
 from cs336_model.program.gpu_state import gpu_state
 from cs336_model.program.lease import check_leased
 
@@ -86,14 +86,6 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
 def _digest(uuids: Sequence[str]) -> str:
     """The SHA-256 of the UUIDs of a host's GPUs, in their order as text: they are one machine, whichever was free."""
     return hashlib.sha256("\n".join(sorted(uuids)).encode()).hexdigest()
-
-
-def cpu_name() -> str:
-    """The processor's model name as Linux reports it, else what the platform calls it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def gpu_uuid(device: torch.device) -> str | None:

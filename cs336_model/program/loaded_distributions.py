@@ -7,21 +7,20 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from types import FunctionType, ModuleType
 
-from cs336_model.program.loaded_files import is_installed
+from cs336_model.program.module_search import is_installed
 
-_TOLD_ELSEWHERE = {"cs336_model", "torch"}  # by the digest of our own sources, and among the facts of the machine
+_TOLD_ELSEWHERE = {"cs336_model", "torch"}  # by the digest of our own sources; always, where it is loaded
 
 
 def loaded_distributions(named: Iterable[str] = ()) -> dict[str, str]:
     """The version of every distribution whose modules the packages of `named` refer to, or others that they refer to.
 
-    `named` holds what is measured, as "package.module:function". PyTorch, and what it alone imports, is not told.
+    `named` holds what is measured, as "package.module:function". Of PyTorch, and what it alone imports, there is the
+    version of PyTorch alone.
     """
     tops = _referred_to({target.partition(":")[0].partition(".")[0] for target in named} - _TOLD_ELSEWHERE)
-    if not tops:
-        return {}
-    distributions = packages_distributions()
-    found = {name for top in tops for name in distributions.get(top, [])}
+    distributions = packages_distributions() if tops else {}
+    found = {name for top in tops for name in distributions.get(top, [])} | ({"torch"} & sys.modules.keys())
     return {name: known for name in sorted(found) if (known := distribution_version(name)) is not None}
 
 

@@ -11,7 +11,7 @@ import torch
 from cs336_model import ranges
 from cs336_model.program.device import own_digest
 from cs336_model.program.loaded_distributions import loaded_distributions
-from cs336_model.program.loaded_files import loaded_files
+from cs336_model.program.loading import code_loaded
 from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.work import planned_flops, planned_parameters
@@ -46,7 +46,7 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
         "rank_device": None,
         "cost_seconds": None,
         "ran_unix_s": None,
-        "loaded_files": None,
+        "loaded": None,
         "loaded_distributions": None,
     }
 
@@ -59,7 +59,7 @@ def facts_of_process(progress: Progress, device: torch.device, named: Iterable[s
         "rank_device": own_digest(device),
         "cost_seconds": progress.seconds | {"total": age},
         "ran_unix_s": [now - age, now],
-        "loaded_files": loaded_files(named),
+        "loaded": code_loaded(),
         "loaded_distributions": loaded_distributions(named),
     }
 

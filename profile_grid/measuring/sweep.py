@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import run_to_result
+from profile_grid.host.processes.measured_program import program_start, run_to_result
 from profile_grid.results.results import COMPLETE, Checkout, MachineFacts, OutOfMemory, read_as
 
 MODULE = "cs336_model.program.operator.row"
@@ -59,7 +58,7 @@ def swept(job: Job) -> dict:
     """What sweep.json holds of the process; raises ProgramFailed when it does not end well. A cell without figures is
     told in the row; the row itself is complete."""
     result = job.scratch / "sweep.json"
-    command = [sys.executable, "-m", MODULE, "--spec", json.dumps(job.program, sort_keys=True), "--output", str(result)]
+    command = [*program_start(MODULE), "--spec", json.dumps(job.program, sort_keys=True), "--output", str(result)]
     command += ["--lease", str(job.leases.address)] if job.leases.address is not None else []
     written, outcome = run_to_result(job, f"sweep of {job.program['run']}", result, command)
     return {

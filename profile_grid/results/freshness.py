@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
-from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
-from pathlib import Path
 
-from cs336_model.program.loaded_distributions import distribution_version
-from cs336_model.program.loaded_files import digest_of_file
+from profile_grid.freshness.environment import changed_environment
+from profile_grid.freshness.loaded import changed_code
+from profile_grid.freshness.versions import changed_version, other_device, same_machine
 from profile_grid.results.results import Origin, ProgramResult, Ran, StageResult
 
 OTHER_SETTINGS = "the settings have changed"
@@ -22,18 +20,29 @@ def stale_reason(origin: Origin | StageResult, specification: Mapping, sources: 
         return f"{OTHER_SETTINGS}: {difference}"
     if origin.sources != sources:
         return "the program, or what measures it, has changed"
-    return _changed_since_loaded(origin.program) if origin.program else None
+    return _would_run_otherwise(origin.program, origin, specification) if origin.program else None
 
 
-def _changed_since_loaded(program: Ran | ProgramResult) -> str | None:
-    """Which file that the measured program ran, or which package, is another now; what is not here is none."""
-    for file, digest in program.loaded_files.items():
-        if present_digest(file) not in (digest, None):
-            return f"a file that the measured program ran has changed: {file}"
-    for name, then in program.loaded_distributions.items():
-        if (now := present_version(name)) not in (then, None):
-            return f"a package that the measured program ran has changed: {name} was {then} and is {now}"
-    return None
+def _would_run_otherwise(
+    program: Ran | ProgramResult, origin: Origin | StageResult, specification: Mapping
+) -> str | None:
+    """Which device, code, version or variable of a measured program would be another now; what is not here is none."""
+    machine, given = program.machine, origin.environment
+    if device := other_device(specification["program"], machine, given):
+        return device
+    comparable = same_machine(machine, given)
+    if code := changed_code(program.loaded, comparable):
+        return code
+    if not comparable:
+        return None
+    version = changed_version(machine, program.loaded_distributions, origin.facts, specification)
+    return version or changed_environment(given, _variables(), specification["environment"])
+
+
+@cache
+def _variables() -> dict[str, str]:
+    """The environment, read once: a plan compares it with thousands of results."""
+    return dict(os.environ)
 
 
 def first_difference(then: object, now: object, where: str = "") -> str | None:
@@ -43,40 +52,6 @@ def first_difference(then: object, now: object, where: str = "") -> str | None:
         below = (first_difference(then.get(key), now.get(key), f"{where}.{key}" if where else key) for key in keys)
         return next((difference for difference in below if difference), None)
     return None if then == now else f"{where} was {_shown(then)} and is {_shown(now)}"
-
-
-@cache
-def present_digest(file: str) -> str | None:
-    """The digest that a file of the measured program has now. None where its package cannot be found: what is not
-    installed here is not what changed. "gone" where the package is here and the file is not."""
-    folders = _import_folders(file.partition("/")[0].partition(".")[0])
-    found = next((folder / file for folder in folders if (folder / file).is_file()), None)
-    if found is not None:
-        return digest_of_file(found)
-    return "gone" if folders else None
-
-
-present_version = cache(distribution_version)
-
-
-@cache
-def _import_folders(top: str) -> tuple[Path, ...]:
-    """The folders below which Python would find a top-level package or module, which is not imported."""
-    spec = next((spec for spec in _specs(top) if spec is not None), None)
-    if spec is None:
-        return ()
-    if spec.submodule_search_locations is not None:
-        return tuple(Path(location).parent for location in spec.submodule_search_locations)
-    return (Path(spec.origin).parent,) if spec.has_location else ()
-
-
-def _specs(top: str) -> Iterator[ModuleSpec | None]:
-    """What each of Python's finders would say in a program that is started here with -m."""
-    named = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    yield PathFinder.find_spec(top, [str(Path.cwd()), *named, *sys.path])
-    for finder in sys.meta_path:  # packages in development are often found by a finder of their own
-        if finder not in (BuiltinImporter, FrozenImporter, PathFinder) and hasattr(finder, "find_spec"):
-            yield finder.find_spec(top, None)
 
 
 def _shown(value: object) -> str:

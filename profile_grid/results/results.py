@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from profile_grid.errors import OutsideError
+from profile_grid.freshness.environment import Given
 from profile_grid.results.typed_json import Built, Mismatch, parse_as
 from profile_grid.study.stages import UNSUPPORTED
 
-FORMAT = 5  # of a stage's JSON; raised when a field changes its meaning
+FORMAT = 6  # of a stage's JSON; raised when a field changes its meaning
 COMPLETE, OUT_OF_MEMORY, INCOMPLETE = ("complete", "out_of_memory", "incomplete")
 STATUSES = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, INCOMPLETE)
 MEASURED_OR_KNOWN = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED)  # final: measuring again would not change them
@@ -111,7 +112,7 @@ class ProgramResult:
     machine: MachineFacts
     cost_seconds: Seconds
     ran_unix_s: list[float]
-    loaded_files: dict[str, str]
+    loaded: dict[str, Any]
     loaded_distributions: dict[str, str]
 
 
@@ -143,6 +144,7 @@ class StageResult:
     sources: str  # the digest of what measured it
     program: ProgramResult | None  # None if the program was ended before it wrote its result
     facts: dict[str, Any]  # what only this stage's results hold
+    environment: Given  # what is kept of the variables that the program was given
     files: dict[str, FileIdentity]  # the files next to it, by name
     seconds: Seconds
     waited_s: float  # for leases
@@ -162,11 +164,24 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What a program loaded, from its result."""
+class RanOn:
+    """Of the facts of a machine: its kind of device, and versions."""
 
-    loaded_files: dict[str, str]  # digests, by path below the folder that a file was imported from
-    loaded_distributions: dict[str, str]  # versions of the installed packages that the model refers to
+    device: str
+    device_name: str
+    cpu_name: str
+    driver: str | None
+    python: str
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Of a program's result: the code that it loaded (profile_grid.freshness.loaded checks its types, once for
+    thousands of results), the versions of the installed packages that the model refers to, and what ran it."""
+
+    loaded: dict[str, Any]
+    loaded_distributions: dict[str, str]
+    machine: RanOn
 
 
 @dataclass(frozen=True)
@@ -177,6 +192,8 @@ class Origin:
     specification: dict[str, Any]
     sources: str
     program: Ran | None
+    facts: dict[str, Any]
+    environment: Given
     files: dict[str, FileIdentity]
 
 

@@ -26,6 +26,7 @@ PAGE_RUN = "shown"  # as a pattern of runs: the run whose step the page shows
 WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
 COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
 PROCESSES = (
+    "profile_grid/freshness/environment.py",
     "profile_grid/host/processes/measured_program.py",
     "profile_grid/host/processes/programs.py",
     "profile_grid/host/processes/ranks.py",

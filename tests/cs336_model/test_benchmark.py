@@ -22,7 +22,7 @@ KEYS = {
     "rank_device", "step_no_sync_seconds",
     "step_seconds", "warmup_seconds", "warmup_phase_seconds", "phase_seconds", "phase_clock", "losses",
     "memory", "parameters", "flops", "machine", "cost_seconds",
-    "ran_unix_s", "loaded_files", "loaded_distributions",
+    "ran_unix_s", "loaded", "loaded_distributions",
 }  # fmt: skip
 
 
@@ -135,7 +135,16 @@ def finished_process(tmp_path_factory):
         "vocab_size": 50, "dimensions": dimensions,
         "warmup_steps": 1, "measured_steps": 1, "seed": 0, "device": "cpu",
     }  # fmt: skip
-    command = [sys.executable, "-m", "cs336_model.program.benchmark", "--spec", json.dumps(spec), "--output", str(path)]
+    command = [
+        sys.executable,
+        "-m",
+        "cs336_model.program",
+        benchmark.__name__,
+        "--spec",
+        json.dumps(spec),
+        "--output",
+        str(path),
+    ]
     root = Path(benchmark.__file__).parents[2]
     done = subprocess.run([*command, "--profiler", "nsys"], capture_output=True, text=True, check=True, cwd=root)
     return done, json.loads(path.read_text())

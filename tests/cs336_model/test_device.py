@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from cs336_model.cpu import cpu_name
 from cs336_model.program import device as device_module
 from cs336_model.program import lease
-from cs336_model.program.device import cpu_name, machine_facts, memory_facts, open_context, resolve_device
+from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.gpu_state import GpuState
 from cs336_model.program.windows import open_recording, profiled_window, save_capture
 

@@ -10,6 +10,11 @@ MACHINE = {
     "sm_clock_mhz": None, "throttle_reasons": None,
     "other_processes": None,
 }  # fmt: skip
+LOADED = {
+    "modules": {"a": {"root": "elsewhere", "path": "a.py", "digest": "00"}},
+    "namespaces": [], "by_path": [], "not_found": [], "others": [],
+}  # fmt: skip
+ENVIRONMENT = {"values": {}, "salt": None, "digests": {}, "planners_python": True, "gpus": []}
 MEMORY = {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "device_total_bytes": None}
 PROGRAM = {
     "status": "complete", "spec": {"run": "a", "warmup_steps": 1, "measured_steps": 2}, "out_of_memory": None,
@@ -17,11 +22,12 @@ PROGRAM = {
     "step_seconds": [0.01, 0.02], "phase_seconds": {"forward": [0.01, 0.02], "loss": []}, "losses": [4.0],
     "warmup_seconds": [0.03], "warmup_phase_seconds": {"forward": [0.03], "loss": []},
     "memory": MEMORY, "parameters": 10, "flops": None, "machine": MACHINE, "cost_seconds": {"import": 1.0},
-    "ran_unix_s": [1.0, 2.0], "loaded_files": {"a.py": "00"}, "loaded_distributions": {},
+    "ran_unix_s": [1.0, 2.0], "loaded": LOADED, "loaded_distributions": {},
 }  # fmt: skip
 TIMING = {
     "format": FORMAT, "status": "complete", "reason": None, "reason_code": None, "facts": {},
-    "files": {}, "specification": {"program": {}}, "sources": "00", "program": PROGRAM,
+    "files": {}, "environment": ENVIRONMENT, "specification": {"program": {}, "environment": []},
+    "sources": "00", "program": PROGRAM,
     "seconds": {"all": 2.0, "leased": 1.5}, "waited_s": 0, "neighbours": 0,
     "notes": [], "started_utc": "2026-01-02T03:04:05Z",
     "git": {"git_commit": None, "git_clean": None},

@@ -17,6 +17,7 @@ from profile_grid.results.load_runs import MeasuredRun, StaleRun, read_runs
 from profile_grid.results.results import FORMAT, Status
 from profile_grid.stages.timing.tables import study_tables, timings_table
 from profile_grid.study.stages import NOT_ASKED
+from tests.profile_grid.made_up_results import ENVIRONMENT, LOADED
 
 DIMENSIONS = {"model": "small", "context_length": 8, "mode": "train_step", "batch_size": 4, **PLAIN}
 SPEC = {
@@ -40,7 +41,7 @@ PROGRAM = {
         "import": 1.0, "context": 0.5, "initialise": 0.25, "warmup": 0.125, "measured": 2.0, "profiler": 0.0625,
         "total": 4.0,
     },
-    "ran_unix_s": [1.0, 2.0], "loaded_files": {}, "loaded_distributions": {},
+    "ran_unix_s": [1.0, 2.0], "loaded": LOADED, "loaded_distributions": {},
 }  # fmt: skip
 OUT_OF_MEMORY = {
     "during": "warmup step 0: backward",
@@ -60,7 +61,7 @@ def records():
     """What one run leaves: a test changes what it is about."""
     began = {
         "started_utc": "2026-01-02T03:04:05Z", "notes": [], "format": FORMAT, "reason": None, "reason_code": None,
-        "sources": "00", "facts": {}, "files": {}, "waited_s": 0.0, "neighbours": 0,
+        "sources": "00", "facts": {}, "files": {}, "environment": ENVIRONMENT, "waited_s": 0.0, "neighbours": 0,
         "git": {"git_commit": None, "git_clean": None},
     }  # fmt: skip
     made = json.dumps(  # text, so that the two processes share nothing

@@ -22,6 +22,7 @@ from profile_grid.sweep.page import menus, page
 from profile_grid.sweep.rows import read_rows, rows_table, sweep_provenance
 from profile_grid.sweep.sentences import sentences
 from profile_grid.sweep.table import DESCRIBED, LEADING, sweep_table
+from tests.profile_grid.made_up_results import ENVIRONMENT
 from tests.profile_grid.made_up_results import MACHINE as CPU
 
 ROOT = Path(__file__).parents[2]
@@ -177,6 +178,8 @@ def test_a_row_that_would_be_measured_otherwise_now_is_named(tmp_path):
         "sources": "00",
         "program": None,
         "files": {},
+        "facts": {},
+        "environment": ENVIRONMENT,
     }
     (tmp_path / "row").mkdir()
     (tmp_path / "row/sweep.json").write_text(json.dumps(values))

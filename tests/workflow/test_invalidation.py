@@ -7,6 +7,7 @@ jobs that Snakemake plans with those that ought to run.
 import json
 import os
 import shutil
+from importlib.metadata import version
 
 import pytest
 import yaml
@@ -282,7 +283,9 @@ def test_the_source_of_a_model_of_ones_own_is_a_source_of_every_measurement(proj
     assert snakemake(project, "--cores", "2", "results/runs/alpha_ctx8_forward/timing.json").status == 0
     target = f"results/runs/{ONE}/timing.json"
     assert plan(snakemake, project, target).jobs == []
-    (project / "their_layers.py").write_text("EDITED = 1\n")
+    (project / "their_layers.py").write_text("# a remark\n")
+    assert plan(snakemake, project, target).jobs == []
+    (project / "their_layers.py").write_text("LAYERS = 3\n")
     assert plan(snakemake, project, target).jobs == timings(ONE)
 
 
@@ -304,12 +307,32 @@ def test_a_change_of_the_analysis_that_changes_no_table_is_run_once(project, sna
     assert plan(snakemake, project, target).jobs == []
 
 
-def test_another_driver_torch_or_nsys_on_the_machine_runs_nothing_again(project, snakemake, tmp_path):
+def test_another_driver_or_nsys_runs_nothing_again_of_what_the_processor_measured(project, snakemake, tmp_path):
     for name in ("nsys", "nvidia-smi"):
         (tmp_path / name).write_text("#!/bin/sh\necho NVIDIA Nsight Systems version 2031.1.1.1-1v0\n")
         (tmp_path / name).chmod(0o755)
     planned = snakemake(project, "--dry-run", PATH=f"{tmp_path}:{os.environ['PATH']}", CUDA_VISIBLE_DEVICES="7")
     assert planned.jobs == []
+
+
+def change_torch(result, **machine):
+    """Lets a result be one of another PyTorch, on another machine."""
+    record = json.loads(result.read_text())
+    record["program"]["loaded_distributions"]["torch"] = "1.0.0"
+    record["program"]["machine"] |= machine
+    times = result.stat()
+    result.write_text(json.dumps(record))
+    os.utime(result, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_another_torch_runs_what_it_measures_again_on_the_kind_of_device_that_the_result_names(project, snakemake):
+    one, two = (project / f"results/runs/{run}/timing.json" for run in (ONE, TWO))
+    change_torch(two, device_name="Another CPU")
+    assert f"timing {TWO}" not in plan(snakemake, project).jobs
+    change_torch(one)
+    planned = plan(snakemake, project)
+    assert f"timing {ONE}" in planned.jobs
+    assert f"made again, since a version has changed: torch was 1.0.0 and is {version('torch')}" in planned.output
 
 
 @pytest.mark.parametrize("change", ["deleted", "changed"])

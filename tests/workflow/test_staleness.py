@@ -130,7 +130,7 @@ def own_model(copied, snakemake, tmp_path):
 def test_a_file_that_the_model_imports_by_a_name_made_up_at_run_time_makes_it_stale(own_model, snakemake):
     project, target, _ = own_model
     assert measured(snakemake, project, target)[0] == []
-    (project / "layers.py").write_text("EDITED = 1\n")
+    (project / "layers.py").write_text("LAYERS = 3\n")
     jobs, planned = measured(snakemake, project, target)
     assert jobs == [f"timing {ONE}"]
     assert "a file that the measured program ran has changed: layers.py" in planned.output
@@ -138,7 +138,7 @@ def test_a_file_that_the_model_imports_by_a_name_made_up_at_run_time_makes_it_st
 
 def test_a_file_of_a_package_outside_the_project_makes_it_stale_where_it_can_be_found(own_model, snakemake):
     project, target, elsewhere = own_model
-    (elsewhere / "theirs/parts.py").write_text("EDITED = 1\n")
+    (elsewhere / "theirs/parts.py").write_text("PARTS = 3\n")
     assert measured(snakemake, project, target)[0] == []  # not on this PYTHONPATH: as on a laptop without it
     planned = snakemake(project, "--dry-run", target, PYTHONPATH=str(elsewhere))
     assert planned.jobs == [f"timing {ONE}"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from pathlib import Path
 from cs336_model.nvml import nvml
 from profile_grid.checkout import git_state
 from profile_grid.files import remove_leftovers, write_json
+from profile_grid.freshness.environment import variables_record
+from profile_grid.freshness.versions import host_record
 from profile_grid.host.gpu_check import notes_before
 from profile_grid.host.leases.gpu_leases import Lease
 from profile_grid.host.leases.lease_server import Leases, leases_for
@@ -52,7 +55,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=folder if stage.files else None, prefix=scratch) as path:
         result = measured(stage, lambda leases: job_of(arguments, Path(path), leases), arguments)
     files = {path.name: identity(path) for path in existing_rank_files(folder, *stage.files)}
-    write_json(arguments.output, result | {"files": files, "sources": arguments.sources, "git": git_state()})
+    environment = variables_record(os.environ, arguments.specification["environment"]) | host_record()
+    made_by = {"environment": environment, "sources": arguments.sources, "git": git_state()}
+    write_json(arguments.output, result | {"files": files} | made_by)
 
 
 def job_of(arguments: argparse.Namespace, scratch: Path, leases: Leases) -> Job:

@@ -17,7 +17,7 @@ import torch
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.lease import take_lease
 from cs336_model.program.loaded_distributions import loaded_distributions
-from cs336_model.program.loaded_files import loaded_files
+from cs336_model.program.loading import code_loaded
 from cs336_model.program.operator.cell import cell
 from cs336_model.program.operator.spec import RowSpec, read_row
 from cs336_model.program.process_cost import process_age_seconds
@@ -52,7 +52,7 @@ def row(spec: RowSpec) -> dict[str, Any]:
             make_room(device)
     facts = {"machine": machine_facts(device), "device_total_bytes": memory_facts(device)["device_total_bytes"]}
     facts |= {"process_seconds": process_age_seconds()}
-    ran = {"loaded_files": loaded_files(), "loaded_distributions": loaded_distributions()}
+    ran = {"loaded": code_loaded(), "loaded_distributions": loaded_distributions()}
     return {"spec": vars(spec), "cells": cells} | facts | ran
 
 

@@ -22,6 +22,7 @@ from profile_grid.host.processes.programs import (
 )
 from profile_grid.results.results import INCOMPLETE
 
+STARTER = "cs336_model.program"  # notes what a program loads
 MODULE = "cs336_model.program.benchmark"
 
 
@@ -37,6 +38,11 @@ class Attempt:
     devices: tuple[str | None, ...] = ()  # the GPU of every rank, by a hash; where there are several
 
 
+def program_start(module: str) -> list[str]:
+    """The begin of the command line of a program whose code is noted."""
+    return [sys.executable, "-m", STARTER, module]
+
+
 def program_command(
     job: Job,
     result: Path,
@@ -47,7 +53,7 @@ def program_command(
 ) -> list[str]:
     """The command line of the measured program; `result` is the JSON it writes, `lease` where it asks for its GPU,
     `settings` are those of its profiler."""
-    command = [sys.executable, "-m", MODULE, "--spec", json.dumps(job.program, sort_keys=True)]
+    command = [*program_start(MODULE), "--spec", json.dumps(job.program, sort_keys=True)]
     command += ["--output", str(result), "--profiler", profiler, "--time-limit-s", str(job.time_limit_s)]
     further = {"--capture": capture, "--lease": lease}
     further |= {f"--{name.replace('_', '-')}": value for name, value in settings.items()}

@@ -14,30 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cs336_model.program.loading import CHANGED
 from profile_grid.errors import OutsideError
+from profile_grid.freshness.environment import allowed_variables
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.long_output import cut_line, cut_log
 
-# What a CUDA program needs to start; everything else stays outside, because nsys copies the whole environment of the
-# profiled process into its report.
-NEEDED_VARIABLES = (
-    "PATH",
-    "LD_LIBRARY_PATH",
-    "PYTHONPATH",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "TMPDIR",
-    "LANG",
-    "LC_ALL",
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_HOME",
-    "NVIDIA_VISIBLE_DEVICES",
-    "NVIDIA_DRIVER_CAPABILITIES",
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NCCL_NVLS_ENABLE",  # 0 where NVLink multicast has to stay off
-)
 LOG_LINES_IN_MESSAGE = 15
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 WORKFLOW_VARIABLE = "PROFILE_GRID_WORKFLOW"  # the process id of Snakemake, set by the Snakefile
@@ -89,9 +71,12 @@ def python_crashed(output: str) -> bool:
 
 def allowed_environment(extra_names: Iterable[str] = (), source: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables that a measured program may see: those it needs, and the names that config.yaml adds."""
-    source = os.environ if source is None else source
-    names = [*NEEDED_VARIABLES, *extra_names]
-    return {name: source[name] for name in names if name in source}
+    return allowed_variables(os.environ if source is None else source, extra_names)
+
+
+def code_changed(output: str) -> bool:
+    """Whether a measured program ended since its code was edited meanwhile."""
+    return CHANGED in output
 
 
 def run_program(command: Sequence[str], **options: Any) -> ProcessExit:

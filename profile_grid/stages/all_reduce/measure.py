@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import stage_output
+from profile_grid.host.processes.measured_program import program_start, stage_output
 from profile_grid.host.processes.ranks import rank_filename, results_of_ranks
 
 MODULE = "cs336_model.program.parallel.all_reduce"
@@ -20,9 +19,7 @@ def measure(job: Job) -> dict:
     def command(rank: int) -> list[str]:
         output, lease = result.with_name(rank_filename(result.name, rank)), job.leases.address
         line = [
-            sys.executable,
-            "-m",
-            MODULE,
+            *program_start(MODULE),
             "--spec",
             json.dumps(job.program, sort_keys=True),
             "--output",

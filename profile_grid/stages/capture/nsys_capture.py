@@ -26,6 +26,7 @@ from profile_grid.host.processes.programs import (
     ProcessExit,
     ProgramFailed,
     allowed_environment,
+    code_changed,
     failure_message,
     python_crashed,
     run_program,
@@ -137,10 +138,11 @@ def _problem_without_result(job: Job, outcome: ProcessExit) -> Problem:
     if outcome.timed_out:
         ended = f"ended at the time limit of {job.time_limit_s:g} s, before the program had written its result"
         return Problem("time_limit", ended)
-    if python_crashed(outcome.output(job.log)):
+    output = outcome.output(job.log)
+    if python_crashed(output) or code_changed(output):
         what = f"capture of {job.program['run']} (nsys)"
         raise ProgramFailed(failure_message(what, outcome, job.log, job.time_limit_s))
-    last_line = next((line.strip() for line in reversed(outcome.output(job.log).split("\n")) if line.strip()), "")
+    last_line = next((line.strip() for line in reversed(output.split("\n")) if line.strip()), "")
     ended = f"nsys {outcome.how} before the program had written its result"
     return Problem("nsys_ended_early", ended, cut_line(last_line))
 

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from cs336_model.program.loading import ALIAS, WORKING_LINK
+
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")  # the same on every host
 PATH_LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 PATHS = ("VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME")
@@ -49,6 +51,7 @@ class NeutralFolder:
         self._links: dict[str, str] = {}
         for entry in Path.cwd().iterdir():
             (path / entry.name).symlink_to(entry)
+        (path / WORKING_LINK).symlink_to(Path.cwd())
 
     def alias(self, path: str | os.PathLike) -> str:
         """The path where it is the system's own, else a link in this folder that leads there."""
@@ -56,7 +59,7 @@ class NeutralFolder:
         if any(absolute == folder or absolute.startswith(f"{folder}/") for folder in SYSTEM_FOLDERS):
             return absolute
         if absolute not in self._links:
-            link = self.path / f".host-{len(self._links)}"
+            link = self.path / f"{ALIAS}{len(self._links)}"
             link.symlink_to(absolute)
             self._links[absolute] = str(link)
         return self._links[absolute]

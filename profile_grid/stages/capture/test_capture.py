@@ -27,7 +27,8 @@ from profile_grid.stages.capture.nsys_capture import nsys_attempt
 from profile_grid.study.stages import CAPTURE
 from tests.kernel_tables.synthetic import Synthetic
 
-FAKES = Path(__file__).parents[3] / "tests" / "fakes"
+ROOT = Path(__file__).parents[3]
+FAKES = ROOT / "tests" / "fakes"
 PROGRAM = {
     "run": "tiny_ctx8_forward",
     "dimensions": {},
@@ -72,7 +73,7 @@ def fake(tmp_path, monkeypatch):
     shutil.copy(FAKES / "nsys", fakes)
     (fakes / "nsys").write_text((FAKES / "nsys").read_text().replace("/usr/bin/env python3", sys.executable))
     monkeypatch.setenv("PATH", f"{fakes}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(FAKES))
+    monkeypatch.setenv("PYTHONPATH", f"{FAKES}{os.pathsep}{ROOT}")
     monkeypatch.setattr(measured_program, "MODULE", "fake_program")
     monkeypatch.chdir(tmp_path)
     for name in ("results", "scratch"):
@@ -271,7 +272,7 @@ def under_real_nsys(tmp_path, monkeypatch):
     """A hanging program under the nsys of this machine: its capture in a thread, and the processes below this one."""
     if nsys.find() is None:
         pytest.skip("there is no nsys on PATH")
-    monkeypatch.setenv("PYTHONPATH", str(FAKES))
+    monkeypatch.setenv("PYTHONPATH", f"{FAKES}{os.pathsep}{ROOT}")
     monkeypatch.setattr(measured_program, "MODULE", "fake_program")
     monkeypatch.chdir(tmp_path)
     Path("program").write_text("hangs")

@@ -26,7 +26,14 @@ from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.long_output import cut_line
 from profile_grid.host.processes.measured_program import Attempt, program_command, result_of, stage_output, started_for
 from profile_grid.host.processes.problems import Problem, append_to_log
-from profile_grid.host.processes.programs import ProcessExit, Started, python_crashed
+from profile_grid.host.processes.programs import (
+    ProcessExit,
+    ProgramFailed,
+    Started,
+    code_changed,
+    failure_message,
+    python_crashed,
+)
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED
 from profile_grid.stages.counters.problems import (
     CRASHED,
@@ -163,6 +170,10 @@ def _problem(job: Job, table: Path, written: dict | None, outcome: ProcessExit) 
     if outcome.timed_out:
         return TIME_LIMIT
     if written is None:
+        if code_changed(output):
+            raise ProgramFailed(
+                failure_message(f"counters of {job.program['run']}", outcome, job.log, job.time_limit_s)
+            )
         if python_crashed(output):
             return replace(CRASHED, said=cut_line(outcome.output(job.log).rstrip().rpartition("\n")[2]))
         return Problem("ncu_ended_early", f"ncu {outcome.how} before the program had written its result")

@@ -31,7 +31,8 @@ from profile_grid.tables.findings import COLUMNS as FINDINGS
 from tests.kernel_tables.synthetic import Synthetic
 from tests.profile_grid.made_up_results import CAPTURE, changed
 
-FAKES = Path(__file__).parents[3] / "tests" / "fakes"
+ROOT = Path(__file__).parents[3]
+FAKES = ROOT / "tests" / "fakes"
 PRINTED = Path(__file__).parents[3] / "tests" / "captures" / "ncu_2025.3.1.csv"
 PROGRAM = {
     "run": "tiny_ctx8_forward", "constructor": "elsewhere:Model", "device": "auto", "measured_steps": 1,
@@ -54,7 +55,7 @@ def counted(tmp_path, monkeypatch):
         f"import sys; open(sys.argv[sys.argv.index('--output') + 1], 'w').write({json.dumps(ROOFS)!r})"
     )
     monkeypatch.setenv("PATH", f"{fakes}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", f"{FAKES}{os.pathsep}{tmp_path}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (FAKES, tmp_path, ROOT))))
     monkeypatch.setattr(measured_program, "MODULE", "fake_program")
     monkeypatch.setattr(counters, "ROOFS", "fake_roofs")
     monkeypatch.setattr(counters, "gpu_is_visible", lambda: True)

@@ -1,0 +1,107 @@
+"""Where Python would find a module, asked without importing it. Standard library only."""
+
+import os
+import sysconfig
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder, all_suffixes
+from pathlib import PurePath
+from typing import Any
+
+SUFFIXES = all_suffixes()  # of the files of modules
+INSTALLED = {"site-packages", "dist-packages"}
+PARTS_OF_PYTHON = (BuiltinImporter, FrozenImporter)
+STANDARD_LIBRARY = {os.path.dirname(os.__file__), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a module lies. `file` is None for a namespace package and for a part of the interpreter; `folders` holds
+    the modules of a package, None where it is none."""
+
+    file: str | None
+    folders: tuple[str, ...] | None = None
+
+    @property
+    def first(self) -> str | None:
+        """The file, or the first folder of a namespace package."""
+        return self.file or next(iter(self.folders or ()), None)
+
+
+class ModuleSearch:
+    """Finds modules in these folders, then by these finders, as `import` would in a program that begins now."""
+
+    def __init__(self, folders: Sequence[str], finders: Iterable[Any] = ()) -> None:
+        self.folders = list(folders)
+        self.finders = [
+            finder
+            for finder in finders
+            if finder not in (*PARTS_OF_PYTHON, PathFinder) and hasattr(finder, "find_spec")
+        ]
+        self._locations: dict[str, Location | None] = {}
+
+    def find(self, name: str) -> Location | None:
+        """Where the module of this full name lies; None where it is not found. Each name is looked for once."""
+        if name not in self._locations:
+            self._locations[name] = self._find(name)
+        return self._locations[name]
+
+    def _find(self, name: str) -> Location | None:
+        parent, _, _ = name.rpartition(".")
+        if not parent:
+            return self._find_top(name)
+        package = self.find(parent)
+        if package is None or package.folders is None:
+            return None
+        return _location(PathFinder.find_spec(name, list(package.folders)))
+
+    def _find_top(self, name: str) -> Location | None:
+        if any(finder.find_spec(name) for finder in PARTS_OF_PYTHON):
+            return Location(None)
+        specs = (PathFinder.find_spec(name, self.folders), *(finder.find_spec(name, None) for finder in self.finders))
+        return next((_location(spec) for spec in specs if spec is not None), None)
+
+
+def _location(spec: Any) -> Location | None:
+    if spec is None:
+        return None
+    file = os.path.abspath(spec.origin) if spec.has_location else None
+    folders = spec.submodule_search_locations
+    return Location(file, None if folders is None else tuple(folders))
+
+
+def path_below_import_folder(module: str, file_name: str) -> str:
+    """Where the file of a module lies below the folder it is imported from: "package/module.py"."""
+    parents = module.split(".") if file_name.startswith("__init__.") else module.split(".")[:-1]
+    return "/".join([*parents, file_name])
+
+
+def is_installed(path: str | PurePath) -> bool:
+    """Whether a file or folder lies where pip installs."""
+    return not INSTALLED.isdisjoint(PurePath(path).parts)
+
+
+def is_of_python(path: str) -> bool:
+    """Whether a file or folder belongs to the standard library."""
+    return not is_installed(path) and any(is_below(path, folder) for folder in STANDARD_LIBRARY)
+
+
+def is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def importable_names(folder: str) -> set[str]:
+    """The modules and packages in a folder that go before others of their names; a namespace package does not."""
+    try:
+        entries = list(os.scandir(folder or os.curdir))
+    except OSError:  # PYTHONPATH may name what is not there
+        return set()
+    modules = {
+        entry.name.removesuffix(suffix) for entry in entries for suffix in SUFFIXES if entry.name.endswith(suffix)
+    }
+    packages = {entry.name for entry in entries if "." not in entry.name and _is_package(entry.path)}
+    return {name for name in modules if "." not in name} | packages
+
+
+def _is_package(folder: str) -> bool:
+    return any(os.path.isfile(f"{folder}/__init__{suffix}") for suffix in SUFFIXES)

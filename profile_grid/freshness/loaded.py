@@ -1,0 +1,188 @@
+"""Whether a measured program would load the code that it loaded: judged by name and content, without importing it."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cs336_model.program.code_digest import bytes_digest, code_digest
+from cs336_model.program.loading import CHECKOUT, ELSEWHERE, PROJECT
+from cs336_model.program.module_search import (
+    Location,
+    ModuleSearch,
+    importable_names,
+    is_installed,
+    is_of_python,
+    path_below_import_folder,
+)
+
+CHANGED = "a file that the measured program ran has changed"
+GONE = "a file that the measured program ran is gone"
+ANOTHER = "the measured program would run another file now"
+FOUND_NOW = "a module that the measured program did not find is here now"
+HIDDEN = "a module that the measured program ran is hidden by another of its name now"
+DAMAGED = "the result does not say what the measured program loaded"
+
+
+@dataclass(frozen=True)
+class LoadedFile:
+    """A file that was loaded: what its path is relative to, the path, and the digest of what ran. A module that is
+    found by name has the path below the folder it is imported from."""
+
+    root: str
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class LoadedCode:
+    """What a measured program loaded: see cs336_model/program/loading.py."""
+
+    modules: Mapping[str, LoadedFile]
+    namespaces: list[str]
+    by_path: list[LoadedFile]
+    not_found: list[str]
+    others: list[str]
+
+
+_reasons: dict[tuple, str | None] = {}
+
+
+def changed_code(record: Mapping[str, Any], same_machine: bool) -> str | None:
+    """Why the program would load other code now; None where it would not, or where that cannot be known here.
+
+    What lies where pip installs, and extension modules, are judged on the `same_machine` alone: elsewhere they are
+    others. Thousands of results have the same record, so each is judged once.
+    """
+    key = (marshal.dumps(record, 2), same_machine, *search_folders())  # version 2: equal records are equal bytes
+    if key not in _reasons:
+        try:
+            code = _parsed(record)
+        except (TypeError, KeyError, AttributeError):
+            _reasons[key] = DAMAGED
+        else:
+            _reasons[key] = next(_all_reasons(code, same_machine), None)
+    return _reasons[key]
+
+
+def _parsed(record: Mapping[str, Any]) -> LoadedCode:
+    files = {name: LoadedFile(**file) for name, file in record["modules"].items()}
+    by_path = [LoadedFile(**file) for file in record["by_path"]]
+    namespaces, not_found, others = (list(record[key]) for key in ("namespaces", "not_found", "others"))
+    texts = [text for file in (*files.values(), *by_path) for text in vars(file).values()]
+    if not all(isinstance(text, str) for text in (*texts, *namespaces, *not_found, *others)):
+        raise TypeError("a name, path or digest is no text")
+    return LoadedCode(files, namespaces, by_path, not_found, others)
+
+
+def _all_reasons(code: LoadedCode, same_machine: bool) -> Iterator[str]:
+    reasons = [_module_reason(name, file, same_machine) for name, file in code.modules.items()]
+    reasons += [_namespace_reason(name) for name in code.namespaces]
+    reasons += [_path_reason(file) for file in code.by_path]
+    reasons += [f"{FOUND_NOW}: {name}" for name in code.not_found if _is_found(name, same_machine)]
+    reasons += [f"{HIDDEN}: {name}" for name in code.others if name in _names_that_hide(search_folders())]
+    return (reason for reason in reasons if reason)
+
+
+def _module_reason(name: str, file: LoadedFile, same_machine: bool) -> str | None:
+    if not same_machine and not file.path.endswith(".py"):
+        return None
+    location = present_search().find(name)
+    if location is None or location.first is None:
+        gone = file.root != ELSEWHERE or (same_machine and _package_is_here(name))
+        return f"{GONE}: {file.path}" if gone else None
+    if not same_machine and file.root == ELSEWHERE and is_installed(location.first):
+        return None
+    path = _path_of(name, location)
+    if path != file.path:
+        return f"{ANOTHER}: {path} instead of {file.path}"
+    return None if _has_digest(location.file, file.digest) else f"{CHANGED}: {file.path}"
+
+
+def _path_of(name: str, location: Location) -> str:
+    if location.file is None:
+        return name.replace(".", "/")
+    return path_below_import_folder(name, os.path.basename(location.file))
+
+
+def _package_is_here(name: str) -> bool:
+    """Whether the package of a module that is not found is: then a file of it was deleted."""
+    top, dot, _ = name.partition(".")
+    package = present_search().find(top) if dot else None
+    return package is not None and package.file is not None
+
+
+def _namespace_reason(name: str) -> str | None:
+    location = present_search().find(name)
+    return f"{ANOTHER}: {_path_of(name, location)}" if location and location.file else None
+
+
+def _path_reason(file: LoadedFile) -> str | None:
+    path = Path(CHECKOUT if file.root == PROJECT else Path.cwd(), file.path)
+    if not path.is_file():
+        return f"{GONE}: {file.path}"
+    return None if _has_digest(str(path), file.digest) else f"{CHANGED}: {file.path}"
+
+
+def _is_found(name: str, same_machine: bool) -> bool:
+    location = present_search().find(name)
+    if location is None:
+        return False
+    installed = location.first is None or is_installed(location.first) or is_of_python(location.first)
+    return same_machine or not installed
+
+
+def _has_digest(path: str, digest: str) -> bool:
+    """Whether a file is the one that was loaded: by its bytes where it was installed, else by what it does."""
+    return digest == _bytes_digest(path) or (path.endswith(".py") and digest == _code_digest(path))
+
+
+@cache
+def _bytes_digest(path: str) -> str:
+    return bytes_digest(Path(path).read_bytes())
+
+
+@cache
+def _code_digest(path: str) -> str:
+    return code_digest(Path(path).read_bytes())
+
+
+def search_folders() -> tuple[str, ...]:
+    """The folders of the user's in which a measured program that is started here looks first."""
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return (os.getcwd(), *(os.path.abspath(folder) for folder in named if folder))
+
+
+def present_search() -> ModuleSearch:
+    """Where a measured program that is started here would find its modules."""
+    return _search(search_folders())
+
+
+@cache
+def _search(folders: tuple[str, ...]) -> ModuleSearch:
+    return ModuleSearch([*folders, *_folders_of_every_program()], sys.meta_path)
+
+
+@cache
+def _names_that_hide(folders: tuple[str, ...]) -> frozenset[str]:
+    users = [folder for folder in folders if not is_installed(folder) and not is_of_python(folder)]
+    return frozenset().union(*map(importable_names, users))
+
+
+def _folders_of_every_program() -> list[str]:
+    """The part of sys.path that every program of this interpreter has; programs such as Snakemake add to theirs."""
+    usual = [folder for folder in sys.path if is_installed(folder) or is_of_python(folder) or folder.endswith(".zip")]
+    added = {line for folder in usual if is_installed(folder) for line in _lines_of_pth_files(folder)}
+    return [folder for folder in sys.path if folder in usual or folder in added]
+
+
+def _lines_of_pth_files(folder: str) -> Iterator[str]:
+    for file in Path(folder).glob("*.pth"):
+        for line in file.read_text(errors="replace").splitlines():
+            yield os.path.abspath(os.path.join(folder, line.strip()))

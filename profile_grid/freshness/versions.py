@@ -1,0 +1,133 @@
+"""Whether this host would measure with other versions, or on another device, than a result names. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from cs336_model import nvidia_smi
+from cs336_model.cpu import cpu_name
+from cs336_model.nvml import nvml
+from cs336_model.program.loaded_distributions import distribution_version
+from kernel_recorder.gpu import NSYS, TORCH, gpu_is_visible, profiler_of_this_machine
+from kernel_tables.errors import TraceError
+from kernel_tables.reading import nsys
+from profile_grid.freshness.environment import Given
+
+PREFIX_VARIABLE = "PROFILE_GRID_PREFIX"  # where the Python of Snakemake lies; jobs may have a conda environment each
+VERSION = "a version has changed"
+
+
+class Machine(Protocol):
+    """What a result says of what ran its program."""
+
+    device: str
+    device_name: str
+    cpu_name: str
+    driver: str | None
+    python: str
+
+
+def keep_prefix() -> None:
+    """Lets jobs know which Python planned them."""
+    os.environ[PREFIX_VARIABLE] = sys.prefix
+
+
+def is_planners_python() -> bool:
+    """Whether this is the Python of Snakemake, whose packages a plan can see."""
+    return os.environ.get(PREFIX_VARIABLE, sys.prefix) == sys.prefix
+
+
+def host_record() -> dict[str, Any]:
+    """What a result keeps of this host: whether a plan can see the packages that measure, and the visible GPUs."""
+    return {"planners_python": is_planners_python(), "gpus": list(gpu_names())}
+
+
+def is_kind_of_device(machine: Machine) -> bool:
+    """Whether this host has the kind of device that a result names."""
+    if machine.device == "cpu":
+        return machine.device_name == _cpu_name()
+    return machine.device_name in gpu_names()
+
+
+def same_machine(machine: Machine, given: Given) -> bool:
+    """Whether what a result was measured with can be compared with what is here: the kind of device is, and the Python
+    is the one that would measure."""
+    return given.planners_python and is_planners_python() and is_kind_of_device(machine)
+
+
+def other_device(program: Mapping[str, Any], machine: Machine, given: Given) -> str | None:
+    """Why another device would be chosen here: a GPU is visible, and none was. None where the same would be."""
+    if program.get("device") == "auto" and machine.device == "cpu" and not given.gpus and gpu_names():
+        return f"the device has changed: it was the processor and is {gpu_names()[0]}"
+    return None
+
+
+def changed_version(
+    machine: Machine, distributions: Mapping[str, str], facts: Mapping[str, Any], specification: Mapping[str, Any]
+) -> str | None:
+    """What has another version here, on the same kind of device, or which other profiler would be chosen."""
+    return next(_changed_versions(machine, distributions, facts, specification), None)
+
+
+def _changed_versions(machine, distributions, facts, specification) -> Iterator[str]:
+    versions = [("Python", machine.python, platform.python_version())]
+    versions += [(name, then, present_version(name)) for name, then in distributions.items()]
+    versions += [("the driver", machine.driver, driver_version() if machine.device == "cuda" else None)]
+    versions += [("nsys", facts.get("nsys"), nsys_version() if facts.get("nsys") else None)]
+    for name, then, now in versions:
+        if then is not None and now is not None and then != now:
+            yield f"{VERSION}: {name} was {then} and is {now}"
+    chosen = specification.get("backend") == "auto" and specification["program"].get("device") != "cpu"
+    if chosen and facts.get("backend") == TORCH and machine.device == "cuda" and profiler_of_this_machine() == NSYS:
+        yield "the profiler has changed: it was PyTorch's and is nsys"
+
+
+present_version = cache(distribution_version)
+_cpu_name = cache(cpu_name)
+
+
+@cache
+def gpu_names() -> tuple[str, ...]:
+    """The names of the GPUs that a program started here may use; () where there is none."""
+    return tuple(gpu["name"] for gpu in _gpus())
+
+
+@cache
+def driver_version() -> str | None:
+    """The version of the NVIDIA driver; None where it is not known."""
+    return next((gpu["driver_version"] for gpu in _gpus()), None)
+
+
+@cache
+def _gpus() -> list[dict[str, str]]:
+    if not gpu_is_visible() or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return []
+    if (pynvml := nvml()) is None:
+        return nvidia_smi.gpus("name", "driver_version")
+    driver = _text(pynvml.nvmlSystemGetDriverVersion())
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    return [{"name": _text(pynvml.nvmlDeviceGetName(handle)), "driver_version": driver} for handle in handles]
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def nsys_version() -> str | None:
+    """The version of the nsys on PATH; None where there is none, or it does not run."""
+    path = nsys.find()
+    return _version_of(path, path.stat().st_mtime_ns, path.stat().st_size) if path else None
+
+
+@cache
+def _version_of(path: Path, mtime_ns: int, size: int) -> str | None:
+    try:
+        return nsys.version(path)
+    except TraceError:
+        return None  # why not is said where it is needed: by the capture
