@@ -68,3 +68,8 @@ def test_a_renamed_column_with_other_values_is_found(tmp_path):
     renamed = Renamed(columns={"*": {"ns": "time_ns"}})
     new = TABLE.rename(columns={"ns": "time_ns"}).assign(time_ns=7)
     assert compared(tmp_path, TABLE, new, renamed) == ["tables/cost: other values in time_ns"]
+
+
+def test_large_integers_are_compared_to_the_last_digit(tmp_path):
+    starts = pd.DataFrame({"start_ns": [2**60, 2**60 + 1]})
+    assert compared(tmp_path, starts, starts + 1) == ["tables/cost: other values in start_ns"]
