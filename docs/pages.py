@@ -1,5 +1,6 @@
 """The HTML pages of the examples, which `python -m docs.make` builds where they belong. They are not committed: one
-takes up to 5 MB. What is committed is the digest of each, so that a change of any of them shows as a diff."""
+takes up to 5 MB. What is committed is the digest of each, so that a change of any of them shows as a diff;
+`python -m docs.pages` writes the digests."""
 
 from __future__ import annotations
 
@@ -78,3 +79,7 @@ def page_of_recording() -> str:
     """The page of one capture, as `kernel-tables report` makes it."""
     with Trace(RECORDING) as trace:
         return report(trace)
+
+
+if __name__ == "__main__":
+    write_digests()

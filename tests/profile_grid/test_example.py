@@ -86,7 +86,7 @@ def test_every_page_is_the_same_byte_for_byte(path, monkeypatch):
     monkeypatch.setattr(pages, "drawn", lambda *_: PIXEL)
     kept = json.loads(pages.DIGESTS.read_text())
     assert {*kept} == {str(page.relative_to(EXAMPLE)) for page in pages.pages()}
-    differs = "to see the change: python -m docs.make before and after it; to accept it: python -m docs.examples"
+    differs = "to see the change: python -m docs.make before and after it; to accept it: python -m docs.pages"
     assert pages.digest(pages.pages()[path]()) == kept[str(path.relative_to(EXAMPLE))], differs
 
 
