@@ -1,8 +1,7 @@
 """The examples below docs/, made anew from their merged tables by `python -m docs.examples`, after a change of them.
 
 The first is a whole study. The others are studies beside it, of which only what they are about is kept: the merged
-tables as Parquet, the tables of their question as CSV, the answers in one document, and the figures of the question. Of
-the attention sweep all that it gives is kept.
+tables as Parquet, the tables of their question as CSV, the answers in one document, and the figures of the question.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pandas as pd
 
@@ -22,18 +20,15 @@ from kernel_tables.trace import Trace
 from profile_grid.documents.dictionary import described, dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import Summaries, summary_tables
-from profile_grid.figures.paper import SUFFIXES, drawn, on_paper, write_figure
+from profile_grid.figures.paper import drawn, on_paper, write_figure
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table, write_text
 from profile_grid.merging.timeline import empty_timeline
 from profile_grid.page import needed_tables, page
-from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, questions_asked
-from profile_grid.study.described import LEADING_COLUMNS
+from profile_grid.study.catalogue import QUESTIONS, merged_of, questions_asked, summaries_of, workloads_of
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.study.stages import NOT_ASKED
-from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP, SWEEP_ROWS
-from profile_grid.sweep.document import document as document_of_sweep
-from profile_grid.sweep.figure import SWEEP
+from profile_grid.study.workloads import MODEL_STEPS
 from profile_grid.tables.on_disk import TablesOnDisk
 
 DOCS = Path(__file__).parent
@@ -52,7 +47,12 @@ class Example:
     def summaries(self) -> tuple[str, ...]:
         """The tables of answers that are kept."""
         own = [name for one in QUESTIONS if one.name in self.questions for name in one.tables]
-        return tuple(dict.fromkeys(own)) if self.questions else SUMMARIES
+        return tuple(dict.fromkeys(own)) if self.questions else summaries_of({MODEL_STEPS})
+
+    @property
+    def merged_names(self) -> tuple[str, ...]:
+        """The merged tables that are kept."""
+        return merged_of(workloads_of(self.merged()["runs"].to_dict("records")))
 
     def merged(self) -> TablesOnDisk:
         """The merged tables."""
@@ -100,8 +100,8 @@ STUDIES = (
     Example(H200 / "diagnosis", ("time_lost",), "time_lost"),
     Example(H200 / "host", ("time_lost",), "time_lost"),
     Example(H200 / "cs336-2026", (*OF_2026, "i_memory")),
+    Example(H200 / "attention-sweep", ("attention_sweep",), "attention_sweep"),
 )
-SWEEP_EXAMPLE = H200 / "attention-sweep"
 
 
 PAGE = H200 / "report.html"
@@ -114,9 +114,6 @@ def main() -> None:
         remake(example)
     write_text(PAGE, page_of(WHOLE))
     write_text(RECORDING_PAGE, page_of_recording())
-    for path, content in made_of_sweep(SWEEP_EXAMPLE).items():
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content)
     for kept in comparisons():
         remake_comparison(kept, kept)
     write_text(H200 / "tables" / "README.md", dictionary())
@@ -125,7 +122,7 @@ def main() -> None:
 def remake(example: Example) -> None:
     """Writes all that is kept of an example, from its merged tables, to which columns are added that they lack."""
     folder, on_disk = example.folder, example.merged()
-    tables = {name: as_declared(name, on_disk.get(name)) for name in MERGED}
+    tables = {name: as_declared(name, on_disk.get(name)) for name in example.merged_names}
     for name, table in tables.items():
         if on_disk.get(name) is None or list(table.columns) != list(on_disk[name].columns):
             _write(folder / "tables" / f"{name}.parquet", table, not example.questions and name != "kernels")
@@ -142,25 +139,11 @@ def remake(example: Example) -> None:
         write_figure(all_figures()[name], ChainMap(summaries, on_disk), folder / "figures")
 
 
-def made_of_sweep(folder: Path) -> dict[Path, bytes]:
-    """What each file of a sweep holds that is made from its two tables, by the file's path."""
-    on_disk = TablesOnDisk(folder / "tables")
-    table, rows = on_disk[ATTENTION_SWEEP], on_disk[SWEEP_ROWS]
-    provenance = json.loads((folder / "tables" / "provenance.json").read_text())
-    figure = on_paper(SWEEP, {"runs": rows, ATTENTION_SWEEP: table})
-    made = {folder / "answers" / f"{ATTENTION_SWEEP}.md": document_of_sweep(table, rows, provenance).encode()}
-    with TemporaryDirectory() as scratch:
-        write_table(Path(scratch, ATTENTION_SWEEP), table)
-        made[folder / "tables" / f"{ATTENTION_SWEEP}.csv"] = Path(scratch, f"{ATTENTION_SWEEP}.csv").read_bytes()
-    figures = {folder / "figures" / f"{SWEEP.name}{suffix}": drawn(figure, suffix) for suffix in SUFFIXES}
-    return made | figures
-
-
 def page_of(example: Example) -> str:
     """The page of a study, as its grid would have made it from what is kept of it: no capture is, and the timeline of
     one step of the first study alone."""
     tables = example.tables()
-    needed = {name: tables[name] for name in needed_tables()}
+    needed = {name: tables[name] for name in needed_tables(tables["runs"])}
     asked = questions_asked(tables["runs"].to_dict("records"))
     images = {name: _image(name, example.folder / "figures", tables) for one in asked for name in one.figures}
     if example.questions:
@@ -184,7 +167,7 @@ def page_of_recording() -> str:
 def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
     """The merged table of this name with the columns declared today. A dimension that it lacks has its default,
     a stage was not asked for and took no time, other columns are empty. Without rows where there was no table."""
-    names = [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)]
+    names = [column.name for column in described()[name].every_column]
     table = pd.DataFrame(columns=names) if table is None else table
     lacking = {column: _unmeasured(name, column) for column in names if column not in table}
     return table.assign(**lacking)[names]

@@ -19,7 +19,6 @@ from markdown_it.token import Token
 
 from docs.commands import kernel_tables_commands, rules, settings, study_commands
 from profile_grid.documents.dictionary import dictionary
-from profile_grid.sweep.dictionary import dictionary as dictionary_of_sweep
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -44,7 +43,7 @@ PAGES = (
     Page("running", "Running", ("docs/running.md",)),
     Page("commands", "Commands", ("docs/commands.md", rules, kernel_tables_commands, study_commands)),
     Page("settings", "Settings", ("config/README.md", settings)),
-    Page("columns", "Columns", (dictionary, dictionary_of_sweep)),
+    Page("columns", "Columns", (dictionary,)),
     Page("example", "Example", ("docs/example-h200/README.md", "docs/example-h200/answers/answers.md")),
     Page("kernel-tables", "Any capture", ("kernel_tables/README.md",)),
     Page("sharing", "Sharing", ("docs/sharing.md",)),

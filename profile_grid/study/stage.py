@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from profile_grid.study.workloads import MODEL_STEPS, Workload
+
 GPU = "gpu"
+WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
+COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
+PROCESSES = (
+    "profile_grid/measuring/measured_program.py",
+    "profile_grid/measuring/processes.py",
+    "profile_grid/measuring/ranks.py",
+    "profile_grid/measuring/supervisor.py",
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,9 @@ class Stage:
     `attempts` is how often a job tries at most; `disk_bytes` is about what it leaves, and for every layer and step
     `disk_bytes_per_layer_and_step` more. A stage that is not `of_every_run` is measured where a product of the grid
     names it under `stages`: in runs on one GPU, or where it is `of_several_gpus` in those on several. One that is
-    `only_with_gpu` ends at once on a processor, as unsupported.
+    `only_with_gpu` ends at once on a processor, as unsupported. Runs with its `workload` have it;
+    `estimated_by` names the module with `needed_bytes(program)` and `seconds(program, peaks, memory_bytes)`, where the
+    work of the stage is not the steps of a model.
     """
 
     name: str
@@ -79,6 +91,8 @@ class Stage:
     of_every_run: bool = True
     of_several_gpus: bool = False
     only_with_gpu: bool = False
+    workload: Workload = MODEL_STEPS
+    estimated_by: str | None = None
 
     @property
     def result(self) -> str:

@@ -6,20 +6,13 @@ here. A stage writes results/runs/RUN/NAME.json (profile_grid.measuring.results)
 
 from __future__ import annotations
 
-from profile_grid.study.stage import Setting, Stage, TablesOfARun
+from profile_grid.stages.operator.stage import OPERATOR
+from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage, TablesOfARun
 
 OWN_RULES = ("kernel_classes", "diagnosis_rules")  # the keys of config.yaml that hold rules of one's own
 SHOWN = "shown"  # as a pattern of runs: the one whose step the page shows
 NOT_ASKED = "not_asked"  # the status of a stage that a run was not asked for
 UNSUPPORTED = "unsupported"  # that of one which this machine cannot measure, or PyTorch refuses
-WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
-COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
-PROCESSES = (
-    "profile_grid/measuring/measured_program.py",
-    "profile_grid/measuring/processes.py",
-    "profile_grid/measuring/ranks.py",
-    "profile_grid/measuring/supervisor.py",
-)
 TIMING = Stage(
     name="timing",
     meaning="the process without a profiler",
@@ -279,17 +272,6 @@ HOST_TRACE = Stage(
     only_with_gpu=True,
 )
 
-SWEEP = Stage(  # of a row of the attention sweep (sweep.py), not of a run
-    name="sweep",
-    meaning="attention alone, every context length in one process",
-    runs="profile_grid.measuring.sweep:swept",
-    sources=PROCESSES,
-    settings={
-        "warmup_passes": Setting(WARMUP, default=5, of_program=True),
-        "measured_passes": Setting(COUNT, default=100, of_program=True),
-    },
-)
-
-STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START, ALL_REDUCE, HOST_TRACE)
-BY_NAME = {stage.name: stage for stage in (*STAGES, SWEEP)}
+STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START, ALL_REDUCE, HOST_TRACE, OPERATOR)
+BY_NAME = {stage.name: stage for stage in STAGES}
 ON_REQUEST = tuple(stage.name for stage in STAGES if not stage.of_every_run)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.examples import PAGE, RECORDING_PAGE, STUDIES, SWEEP_EXAMPLE, WHOLE, made_of_sweep, page_of, page_of_recording
+from docs.examples import PAGE, RECORDING_PAGE, STUDIES, WHOLE, page_of, page_of_recording
 from profile_grid.documents.dictionary import check_documented, dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import summary_tables
@@ -15,7 +15,8 @@ from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table
 from profile_grid.merging.verify import file_difference
 from profile_grid.page.tables import shown_with
-from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, TABLES, questions_asked
+from profile_grid.study.catalogue import MERGED, QUESTIONS, questions_asked
+from profile_grid.study.workloads import MODEL_STEPS
 from profile_grid.tables.on_disk import TablesOnDisk
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
@@ -23,6 +24,7 @@ PROVENANCE = EXAMPLE / "tables" / "provenance.json"
 
 RUNS = TablesOnDisk(EXAMPLE / "tables")["runs"]
 DOCUMENTS = [*asked_of(RUNS), ALL]
+OF_MODELS = [question for question in QUESTIONS if question.workload is MODEL_STEPS]
 FIGURES = [name for question in questions_asked(RUNS.to_dict("records")) for name in question.figures]
 
 
@@ -36,7 +38,7 @@ def summaries(tables):
     return summary_tables(tables)
 
 
-@pytest.mark.parametrize("name", SUMMARIES)
+@pytest.mark.parametrize("name", WHOLE.summaries)
 def test_every_summary_table_is_the_same_byte_for_byte(summaries, name, tmp_path):
     write_table(tmp_path / name, summaries[name])
     for suffix in (".csv", ".parquet"):
@@ -50,7 +52,7 @@ def test_every_document_is_the_same_byte_for_byte(summaries, tables, name):
     assert made[name] == (EXAMPLE / "answers" / f"{name}.md").read_text()
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
+@pytest.mark.parametrize("question", OF_MODELS, ids=lambda question: question.name)
 def test_a_question_reads_its_own_tables_and_the_merged_ones_alone(summaries, tables, question):
     own = {name: summaries[name] for name in question.tables}
     read = {table for name in question.figures for table in all_figures()[name].tables}
@@ -70,7 +72,7 @@ def test_every_figure_is_the_same_byte_for_byte(tables, name):
 
 
 def test_the_data_dictionary_is_the_same_and_describes_every_column(tables):
-    for name in TABLES:
+    for name in (*WHOLE.merged_names, *WHOLE.summaries):
         check_documented(name, tables[name])
     assert dictionary() == (EXAMPLE / "tables" / "README.md").read_text()
 
@@ -83,7 +85,7 @@ def test_the_pages_of_the_study_and_of_a_recording_are_the_same_byte_for_byte():
 @pytest.mark.parametrize("example", STUDIES, ids=lambda example: example.folder.name)
 def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
     tables = example.merged()
-    for name in MERGED:
+    for name in example.merged_names:
         check_documented(name, tables[name])
     summaries = summary_tables(tables)
     for name in example.summaries:
@@ -95,8 +97,3 @@ def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
         figure = all_figures()[name]
         made = drawn(on_paper(figure, ChainMap(summaries, tables)), ".svg")
         assert made == (example.folder / "figures" / f"{name}.svg").read_bytes()
-
-
-def test_the_attention_sweep_beside_it_is_the_same_byte_for_byte():
-    for path, content in made_of_sweep(SWEEP_EXAMPLE).items():
-        assert path.suffix == ".png" or path.read_bytes() == content, path

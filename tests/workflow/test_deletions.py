@@ -3,13 +3,15 @@
 import pytest
 
 from profile_grid.study.stages import COUNTERS, STAGES
+from profile_grid.study.workloads import MODEL_STEPS
 
 RUN = "alpha_ctx8_forward"
 ELSEWHERE = (
     "results/runs/",
     "results/tables/markdown/",  # a folder that one job makes; Snakemake keeps a time stamp of its own there
 )
-OF_THE_RUN = [*(stage for stage in STAGES if stage.of_every_run), COUNTERS]  # it is the one that the page shows
+OF_EVERY_RUN = [stage for stage in STAGES if stage.of_every_run and stage.workload is MODEL_STEPS]
+OF_THE_RUN = [*OF_EVERY_RUN, COUNTERS]  # it is the one that the page shows
 FILES_OF_A_RUN = {name: stage.name for stage in OF_THE_RUN for name in (stage.result, *stage.files)} | {
     name: f"tables_of_{stage.name}"
     for stage in OF_THE_RUN

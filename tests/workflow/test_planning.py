@@ -31,6 +31,9 @@ NO_PART_IN_A_MEASUREMENT = {
     "profile_grid/measuring/results.py",
     "profile_grid/measuring/typed_json.py",
     "profile_grid/quantities.py",
+    "profile_grid/stages/__init__.py",
+    "profile_grid/stages/operator/__init__.py",
+    "profile_grid/stages/operator/stage.py",  # a declaration, as those of profile_grid/study
     "workflow/command.py",
 }
 WITHOUT = """

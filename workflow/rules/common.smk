@@ -13,7 +13,14 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from profile_grid.study.catalogue import MERGED, SUMMARIES, TABLES_OF_A_RUN, question_of_figure, questions_asked
+from profile_grid.study.catalogue import (
+    TABLES_OF_A_RUN,
+    merged_of,
+    question_of_figure,
+    questions_asked,
+    summaries_of,
+    workloads_of,
+)
 from profile_grid.study.program import functions_named, program_of
 from profile_grid.study.runs import (
     checked_config,
@@ -26,9 +33,7 @@ from profile_grid.study.runs import (
 )
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stage import GPU
-from profile_grid.study.stages import BY_NAME, OWN_RULES, STAGES, SWEEP, TIMING
-from profile_grid.study.sweep import is_sweep, row_specification, sweep_part, sweep_plan, sweep_rows
-from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
+from profile_grid.study.stages import BY_NAME, CAPTURE, NOT_ASKED, OWN_RULES, STAGES, TIMING
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest
 from profile_grid.measuring.allocation import cores, host_megabytes, minutes_at_most
@@ -41,8 +46,8 @@ from workflow.staleness import Staleness, content_reason, missing_reason, result
 PACKED = config.get("packed")
 PACKED_MARKER = "packed.json"
 try:
-    ROWS = sweep_rows(config) if is_sweep(checked_config(config)) and not PACKED else {}
-    RUNS = {} if ROWS or PACKED else grid_runs(config)
+    checked_config(config)
+    RUNS = {} if PACKED else grid_runs(config)
 except ConfigError as error:
     raise WorkflowError(f"config.yaml: {error}")
 
@@ -62,8 +67,11 @@ def packed_manifest(archive):
 
 
 MANIFEST = packed_manifest(PACKED) if PACKED else None
-SWEPT = MANIFEST.of_sweep if PACKED else bool(ROWS)
-ASKED = questions_asked(MANIFEST.runs if PACKED else planned_rows(config, RUNS))
+PLANNED = MANIFEST.runs if PACKED else planned_rows(config, RUNS)
+WORKLOADS = workloads_of(PLANNED)
+MERGED, SUMMARIES = merged_of(WORKLOADS), summaries_of(WORKLOADS)
+CAPTURED = any(row[CAPTURE.status_column] != NOT_ASKED for row in PLANNED)
+ASKED = questions_asked(PLANNED)
 QUESTION_DOCUMENTS = [question.name for question in ASKED if question.has_document]
 FIGURES = [name for question in ASKED for name in question.figures]
 SPECIFICATIONS = {
@@ -71,7 +79,9 @@ SPECIFICATIONS = {
     for stage in STAGES
 }
 FIRST_ALONE = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}  # what the others leave out
-AGAIN_SPECIFICATIONS = {name: specification(FIRST_ALONE, run, TIMING) for name, run in RUNS.items()}
+AGAIN_SPECIFICATIONS = {
+    name: specification(FIRST_ALONE, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages
+}
 IN_ALLOCATION = in_allocation()
 prepare_job_environment(ROOT)
 if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
@@ -113,7 +123,7 @@ def of_questions(module, question="*"):
 
 STAGE_TABLES = [file_of(stage.tables) for stage in STAGES if stage.tables]
 RUN_TABLE_MAKERS = [file_of(stage.tables_of_a_run.made_by) for stage in STAGES if stage.tables_of_a_run]
-LARGE_TABLES = ["steps", "warmup_steps", *TABLES_OF_A_RUN]
+LARGE_TABLES = [name for name in MERGED if name in ("steps", "warmup_steps", *TABLES_OF_A_RUN)]
 
 
 def digest(paths):
@@ -162,7 +172,9 @@ def status_of(stage):
 
 def stage_sources(stage):
     """The files whose change makes the results of a stage stale."""
-    return MEASURED_PROGRAM + sources(file_of(stage.runs), *stage.sources, "workflow/scripts/measure.py")
+    program = stage.workload.program
+    measured = program_sources(program) if program else MEASURED_PROGRAM
+    return measured + sources(file_of(stage.runs), *stage.sources, "workflow/scripts/measure.py")
 
 
 SOURCES = {stage.name: digest(stage_sources(stage)) + OWN_SOURCES for stage in STAGES}
@@ -182,7 +194,7 @@ def results_of_round(wildcards):
     """The results of every run in one round."""
     number = int(wildcards.number)
     folder = "results/runs/{run}" if number == 1 else f"results/processes/{number}/{{run}}"
-    return expand(f"{folder}/{TIMING.result}", run=RUNS)
+    return expand(f"{folder}/{TIMING.result}", run=AGAIN_SPECIFICATIONS)
 
 
 def timed_again(wildcards):

@@ -12,6 +12,8 @@ complete         fails, with the reasons, while a run of the grid is incomplete;
 
 SUFFIX = {"markdown": "md", "latex": "tex", "typst": "typ"}
 
+TIMELINE = ["results/page/timeline.csv", "results/page/timeline.parquet"] if CAPTURED else []
+TRACE = ["results/page/trace.json.gz"] if CAPTURED else []
 DOCUMENTS = [
     expand(
         "results/answers/{name}.{suffix}",
@@ -21,7 +23,7 @@ DOCUMENTS = [
     expand("results/figures/{name}.{suffix}", name=FIGURES, suffix=["svg", "png"]),
     "results/tables/README.md",
     ancient(expand("results/tables/{format}", format=FORMATS)),  # the time of a folder tells nothing of its files
-    "results/page/trace.json.gz",
+    TRACE,
     "results/report.html",
 ]
 DESCRIPTIONS = [*of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS]
@@ -122,8 +124,8 @@ rule page:
             *[f"{room}/page/*.{kind}" for room in ("kernel_tables", "profile_grid") for kind in ("css", "js", "j2")]
         ),
         provenance="results/tables/provenance.json",
-        timeline="results/page/timeline.parquet",
-        trace="results/page/trace.json.gz",
+        timeline=TIMELINE,
+        trace=TRACE,
     output:
         report(
             "results/report.html", caption="../report/page.rst", category="Documents", labels={"document": "the page"}
@@ -133,11 +135,13 @@ rule page:
     localrule: True
     conda:
         "../../envs/analysis.yaml"
+    params:
+        step="--timeline results/page/timeline.parquet --trace page/trace.json.gz" if CAPTURED else "",
     message:
         "the page"
     shell:
-        "python -m workflow.scripts.page --tables results/tables --figures results/figures --timeline {input.timeline:q}"
-        " --trace page/trace.json.gz --output {output:q} 2> >(tee {log:q} >&2)"
+        "python -m workflow.scripts.page --tables results/tables --figures results/figures {params.step}"
+        " --output {output:q} 2> >(tee {log:q} >&2)"
 
 
 rule dictionary:
@@ -182,9 +186,9 @@ rule table_documents:
 # What an archive of somebody else's results gives.
 FROM_ARCHIVE = [
     expand("results/tables/{table}.{suffix}", table=MERGED, suffix=["csv", "parquet"]),
-    multiext("results/page/timeline", ".csv", ".parquet"),
+    TIMELINE,
     "results/tables/provenance.json",
-    "results/page/trace.json.gz",
+    TRACE,
     "results/grid.json",
 ]
 # Each is asked for by its name, since Snakemake does not miss a deleted file that stands between others. Of the files of
@@ -194,7 +198,7 @@ MADE_FROM_RESULTS = [
     "results/grid.json",
     expand("results/tables/{table}.{suffix}", table=[*MERGED, *SUMMARIES], suffix=["csv", "parquet"]),
     "results/tables/provenance.json",
-    multiext("results/page/timeline", ".csv", ".parquet"),
+    TIMELINE,
     DOCUMENTS,
 ]
 

@@ -51,7 +51,11 @@ rule round:
 
 rule process_steps:
     input:
-        [f"results/processes/{number}/{run}/timing.json" for number in range(2, PROCESSES + 1) for run in RUNS],
+        [
+            f"results/processes/{number}/{run}/timing.json"
+            for number in range(2, PROCESSES + 1)
+            for run in AGAIN_SPECIFICATIONS
+        ],
         sources=program_sources("workflow/scripts/process_steps.py"),
         plan="results/grid.json",
     output:

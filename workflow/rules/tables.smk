@@ -22,7 +22,13 @@ for stage in STAGES:
             read_too=read_by(stage),
             again=tables_again(stage),
             # of no use to the tables: it connects all stages of a run, so that they are one job on one node of a cluster
-            beside=ancient([f"results/runs/{{run}}/{one.result}" for one in STAGES if one.of_every_run]),
+            beside=ancient(
+                [
+                    f"results/runs/{{run}}/{one.result}"
+                    for one in STAGES
+                    if one.of_every_run and one.workload is stage.workload
+                ]
+            ),
         output:
             # it names the tables beside it, and `again` misses them: as outputs they are an eighth of the time to plan
             status=f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}",

@@ -1,0 +1,1 @@
+"""The stages of a run, each in a folder: its declaration, what measures it, its tables."""
