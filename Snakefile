@@ -13,27 +13,13 @@ report: "workflow/report/workflow.rst"
 
 include: "workflow/rules/root.smk"
 include: "workflow/rules/common.smk"
-
-
-if SWEPT:  # of attention alone
-
-    include: "workflow/rules/sweep_documents.smk"
-
-else:
-
-    include: "workflow/rules/documents.smk"
-
-
+include: "workflow/rules/documents.smk"
 include: "workflow/rules/compare.smk"
 
 
 if PACKED:  # somebody else has measured
 
     include: "workflow/rules/packed.smk"
-
-elif SWEPT:
-
-    include: "workflow/rules/sweep.smk"
 
 else:
 

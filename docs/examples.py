@@ -1,8 +1,8 @@
 """The examples below docs/, made from their merged tables by `python -m docs.examples`, after a change of them.
 
 The first is a complete study. Of the others only what they are about is kept: the merged tables, the tables of their
-questions, the answers in one document, and the figures of the questions. Of the attention sweep all that it gives is
-kept. A figure is kept as SVG; what pages look like is kept as a digest (docs/pages.py).
+questions, the answers in one document, and the figures of the questions. A figure is
+kept as SVG; what pages look like is kept as a digest (docs/pages.py).
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ from profile_grid.documents.summaries import Summaries, summary_tables
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_text
-from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, questions_asked
-from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP, SWEEP_ROWS
-from profile_grid.sweep.document import document as document_of_sweep
-from profile_grid.sweep.figure import SWEEP
+from profile_grid.study.catalogue import (
+    MERGED,
+    QUESTIONS,
+    merged_of,
+    questions_asked,
+    summaries_of,
+    workloads_of,
+)
+from profile_grid.study.workloads import MODEL_STEPS
 
 DOCS = Path(__file__).parent
 
@@ -44,7 +49,12 @@ class Example:
     def summaries(self) -> tuple[str, ...]:
         """The tables of answers that are kept."""
         own = [name for one in QUESTIONS if one.name in self.questions for name in one.tables]
-        return tuple(dict.fromkeys(own)) if self.questions else SUMMARIES
+        return tuple(dict.fromkeys(own)) if self.questions else summaries_of({MODEL_STEPS})
+
+    @property
+    def merged_names(self) -> tuple[str, ...]:
+        """The merged tables that are kept."""
+        return merged_of(workloads_of(self.merged()["runs"].to_dict("records")))
 
     def merged(self) -> KeptTables:
         """The merged tables."""
@@ -92,8 +102,8 @@ STUDIES = (
     Example(H200 / "diagnosis", ("time_lost",), "time_lost"),
     Example(H200 / "host", ("time_lost",), "time_lost"),
     Example(H200 / "cs336-2026", (*OF_2026, "i_memory")),
+    Example(H200 / "attention-sweep", ("attention_sweep",), "attention_sweep"),
 )
-SWEEP_EXAMPLE = H200 / "attention-sweep"
 
 
 def main() -> None:
@@ -101,9 +111,6 @@ def main() -> None:
 
     for example in (WHOLE, *STUDIES):
         remake(example)
-    for path, content in made_of_sweep(SWEEP_EXAMPLE).items():
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content)
     for kept in comparisons():
         remake_comparison(kept)
     write_text(H200 / "tables" / "README.md", dictionary())
@@ -127,19 +134,3 @@ def remake(example: Example) -> None:
     for name in example.figures(merged["runs"]):
         figure = on_paper(all_figures()[name], ChainMap(summaries, merged))
         write_text(folder / "figures" / f"{name}.svg", drawn(figure, ".svg").decode())
-
-
-def made_of_sweep(folder: Path) -> dict[Path, bytes]:
-    """What each file of a sweep holds that is made from its two tables, by the file's path."""
-    on_disk = KeptTables(folder / "tables")
-    table, rows = on_disk[ATTENTION_SWEEP], on_disk[SWEEP_ROWS]
-    provenance = json.loads((folder / "tables" / "provenance.json").read_text())
-    figure = on_paper(SWEEP, {"runs": rows, ATTENTION_SWEEP: table})
-    return {
-        folder / "answers" / f"{ATTENTION_SWEEP}.md": document_of_sweep(table, rows, provenance).encode(),
-        folder / "figures" / f"{SWEEP.name}.svg": drawn(figure, ".svg"),
-    }
-
-
-if __name__ == "__main__":
-    main()

@@ -23,7 +23,6 @@ from docs.commands import kernel_tables_commands, rules, settings, study_command
 from docs.pages import pages, pages_of_studies
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.files import write_text
-from profile_grid.sweep.dictionary import dictionary as dictionary_of_sweep
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -82,7 +81,7 @@ SECTIONS = {
     "Look up": (
         _page("commands", "Commands", rules, kernel_tables_commands, study_commands),
         Page("settings", "Settings", ("config/README.md", settings)),
-        Page("columns", "Columns", ("docs/capture-columns.md", dictionary, dictionary_of_sweep)),
+        Page("columns", "Columns", ("docs/capture-columns.md", dictionary)),
         _page("questions", "Questions"),
         _page("finding-codes", "Finding codes"),
         _page("definitions", "Definitions"),

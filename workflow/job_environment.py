@@ -58,9 +58,8 @@ def longest_first(workflow) -> dict[str, float]:
 
 
 def _seconds(job) -> float:
-    """About the seconds of a measurement; the rows of a sweep all have the same."""
-    name = getattr(job.params, "stage", None)
-    return usual_seconds(BY_NAME[name], json.loads(job.params.specification)) if name else 1.0
+    """About the seconds of a measurement."""
+    return usual_seconds(BY_NAME[job.params.stage], json.loads(job.params.specification))
 
 
 def count_measurements(planned: Mapping[str, float]) -> None:

@@ -14,9 +14,10 @@ import pandas as pd
 
 from profile_grid.comparing.timed import PLAN, timed_tables
 from profile_grid.errors import OutsideError
+from profile_grid.study.catalogue import workloads_of
 from profile_grid.study.dimensions import DIMENSIONS, Dimension
-from profile_grid.study.stages import NOT_ASKED, STAGES, SWEEP
-from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP
+from profile_grid.study.stages import NOT_ASKED, STAGES
+from profile_grid.study.workloads import MODEL_STEPS
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.on_disk import TablesOnDisk
 from profile_grid.tables.ratios import pairs
@@ -87,12 +88,10 @@ def read_results(folder: Path) -> Results:
     """The results below a folder such as `results`, whose runs may have been timed alone; raises OutsideError where
     these are none."""
     tables = TablesOnDisk(folder / "tables")
-    if _are_of_sweep(folder, tables):
-        raise OutsideError(
-            f"{folder}: results of attention alone, which are not compared; name those of a grid of models"
-        )
     if not len(tables) and (folder / PLAN).exists():
         return Results(folder, *timed_tables(folder))
+    if "runs" in tables and MODEL_STEPS not in workloads_of(tables["runs"].to_dict("records")):
+        raise OutsideError(f"{folder}: its runs have no steps to compare; name the results of a grid of models")
     lacking = [name for name in NEEDED if name not in tables]
     provenance = folder / "tables" / "provenance.json"
     if lacking or not provenance.exists():
@@ -101,13 +100,6 @@ def read_results(folder: Path) -> Results:
             f"{folder}: no tables/{what}; name a folder of results that Snakemake has made, such as a copy of results/"
         )
     return Results(folder, tables, _read_json(provenance))
-
-
-def _are_of_sweep(folder: Path, tables: Mapping[str, pd.DataFrame]) -> bool:
-    """Whether the last grid of these results was of attention alone: files of an earlier one may lie beside."""
-    if (folder / PLAN).exists():
-        return "rows" in _read_json(folder / PLAN)
-    return (folder / SWEEP.name).is_dir() or ATTENTION_SWEEP in tables
 
 
 def _read_json(path: Path) -> dict:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 
 import pandas as pd
@@ -34,11 +33,7 @@ def described() -> dict[str, Described]:
 
 def check_documented(name: str, table: pd.DataFrame) -> None:
     """Raises UndocumentedColumn where a table has a column that is not described, or the other way round."""
-    check_columns(name, table, [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)])
-
-
-def check_columns(name: str, table: pd.DataFrame, expected: list[str]) -> None:
-    """Raises UndocumentedColumn where a table has other columns than these."""
+    expected = [column.name for column in described()[name].every_column]
     unknown = sorted(set(table.columns) - set(expected))
     absent = sorted(set(expected) - set(table.columns))
     if unknown or absent:
@@ -53,19 +48,12 @@ def dictionary() -> str:
     parts = [
         "# Data dictionary\n\nEvery table is there twice: as CSV for people, as Parquet for programs. GPU time is"
         " the sum of the durations of kernels and memory operations (on a CPU: of outermost ATen operators). What was"
-        " not measured is empty, never zero. Every table begins with the same columns:",
+        " not measured is empty, never zero. Every table but those of operators alone begins with the same columns:",
         _as_table(LEADING_COLUMNS),
     ]
-    return "\n\n".join([*parts, *sections(described())]) + "\n"
-
-
-def sections(tables: Mapping[str, Described]) -> list[str]:
-    """A section for every table, with its columns, in Markdown."""
-    return [
-        part
-        for name, table in tables.items()
-        for part in (f"## {name}\n\n{escaped(table.rows)}.", _as_table(table.columns))
-    ]
+    for name, table in described().items():
+        parts += [f"## {name}\n\n{escaped(table.rows)}.", _as_table((*table.leading, *table.columns))]
+    return "\n\n".join(parts) + "\n"
 
 
 def _as_table(columns: tuple[Column, ...]) -> str:

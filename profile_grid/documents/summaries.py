@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pandas as pd
 
-from profile_grid.study.catalogue import QUESTIONS, SUMMARIES
+from profile_grid.study.catalogue import QUESTIONS, SUMMARIES, summaries_of, workloads_of
 from profile_grid.study.described import SummaryTable
 from profile_grid.tables.conservation import check_conservation
 from profile_grid.tables.per_pass import Merged
@@ -23,7 +23,8 @@ class Summaries(Mapping[str, pd.DataFrame]):
         self._merged = Merged(merged)
         self._makers = dict(declared_tables())
         self._made: dict[str, pd.DataFrame] = {}
-        check_conservation(self._merged.kernels, self._merged["phases"])
+        if "kernels" in merged:
+            check_conservation(self._merged.kernels, self._merged["phases"])
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self._made:
@@ -31,16 +32,16 @@ class Summaries(Mapping[str, pd.DataFrame]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(SUMMARIES)
+        return iter(summaries_of(workloads_of(self._merged["runs"].to_dict("records"))))
 
     def __len__(self) -> int:
-        return len(SUMMARIES)
+        return sum(1 for _ in self)
 
 
-def summary_tables(merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARIES) -> dict[str, pd.DataFrame]:
+def summary_tables(merged: Mapping[str, pd.DataFrame], names: Collection[str] | None = None) -> dict[str, pd.DataFrame]:
     """The tables of all answers by name, or those of these names. Raises as Summaries does."""
     tables = Summaries(merged)
-    return {name: tables[name] for name in SUMMARIES if name in names}
+    return {name: tables[name] for name in tables if names is None or name in names}
 
 
 def declared_tables() -> Iterator[tuple[str, SummaryTable]]:

@@ -9,7 +9,6 @@ import pandas as pd
 from kernel_tables.markdown import Table, code, escaped, pipe_table
 from profile_grid.documents.dictionary import described
 from profile_grid.quantities import ABSENT, known, significant
-from profile_grid.study.described import LEADING_COLUMNS
 
 LONGEST = 1000  # rows; a longer table comes as one document per run
 NAMES = ("kernel",)
@@ -27,7 +26,7 @@ def table_documents(name: str, table: pd.DataFrame) -> Iterator[tuple[str, str]]
 
 def table_document(name: str, table: pd.DataFrame) -> str:
     """One table in Markdown: what a row is, then the rows, whole numbers in full and others with four digits."""
-    units = {column.name: column.unit for column in (*LEADING_COLUMNS, *described()[name].columns)}
+    units = {column.name: column.unit for column in described()[name].every_column}
     text = [column for column in table.columns if not pd.api.types.is_numeric_dtype(table[column])]
     numbers = [column for column in table.columns if column not in text]
     rows = tuple(

@@ -6,7 +6,7 @@ import pandas as pd
 
 from profile_grid.figures.drawing import Tables
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
-from profile_grid.study.dimensions import FULLEST_FIRST, LEADING, MODE, keys_without
+from profile_grid.study.dimensions import FULLEST_FIRST, KEYS, LEADING, MODE, keys_without
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED
 from profile_grid.tables.machines import by_machine
@@ -42,9 +42,11 @@ def words(runs: pd.DataFrame) -> Words:
 
 
 def with_dimensions(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the dimensions of their runs in front, in the order in which they are declared."""
-    own = rows.drop(columns=[name for name in LEADING if name in rows.columns and name != "run"])
-    return runs[list(LEADING)].merge(own, on="run", how="inner", validate="one_to_many")
+    """The rows with the dimensions of their runs in front, in the order in which they are declared. Those that apply to
+    no run stay as the rows have them."""
+    of_runs = ["run", *(name for name in KEYS if name not in rows or len(runs) == 0 or runs[name].notna().any())]
+    own = rows.drop(columns=[name for name in of_runs if name in rows.columns and name != "run"])
+    return runs[of_runs].merge(own, on="run", how="inner", validate="one_to_many")
 
 
 def models_in_order(runs: pd.DataFrame) -> list[str]:

@@ -8,11 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from profile_grid.study.stages import STAGES
+from profile_grid.study.stages import BY_NAME, STAGES
 
 PLANNED_VARIABLE = "PROFILE_GRID_PLANNED"  # the file that tells about the seconds of each measurement by its result
 STARTED_VARIABLE = "PROFILE_GRID_STARTED"
-WIDEST = max(len(stage.name) for stage in STAGES if stage.of_every_run)
 
 
 class Announced:
@@ -20,7 +19,8 @@ class Announced:
     environment names; without one nothing is known of others."""
 
     def __init__(self, stage: str, run: str, output: Path):
-        self._what, self._own = f"{stage:{WIDEST}} {run}", str(output)
+        beside = [one for one in STAGES if one.of_every_run and one.workload is BY_NAME[stage].workload]
+        self._what, self._own = f"{stage:{max(len(one.name) for one in beside)}} {run}", str(output)
         self._since = float(os.environ.get(STARTED_VARIABLE, "inf"))
         self._planned = _planned()
 

@@ -11,22 +11,26 @@ from profile_grid.merging.cost import cost_table
 from profile_grid.merging.joined import joined_tables
 from profile_grid.merging.run_overview import runs_table
 from profile_grid.results.load_runs import MeasuredRun
+from profile_grid.study.catalogue import merged_of, workloads_of
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import STAGES
 
-LARGEST = "largest"  # the folder beside that of the runs
+LARGEST = "largest"  # the table, and the folder beside that of the runs
 
 
 def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFrame]:
     """Every merged table by its name; `folder` holds the tables of each run, and the one
     beside it, largest, what bisections found to fit."""
     tables = {"runs": runs_table(runs)}
-    for stage in STAGES:
+    workloads = workloads_of(tables["runs"].to_dict("records"))
+    stages = [stage for stage in STAGES if stage.workload in workloads]
+    for stage in stages:
         if stage.table_names:
             tables |= stage.load("tables").study_tables(runs)
     tables["cost"] = cost_table(runs)
-    tables["largest"] = largest_table([run.entry for run in runs], folder.parent / LARGEST)
-    for stage in STAGES:
+    if LARGEST in merged_of(workloads):
+        tables[LARGEST] = largest_table([run.entry for run in runs], folder.parent / LARGEST)
+    for stage in stages:
         if stage.tables_of_a_run:
             tables |= _joined(stage, runs, folder)
     return tables

@@ -24,15 +24,7 @@ def provenance(runs: pd.DataFrame, plan: dict, checkouts: list[dict]) -> dict:
         "runs": len(runs),
         "stages": " / ".join(stage.name for stage in asked),
         "statuses": {name: int(count) for name, count in statuses.items()},
-        **origin(runs, plan, checkouts, started),
-    }
-
-
-def origin(measured: pd.DataFrame, plan: dict, checkouts: list[dict], started: pd.Series) -> dict:
-    """Machine, software, commits, dates and configuration of what was measured: a table with facts of machines, the
-    moments at which its measurements began, and the commits at which they were made."""
-    return {
-        **{key: _agreed(measured[key]) for key in MACHINE_KEYS if key in measured and key not in NOT_TOLD},
+        **{key: _agreed(runs[key]) for key in MACHINE_KEYS if key not in NOT_TOLD},
         "snakemake": metadata.version("snakemake"),
         "measured_git_commit": _agreed(pd.Series([_commit(checkout) for checkout in checkouts], dtype="object")),
         **git_state(),

@@ -8,11 +8,11 @@ import pandas as pd
 from cs336_model.arithmetic.own_model import shape_of
 from profile_grid.quantities import counted, memory
 from profile_grid.results.load_runs import MeasuredRun
-from profile_grid.results.results import OUT_OF_MEMORY, OutOfMemory
+from profile_grid.results.results import OUT_OF_MEMORY, OutOfMemory, ProgramResult
 from profile_grid.stages.timing.accuracy import accuracy_notes
 from profile_grid.study.described import Column, Described, columns
-from profile_grid.study.dimensions import MACHINE_DIMENSIONS
-from profile_grid.study.stages import CAPTURE, STAGES, TIMING
+from profile_grid.study.dimensions import MACHINE_DIMENSIONS, OF_OPERATORS
+from profile_grid.study.stages import CAPTURE, STAGES
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
 STATUSES = "complete, out_of_memory, unsupported (this machine cannot), incomplete, missing or not_asked"
@@ -27,14 +27,15 @@ def runs_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 
 def _row(run: MeasuredRun) -> dict:
-    timing, capture = run.results[TIMING.name], run.results.get(CAPTURE.name)
-    program, machine = timing.program, timing.program.machine
+    program, capture = _first_program(run), run.results.get(CAPTURE.name)
+    machine = program.machine
     sizes, held, compiled = _sizes(program.spec), program.memory, program.compilation
     programs = [result.program for result in run.results.values()]
     oom = next((p.out_of_memory for p in programs if p and p.out_of_memory), None)
     return run.leading | {
+        **{one.key: run.entry.get(one.key) for one in OF_OPERATORS},
         **sizes,
-        "vocab_size": program.spec["vocab_size"],
+        "vocab_size": program.spec.get("vocab_size"),
         "parameters": program.parameters,
         **{stage.status_column: run.status(stage.name) for stage in STAGES},
         "reason": _reason(run, oom),
@@ -61,6 +62,11 @@ def _row(run: MeasuredRun) -> dict:
     }
 
 
+def _first_program(run: MeasuredRun) -> ProgramResult:
+    """What the program of a run's first stage wrote: that of the timing, or of an operator alone."""
+    return next(iter(run.results.values())).program
+
+
 def _reason(run: MeasuredRun, oom: OutOfMemory | None) -> str | None:
     """Why stages have no figures, each reason once; led by its stages where there are several, unless it says them."""
     stages: dict[str, list[str]] = {}
@@ -77,7 +83,7 @@ def _reason(run: MeasuredRun, oom: OutOfMemory | None) -> str | None:
 def _sizes(spec: dict) -> dict[str, int | None]:
     """The sizes of the model that have our names, or of our model what they are."""
     shape = shape_of(spec)
-    sizes = vars(shape) if shape else spec["sizes"]
+    sizes = vars(shape) if shape else spec.get("sizes", {})
     return {name: sizes[name] if isinstance(sizes.get(name), int) else None for name in SIZES}
 
 
@@ -107,8 +113,9 @@ def _notes(run: MeasuredRun) -> list[str]:
 
 
 def _machine_notes(run: MeasuredRun) -> list[str]:
-    machine, notes = run.results[TIMING.name].program.machine, []
-    if run.results[TIMING.name].neighbours:
+    first, notes = next(iter(run.results.values())), []
+    machine = first.program.machine
+    if first.neighbours:
         notes.append("other GPUs of the host were measured on while it was timed: its launches may be slower")
     if machine.other_processes:
         notes.append(
@@ -121,7 +128,7 @@ def _machine_notes(run: MeasuredRun) -> list[str]:
 
 def _compiler_notes(run: MeasuredRun) -> list[str]:
     """A note where a compiled program is not one graph, or was compiled again in the steps that were timed."""
-    compiled, notes = run.results[TIMING.name].program.compilation, []
+    compiled, notes = _first_program(run).compilation, []
     if compiled and compiled.graph_breaks:
         notes.append(f"the compiled model is broken into parts by {counted(compiled.graph_breaks, 'graph break')}")
     if compiled and compiled.graphs_later:
@@ -150,6 +157,7 @@ DESCRIBED = {
     "runs": Described(
         "One row per run of the grid",
         (
+            *(Column(one.key, one.unit, f"of an operator alone: {one.meaning}") for one in OF_OPERATORS),
             *columns("""
     d_model | | width of the residual stream; empty, as the next three, where the model's sizes have other names
     d_ff | | width inside the feed-forward

@@ -25,18 +25,18 @@ from profile_grid.page.flame import flames, opening
 from profile_grid.page.markup import markdown
 from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, shown_with
 from profile_grid.page.timeline import run_timeline
-from profile_grid.study.catalogue import SUMMARIES, TABLES, questions_asked
+from profile_grid.study.catalogue import SUMMARIES, questions_asked, tables_of
 from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import names_of_told_kernels
 
 HERE = Path(__file__).parent
 
 
-def needed_tables() -> tuple[str, ...]:
-    """The tables that the page is made of: those that its figures, sentences and tables read."""
+def needed_tables(runs: pd.DataFrame) -> tuple[str, ...]:
+    """The tables that the page of these runs is made of: those that its figures, sentences and tables read."""
     of_figures = (name for figure in all_figures().values() for name in figure.tables)
     needed = {*SUMMARIES, *of_figures, *(table.source for table in every_table().values())}
-    return tuple(name for name in TABLES if name in needed)
+    return tuple(name for name in tables_of(runs.to_dict("records")) if name in needed)
 
 
 def page(
@@ -51,13 +51,14 @@ def page(
     `images` are the PNG files of the figures by name, since an SVG's fonts differ from viewer to viewer; `trace_file`
     is where the trace for Perfetto lies, relative to the page.
     """
-    summaries = {name: tables[name] for name in SUMMARIES}
+    summaries = {name: tables[name] for name in SUMMARIES if name in tables}
     sections = [section(machine, runs, tables["runs"], summaries) for machine, runs in by_machine(tables["runs"])]
     of_machine, machine, left_out = of_one_machine(tables)
     names = Names(names_of_told_kernels(of_machine))
     asked = questions_asked(tables["runs"].to_dict("records"))
     found = page_tables(tables, names, asked)
-    flame_views, flames_left_out = flames(of_machine, names)
+    has_steps = "kernels" in tables
+    flame_views, flames_left_out = flames(of_machine, names) if has_steps else ({}, "")
     return environment().get_template("template.html.j2").render(
         sections=sections,
         shown_with=shown_with,
@@ -66,7 +67,8 @@ def page(
         questions=asked,
         first_sentence=first_sentence,
         legend=_legend,
-        menus=menus(tables["runs"]),
+        menus=menus(tables["runs"], tables.values()),
+        has_steps=has_steps,
         tables=found,
         static_rows=STATIC_ROWS,
         figures=shown(all_figures(asked), of_machine, images, left_out),
@@ -79,7 +81,7 @@ def page(
         names=names.as_lists(),
         trace_file=trace_file,
         libraries=libraries,
-        opening=opening(of_machine),
+        opening=opening(of_machine) if has_steps else None,
         style=style(HERE / "grid.css"),
         script=script(HERE / "page.js"),
     )  # fmt: skip
@@ -102,9 +104,9 @@ def _first_flame(flames: dict[str, dict], timeline: pd.DataFrame) -> str | None:
     return same if same in flames else next(iter(flames), None)
 
 
-def environment(*folders: Path) -> jinja2.Environment:
-    """Jinja with the templates of the page, and of FOLDERS."""
-    found = html_environment(*folders, HERE)
+def environment() -> jinja2.Environment:
+    """Jinja with the templates of the page."""
+    found = html_environment(HERE)
     found.filters |= {"markdown": markdown, "base64": _base64}
     return found
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
 
 from profile_grid.figures.shown import models_in_order
-from profile_grid.study.dimensions import DIMENSIONS, MODEL, Dimension
+from profile_grid.study.dimensions import EVERY_DIMENSION, MODEL, Dimension
 from profile_grid.tables.apart import sorted_values
 
 
@@ -20,13 +21,16 @@ class Menu:
     choices: tuple[tuple[str, str], ...]
 
 
-def menus(runs: pd.DataFrame) -> list[Menu]:
-    """The menus in the order of the dimensions."""
-    differing = [one for one in DIMENSIONS if runs[one.key].nunique() > 1]
-    return [
-        Menu(one.key, one.heading, tuple((str(value), one.name_of(value)) for value in _in_order(runs, one)))
-        for one in differing
-    ]
+def menus(runs: pd.DataFrame, tables: Iterable[pd.DataFrame] = ()) -> list[Menu]:
+    """The menus in the order of the dimensions. A dimension that applies to no run may be one that its process goes
+    through: then its values are those of the tables."""
+    found = []
+    for one in EVERY_DIMENSION:
+        rows = next((table for table in (runs, *tables) if one.key in table and table[one.key].notna().any()), None)
+        if rows is not None and rows[one.key].nunique() > 1:
+            choices = tuple((str(value), one.name_of(value)) for value in _in_order(rows, one))
+            found.append(Menu(one.key, one.heading, choices))
+    return found
 
 
 def _in_order(runs: pd.DataFrame, dimension: Dimension) -> list:

@@ -18,17 +18,21 @@ from profile_grid.page.room import shared
 from profile_grid.quantities import known
 from profile_grid.study.catalogue import QUESTIONS, Question
 from profile_grid.study.described import LEADING_COLUMNS, SHARE, Column, Shown
-from profile_grid.study.dimensions import BY_KEY, DIMENSIONS, LEADING, WITHOUT_DEFAULT
+from profile_grid.study.dimensions import BY_KEY, EVERY_DIMENSION, LEADING, OF_OPERATORS, WITHOUT_DEFAULT
 from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables.apart import shown_dimensions
 
 SIGNIFICANT = 6
+DIMENSION_KEYS = tuple(one.key for one in EVERY_DIMENSION)
 UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}
 RUN_COLUMNS = (
-    *(stage.status_column for stage in STAGES), "reason", "parameters", "peak_allocated_bytes", "steps_timed",
-    "steps_captured", "note",
+    *(one.key for one in OF_OPERATORS), *(stage.status_column for stage in STAGES), "reason", "parameters",
+    "peak_allocated_bytes", "steps_timed", "steps_captured", "note",
 )  # fmt: skip
-HEADINGS = {one.key: one.heading for one in DIMENSIONS} | {"flop_per_s": "FLOP/s", "flops_formula": "FLOP, formula"}
+HEADINGS = {one.key: one.heading for one in EVERY_DIMENSION} | {
+    "flop_per_s": "FLOP/s",
+    "flops_formula": "FLOP, formula",
+}
 STATIC_ROWS = 8
 MOST_ROWS, MOST_BYTES = 3500, 3_200_000  # of one table, and of all together; the files have everything
 ALWAYS_SHOWN = WITHOUT_DEFAULT  # another dimension has a column where a run is not at its default
@@ -68,9 +72,11 @@ def page_tables(
     told = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
     made = {}
     for name, shown in every_table(questions).items():
+        if shown.source not in tables:
+            continue
         rows = shown.rows(tables[shown.source]) if shown.rows else tables[shown.source]
         frame = _columns(rows, tables["runs"], told, shown.columns)
-        made[name] = page_table(name, shown, frame, names, described()[shown.source].columns)
+        made[name] = page_table(name, shown, frame, names, described()[shown.source].every_column)
     return _within_room(made)
 
 
@@ -107,8 +113,9 @@ KERNELS = Shown("Every kernel by phase, per step", "kernels", rows=kernels_per_s
 
 def _columns(frame: pd.DataFrame, runs: pd.DataFrame, told: list[str], chosen: tuple[str, ...] | None) -> pd.DataFrame:
     """The dimensions and the chosen columns of a table: all where none are chosen, but none of a stage that no run was
-    asked for; rows in the order of the table."""
+    asked for, or of a dimension that applies to none; rows in the order of the table."""
     own = list(chosen) if chosen else [name for name in frame.columns if name not in LEADING]
+    own = [name for name in own if name not in DIMENSION_KEYS or frame[name].notna().any()]
     own = [name for name in own if not len(frame) or not frame[name].eq(NOT_ASKED).all()]
     position = frame[["run", *own]].reset_index(drop=True).reset_index(names="_position")
     return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*told, *own]]

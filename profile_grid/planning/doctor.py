@@ -1,16 +1,18 @@
-"""What this machine can do for a grid, in ten lines, and what would make the grid fail here."""
+"""What this machine can do for a grid, in ten lines or fewer, and what would make the grid fail here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from profile_grid.host.gpu_check import needed_bytes
+from profile_grid.host.leases.lease_server import Leases
 from profile_grid.planning import estimates
-from profile_grid.planning.smoke import Smoke
+from profile_grid.planning.smoke import Smoke, smoke_capture, smoke_specification
 from profile_grid.quantities import counted
 from profile_grid.stages.capture.capture_problems import NSYS_TOO_OLD
 from profile_grid.stages.capture.nsys_capture import NSYS_MISSING
+from profile_grid.study.stages import CAPTURE
 
 GIB = 2**30
 OLD_NVTX = "pip install 'nvtx<0.2.12'"
@@ -50,22 +52,43 @@ class Host:
     available_memory_bytes: int | None
 
 
-def report(host: Host, smoke: Smoke, plan: dict, measurements: list, pace: estimates.Pace, wanted: str) -> list[Line]:
-    """The lines, in order. `wanted`: capture.backend of the configuration; `measurements`: what is not there yet."""
+@dataclass(frozen=True)
+class Trial:
+    """What came of trying a little of the workload: the machine, None where none ran; its seconds, and its lines."""
+
+    machine: dict | None
+    seconds: float
+    lines: list[Line]
+
+
+def report(host: Host, trial: Trial, plan: dict, left: list, pace: estimates.Pace) -> list[Line]:
+    """The lines, in order; `left` are the measurements that are not there yet."""
     device = estimates.first_program(plan["runs"][0])["device"]
     return [
-        gpu_line(host, device),
-        torch_line(smoke.machine),
+        _gpu(host, device),
+        _torch(trial.machine),
+        *trial.lines,
+        _memory(host, device, {entry["run"]: estimates.needed_by(entry) for entry in plan["runs"]}),
+        _time(host, device, plan, left, pace),
+    ]
+
+
+def try_capture(plan: dict, host: Host, left: list, scratch: Path, time_limit_s: float, leases: Leases) -> Trial:
+    """What came of a smoke capture of a grid of models."""
+    specifications = [entry["specifications"][CAPTURE.name] for entry in plan["runs"]]
+    smoke = smoke_capture(smoke_specification(specifications), scratch, time_limit_s, leases)
+    return Trial(smoke.machine, smoke.seconds, capture_lines(host, smoke, specifications[0]["backend"], left))
+
+
+def capture_lines(host: Host, smoke: Smoke, wanted: str, left: list) -> list[Line]:
+    """What a smoke capture tells. `wanted`: capture.backend of the configuration."""
+    return [
         _nsys(host, smoke),
         _backend(host, smoke, wanted),
         _smoke(smoke),
         _nvtx(host, smoke),
         _perf(host),
-        _disk(host, measurements),
-        memory_line(
-            host, device, {entry["run"]: needed_bytes(estimates.first_program(entry)) for entry in plan["runs"]}
-        ),
-        _time(host, device, plan, measurements, pace),
+        _disk(host, left),
     ]
 
 
@@ -75,7 +98,7 @@ def cause(lines: list[Line]) -> Line | None:
     return failures[0] if failures else None
 
 
-def gpu_line(host: Host, device: str) -> Line:
+def _gpu(host: Host, device: str) -> Line:
     """The GPU, its memory and driver."""
     if host.gpu is None:
         what = "none, and device is cuda: check the driver (nvidia-smi), or set device to cpu in config.yaml"
@@ -87,7 +110,7 @@ def gpu_line(host: Host, device: str) -> Line:
     return Line("GPU", f"{gpu.name}, {free}, driver {gpu.driver} (CUDA {gpu.cuda or 'unknown'}){unused}")
 
 
-def torch_line(machine: dict | None) -> Line:
+def _torch(machine: dict | None) -> Line:
     """PyTorch, as the smoke found it."""
     if machine is None:
         return Line("torch", "did not get to run: see the smoke")
@@ -149,20 +172,20 @@ def _disk(host: Host, measurements: list) -> Line:
     return Line("disk", text + (": free some space, or measure fewer steps in a capture" if short else ""), short)
 
 
-def memory_line(host: Host, device: str, needs: Mapping[str, int | None], what: str = "run") -> Line:
+def _memory(host: Host, device: str, needs: Mapping[str, int | None]) -> Line:
     """What is free where the grid is measured, beside what each run needs, by its name; None where nobody knows."""
-    available, known = free_bytes(host, device), {name: need for name, need in needs.items() if need}
+    available, known = _free_bytes(host, device), {name: need for name, need in needs.items() if need}
     if not known or available is None:
         free = "not told" if available is None else f"{available / GIB:.1f} GiB free"
-        return Line("memory", free if known else f"{free}; what the {what}s need is not known")
-    where, largest = "GPU" if on_gpu(host, device) else "memory", max(known, key=known.__getitem__)
+        return Line("memory", free if known else f"{free}; what the runs need is not known")
+    where, largest = "GPU" if _on_gpu(host, device) else "memory", max(known, key=known.__getitem__)
     text = f"{largest} needs about {known[largest] / GIB:.1f} GiB of the {available / GIB:.1f} GiB of {where} free"
     over = [name for name, need in known.items() if need > available]
     if not over:
         return Line("memory", text)
     names = ", ".join(over[:3]) + (f" and {len(over) - 3} more" if len(over) > 3 else "")
     ending = "will end as out of memory" if where == "GPU" else "may be killed by the operating system (out of memory)"
-    return Line("memory", f"{text}; {len(over)} of {counted(len(needs), what)} {ending}: {names}")
+    return Line("memory", f"{text}; {len(over)} of {counted(len(needs), 'run')} {ending}: {names}")
 
 
 def _time(host: Host, device: str, plan: dict, measurements: list, pace: estimates.Pace) -> Line:
@@ -171,21 +194,21 @@ def _time(host: Host, device: str, plan: dict, measurements: list, pace: estimat
     grid = f"grid {plan['grid']}: {counted(len(plan['runs']), 'run')}, {there}"
     if not measurements:
         return Line("time", f"{grid}; nothing is left to measure")
-    seconds = estimates.seconds_needed(measurements, pace, free_bytes(host, device), on_gpu(host, device))
+    seconds = estimates.seconds_needed(measurements, pace, _free_bytes(host, device), _on_gpu(host, device))
     about = "about" if pace.flop_per_s else "at least"
-    return Line("time", f"{grid}; the others take {about} {duration(seconds)} ({pace.source})")
+    return Line("time", f"{grid}; the others take {about} {_duration(seconds)} ({pace.source})")
 
 
-def on_gpu(host: Host, device: str) -> bool:
+def _on_gpu(host: Host, device: str) -> bool:
     """Whether a grid on this device is measured on the GPU."""
     return host.gpu is not None and device != "cpu"
 
 
-def free_bytes(host: Host, device: str) -> int | None:
+def _free_bytes(host: Host, device: str) -> int | None:
     """What measurements find free where they run."""
-    return host.gpu.free_bytes if on_gpu(host, device) else host.available_memory_bytes
+    return host.gpu.free_bytes if _on_gpu(host, device) else host.available_memory_bytes
 
 
-def duration(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     """In minutes, or seconds where it is short."""
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

@@ -10,11 +10,12 @@ from cs336_model.arithmetic.flops import forward_flops
 from cs336_model.arithmetic.own_model import shape_of
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from kernel_recorder.gpu import gpu_is_visible
-from profile_grid.gpu_peaks import peaks_of
+from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.host.gpu_check import needed_bytes
 from profile_grid.results.results import COMPLETE, BadResult, StageResult, read_result
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import BY_NAME, STAGES
+from profile_grid.study.workloads import MODEL_STEPS, Workload
 
 AS_SMOKE = "start-ups as long as the smoke capture"
 NO_PACE = "the steps come on top, their pace is not known yet"
@@ -37,11 +38,13 @@ class Finished:
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast this machine measures."""
+    """How fast this machine measures: seconds of one process of each stage besides its steps, FLOP/s of the steps by
+    precision (absent where it is not known), the source, and the peaks of the GPU where they are known."""
 
     overhead_s: dict[str, float]  # by stage: seconds of one process besides its steps
     flop_per_s: dict[str, float]  # of the steps, by precision; absent if not known
     source: str
+    peaks: Peaks | None = None
 
     def steps_seconds(self, program: dict) -> float:
         """Seconds of the steps of a process; 0 where the pace is not known."""
@@ -64,20 +67,25 @@ def _is_measured(path: Path, specification: dict) -> bool:
     return measured is not None and measured.specification == specification
 
 
-def pace(runs: Path, start_s: float, device_name: str | None, precisions: Iterable[str]) -> Pace:
+def pace(
+    runs: Path, start_s: float, device_name: str | None, precisions: Iterable[str], workload: Workload = MODEL_STEPS
+) -> Pace:
     """The pace of the measurements below `runs` on this device; without any, that of the smoke capture and the maker's
     peak. `start_s`: the seconds that the smoke capture took."""
-    finished = {stage.name: list(_finished(runs, stage, device_name)) for stage in STAGES}
+    stages = [stage for stage in STAGES if stage.workload is workload]
+    finished = {stage.name: list(_finished(runs, stage, device_name)) for stage in stages}
     peaks = peaks_of(device_name)
     rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
     usual = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in rates.items() if rate}
-    plain = [job for stage in STAGES if stage.of_every_run for job in finished[stage.name]]  # what slows no steps down
-    if all(finished[stage.name] for stage in STAGES if stage.of_every_run):
-        overhead = {stage: _mean_overhead_s(jobs or plain) for stage, jobs in finished.items()}
+    everywhere = [stage.name for stage in stages if stage.of_every_run]
+    plain = [one for name in everywhere for one in finished[name]]  # what slows no steps down
+    if all(finished[name] for name in everywhere):
+        overhead = {stage: _mean_overhead_s(found or plain) for stage, found in finished.items()}
         count = sum(map(len, finished.values()))
-        return Pace(overhead, usual | _measured_rates(plain), f"from {count} earlier measurements on this device")
+        source = f"from {count} earlier measurements on this device"
+        return Pace(overhead, usual | _measured_rates(plain), source, peaks)
     steps = f"steps at {100 * USUAL_SHARE_OF_PEAK:.0f} % of the maker's peak" if usual else NO_PACE
-    return Pace(dict.fromkeys(finished, start_s), usual, f"{AS_SMOKE}{', ' if usual else '; '}{steps}")
+    return Pace(dict.fromkeys(finished, start_s), usual, f"{AS_SMOKE}{', ' if usual else '; '}{steps}", peaks)
 
 
 def _mean_overhead_s(finished: list[Finished]) -> float:
@@ -113,16 +121,30 @@ def usual_seconds(stage: Stage, specification: dict) -> float:
     if stage.only_with_gpu and not gpu_is_visible():
         return AT_ONCE_S
     precision = specification["program"]["dimensions"]["precision"]
-    rate = USUAL_SHARE_OF_PEAK * (peaks_of(USUAL_GPU).flop_per_s(precision) or 0.0)
+    peaks = peaks_of(USUAL_GPU)
+    rate = USUAL_SHARE_OF_PEAK * (peaks.flop_per_s(precision) or 0.0)
     start_s = USUAL_START_S + (USUAL_END_S if stage.tables_of_a_run else 0.0)
-    return _seconds_of(stage.name, specification, Pace({stage.name: start_s}, {precision: rate}, USUAL_GPU), None)
+    return _seconds_of(
+        stage.name, specification, Pace({stage.name: start_s}, {precision: rate}, USUAL_GPU, peaks), None
+    )
 
 
-def _seconds_of(stage: str, specification: dict, pace: Pace, memory_bytes: int | None) -> float:
-    program, start_s = specification["program"], pace.overhead_s[stage]
+def _seconds_of(name: str, told: dict, pace: Pace, memory_bytes: int | None) -> float:
+    stage, program, start_s = BY_NAME[name], told["program"], pace.overhead_s[name]
+    if stage.has_estimates:
+        passes_s = stage.load("estimates").seconds(program, pace.peaks, memory_bytes)
+        return start_s + passes_s + stage.lasts_s(told)
     if _too_large(program, memory_bytes):
         return start_s
-    return start_s + pace.steps_seconds(program) + BY_NAME[stage].lasts_s(specification)
+    return start_s + pace.steps_seconds(program) + stage.lasts_s(told)
+
+
+def needed_by(entry: dict) -> int | None:
+    """Bytes that the tensors of a run of the plan take, by what its first stage is told; None where nobody knows."""
+    name, told = next(iter(entry["specifications"].items()))
+    stage = BY_NAME[name]
+    needed = stage.load("estimates").needed_bytes if stage.has_estimates else needed_bytes
+    return needed(told["program"])
 
 
 def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
@@ -130,30 +152,31 @@ def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
     return sum(
         BY_NAME[stage].disk_bytes
         + BY_NAME[stage].disk_bytes_per_layer_and_step
-        * (layers(specification["program"]) or 0)
-        * specification["program"]["measured_steps"]
-        for stage, specification in measurements
+        * (layers(told["program"]) or 0)
+        * told["program"].get("measured_steps", 0)
+        for stage, told in measurements
     )
 
 
 def layers(program: dict) -> int | None:
     """The layers of the model; None where its sizes have other names than ours."""
-    num_layers = program["sizes"].get("num_layers")
-    return num_layers if isinstance(num_layers, int) else None
+    found = program.get("sizes", {}).get("num_layers")
+    return found if isinstance(found, int) else None
 
 
 def first_program(entry: dict) -> dict:
     """What the program of a run's first stage is told; the stages differ in their steps alone."""
-    return entry["specifications"][STAGES[0].name]["program"]
+    return next(iter(entry["specifications"].values()))["program"]
 
 
 def steps_flops(program: dict) -> int:
     """FLOPs of the matrix products of all steps of a process, what is recomputed too; 0 for other people's models."""
-    shape = shape_of(program)
+    if (shape := shape_of(program)) is None:
+        return 0
     steps = program["warmup_steps"] + program["measured_steps"]
     trains, every = BACKWARD in PHASES_OF_MODE[program["dimensions"]["mode"]], program["dimensions"]["checkpoint"]
     forwards = 1 + trains * (BACKWARD_IN_FORWARDS + (1 / every if every else 0))
-    return round(steps * forwards * forward_flops(shape)["forward"]) if shape else 0
+    return round(steps * forwards * forward_flops(shape)["forward"])
 
 
 def _too_large(program: dict, memory_bytes: int | None) -> bool:

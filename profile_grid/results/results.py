@@ -257,7 +257,7 @@ def _require_times(program: ProgramResult) -> None:
 
 
 def _require_times_of(kind: str, spec: dict, steps: list[float], phases: dict[str, list[float]]) -> None:
-    count = spec.get(f"{kind.replace('-', '')}_steps")
+    count = spec.get(f"{kind.replace('-', '')}_steps", 0)  # an operator has none
     for name, seconds in ({"step": steps} | {name: times for name, times in phases.items() if times}).items():
         if len(seconds) != count:
             raise Mismatch(f"program has {len(seconds)} times of {name} and {count} {kind} steps")

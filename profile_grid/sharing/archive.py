@@ -33,7 +33,9 @@ MOST_MANIFEST_BYTES = 256 * 2**20
 MOST_SAID = 300  # characters of what an archive itself may say in an error
 PIECE = 2**20
 RUN_COLUMNS = (*(one.key for one in DIMENSIONS), *(stage.status_column for stage in STAGES), "steps_warmed")
-_NUMBERS = {*(one.key for one in DIMENSIONS if one.value_schema.get("type") == "integer"), "steps_warmed"}
+_INTEGERS = [one for one in DIMENSIONS if one.value_schema.get("type") == "integer"]
+_KINDS = {one.key: (int, float) if one.default is not None else (int, float, type(None)) for one in _INTEGERS}
+_KINDS |= {"steps_warmed": (int, float)}
 
 
 class BadArchive(OutsideError):
@@ -63,12 +65,6 @@ class Manifest:
     grid: str
     runs: list[dict]
     files: dict[str, Entry]
-
-    @property
-    def of_sweep(self) -> bool:
-        """Whether it is of an attention sweep, which has rows and no runs. Its files do not tell: those of an earlier
-        grid may lie beside."""
-        return not self.runs
 
 
 def write_archive(results: Path, path: Path, *, captures: bool, version: str, grid: str, runs: list[dict]) -> Manifest:
@@ -174,11 +170,8 @@ def _manifest(path: Path, content: bytes) -> Manifest:
 
 
 def _is_run(row: Mapping) -> bool:
-    """Whether questions can be asked of a row: numbers where questions compare them, else text, or none."""
-    return all(
-        isinstance(row.get(column, ...), (int, float) if column in _NUMBERS else (str, type(None)))
-        for column in RUN_COLUMNS
-    )
+    """Whether questions can be asked of a row: numbers where questions compare them, text, or what does not apply."""
+    return all(isinstance(row.get(column, ...), _KINDS.get(column, (str, type(None)))) for column in RUN_COLUMNS)
 
 
 def _difference(members: list[zipfile.ZipInfo], files: Mapping[str, Entry]) -> str | None:

@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from profile_grid.study.catalogue import DOCUMENTS, FIGURES, MERGED, TABLES
-from profile_grid.study.stages import STAGES, SWEEP, TIMING
-from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP, TABLES_OF_SWEEP
+from profile_grid.study.stages import STAGES, TIMING
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of a run, or of a table for a write-up
 _STATUS_FILES = [stage.tables_of_a_run.status_file for stage in STAGES if stage.tables_of_a_run]
@@ -41,11 +40,10 @@ def is_capture(name: str) -> bool:
 def _needed() -> re.Pattern:
     of_run = _any([stage.result for stage in STAGES], _STATUS_FILES)
     return re.compile(
-        rf"grid\.json|tables/({_any(MERGED, TABLES_OF_SWEEP)})\.(csv|parquet)|tables/provenance\.json"
+        rf"grid\.json|tables/({_any(MERGED)})\.(csv|parquet)|tables/provenance\.json"
         r"|page/timeline\.(csv|parquet)"
         rf"|page/trace\.json\.gz|runs/{NAME}/({of_run})"
         rf"|processes/steps\.(csv|parquet)|processes/[0-9]+/{NAME}/{re.escape(TIMING.result)}"
-        rf"|{SWEEP.name}/{NAME}/{re.escape(SWEEP.result)}"
     )
 
 
@@ -60,8 +58,8 @@ def _captures() -> re.Pattern:
 def _made_anew() -> re.Pattern:
     return re.compile(
         rf"tables/({_any(TABLES)})\.(csv|parquet)|tables/README\.md|tables/(markdown|latex|typst)/{NAME}"
-        rf"|report\.html|answers/({_any(['answers', ATTENTION_SWEEP], DOCUMENTS)})\.(md|tex|typ)"
-        rf"|figures/({_any(FIGURES, [ATTENTION_SWEEP])})\.(svg|png)"
+        rf"|report\.html|answers/({_any(['answers'], DOCUMENTS)})\.(md|tex|typ)"
+        rf"|figures/({_any(FIGURES)})\.(svg|png)"
     )
 
 

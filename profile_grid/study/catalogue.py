@@ -6,12 +6,13 @@ document.md.j2 its document, figure.py its figures. One entry here is all that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import COUNTERS, ENERGY, MEMORY, NOT_ASKED, STAGES, UNSUPPORTED
+from profile_grid.study.workloads import ATTENTION_ALONE, MODEL_STEPS, Workload
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Question:
     `tables` are the summary tables that it is answered from, all of them in table.py; those that others are answered
     from too are made in profile_grid/tables. `figures` are the names of the figures in figure.py. `varies` names the
     dimension that a question is about: it is asked of a grid alone in which two runs differ in that. `needs` tells
-    from a row of the table of runs whether that run can answer it: it is asked of a grid that has such a run.
+    from a row of the table of runs whether that run can answer it: it is asked of a grid that has such a run. It is
+    asked of runs with its `workload`.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Question:
     has_document: bool = True
     varies: str | None = None
     needs: Callable[[Mapping[str, object]], bool] | None = None
+    workload: Workload = MODEL_STEPS
 
     @property
     def letter(self) -> str:
@@ -114,25 +117,58 @@ QUESTIONS = (
         "time_lost", "Where is time lost, and what would help?",
         tables=("time_lost", "predictions", "host_per_launch", "host_stacks"),
     ),
+    Question(
+        "attention_sweep", "How fast is attention alone, by width of head and context length?",
+        workload=ATTENTION_ALONE, tables=("attention_sweep",), figures=("attention_sweep",),
+    ),
     Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),
     Question("roofline", "How near to the peaks is the forward pass?", figures=("roofline",), has_document=False),
 )  # fmt: skip
 
 DOCUMENTS = tuple(question.name for question in QUESTIONS if question.has_document)
 FIGURES = tuple(name for question in QUESTIONS for name in question.figures)
-SUMMARIES = tuple(dict.fromkeys(name for question in QUESTIONS for name in question.tables))
+WORKLOADS = tuple(dict.fromkeys(stage.workload for stage in STAGES))
 TABLES_OF_A_RUN = tuple(name for stage in STAGES if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
-MERGED = ("runs", *(name for stage in STAGES for name in stage.table_names), "cost", "largest", *TABLES_OF_A_RUN)
+
+
+def summaries_of(workloads: Collection[Workload]) -> tuple[str, ...]:
+    """The tables that the questions of these workloads are answered from."""
+    asked = (question for question in QUESTIONS if question.workload in workloads)
+    return tuple(dict.fromkeys(name for question in asked for name in question.tables))
+
+
+def merged_of(workloads: Collection[Workload]) -> tuple[str, ...]:
+    """The tables that are merged of runs with these workloads."""
+    of_study = (name for stage in STAGES if stage.workload in workloads for name in stage.table_names)
+    of_a_run = (stage.tables_of_a_run for stage in STAGES if stage.workload in workloads and stage.tables_of_a_run)
+    further = (name for workload in WORKLOADS if workload in workloads for name in workload.tables)
+    return ("runs", *of_study, "cost", *further, *(name for tables in of_a_run for name in tables.names))
+
+
+SUMMARIES, MERGED = summaries_of(WORKLOADS), merged_of(WORKLOADS)
 TABLES = (*MERGED, *SUMMARIES)
+
+
+def workloads_of(runs: Iterable[Mapping[str, object]]) -> set[Workload]:
+    """What these runs, rows of the table of runs, measure. A table of an earlier version lacks the newer stages."""
+    return {stage.workload for run in runs for stage in STAGES if run.get(stage.status_column, NOT_ASKED) != NOT_ASKED}
+
+
+def tables_of(runs: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
+    """Every table that runs like these, rows of the table of runs, have."""
+    workloads = workloads_of(runs)
+    return (*merged_of(workloads), *summaries_of(workloads))
 
 
 def questions_asked(runs: Iterable[Mapping[str, object]]) -> tuple[Question, ...]:
     """The questions that these runs, rows of the table of runs, can answer."""
     rows = list(runs)
+    workloads = workloads_of(rows)
     return tuple(
         question
         for question in QUESTIONS
-        if (question.varies is None or len({row[question.varies] for row in rows}) > 1)
+        if question.workload in workloads
+        and (question.varies is None or len({row[question.varies] for row in rows}) > 1)
         and (question.needs is None or any(question.needs(row) for row in rows))
     )
 

@@ -27,10 +27,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Described:
-    """One table: what a row is, and its columns after the run and its dimensions."""
+    """One table: what a row is, and its columns after those with which it begins: its own `leading` ones, or as most
+    tables do the run and the dimensions of a model."""
 
     rows: str
     columns: tuple[Column, ...]
+    leading: tuple[Column, ...] = ()
+
+    @property
+    def every_column(self) -> tuple[Column, ...]:
+        return (*(self.leading or LEADING_COLUMNS), *self.columns)
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,9 @@ def columns(text: str) -> tuple[Column, ...]:
     return tuple(Column(*(part.strip() for part in line.split("|"))) for line in text.splitlines() if line.strip())
 
 
+RUN = Column("run", "", "the run's dimensions in one name; the folder below results/runs")
 LEADING_COLUMNS = (
-    Column("run", "", "the run's dimensions in one name; the folder below results/runs"),
+    RUN,
     *(Column(dimension.key, dimension.unit, dimension.meaning) for dimension in DIMENSIONS),
 )
 PER_PASS = """

@@ -3,6 +3,10 @@
 A dimension of the measurement is chosen in config.yaml: runs, their names, the grid's schema, leading columns, sort
 order, headings and the words of a sentence follow from what stands here. A dimension of the machine is found out by the
 measurement: figures of two machines never stand in one table.
+
+Runs of a model and of an operator have different dimensions (workloads.py). A run has the default of a dimension that
+is not one of its own. Where there is no default, the dimension does not apply to the run: its value is None, an empty
+cell in tables, and neither names nor sentences mention it.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from cs336_model.program.variants.values import (
     WHOLE_MODEL,
 )
 
-Value = str | int
+Value = str | int | None
 MEASUREMENT, MACHINE = "measurement", "machine"
 
 
@@ -89,7 +93,8 @@ MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "t
 FULLEST_FIRST = tuple(reversed(MODES))
 
 MODEL = Dimension(
-    key="model", heading="model", meaning="name of the model in config.yaml", listed="models",
+    key="model", heading="model", meaning="name of the model in config.yaml, or of the operator that is measured alone",
+    listed="models",
 )  # fmt: skip
 CONTEXT_LENGTH = Dimension(
     key="context_length", heading="context", meaning="length of every sequence", unit="tokens",
@@ -128,6 +133,11 @@ CHECKPOINT = Dimension(
     names={NO_CHECKPOINT: "none", 1: "every block"}, other_names="1 block in {}",
 )  # fmt: skip
 
+HEAD_DIM = Dimension(
+    key="head_dim", heading="d", meaning="width of the one head", listed="head_dims", value_schema=COUNT,
+    in_name="d{}", in_words="with d {}",
+)  # fmt: skip
+
 GPUS = Dimension(
     key="gpus", heading="GPUs", meaning="GPUs that share the batch, each with a process of its own; on a CPU processes",
     listed="gpus", default=1, value_schema={"type": "integer", "minimum": 1, "maximum": 1024},
@@ -143,8 +153,10 @@ PARALLEL = Dimension(
 DIMENSIONS = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, BATCH_SIZE, COMPILE, ATTENTION, CHECKPOINT, GPUS, PARALLEL)
 KEYS = tuple(dimension.key for dimension in DIMENSIONS)
 LEADING = ["run", *KEYS]  # the columns with which every table of the study begins
+OF_OPERATORS = (HEAD_DIM,)  # further columns of the table of runs, and of the tables of operators alone
+EVERY_DIMENSION = (MODEL, *OF_OPERATORS, *DIMENSIONS[1:])  # in the order of a run's name
 WITHOUT_DEFAULT = tuple(one.key for one in DIMENSIONS if one.default is None)  # every grid lists them
-BY_KEY = {dimension.key: dimension for dimension in DIMENSIONS}
+BY_KEY = {dimension.key: dimension for dimension in EVERY_DIMENSION}
 
 
 def _of_machine(key: str, heading: str, meaning: str, in_title: bool = False) -> Dimension:
@@ -175,14 +187,14 @@ def keys_without(*shown: str) -> list[str]:
 
 def run_name(values: Mapping[str, Value]) -> str:
     """The folder below results/runs, and the name in every table: small_ctx512_train_step."""
-    parts = (dimension.part_of_name(values[dimension.key]) for dimension in DIMENSIONS)
+    parts = (dimension.part_of_name(values.get(dimension.key)) for dimension in EVERY_DIMENSION)
     return "_".join(part for part in parts if part is not None)
 
 
 def combinations(lists: Mapping[str, Sequence[Value]]) -> Iterator[dict[str, Value]]:
     """Every combination of the values listed per dimension, the last dimension changing fastest."""
-    for values in product(*(lists[key] for key in KEYS)):
-        yield dict(zip(KEYS, values, strict=True))
+    for values in product(*lists.values()):
+        yield dict(zip(lists, values, strict=True))
 
 
 def title_of(values: Mapping[str, Value], keys: Iterable[str]) -> str:

@@ -6,17 +6,26 @@ The plan of a grid is made on every start of Snakemake, so nothing heavy is impo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from cs336_model.program.variants.values import impossible
-from profile_grid.study.dimensions import DIMENSIONS, FULLEST_FIRST, GPUS, Dimension, Value, combinations, run_name
-from profile_grid.study.program import has_own_arguments, program_of, told_of_model, unusable_program
+from profile_grid.study.dimensions import (
+    DIMENSIONS,
+    FULLEST_FIRST,
+    GPUS,
+    MODEL,
+    Dimension,
+    Value,
+    combinations,
+    run_name,
+)
+from profile_grid.study.program import has_own_arguments, program_of, unusable_program
 from profile_grid.study.schema import ConfigError, check_schema
 from profile_grid.study.stage import PAGE_RUN, Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 from profile_grid.study.unusable import unusable_values
+from profile_grid.study.workloads import MODEL_STEPS, Workload, workload_of
 
 PREFERRED_CONTEXT = 512
 GRID_SETTINGS = ("grid", "vocab_size", "seed", "device")
@@ -24,10 +33,15 @@ GRID_SETTINGS = ("grid", "vocab_size", "seed", "device")
 
 @dataclass(frozen=True)
 class Run:
-    """One cell of the grid: a value of every dimension, and the stages that are measured of it."""
+    """One cell of the grid: a value of every dimension, and the stages that are measured of it.
+
+    `in_process` are the values of the dimensions that its process goes through, by their `listed`.
+    """
 
     values: Mapping[str, Value]
-    stages: tuple[Stage, ...] = tuple(stage for stage in STAGES if stage.of_every_run)
+    stages: tuple[Stage, ...] = tuple(one for one in STAGES if one.of_every_run and one.workload is MODEL_STEPS)
+    workload: Workload = MODEL_STEPS
+    in_process: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
 
     def __getitem__(self, dimension: str) -> Value:
         return self.values[dimension]
@@ -67,21 +81,14 @@ def checked_config(config: dict) -> dict:
 def grid_runs(config: dict) -> dict[str, Run]:
     """The runs of the chosen grid by name, in the order of the file, each once."""
     runs = {}
-    for product in config["grids"][config["grid"]]:
-        lists = {one.key: _listed(config, product, one) for one in DIMENSIONS}
-        for model in product["models"]:
-            if model not in config["models"]:
-                declared = ", ".join(config["models"])
-                raise ConfigError(f"grids.{config['grid']}: model {model!r} is not declared under models: {declared}")
-        for values in combinations(lists):
-            run = Run(values, asked_for(config, product, run_name(values)))
-            if reason := impossible(values, program_of(config)["constructor"]):
-                raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
-            known = runs.setdefault(run.name, run)
-            if known.values != run.values:
-                raise ConfigError(f"grids.{config['grid']}: two different runs are named {run.name}; rename a model")
-            if known.stages != run.stages:
-                runs[run.name] = _with_stages(known, *run.stages)
+    for run in _runs_of_products(config):
+        if reason := run.workload.impossible(config, run.values):
+            raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
+        known = runs.setdefault(run.name, run)
+        if known.values != run.values:
+            raise ConfigError(f"grids.{config['grid']}: two different runs are named {run.name}; rename a model")
+        if (known.stages, known.in_process) != (run.stages, run.in_process):
+            runs[run.name] = _with_stages(replace(known, in_process=_joined(known, run)), *run.stages)
     for stage in STAGES:
         if (shown := _shown_run(config, stage, runs)) is not None:
             runs[shown.name] = _with_stages(shown, stage)
@@ -90,6 +97,30 @@ def grid_runs(config: dict) -> dict[str, Run]:
             count = _gpus_of(unfit)
             raise ConfigError(f"grids.{config['grid']}: {run.name}: stage {unfit.name} is of {count}; list gpus apart")
     return runs
+
+
+def _runs_of_products(config: dict) -> Iterator[Run]:
+    """The runs of each product of the grid; one that several products list comes several times."""
+    products = config["grids"][config["grid"]]
+    if len({workload_of(product) for product in products}) > 1:
+        programs = ", ".join(sorted({product["program"] for product in products if "program" in product}))
+        raise ConfigError(f"grids.{config['grid']}: program {programs} stands beside models; give it a grid of its own")
+    for product in products:
+        workload = workload_of(product)
+        for model in product.get(MODEL.listed, ()):
+            if model not in config["models"]:
+                declared = ", ".join(config["models"])
+                raise ConfigError(f"grids.{config['grid']}: model {model!r} is not declared under models: {declared}")
+        others = {one.key: one.default for one in DIMENSIONS} | {MODEL.key: workload.name}
+        in_process = {one.listed: tuple(sorted(product[one.listed])) for one in workload.in_process}
+        for listed in combinations({one.key: _listed(config, product, one, workload) for one in workload.dimensions}):
+            values = others | listed
+            yield Run(values, asked_for(config, product, run_name(values)), workload, in_process)
+
+
+def _joined(run: Run, other: Run) -> dict[str, tuple[Value, ...]]:
+    """The values that the process of a run goes through which two products list."""
+    return {name: tuple(sorted({*values, *other.in_process[name]})) for name, values in run.in_process.items()}
 
 
 def _shown_run(config: dict, stage: Stage, runs: Mapping[str, Run]) -> Run | None:
@@ -119,8 +150,8 @@ def _chosen_runs(config: dict, stage: Stage) -> str | None:
 
 
 def _fits(stage: Stage, run: Run) -> bool:
-    """Whether a stage that is not of every run can be measured of one on so many GPUs."""
-    return stage.of_several_gpus == (run[GPUS.key] > 1)
+    """Whether a stage that is not of every run can be measured of one with this workload, on so many GPUs."""
+    return stage.workload is run.workload and stage.of_several_gpus == (run[GPUS.key] > 1)
 
 
 def _gpus_of(stage: Stage) -> str:
@@ -144,9 +175,12 @@ def asked_for(config: dict, product: Mapping, name: str) -> tuple[Stage, ...]:
     return tuple(
         stage
         for stage in STAGES
-        if stage.of_every_run
-        or stage.name in product.get("stages", ())
-        or fnmatchcase(name, _chosen_runs(config, stage) or "")
+        if stage.workload is workload_of(product)
+        and (
+            stage.of_every_run
+            or stage.name in product.get("stages", ())
+            or fnmatchcase(name, _chosen_runs(config, stage) or "")
+        )
     )
 
 
@@ -154,7 +188,7 @@ def planned_rows(config: dict, runs: Mapping[str, Run]) -> list[dict]:
     """What is known of the rows of the table of runs before anything is measured: which questions can be asked."""
     kept = settings_of(config, TIMING)["warmup_steps"]
     return [
-        {**run.values, "steps_warmed": kept}
+        {**run.values, "steps_warmed": kept if TIMING in run.stages else 0}
         | {stage.status_column: None if stage in run.stages else NOT_ASKED for stage in STAGES}
         for run in runs.values()
     ]
@@ -165,14 +199,17 @@ def setting(config: dict, dimension: Dimension) -> Value | None:
     return config.get(dimension.setting, dimension.default) if dimension.setting else dimension.default
 
 
-def _listed(config: dict, product: Mapping, dimension: Dimension) -> list[Value]:
+def _listed(config: dict, product: Mapping, dimension: Dimension, workload: Workload) -> list[Value]:
     """The values of a dimension in one product of a grid."""
-    return [dimension.spelled(value) for value in product.get(dimension.listed, [setting(config, dimension)])]
+    if dimension.listed in product:
+        return [dimension.spelled(value) for value in product[dimension.listed]]
+    return [workload.defaults.get(dimension.key, setting(config, dimension))]
 
 
-def run_to_show(runs: Mapping[str, Run]) -> str:
+def run_to_show(runs: Mapping[str, Run]) -> str | None:
     """The run whose step is worth a timeline: the fullest mode, the first model of the grid, context 512 or near it,
-    on several GPUs where a run is, every further dimension at its default where there is such a run."""
+    on several GPUs where a run is, every further dimension at its default where there is such a run. None where no run
+    has steps."""
     models = list(dict.fromkeys(run["model"] for run in runs.values()))
 
     def rank(name: str) -> tuple:
@@ -182,7 +219,7 @@ def run_to_show(runs: Mapping[str, Run]) -> str:
         alone = run[GPUS.key] == GPUS.default
         return FULLEST_FIRST.index(run["mode"]), models.index(run["model"]), alone, others, far, name
 
-    return min(runs, key=rank)
+    return min((name for name, run in runs.items() if run.workload is MODEL_STEPS), key=rank, default=None)
 
 
 def specification(config: dict, run: Run, stage: Stage) -> str:
@@ -210,6 +247,7 @@ def grid_plan(config: dict) -> dict:
         {
             "run": name,
             **run.values,
+            **{name: list(values) for name, values in run.in_process.items()},
             "specifications": {stage.name: json.loads(specification(config, run, stage)) for stage in run.stages},
         }
         for name, run in grid_runs(config).items()
@@ -220,9 +258,9 @@ def grid_plan(config: dict) -> dict:
 def _program(config: dict, run: Run, stage: Stage) -> dict:
     return {
         "run": run.name,
-        "dimensions": dict(run.values),
-        **told_of_model(config, run["model"]),
-        "vocab_size": config["vocab_size"],
+        "dimensions": {one.key: run[one.key] for one in run.workload.dimensions},
+        **{name: list(values) for name, values in run.in_process.items()},
+        **run.workload.arguments(config, run.values),
         "seed": config["seed"],
         "device": config["device"],
         **settings_of(config, stage, of_program=True),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from profile_grid.errors import OutsideError
-from profile_grid.study.dimensions import DIMENSIONS, Dimension
+from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.study.program import KNOWN_PROGRAMS
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import BY_NAME, ON_REQUEST
-from profile_grid.study.sweep_dimensions import OF_A_CELL, PROGRAM
+from profile_grid.study.workloads import ATTENTION_ALONE, MODEL_STEPS, Workload
 
 SCHEMA = Path(__file__).with_name("config.schema.yaml")
 
@@ -32,7 +32,7 @@ def config_schema() -> dict:
     }
     schema["properties"] |= {stage.name: _section(stage) for stage in BY_NAME.values()}
     schema["$defs"]["known_program"] = {"enum": list(KNOWN_PROGRAMS)}
-    schema["$defs"]["product"] = _product_of_either()
+    schema["$defs"]["product"] = _product_of_any()
     return schema
 
 
@@ -85,18 +85,20 @@ def _mappings(node) -> Iterator:
             yield from _mappings(each)
 
 
-def _product_of_either() -> dict:
+def _product_of_any() -> dict:
     """One product of a grid: of models, or where it names a program of attention alone."""
     stages = {
         "description": "Stages that these runs have besides those of every run.",
         "type": "array", "uniqueItems": True, "items": {"enum": list(ON_REQUEST)},
     }  # fmt: skip
-    alone = _product(OF_A_CELL, {"program": {"description": "Measures attention alone.", "enum": [PROGRAM]}})
-    return {"if": {"required": ["program"]}, "then": alone, "else": _product(DIMENSIONS, {"stages": stages})}
+    program = {"description": "Measures attention alone.", "enum": [ATTENTION_ALONE.name]}
+    alone = _product(ATTENTION_ALONE, {"program": program})
+    return {"if": {"required": ["program"]}, "then": alone, "else": _product(MODEL_STEPS, {"stages": stages})}
 
 
-def _product(dimensions: Iterable[Dimension], further: dict) -> dict:
+def _product(workload: Workload, further: dict) -> dict:
     """Values listed by dimension; those without a default have to be listed."""
+    dimensions = (*workload.dimensions, *workload.in_process)
     lists = {
         one.listed: {
             "description": one.meaning, "type": "array", "minItems": 1, "uniqueItems": True, "items": one.schema,

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
 
+from profile_grid.study.workloads import MODEL_STEPS, Workload
+
 GPU = "gpu"
 PACKAGE = "profile_grid.stages"
 OWN_RULES = ("kernel_classes", "diagnosis_rules")  # the keys of config.yaml that hold custom rules
@@ -81,6 +83,8 @@ class Stage:
     of_every_run: bool = True  # otherwise measured where a product of the grid names it under `stages`
     of_several_gpus: bool = False  # where not of every run: measured in runs on several GPUs; otherwise in those on one
     only_with_gpu: bool = False  # ends at once without a GPU, as unsupported
+    workload: Workload = MODEL_STEPS  # the runs that have it
+    has_estimates: bool = False  # its folder has estimates.py, since its work is not the steps of a model
 
     @property
     def result(self) -> str:

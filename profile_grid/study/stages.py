@@ -13,12 +13,12 @@ from profile_grid.stages.counters.stage import COUNTERS
 from profile_grid.stages.energy.stage import ENERGY
 from profile_grid.stages.host_trace.stage import HOST_TRACE
 from profile_grid.stages.memory.stage import MEMORY
-from profile_grid.stages.sweep.stage import SWEEP
+from profile_grid.stages.operator.stage import OPERATOR
 from profile_grid.stages.timing.stage import TIMING
 
 NOT_ASKED = "not_asked"  # the status of a stage that a run was not asked for
 UNSUPPORTED = "unsupported"  # that of a stage which this machine cannot measure, or PyTorch refuses
 
-STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START, ALL_REDUCE, HOST_TRACE)
-BY_NAME = {stage.name: stage for stage in (*STAGES, SWEEP)}
+STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START, ALL_REDUCE, HOST_TRACE, OPERATOR)
+BY_NAME = {stage.name: stage for stage in STAGES}
 ON_REQUEST = tuple(stage.name for stage in STAGES if not stage.of_every_run)

@@ -48,11 +48,14 @@ def unstacked(table: pd.DataFrame | pd.Series, level: str, fill_value: float | N
 
 def shown_dimensions(rows: pd.DataFrame, always: Sequence[str], hidden: Sequence[str] = ()) -> list[str]:
     """The dimensions that a table of these rows has a column for: some always, the others where a row is not at the
-    default. `hidden` are those that the rows have one value of, or that stand elsewhere."""
+    default. `hidden` are those that the rows have one value of, or that stand elsewhere. None has a column that
+    applies to no row."""
     return [
         one.key
         for one in DIMENSIONS
-        if one.key not in hidden and (one.key in always or (rows[one.key] != one.default).any())
+        if one.key not in hidden
+        and (rows.empty or rows[one.key].notna().any())
+        and (one.key in always or (rows[one.key] != one.default).any())
     ]
 
 
@@ -63,7 +66,7 @@ def split(rows: pd.DataFrame, shown: Sequence[str]) -> Iterator[tuple[str, pd.Da
     if not varying:
         yield "", rows
         return
-    for values, part in rows.groupby(varying, sort=False):
+    for values, part in rows.groupby(varying, sort=False, dropna=False):
         yield title_of(dict(zip(varying, values, strict=True)), varying), part
 
 

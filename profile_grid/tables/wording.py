@@ -10,7 +10,7 @@ import pandas as pd
 from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, known, percent
 from profile_grid.results.results import COMPLETE
-from profile_grid.study.dimensions import DIMENSIONS, MODE, MODES
+from profile_grid.study.dimensions import EVERY_DIMENSION, MODE, MODES
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.classes import family_shares
 from profile_grid.tables.measured import Measured
@@ -25,13 +25,14 @@ def where(row) -> str:
     """The place of a row among the dimensions but the mode, in Markdown: "small at context 512", "small at context 512
     in bf16"; what is at its default is not named."""
     values = _values(row)
-    told = (one for one in DIMENSIONS if one is not MODE and values[one.key] != one.default)
-    return " ".join(escaped(one.words(values[one.key])) for one in told)
+    named = ((one, values.get(one.key)) for one in EVERY_DIMENSION if one is not MODE)
+    return " ".join(escaped(one.words(value)) for one, value in named if known(value) and value != one.default)
 
 
 def run_in_words(row) -> str:
     """A whole run in Markdown: "small at context 512, training step"."""
-    return f"{where(row)}, {escaped(MODE.name_of(_values(row)[MODE.key]))}"
+    mode = _values(row)[MODE.key]
+    return f"{where(row)}, {escaped(MODE.name_of(mode))}" if known(mode) else where(row)
 
 
 def _values(row) -> Mapping:

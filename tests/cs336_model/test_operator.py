@@ -8,13 +8,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops
 from cs336_model.program.operator import cell as cells
-from cs336_model.program.operator.row import row
+from cs336_model.program.operator.row import most_of, row
 from cs336_model.program.operator.spec import read_row
+from cs336_model.program.process_cost import Progress
 from cs336_model.program.variants.attention import forced_backend, fused_attention
-from profile_grid.measuring.sweep import MeasuredRow
-from profile_grid.measuring.sweep_estimates import FUSED_FORWARDS
-from profile_grid.results.results import Ran
+from profile_grid.results.results import ProgramResult
 from profile_grid.results.typed_json import parse_as
+from profile_grid.stages.operator.estimates import FUSED_FORWARDS
+from profile_grid.stages.operator.tables import Cells
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, causal_attention_flops
 
 CPU = torch.device("cpu")
@@ -29,16 +30,22 @@ def changed(**dimensions) -> str:
     return json.dumps(VALUES | {"dimensions": VALUES["dimensions"] | dimensions})
 
 
+def measured(text: str) -> dict:
+    return row(read_row(text), Progress())
+
+
 def test_a_row_has_a_cell_per_context_length_with_a_time_of_every_pass():
-    result = row(read_row(changed()))
+    result = measured(changed())
     assert [one["context_length"] for one in result["cells"]] == [8, 16]
     for one in result["cells"]:
         assert one["status"] == "complete"
         assert len(one["forward_seconds"]) == len(one["backward_seconds"]) == 3
         assert min(one["forward_seconds"] + one["backward_seconds"]) > 0
     assert result["machine"]["device"] == "cpu"
-    parse_as(Ran, result | {"loaded": {}})  # this process keeps no account
-    parse_as(MeasuredRow, json.loads(json.dumps(result)))
+    written = json.loads(json.dumps(result | {"loaded": {}}))  # this process keeps no account
+    parse_as(ProgramResult, written)
+    parse_as(Cells, written)
+    assert result["cost_seconds"]["measured"] > sum(one["forward_seconds"][0] for one in result["cells"])
 
 
 def test_a_backend_gives_what_the_written_out_attention_gives_with_the_same_mask_and_scale():
@@ -51,7 +58,7 @@ def test_a_backend_gives_what_the_written_out_attention_gives_with_the_same_mask
 
 
 def test_a_backend_that_is_refused_is_a_cell_with_pytorchs_reason_and_the_row_goes_on():
-    result = row(read_row(changed(attention="cudnn")))
+    result = measured(changed(attention="cudnn"))
     assert [one["status"] for one in result["cells"]] == ["unsupported"] * 2
     assert result["cells"][0]["reason"].startswith("attention cudnn: No viable backend")
     assert result["cells"][0]["forward_seconds"] == []
@@ -66,15 +73,21 @@ def test_a_cell_that_runs_out_of_memory_is_a_result_and_the_row_goes_on(monkeypa
         return real(spec, context_length, device)
 
     monkeypatch.setattr(cells, "tensors", too_large)
-    first, second = row(read_row(changed()))["cells"]
+    first, second = measured(changed())["cells"]
     assert (first["status"], first["out_of_memory"]["requested_bytes"]) == ("out_of_memory", 2 * 2**30)
     assert second["status"] == "complete"
+
+
+def test_the_peak_of_a_row_is_that_of_its_largest_cell_and_not_known_on_a_processor():
+    assert most_of({"peak_allocated_bytes": 30}, {"peak_allocated_bytes": 20}) == {"peak_allocated_bytes": 30}
+    assert most_of({}, {"peak_allocated_bytes": 20}) == {"peak_allocated_bytes": 20}
+    assert most_of({"peak_allocated_bytes": None}, {"peak_allocated_bytes": None}) == {"peak_allocated_bytes": None}
 
 
 def test_a_gradient_that_is_not_finite_ends_the_row_with_its_place(monkeypatch):
     monkeypatch.setattr(cells, "scaled_dot_product_attention", lambda q, k, v, future: (q + k + v) * float("inf"))
     with pytest.raises(FloatingPointError, match="attention_d8, context 8: the gradient of the queries is not finite"):
-        row(read_row(changed()))
+        measured(changed())
 
 
 @pytest.mark.parametrize(
@@ -118,7 +131,7 @@ def test_the_flops_of_fused_attention_are_those_of_pytorchs_own_counter(backend)
 
 @pytest.mark.parametrize("backend", ["flash", "efficient", "cudnn"])
 def test_the_flops_of_a_fused_backward_pass_are_two_forward_passes_and_the_scores_once_more(backend):
-    """As PyTorch's counter has them, and as the estimate of a sweep does."""
+    """As PyTorch's counter has them, and as the estimate of a run does."""
     heads = torch.empty(2, 3, 16, 8, device="meta", dtype=torch.bfloat16, requires_grad=True)
     with FlopCounterMode(display=False) as forward:
         output = KERNELS[backend](heads)[0]

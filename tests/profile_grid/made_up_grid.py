@@ -18,8 +18,9 @@ from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.documents.summaries import Summaries
 from profile_grid.stages.capture.step_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
 from profile_grid.stages.timing.accuracy import explained_error
-from profile_grid.study.catalogue import SUMMARIES
+from profile_grid.study.catalogue import summaries_of
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
+from profile_grid.study.workloads import MODEL_STEPS
 from profile_grid.tables import findings
 from tests.profile_grid.made_up import STATUS_OF_OTHERS, without_requests
 
@@ -149,7 +150,7 @@ class WithSummaries(dict):
 
     def whole(self) -> dict[str, pd.DataFrame]:
         """All of them, for who changes some or goes through all."""
-        return self | {name: self[name] for name in SUMMARIES}
+        return self | {name: self[name] for name in summaries_of({MODEL_STEPS})}
 
 
 @functools.cache

@@ -230,23 +230,19 @@ def test_a_folder_without_results_is_refused_with_its_name(tmp_path):
         read_results(tmp_path / "nowhere")
     with pytest.raises(OutsideError, match="before=DIR after=DIR"):
         main(["--before", "", "--after", "x", "--output", str(tmp_path)])
-    (tmp_path / "sweep").mkdir()
-    with pytest.raises(OutsideError, match=r"results of attention alone, which are not compared"):
-        read_results(tmp_path)
 
 
 def test_what_an_earlier_grid_of_attention_left_beside_a_study_does_not_make_it_one(tmp_path):
     written(tmp_path, three(), processes=1)
     write_table(tmp_path / "tables" / "attention_sweep.csv", pd.DataFrame({"run": ["attention_d16"]}))
-    (tmp_path / "sweep").mkdir()
-    (tmp_path / "grid.json").write_text('{"grid": "g", "runs": []}')
     assert len(read_results(tmp_path).runs) == 3
-    (tmp_path / "grid.json").write_text('{"grid": "attention-sweep", "rows": []}')
-    with pytest.raises(OutsideError, match=r"results of attention alone, which are not compared"):
-        read_results(tmp_path)
-    (tmp_path / "grid.json").write_text('{"grid": ')
-    with pytest.raises(OutsideError, match=r"grid\.json: no JSON .*; copy the results again"):
-        read_results(tmp_path)
+
+
+def test_runs_without_steps_are_refused_with_what_can_be_compared():
+    with pytest.raises(
+        OutsideError, match=r"attention-sweep: its runs have no steps to compare; name the results of a"
+    ):
+        read_results(Path(__file__).parents[2] / "docs/example-h200/attention-sweep")
 
 
 def test_results_from_before_there_was_a_dimension_or_a_stage_are_compared_at_its_default(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from profile_grid.host.processes.problems import Problem
 from profile_grid.planning import estimates
-from profile_grid.planning.doctor import Gpu, Host, cause, report
+from profile_grid.planning.doctor import Gpu, Host, Trial, capture_lines, cause, report
 from profile_grid.planning.smoke import Smoke, smoke_specification
 from profile_grid.stages.capture.capture_problems import NSYS_TOO_OLD
 from profile_grid.stages.capture.nsys_capture import NSYS_MISSING
@@ -74,7 +74,9 @@ def plan(
 def lines(host=GPU_HOST, smoke=WHOLE, planned=None, wanted="auto"):
     planned = planned or plan()
     pace = estimates.pace(NOWHERE, smoke.seconds, (smoke.machine or {}).get("device_name"), ["fp32"])
-    return report(host, smoke, planned, estimates.remaining(planned["runs"], NOWHERE), pace, wanted)
+    left = estimates.remaining(planned["runs"], NOWHERE)
+    trial = Trial(smoke.machine, smoke.seconds, capture_lines(host, smoke, wanted, left))
+    return report(host, trial, planned, left, pace)
 
 
 def said(topic, found):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from docs import pages
-from docs.examples import STUDIES, SWEEP_EXAMPLE, made_of_sweep
+from docs.examples import STUDIES, WHOLE
 from docs.kept_tables import KeptTables, write_kept
 from profile_grid.documents.dictionary import check_documented, dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
@@ -15,7 +15,8 @@ from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.figures.registry import all_figures
 from profile_grid.page.tables import shown_with
-from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, TABLES, questions_asked
+from profile_grid.study.catalogue import MERGED, QUESTIONS, questions_asked
+from profile_grid.study.workloads import MODEL_STEPS
 from tests.profile_grid.drawn_text import PIXEL
 from workflow.file_difference import file_difference
 
@@ -24,6 +25,7 @@ PROVENANCE = EXAMPLE / "tables" / "provenance.json"
 
 RUNS = KeptTables(EXAMPLE / "tables")["runs"]
 DOCUMENTS = [*asked_of(RUNS), ALL]
+OF_MODELS = [question for question in QUESTIONS if question.workload is MODEL_STEPS]
 FIGURES = [name for question in questions_asked(RUNS.to_dict("records")) for name in question.figures]
 
 
@@ -45,7 +47,7 @@ def table_difference(name, table, folder, scratch):
     return file_difference(made, kept) if made.exists() or kept.exists() else None
 
 
-@pytest.mark.parametrize("name", SUMMARIES)
+@pytest.mark.parametrize("name", WHOLE.summaries)
 def test_every_summary_table_has_the_same_values(summaries, name, tmp_path):
     assert table_difference(name, summaries[name], EXAMPLE / "tables", tmp_path) is None
 
@@ -56,7 +58,7 @@ def test_every_document_is_the_same_byte_for_byte(summaries, tables, name):
     assert made[name] == (EXAMPLE / "answers" / f"{name}.md").read_text()
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
+@pytest.mark.parametrize("question", OF_MODELS, ids=lambda question: question.name)
 def test_a_question_reads_its_own_tables_and_the_merged_ones_alone(summaries, tables, question):
     own = {name: summaries[name] for name in question.tables}
     read = {table for name in question.figures for table in all_figures()[name].tables}
@@ -76,7 +78,7 @@ def test_every_figure_is_the_same_byte_for_byte(tables, name):
 
 
 def test_the_data_dictionary_is_the_same_and_describes_every_column(tables):
-    for name in TABLES:
+    for name in (*WHOLE.merged_names, *WHOLE.summaries):
         check_documented(name, tables[name])
     assert dictionary() == (EXAMPLE / "tables" / "README.md").read_text()
 
@@ -93,7 +95,7 @@ def test_every_page_is_the_same_byte_for_byte(path, monkeypatch):
 @pytest.mark.parametrize("example", STUDIES, ids=lambda example: example.folder.name)
 def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
     tables = example.merged()
-    for name in MERGED:
+    for name in example.merged_names:
         check_documented(name, tables[name])
     summaries = summary_tables(tables)
     for name in example.summaries:
@@ -104,8 +106,3 @@ def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
         figure = all_figures()[name]
         made = drawn(on_paper(figure, ChainMap(summaries, tables)), ".svg")
         assert made == (example.folder / "figures" / f"{name}.svg").read_bytes()
-
-
-def test_the_attention_sweep_beside_it_is_the_same_byte_for_byte():
-    for path, content in made_of_sweep(SWEEP_EXAMPLE).items():
-        assert path.read_bytes() == content, path

@@ -28,6 +28,7 @@ from profile_grid.questions.e_attention.figure import attention_parts
 from profile_grid.questions.roofline.figure import roofline
 from profile_grid.study.catalogue import FIGURES as DECLARED
 from profile_grid.study.catalogue import QUESTIONS
+from profile_grid.study.workloads import MODEL_STEPS
 from tests.profile_grid.drawn_text import overlapping, text_boxes
 from tests.profile_grid.made_up_grid import HOSTILE, INCOMPLETE, MACHINE, MODELS, OOM, made_up_grid, made_up_tables
 
@@ -39,7 +40,9 @@ FOUR_WAYS = {
     "models": ("small", "xl"), "contexts": (128, 512), "modes": ("forward", "train_step"),
     "precisions": ("fp32", "bf16"), "batch_sizes": (4, 8),
 }  # fmt: skip
-ASKED_OF_ANY_GRID = [one for one in QUESTIONS if one.varies is None and one.needs is None]
+ASKED_OF_ANY_GRID = [
+    one for one in QUESTIONS if one.varies is None and one.needs is None and one.workload is MODEL_STEPS
+]
 FIGURES = all_figures(ASKED_OF_ANY_GRID)  # the others are tested beside their question
 OF_KERNELS = {"launch_bound", "top_kernels", "class_shares", "attention", "roofline"}
 MANY_OOM = {f"{model}_ctx{context}_train_step": OOM for model in list(MODELS)[1:] for context in (128, 1024)}

@@ -6,7 +6,7 @@ import pytest
 
 from cs336_model.cpu import cpu_name
 from profile_grid.freshness import versions
-from profile_grid.measuring import freshness
+from profile_grid.results import freshness
 from profile_grid.results.freshness import first_difference, stale_reason
 from profile_grid.results.results import Origin
 from profile_grid.results.typed_json import parse_as

@@ -7,8 +7,9 @@ from benchmarks.made_study import SOURCES, write_study
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.merging.merge import merged_tables
 from profile_grid.results.load_runs import read_runs
-from profile_grid.study.catalogue import MERGED
+from profile_grid.study.catalogue import merged_of
 from profile_grid.study.runs import grid_plan
+from profile_grid.study.workloads import MODEL_STEPS
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def test_every_run_is_there_and_one_model_ran_out_of_memory(merged):
         "model0": ["complete"], "model1": ["complete"], "model2": ["complete"], "model3": ["complete"],
         "model4": ["out_of_memory"],
     }  # fmt: skip
-    assert set(merged) == set(MERGED)
+    assert set(merged) == set(merged_of({MODEL_STEPS}))
 
 
 def test_what_adds_up_in_the_example_adds_up_in_it(merged):

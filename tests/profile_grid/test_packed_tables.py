@@ -17,10 +17,12 @@ from profile_grid.errors import OutsideError
 from profile_grid.sharing import packed_tables
 from profile_grid.sharing.archive import write_archive
 from profile_grid.sharing.packed_tables import TooLarge, UnusableTable, read_columns
-from profile_grid.study.catalogue import MERGED
-from profile_grid.study.described import LEADING_COLUMNS
+from profile_grid.study.catalogue import merged_of
+from profile_grid.study.workloads import MODEL_STEPS
 from tests.profile_grid.test_sharing import RUN
 from workflow.scripts import read_packed
+
+MERGED = merged_of({MODEL_STEPS})
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs" / "example-h200" / "tables"
@@ -141,7 +143,7 @@ def results(tmp_path):
     tables = tmp_path / "results" / "tables"
     tables.mkdir(parents=True)
     for name in MERGED:
-        columns = [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)]
+        columns = [column.name for column in described()[name].every_column]
         pd.DataFrame(columns=columns).to_parquet(tables / f"{name}.parquet", index=False)
     return tmp_path / "results"
 

@@ -6,8 +6,9 @@ from docs.examples import STUDIES
 from docs.kept_tables import as_declared
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.page import page
-from profile_grid.study.catalogue import MERGED
+from profile_grid.study.catalogue import merged_of
 from profile_grid.study.described import LEADING_COLUMNS
+from profile_grid.study.workloads import MODEL_STEPS
 from tests.browser import needs_browser
 from tests.profile_grid.test_page import PROVENANCE, made_up_timeline, start_everything
 
@@ -24,7 +25,7 @@ FREE = (
 def one_run() -> dict[str, pd.DataFrame]:
     """The tables of a run of the example with counters, and energy and a cold start of other runs as its own."""
     studies = {one.folder.name: one.merged() for one in STUDIES}
-    tables = {name: as_declared(name, studies["counters"][name]) for name in MERGED}
+    tables = {name: as_declared(name, studies["counters"].get(name)) for name in merged_of({MODEL_STEPS})}
     run = tables["runs"].iloc[0]
     tables = {name: table[table["run"] == run["run"]] for name, table in tables.items()}
     own = {column.name: run[column.name] for column in LEADING_COLUMNS}

@@ -19,8 +19,9 @@ from profile_grid.page.markup import markdown
 from profile_grid.page.room import fitting, shared
 from profile_grid.page.tables import page_table, page_tables
 from profile_grid.page.timeline import run_timeline
-from profile_grid.study.catalogue import FIGURES
+from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.described import Shown, columns
+from profile_grid.study.workloads import MODEL_STEPS
 from tests.kernel_tables.page_bars import bars_in
 from tests.profile_grid.made_up_grid import HOSTILE, made_up_tables
 
@@ -98,13 +99,14 @@ def test_a_small_table_leaves_its_room_to_the_larger():
 
 def test_a_chart_without_room_says_where_the_figure_is(monkeypatch):
     tables = made_up_tables(models=("small",), contexts=(128,), modes=("forward", "train_step"))
-    images = dict.fromkeys(FIGURES, b"PNG")
-    drawn = [name for name, figure in shown(all_figures(), tables, images, []).items() if figure.chart and figure.image]
+    figures = all_figures(question for question in QUESTIONS if question.workload is MODEL_STEPS)
+    images = dict.fromkeys(figures, b"PNG")
+    drawn = [name for name, figure in shown(figures, tables, images, []).items() if figure.chart and figure.image]
     assert set(drawn) >= {"phase_times", "top_kernels", "scaling"}
     monkeypatch.setattr(charts, "MOST_CHART_BYTES", 1000)
     monkeypatch.setattr(charts, "MOST_IMAGE_BYTES", 3 * len(b"PNG"))
-    found = shown(all_figures(), tables, images, ["Not drawn: 1 run(s) of another machine."])
-    assert [figure.chart for figure in found.values()] == [None] * len(FIGURES)
+    found = shown(figures, tables, images, ["Not drawn: 1 run(s) of another machine."])
+    assert [figure.chart for figure in found.values()] == [None] * len(figures)
     assert sum(figure.image is not None for figure in found.values()) == 3
     for name in drawn:
         figure = found[name]

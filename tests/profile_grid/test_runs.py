@@ -11,7 +11,6 @@ import yaml
 from profile_grid.study.runs import checked_config, grid_part, grid_plan, grid_runs, specification
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import CAPTURE, TIMING
-from profile_grid.study.sweep import is_sweep, sweep_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +23,7 @@ def config():
 @pytest.mark.parametrize("grid", yaml.safe_load((ROOT / "config.yaml").read_text())["grids"])
 def test_every_grid_as_shipped_can_be_planned(config, grid):
     config["grid"] = grid
-    assert (sweep_rows if is_sweep(config) else grid_runs)(checked_config(config))
+    assert grid_runs(checked_config(config))
 
 
 def test_a_run_is_named_after_its_values_that_are_no_defaults(config):

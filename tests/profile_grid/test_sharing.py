@@ -10,9 +10,10 @@ import pytest
 from profile_grid.errors import OutsideError
 from profile_grid.sharing import archive
 from profile_grid.sharing.archive import RUN_COLUMNS, BadArchive, read_manifest, unpack, write_archive
+from profile_grid.study.stages import NOT_ASKED, OPERATOR
 
 NUMBERS = ("context_length", "batch_size", "checkpoint", "gpus", "steps_warmed")
-RUN = dict.fromkeys(RUN_COLUMNS, "x") | dict.fromkeys(NUMBERS, 5)
+RUN = dict.fromkeys(RUN_COLUMNS, "x") | dict.fromkeys(NUMBERS, 5) | {OPERATOR.status_column: NOT_ASKED}
 FILES = {
     "grid.json": "{}",
     "runs/a/timing.json": "[1]",
@@ -74,11 +75,11 @@ def test_what_was_packed_comes_out(results, tmp_path):
     assert (manifest.grid, manifest.runs) == ("g", [RUN])
 
 
-def test_what_an_earlier_grid_of_attention_left_beside_a_study_does_not_make_the_archive_one(results, tmp_path):
-    (results / "tables/sweep_rows.parquet").write_text("left")
-    assert not read_manifest(packed(results, tmp_path / "a.zip")).of_sweep
-    write_archive(results, tmp_path / "b.zip", captures=False, version="1", grid="attention-sweep", runs=[])
-    assert read_manifest(tmp_path / "b.zip").of_sweep
+def test_what_does_not_apply_to_a_run_of_an_operator_may_lack_a_value_in_the_manifest_and_the_gpus_may_not(tmp_path):
+    row = RUN | {"model": "attention", "context_length": None, "mode": None}
+    assert read_manifest(written(tmp_path / "a.zip", manifest={"runs": [row]})).runs == [row]
+    with pytest.raises(BadArchive, match="runs are not rows of"):
+        read_manifest(written(tmp_path / "b.zip", manifest={"runs": [row | {"gpus": None}]}))
 
 
 def member(name, content=b"", kind=0o10):

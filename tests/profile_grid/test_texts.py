@@ -10,7 +10,8 @@ from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import on_paper
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table
-from profile_grid.study.catalogue import FIGURES, SUMMARIES, TABLES_OF_A_RUN
+from profile_grid.study.catalogue import QUESTIONS, TABLES_OF_A_RUN, summaries_of
+from profile_grid.study.workloads import MODEL_STEPS
 from profile_grid.tables.on_disk import SUMS, TablesOnDisk
 from profile_grid.tables.per_pass import total_by_run
 from profile_grid.tables.texts import as_texts, repeated, with_categories
@@ -49,14 +50,16 @@ def test_the_kernel_table_of_these_tests_has_categories():
 
 
 @pytest.mark.parametrize("grid", ["nested", "flat", "empty"])
-@pytest.mark.parametrize("name", SUMMARIES)
+@pytest.mark.parametrize("name", summaries_of({MODEL_STEPS}))
 def test_every_summary_is_the_same(name, grid):
     # the made-up whole numbers may be of pandas' nullable type without need, which no file keeps
     pd.testing.assert_frame_equal(encoded(grid)[name], plain(grid)[name], check_dtype=False)
 
 
 @pytest.mark.parametrize("grid", ["nested", "flat", "empty"])
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    "name", [name for question in QUESTIONS if question.workload is MODEL_STEPS for name in question.figures]
+)
 def test_every_figure_is_the_same(name, grid):
     figure = all_figures()[name]
     of_plain, of_encoded = (

@@ -86,13 +86,20 @@ def test_what_is_planned_again_is_measured_and_then_fresh(copied, snakemake):
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "null"])
-@pytest.mark.parametrize("file", ["timing.json", "capture.json", "status.json"])
-def test_a_damaged_result_is_made_again(copied, snakemake, file, damage):
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        ("timing.json", "a result cannot be used: "),
+        ("capture.json", "a result cannot be used: "),
+        ("status.json", "a file is not the one that was made: "),
+    ],
+)
+def test_a_damaged_result_is_made_again(copied, snakemake, file, reason, damage):
     (copied / f"results/runs/{ONE}/{file}").write_text(damage)
     rule = {"status": "tables_of_capture"}.get(file.removesuffix(".json"), file.removesuffix(".json"))
     jobs, planned = measured(snakemake, copied)
     assert f"{rule} {ONE}" in jobs
-    assert "a result cannot be used: " in planned.output
+    assert reason in planned.output
     assert not [job for job in jobs if TWO in job]
 
 

@@ -118,9 +118,10 @@ def test_a_folder_that_holds_another_grid_says_which_and_not_to_measure_this_one
     assert "to measure them" not in run.output
 
 
-def test_a_folder_that_holds_a_sweep_says_so_to_who_asks_for_a_grid_of_models(tmp_path):
-    (tmp_path / "grid.json").write_text(json.dumps({"grid": "attention-sweep", "rows": [{"run": "eager"}]}))
-    with pytest.raises(OutsideError, match=r"holds the grid attention-sweep \(1 row\), and of the grid that these"):
+@pytest.mark.parametrize(("held", "count"), [({"runs": [{"run": "eager"}]}, "1 run"), ({"rows": []}, "0 runs")])
+def test_a_folder_that_holds_another_plan_says_so_be_it_of_a_version_that_had_grids_without_runs(tmp_path, held, count):
+    (tmp_path / "grid.json").write_text(json.dumps({"grid": "attention-sweep"} | held))
+    with pytest.raises(OutsideError, match=rf"holds the grid attention-sweep \({count}\), and of the grid that these"):
         verify.require_results([{"run": RUN, "specifications": {"timing": {}}}], tmp_path, makers=None)
 
 

@@ -12,7 +12,14 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from profile_grid.study.catalogue import MERGED, SUMMARIES, TABLES_OF_A_RUN, question_of_figure, questions_asked
+from profile_grid.study.catalogue import (
+    TABLES_OF_A_RUN,
+    merged_of,
+    question_of_figure,
+    questions_asked,
+    summaries_of,
+    workloads_of,
+)
 from profile_grid.study.program import functions_named, program_of
 from profile_grid.study.runs import (
     checked_config,
@@ -25,9 +32,7 @@ from profile_grid.study.runs import (
 )
 from profile_grid.study.schema import ConfigError, check_keys
 from profile_grid.study.stage import GPU, OWN_RULES
-from profile_grid.study.stages import BY_NAME, STAGES, SWEEP, TIMING
-from profile_grid.study.sweep import is_sweep, row_specification, sweep_part, sweep_plan, sweep_rows
-from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
+from profile_grid.study.stages import BY_NAME, CAPTURE, NOT_ASKED, STAGES, TIMING
 from profile_grid.study.unusable import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest
 from profile_grid.host.allocation import cores, host_megabytes, minutes_at_most
@@ -49,8 +54,8 @@ PACKED_MARKER = "packed.json"
 try:
     for path in [*workflow.configfiles, *workflow.overwrite_configfiles]:
         check_keys(Path(path))
-    ROWS = sweep_rows(config) if is_sweep(checked_config(config)) and not PACKED else {}
-    RUNS = {} if ROWS or PACKED else grid_runs(config)
+    checked_config(config)
+    RUNS = {} if PACKED else grid_runs(config)
 except ConfigError as error:
     raise WorkflowError(f"config.yaml: {error}")
 
@@ -70,8 +75,11 @@ def packed_manifest(archive):
 
 
 MANIFEST = packed_manifest(PACKED) if PACKED else None
-SWEPT = MANIFEST.of_sweep if PACKED else bool(ROWS)
-ASKED = questions_asked(MANIFEST.runs if PACKED else planned_rows(config, RUNS))
+PLANNED = MANIFEST.runs if PACKED else planned_rows(config, RUNS)
+WORKLOADS = workloads_of(PLANNED)
+MERGED, SUMMARIES = merged_of(WORKLOADS), summaries_of(WORKLOADS)
+CAPTURED = any(row[CAPTURE.status_column] != NOT_ASKED for row in PLANNED)
+ASKED = questions_asked(PLANNED)
 QUESTION_DOCUMENTS = [question.name for question in ASKED if question.has_document]
 FIGURES = [name for question in ASKED for name in question.figures]
 SPECIFICATIONS = {
@@ -79,7 +87,9 @@ SPECIFICATIONS = {
     for stage in STAGES
 }
 FIRST_ALONE = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}  # what the others leave out
-AGAIN_SPECIFICATIONS = {name: specification(FIRST_ALONE, run, TIMING) for name, run in RUNS.items()}
+AGAIN_SPECIFICATIONS = {
+    name: specification(FIRST_ALONE, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages
+}
 IN_ALLOCATION = in_allocation()
 prepare_job_environment(ROOT)
 if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
@@ -116,7 +126,7 @@ def flat(files):
     return [path for each in files for path in (flat(each) if isinstance(each, list) else [each])]
 
 
-LARGE_TABLES = ["steps", "warmup_steps", *TABLES_OF_A_RUN]
+LARGE_TABLES = [name for name in MERGED if name in ("steps", "warmup_steps", *TABLES_OF_A_RUN)]
 
 
 def code_digest(programs, patterns=()):
@@ -140,7 +150,10 @@ def listed_sources(paths):
     return digest_of_code(Path.cwd(), paths) if paths else ""
 
 
-MEASURED_PROGRAM = code_digest(measured_program(program_of(config)))
+MEASURED_PROGRAMS = {
+    workload: code_digest([workload.program] if workload.program else measured_program(program_of(config)))
+    for workload in {stage.workload for stage in STAGES}
+}
 LISTED_SOURCES = listed_sources(program_of(config)["sources"])
 
 
@@ -169,7 +182,7 @@ def status_of(stage):
 def stage_sources(stage):
     """A digest of the code whose change makes the results of a stage stale."""
     job = digest_of_code(ROOT, matching(ROOT, (stage.file("measure"), *stage.sources, "workflow/scripts/measure.py")))
-    return digest_of_settings([MEASURED_PROGRAM, job, LISTED_SOURCES])
+    return digest_of_settings([MEASURED_PROGRAMS[stage.workload], job, LISTED_SOURCES])
 
 
 SOURCES = {stage.name: stage_sources(stage) for stage in STAGES}
@@ -209,7 +222,7 @@ for run_name, run in RUNS.items():
 def results_of_round(number):
     """The results of every run in one round."""
     folder = "results/runs/{run}" if number == 1 else f"results/processes/{number}/{{run}}"
-    return expand(f"{folder}/{TIMING.result}", run=RUNS)
+    return expand(f"{folder}/{TIMING.result}", run=AGAIN_SPECIFICATIONS)
 
 
 def told(stage):

@@ -7,9 +7,6 @@ No measurement depends on them, so a new look at the machine makes no result sta
 Where they fail, the measurements go on, since most causes leave something to measure.
 """
 
-RESULTS_FOLDER = "results/sweep" if SWEPT else "results/runs"
-DOCTOR_IS_TOLD = json.dumps(sweep_part(config)) if SWEPT else grid_part(config)
-
 
 rule doctor:
     log:
@@ -20,12 +17,11 @@ rule doctor:
         gpu=1,
         time_limit_s=config["time_limit_s"],
     params:
-        config=DOCTOR_IS_TOLD,
-        folder=RESULTS_FOLDER,
+        config=grid_part(config),
     message:
         "what this machine can do"
     shell:
-        "python -m workflow.scripts.doctor --config {params.config:q} --runs {params.folder} --time-limit-s {resources.time_limit_s} 2>&1 | tee {log:q}"
+        "python -m workflow.scripts.doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} 2>&1 | tee {log:q}"
 
 
 rule machine:
@@ -44,10 +40,9 @@ rule machine:
         device=config["device"],
         backend=config["capture"]["backend"],
         # a parameter that knows the output is no reason to run again: another grid needs no other look at the machine
-        config=lambda wildcards, output: DOCTOR_IS_TOLD,
-        folder=lambda wildcards, output: RESULTS_FOLDER,
+        config=lambda wildcards, output: grid_part(config),
     message:
         "what this machine can do"
     shell:
-        "python -m workflow.scripts.doctor --config {params.config:q} --runs {params.folder} --time-limit-s {resources.time_limit_s} --output {output:q} 2>&1"
+        "python -m workflow.scripts.doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} --output {output:q} 2>&1"
         " | tee {log:q}"

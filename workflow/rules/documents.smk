@@ -12,6 +12,8 @@ complete         fails, with the reasons, while a run of the grid is incomplete;
 
 SUFFIX = {"markdown": "md", "latex": "tex", "typst": "typ"}
 
+TIMELINE = ["results/page/timeline.csv", "results/page/timeline.parquet"] if CAPTURED else []
+TRACE = ["results/page/trace.json.gz"] if CAPTURED else []
 DOCUMENTS = [
     expand(
         "results/answers/{name}.{suffix}",
@@ -21,7 +23,7 @@ DOCUMENTS = [
     expand("results/figures/{name}.{suffix}", name=FIGURES, suffix=["svg", "png"]),
     "results/tables/README.md",
     expand("results/tables/{format}", format=FORMATS),
-    "results/page/trace.json.gz",
+    TRACE,
     "results/report.html",
 ]
 DESCRIPTIONS = [*of_questions("table"), *STAGE_TABLES]
@@ -155,8 +157,8 @@ RERUNS.add(
             *parquet_of([*MERGED, *SUMMARIES]),
             *(f"results/figures/{figure}.png" for figure in FIGURES),
             "results/tables/provenance.json",
-            "results/page/timeline.parquet",
-            "results/page/trace.json.gz",
+            *TIMELINE,
+            *TRACE,
         ),
         outputs=("results/report.html",),
     )
@@ -177,11 +179,12 @@ rule page:
         "../../envs/analysis.yaml"
     params:
         recipe=RERUNS.recipe("results/report.html"),
+        step="--timeline results/page/timeline.parquet --trace page/trace.json.gz" if CAPTURED else "",
     message:
         "the page"
     shell:
         "python -m workflow.make {params.recipe:q} workflow.scripts.page --tables results/tables --figures results/figures"
-        " --timeline results/page/timeline.parquet --trace page/trace.json.gz --output {output:q} 2> >(tee {log:q} >&2)"
+        " {params.step} --output {output:q} 2> >(tee {log:q} >&2)"
 
 
 RERUNS.add(
@@ -248,9 +251,9 @@ rule table_documents:
 # What an archive of somebody else's results gives.
 FROM_ARCHIVE = [
     expand("results/tables/{table}.{suffix}", table=MERGED, suffix=["csv", "parquet"]),
-    multiext("results/page/timeline", ".csv", ".parquet"),
+    TIMELINE,
     "results/tables/provenance.json",
-    "results/page/trace.json.gz",
+    TRACE,
     "results/grid.json",
 ]
 # Each is asked for by its name, since Snakemake does not miss a deleted file that stands between others. Of the files of
@@ -260,7 +263,7 @@ MADE_FROM_RESULTS = [
     "results/grid.json",
     expand("results/tables/{table}.{suffix}", table=[*MERGED, *SUMMARIES], suffix=["csv", "parquet"]),
     "results/tables/provenance.json",
-    multiext("results/page/timeline", ".csv", ".parquet"),
+    TIMELINE,
     DOCUMENTS,
 ]
 

@@ -11,7 +11,7 @@ PROCESSES = config.get(TIMING.name, {}).get("processes", TIMING.settings["proces
 
 
 for number in range(2, PROCESSES + 1):
-    for run_name in RUNS:
+    for run_name in AGAIN_SPECIFICATIONS:
         add_measurement(
             TIMING,
             f"timing_again {number} {run_name}",

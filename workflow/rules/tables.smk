@@ -20,8 +20,10 @@ for stage in STAGES:
             RERUNS.inputs(
                 f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}",
                 # it does not read them: they connect all stages of a run, so that they are one job on one node of a cluster
-                after=lambda wildcards: [
-                    f"results/runs/{wildcards.run}/{each.result}" for each in STAGES if each.of_every_run
+                after=lambda wildcards, workload=stage.workload: [
+                    f"results/runs/{wildcards.run}/{each.result}"
+                    for each in STAGES
+                    if each.of_every_run and each.workload is workload
                 ],
             ),
         output:
@@ -115,37 +117,37 @@ rule merge:
         " --output results/tables --sources {params.sources:q} 2> >(tee {log:q} >&2)"
 
 
-TIMELINE = ("results/page/timeline.csv", "results/page/timeline.parquet", "results/page/trace.json.gz")
-RERUNS.add(
-    Making(
-        "timeline",
-        programs=("workflow/scripts/timeline.py",),
-        patterns=("kernel_tables/kernel_classes/*.toml",),
-        settings=digest_of_settings([SHOWN, config.get("kernel_classes", [])]),
-        inputs=tuple(f"results/runs/{SHOWN}/{name}" for name in ("capture.json", "capture.sqlite", "status.json")),
-        outputs=TIMELINE,
+if CAPTURED:
+
+    RERUNS.add(
+        Making(
+            "timeline",
+            programs=("workflow/scripts/timeline.py",),
+            patterns=("kernel_tables/kernel_classes/*.toml",),
+            settings=digest_of_settings([SHOWN, config.get("kernel_classes", [])]),
+            inputs=tuple(f"results/runs/{SHOWN}/{name}" for name in ("capture.json", "capture.sqlite", "status.json")),
+            outputs=(*TIMELINE, *TRACE),
+        )
     )
-)
 
-
-rule timeline:
-    input:
-        RERUNS.inputs(TIMELINE[0]),
-    output:
-        TIMELINE,
-    log:
-        "logs/timeline.log",
-    priority: FIRST
-    localrule: True
-    conda:
-        "../../envs/analysis.yaml"
-    params:
-        run=SHOWN,
-        kernel_classes=json.dumps(config.get("kernel_classes", [])),
-        recipe=RERUNS.recipe(TIMELINE[0]),
-    message:
-        "one step of {params.run}"
-    shell:
-        "python -m workflow.make {params.recipe:q} workflow.scripts.timeline --run {params.run:q}"
-        " --folder results/runs/{params.run} --kernel-classes {params.kernel_classes:q} --output results/page/timeline.parquet"
-        " --trace results/page/trace.json.gz 2> >(tee {log:q} >&2)"
+    rule timeline:
+        input:
+            RERUNS.inputs(TIMELINE[0]),
+        output:
+            [*TIMELINE, *TRACE],
+        log:
+            "logs/timeline.log",
+        priority: FIRST
+        localrule: True
+        conda:
+            "../../envs/analysis.yaml"
+        params:
+            run=SHOWN,
+            kernel_classes=json.dumps(config.get("kernel_classes", [])),
+            recipe=RERUNS.recipe(TIMELINE[0]),
+        message:
+            "one step of {params.run}"
+        shell:
+            "python -m workflow.make {params.recipe:q} workflow.scripts.timeline --run {params.run:q}"
+            " --folder results/runs/{params.run} --kernel-classes {params.kernel_classes:q} --output results/page/timeline.parquet"
+            " --trace results/page/trace.json.gz 2> >(tee {log:q} >&2)"

@@ -12,7 +12,7 @@ from pyarrow.parquet import ParquetFile  # no pandas: this comes last, behind al
 from profile_grid.files import write_json
 from profile_grid.results.results import MEASURED_OR_KNOWN
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES
+from profile_grid.study.stages import NOT_ASKED, STAGES
 from workflow.command import run_command
 
 
@@ -31,9 +31,19 @@ def main() -> None:
         files = " ".join(f"results/runs/{row['run']}/{stage.result}" for row, stage in lacking)
         lines.append(f"once the cause is mended: snakemake --cores 1 all --forcerun {files}")
         sys.exit("\n".join(lines))
-    statuses = Counter(row[CAPTURE.status_column] for row in runs)
+    statuses = Counter(status_of_last(row) for row in runs)
     write_json(arguments.output, {"runs": len(runs), "statuses": dict(statuses.most_common())})
     print("read results/answers/answers.md, open results/report.html in a browser", file=sys.stderr)
+
+
+def status_of_last(row: dict) -> str:
+    """How the last of the stages ended that every run of its workload has."""
+    return [row[stage.status_column] for stage in STAGES if stage.of_every_run and asked(row, stage)][-1]
+
+
+def asked(row: dict, stage: Stage) -> bool:
+    """Whether a run, told by its row, was asked for a stage."""
+    return row[stage.status_column] != NOT_ASKED
 
 
 def is_incomplete(row: dict, stage: Stage) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import pandas as pd
-
 from profile_grid.documents.dictionary import check_documented, dictionary
 from profile_grid.files import write_text
-from profile_grid.study.catalogue import TABLES
+from profile_grid.study.catalogue import tables_of
+from profile_grid.tables.on_disk import TablesOnDisk
 from workflow.command import run_command
 
 
@@ -19,8 +18,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="Markdown file")
     arguments = parser.parse_args()
     if arguments.tables:
-        for name in TABLES:
-            check_documented(name, pd.read_parquet(arguments.tables / f"{name}.parquet"))
+        on_disk = TablesOnDisk(arguments.tables)
+        for name in tables_of(on_disk["runs"].to_dict("records")):
+            check_documented(name, on_disk[name])
     write_text(arguments.output, dictionary())
 
 

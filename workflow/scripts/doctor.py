@@ -1,7 +1,7 @@
 """What this machine can do: `python -m workflow.scripts.doctor --config JSON --runs results/runs`.
 
-Prints ten lines, of a sweep of attention five; with --output writes them too. Ends with status 1, and the lines that
-say why, when the grid would fail here.
+Prints ten lines, of an operator alone five; with --output writes them too. Ends with status 1, and the lines that say
+why, when the grid would fail here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 from cs336_model import nvidia_smi
@@ -22,13 +22,10 @@ from profile_grid.files import write_text
 from profile_grid.host.gpu_check import visible_gpus
 from profile_grid.host.leases.lease_server import leases_for
 from profile_grid.host.progress import say
-from profile_grid.measuring import sweep_doctor, sweep_estimates
 from profile_grid.planning import estimates
 from profile_grid.planning.doctor import Gpu, Host, Line, cause, report
-from profile_grid.planning.smoke import smoke_capture, smoke_specification
 from profile_grid.study.runs import grid_plan
-from profile_grid.study.stages import CAPTURE
-from profile_grid.study.sweep import is_sweep, sweep_plan
+from profile_grid.study.workloads import Workload, workload_of
 from workflow.command import run_command
 
 SMOKE_LIMIT_S = 120
@@ -37,13 +34,13 @@ GPU_FIELDS = ("name", "driver_version", "memory.total", "memory.free")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=json.loads, required=True, help="what grid_part or sweep_part returns")
-    parser.add_argument("--runs", type=Path, required=True, help="folder of earlier results, one folder per run or row")
+    parser.add_argument("--config", type=json.loads, required=True, help="what grid_part returns")
+    parser.add_argument("--runs", type=Path, required=True, help="folder of earlier results, one folder per run")
     parser.add_argument("--output", type=Path, help="file for the lines")
     parser.add_argument("--time-limit-s", type=float, default=SMOKE_LIMIT_S, help="of a measurement")
     arguments = parser.parse_args()
-    plan_of, look = (sweep_plan, swept) if is_sweep(arguments.config) else (grid_plan, examined)
-    lines = look(plan_of(arguments.config), arguments.runs, min(arguments.time_limit_s, SMOKE_LIMIT_S))
+    plan, workload = grid_plan(arguments.config), workload_of(arguments.config["grids"][arguments.config["grid"]][0])
+    lines = examined(plan, workload, arguments.runs, min(arguments.time_limit_s, SMOKE_LIMIT_S))
     text = "".join(f"{'FAILS' if line.failure else 'ok':5} {line.topic:9} {line.text}\n" for line in lines)
     print(text, end="", flush=True)
     if (failure := cause(lines)) is not None:
@@ -52,33 +49,16 @@ def main() -> None:
         write_text(arguments.output, text)
 
 
-def examined(plan: dict, runs: Path, time_limit_s: float) -> list[Line]:
+def examined(plan: dict, workload: Workload, runs: Path, time_limit_s: float) -> list[Line]:
     """The doctor's lines for this machine and grid."""
-    specifications = [entry["specifications"][CAPTURE.name] for entry in plan["runs"]]
-    specification = smoke_specification(specifications)
-    with (
-        leases_for(specification["program"]["device"], "the doctor's smoke capture", say=say) as leases,
-        tempfile.TemporaryDirectory() as scratch,
-    ):
+    module, _, function = workload.tried_by.partition(":")
+    device, left = estimates.first_program(plan["runs"][0])["device"], estimates.remaining(plan["runs"], runs)
+    with leases_for(device, "the doctor's smoke", say=say) as leases, tempfile.TemporaryDirectory() as scratch:
         host = this_host(runs)
-        smoke = smoke_capture(specification, Path(scratch), time_limit_s, leases)
-    device = smoke.machine["device_name"] if smoke.machine else None
-    pace = estimates.pace(runs, smoke.seconds, device, {entry["precision"] for entry in plan["runs"]})
-    return report(host, smoke, plan, estimates.remaining(plan["runs"], runs), pace, specifications[0]["backend"])
-
-
-def swept(plan: dict, rows: Path, time_limit_s: float) -> list[Line]:
-    """The doctor's lines for this machine and a sweep of attention alone."""
-    specification = sweep_doctor.smoke_specification(plan["rows"])
-    with (
-        leases_for(specification["program"]["device"], "the doctor's smoke pass", say=say) as leases,
-        tempfile.TemporaryDirectory() as scratch,
-    ):
-        host = this_host(rows)
-        smoke = sweep_doctor.smoke_pass(specification, Path(scratch), time_limit_s, leases)
-    device = smoke.machine["device_name"] if smoke.machine else None
-    left, pace = sweep_estimates.remaining(plan["rows"], rows), sweep_estimates.pace(rows, smoke.seconds, device)
-    return sweep_doctor.report(host, smoke, plan, left, pace)
+        trial = getattr(import_module(module), function)(plan, host, left, Path(scratch), time_limit_s, leases)
+    device_name, precisions = trial.machine and trial.machine["device_name"], {run["precision"] for run in plan["runs"]}
+    pace = estimates.pace(runs, trial.seconds, device_name, precisions, workload)
+    return report(host, trial, plan, left, pace)
 
 
 def this_host(runs: Path) -> Host:

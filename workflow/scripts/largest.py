@@ -50,9 +50,10 @@ def entry_of(plan: Path, run: str) -> dict:
     """The run's entry in the plan of the grid; raises OutsideError where there is none."""
     if not plan.exists():
         raise OutsideError(f"{plan} is missing; make it: snakemake --cores 1 {plan}")
-    entries = {entry["run"]: entry for entry in json.loads(plan.read_text())["runs"]}
+    every = json.loads(plan.read_text())["runs"]
+    entries = {entry["run"]: entry for entry in every if TIMING.name in entry["specifications"]}
     if run not in entries:
-        raise OutsideError(f"--run: {run!r} is not a run of the grid; runs: {', '.join(list(entries)[:5])}, ...")
+        raise OutsideError(f"--run: {run!r} is not a run of a model in the grid; runs: {', '.join(list(entries)[:5])}")
     return entries[run]
 
 

@@ -10,10 +10,10 @@ import pandas as pd
 
 from profile_grid.checkout import version
 from profile_grid.errors import OutsideError
+from profile_grid.quantities import counted
 from profile_grid.sharing.archive import RUN_COLUMNS, write_archive
 from profile_grid.sharing.contents import is_capture
-from profile_grid.study.catalogue import TABLES
-from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
+from profile_grid.study.catalogue import tables_of
 from workflow.command import run_command
 
 
@@ -23,18 +23,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--captures", action="store_true", help="with the recordings; never with a .nsys-rep")
     parser.add_argument("--output", type=Path, required=True, help="the archive")
     options = parser.parse_args(arguments)
-    require(options.results, ["grid.json"])
+    require(options.results, ["grid.json", "tables/runs.parquet"])
     plan = json.loads((options.results / "grid.json").read_text())
-    tables = TABLES_OF_SWEEP if "rows" in plan else TABLES
-    require(options.results, ["tables/provenance.json", *(f"tables/{name}.parquet" for name in tables), "report.html"])
+    runs = told_of_runs(options.results)
+    tables = [f"tables/{name}.parquet" for name in tables_of(runs)]
+    require(options.results, ["tables/provenance.json", *tables, "report.html"])
     manifest = write_archive(
-        options.results, options.output, captures=options.captures, version=version(), grid=plan["grid"],
-        runs=[] if "rows" in plan else told_of_runs(options.results),
+        options.results, options.output, captures=options.captures, version=version(), grid=plan["grid"], runs=runs,
     )  # fmt: skip
     recordings = sum(is_capture(name) for name in manifest.files)
     size = options.output.stat().st_size
     print(
-        f"{options.output}: {len(manifest.files)} files of {counted_measurements(plan)}, {size / 1e6:.1f} MB,"
+        f"{options.output}: {len(manifest.files)} files of {counted(len(runs), 'run')}, {size / 1e6:.1f} MB,"
         f" {recordings or 'without'} recordings; to read it, give its path:"
         " snakemake --cores 1 --directory theirs all --config packed=PATH"
     )
@@ -50,11 +50,6 @@ def told_of_runs(results: Path) -> list[dict]:
     """What an archive says of each run, which tells the questions that it can answer."""
     runs = pd.read_parquet(results / "tables" / "runs.parquet")
     return json.loads(runs[list(RUN_COLUMNS)].fillna({"steps_warmed": 0}).to_json(orient="records"))
-
-
-def counted_measurements(plan: dict) -> str:
-    """How many runs, or rows of a sweep, were measured."""
-    return f"{len(plan['rows'])} rows" if "rows" in plan else f"{len(plan['runs'])} runs"
 
 
 if __name__ == "__main__":

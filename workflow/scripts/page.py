@@ -10,6 +10,7 @@ import pandas as pd
 
 from profile_grid.files import write_text
 from profile_grid.page import libraries, needed_tables, page
+from profile_grid.stages.capture.timeline import empty_timeline
 from profile_grid.study.catalogue import questions_asked
 from profile_grid.tables.on_disk import SUMS, TablesOnDisk
 from workflow.command import run_command
@@ -19,15 +20,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder of the tables and provenance.json")
     parser.add_argument("--figures", type=Path, required=True, help="folder of the figures as PNG")
-    parser.add_argument("--timeline", type=Path, required=True, help="timeline.parquet of one run")
+    parser.add_argument("--timeline", type=Path, help="timeline.parquet of one run, where one has steps")
     parser.add_argument("--trace", help="where the trace for Perfetto lies, relative to the page")
     parser.add_argument("--output", type=Path, required=True, help="report.html")
     arguments = parser.parse_args()
     libraries.begin_plots()
     on_disk = TablesOnDisk(arguments.tables, columns=SUMS)
-    tables = {name: on_disk[name] for name in needed_tables()}
+    tables = {name: on_disk[name] for name in needed_tables(on_disk["runs"])}
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
-    timeline = pd.read_parquet(arguments.timeline)
+    timeline = pd.read_parquet(arguments.timeline) if arguments.timeline else empty_timeline()
     figures = [name for one in questions_asked(tables["runs"].to_dict("records")) for name in one.figures]
     images = {name: (arguments.figures / f"{name}.png").read_bytes() for name in figures}
     write_text(arguments.output, page(tables, provenance, timeline, images, arguments.trace))

@@ -1,4 +1,4 @@
-"""Writes grid.json: the runs of the grid, or the rows of a sweep, and what each of their processes is told."""
+"""Writes grid.json: the runs of the grid, and what each of their processes is told."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from pathlib import Path
 
 from profile_grid.files import write_json
 from profile_grid.study.runs import grid_plan
-from profile_grid.study.sweep import is_sweep, sweep_plan
 from workflow.command import run_command
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=json.loads, required=True, help="what grid_part or sweep_part returns")
+    parser.add_argument("--config", type=json.loads, required=True, help="what grid_part returns")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    plan = sweep_plan if is_sweep(arguments.config) else grid_plan
-    write_json(arguments.output, plan(arguments.config))
+    write_json(arguments.output, grid_plan(arguments.config))
 
 
 if __name__ == "__main__":

@@ -16,9 +16,7 @@ from profile_grid.files import write_json
 from profile_grid.sharing.archive import MOST_SAID, BadArchive, Manifest, unpack
 from profile_grid.sharing.contents import is_capture, is_needed
 from profile_grid.sharing.packed_tables import TooLarge, UnusableTable, read_columns
-from profile_grid.study.catalogue import MERGED
-from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
-from profile_grid.sweep.dictionary import check_sweep_table
+from profile_grid.study.catalogue import merged_of, workloads_of
 from workflow.command import run_command
 
 
@@ -41,13 +39,13 @@ def main(arguments: list[str] | None = None) -> None:
 def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
     """Raises BadArchive where tables would fill the memory, OutsideError where a merged one is missing, or is not what
     this version of the project reads."""
-    check, merged = (check_sweep_table, TABLES_OF_SWEEP) if manifest.of_sweep else (check_documented, MERGED)
+    merged = merged_of(workloads_of(manifest.runs))
     needed = [f"tables/{name}.parquet" for name in merged]
     others = [name for name in manifest.files if name.endswith(".parquet") and is_needed(name) and name not in needed]
     try:
         columns = read_columns(folder, [*needed, *others])
         for name, file in zip(merged, needed, strict=True):
-            check(name, pd.DataFrame(columns=columns[file]))
+            check_documented(name, pd.DataFrame(columns=columns[file]))
     except TooLarge as error:
         raise BadArchive(archive, str(error)) from error
     except (UnusableTable, UndocumentedColumn) as error:

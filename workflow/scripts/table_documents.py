@@ -10,7 +10,7 @@ import pandas as pd
 from profile_grid.documents.formats import SUFFIXES, fragment_in
 from profile_grid.documents.table_documents import table_documents
 from profile_grid.files import write_text
-from profile_grid.study.catalogue import TABLES
+from profile_grid.study.catalogue import tables_of
 from workflow.command import run_command
 
 CONTENTS = "contents.txt"
@@ -22,9 +22,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder; one folder per format is made in it")
     parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="beside Markdown")
     arguments = parser.parse_args()
+    runs = pd.read_parquet(arguments.tables / "runs.parquet")
     documents = {
         stem: markdown
-        for name in TABLES
+        for name in tables_of(runs.to_dict("records"))
         for stem, markdown in table_documents(name, pd.read_parquet(arguments.tables / f"{name}.parquet"))
     }
     for style in dict.fromkeys(["markdown", *arguments.formats]):

@@ -25,9 +25,7 @@ from profile_grid.quantities import counted
 from profile_grid.results.load_runs import require_fresh
 from profile_grid.results.results import read_result
 from profile_grid.study.runs import grid_plan
-from profile_grid.study.stages import BY_NAME, CAPTURE, SWEEP
-from profile_grid.study.sweep import is_sweep, sweep_plan
-from profile_grid.sweep.rows import read_rows
+from profile_grid.study.stages import BY_NAME, CAPTURE
 from workflow.command import run_command
 from workflow.file_difference import file_difference
 
@@ -43,7 +41,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, required=True, help="folder of runs, tables and documents")
     parser.add_argument("--cores", type=int, default=1)
     arguments = parser.parse_args()
-    measured = measured_rows(arguments) if is_sweep(arguments.config) else measured_runs(arguments)
+    measured = measured_runs(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         link_results(measured, arguments.results, Path(scratch, "results"))
         make_anew(arguments.config, Path(scratch), arguments.cores)
@@ -54,8 +52,7 @@ def main() -> None:
             f"{len(found)} of {count} files are not what the results give; make them again:"
             f" snakemake --cores 1 all --forcerun {' '.join(list(found)[:SHOWN])}{' ...' if len(found) > SHOWN else ''}"
         )
-    what = "rows" if is_sweep(arguments.config) else "runs"
-    print(f"{count} files, made from the results of {len(measured)} {what}, are what these give")
+    print(f"{count} files, made from the results of {len(measured)} runs, are what these give")
 
 
 def measured_runs(arguments: argparse.Namespace) -> dict[str, list[str]]:
@@ -63,13 +60,6 @@ def measured_runs(arguments: argparse.Namespace) -> dict[str, list[str]]:
     plan = grid_plan(arguments.config)["runs"]
     require_results(plan, arguments.results, arguments.sources)
     return {f"runs/{entry['run']}": files_of_run(entry) for entry in plan}
-
-
-def measured_rows(arguments: argparse.Namespace) -> dict[str, list[str]]:
-    """The files of each row of a sweep, by its folder below results. Raises OutsideError where one cannot be used."""
-    plan = sweep_plan(arguments.config)["rows"]
-    read_rows(plan, arguments.results / SWEEP.name, arguments.sources)
-    return {f"{SWEEP.name}/{entry['run']}": [SWEEP.result] for entry in plan}
 
 
 def require_results(plan: list[dict], results: Path, sources: dict[str, str]) -> None:
@@ -95,9 +85,9 @@ def other_runs(plan: list[dict], results: Path) -> str | None:
         held = json.loads((results / PLAN).read_text())
     except (FileNotFoundError, ValueError):
         return None
-    kind = "runs" if "runs" in held else "rows"  # of a sweep
-    same = {entry["run"] for entry in held[kind]} == {entry["run"] for entry in plan}
-    return None if same else f"the grid {visible(held['grid'])} ({counted(len(held[kind]), kind[:-1])})"
+    runs = held.get("runs", ())  # an earlier version had grids without runs
+    same = {entry["run"] for entry in runs} == {entry["run"] for entry in plan}
+    return None if same else f"the grid {visible(held['grid'])} ({counted(len(runs), 'run')})"
 
 
 def is_measured(entry: dict, folder: Path) -> bool:

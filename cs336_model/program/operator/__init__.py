@@ -1,1 +1,1 @@
-"""One attention operator alone: a row of the attention sweep, measured in one process."""
+"""One attention operator alone: a run of it, measured in one process."""

@@ -1,4 +1,4 @@
-"""One cell of the attention sweep: forward and backward passes of one operator at one context length."""
+"""One cell of a run of attention alone: forward and backward passes of one operator at one context length."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,6 +12,7 @@ from cs336_model.model.transformer import scaled_dot_product_attention
 from cs336_model.program.device import synchronize
 from cs336_model.program.operator.spec import RowSpec
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
+from cs336_model.program.process_cost import Progress
 from cs336_model.program.variants.attention import fused_attention, refusals
 from cs336_model.program.variants.compilation import compiling, is_compiled
 from cs336_model.program.variants.precision import autocast
@@ -21,14 +22,14 @@ from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, EAGER
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
-def cell(spec: RowSpec, context_length: int, device: torch.device) -> dict[str, Any]:
+def cell(spec: RowSpec, context_length: int, device: torch.device, progress: Progress) -> dict[str, Any]:
     """What was measured at one context length, or why it could not be: out of memory, or refused by PyTorch.
 
     Seconds of every forward and backward pass, the device waited for at the end of each; bytes in use between them in
     the first measured pass, and the most of all; seconds of the pass in which the operator was compiled."""
     entry = empty_cell(context_length)
     try:
-        return entry | measured_cell(spec, context_length, device) | {"status": "complete"}
+        return entry | measured_cell(spec, context_length, device, progress) | {"status": "complete"}
     except OutOfMemoryError as error:
         ended = {"status": "out_of_memory", "out_of_memory": out_of_memory_record(error, f"context {context_length}")}
     except Unsupported as error:
@@ -44,18 +45,22 @@ def empty_cell(context_length: int) -> dict[str, Any]:
     return {"context_length": context_length, "forward_seconds": [], "backward_seconds": []} | nothing
 
 
-def measured_cell(spec: RowSpec, context_length: int, device: torch.device) -> dict[str, Any]:
+def measured_cell(spec: RowSpec, context_length: int, device: torch.device, progress: Progress) -> dict[str, Any]:
     """The entries of a cell that was measured to its end."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    heads, gradient = tensors(spec, context_length, device)
-    attend, future = operator(spec), mask(spec, context_length, device)
+    with progress.stage("initialise"):
+        heads, gradient = tensors(spec, context_length, device)
+        attend, future = operator(spec), mask(spec, context_length, device)
     # apart from all others: what looks for refusals takes time, and a compiled operator is compiled in it
-    with compiling(spec) if is_compiled(spec) else nullcontext(), refusals(spec.dimensions["attention"]):
+    compiled = compiling(spec) if is_compiled(spec) else nullcontext()
+    with progress.stage("compile" if is_compiled(spec) else "warmup"), compiled, refusals(spec.dimensions["attention"]):
         first = one_pass(spec, attend, heads, future, gradient, device)
-    for _ in range(spec.warmup_passes):
-        one_pass(spec, attend, heads, future, gradient, device)
-    passes = [one_pass(spec, attend, heads, future, gradient, device) for _ in range(spec.measured_passes)]
+    with progress.stage("warmup"):
+        for _ in range(spec.warmup_passes):
+            one_pass(spec, attend, heads, future, gradient, device)
+    with progress.stage("measured"):
+        passes = [one_pass(spec, attend, heads, future, gradient, device) for _ in range(spec.measured_passes)]
     require_finite(spec, context_length, heads)
     return {
         "compile_seconds": sum(first[:2]) if is_compiled(spec) else None,

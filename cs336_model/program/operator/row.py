@@ -1,6 +1,6 @@
-"""Measures one row of the attention sweep, every context length in one process, and writes what came out as JSON.
+"""Measures attention alone, every context length in one process, and writes what came out as JSON.
 
-    python -m cs336_model.program.operator.row --spec '{...}' --output row.json
+    python -m cs336_model.program.operator.row --spec '{...}' --output operator.json
 
 A cell that runs out of memory or that PyTorch refuses is a result; every other failure is a traceback, an exit status
 other than 0, and no result.
@@ -16,44 +16,49 @@ import torch
 
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.lease import take_lease
-from cs336_model.program.loaded_distributions import loaded_distributions
-from cs336_model.program.loading import code_loaded
 from cs336_model.program.operator.cell import cell
 from cs336_model.program.operator.spec import RowSpec, read_row
-from cs336_model.program.process_cost import process_age_seconds
-from cs336_model.program.result import write_result
+from cs336_model.program.process_cost import Progress, process_age_seconds
+from cs336_model.program.result import empty_result, facts_of_process, write_result
 from cs336_model.program.variants.attention import forced_backend
 from cs336_model.program.variants.compilation import compiler_settings
 from cs336_model.program.variants.precision import choose_matmul_precision
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measures one row and writes its result."""
+    """Measures one run and writes its result."""
     parser = argparse.ArgumentParser(prog="python -m cs336_model.program.operator.row")
-    parser.add_argument("--spec", required=True, help="the row, as JSON (see cs336_model/program/operator/spec.py)")
+    parser.add_argument("--spec", required=True, help="the run, as JSON (see cs336_model/program/operator/spec.py)")
     parser.add_argument("--output", required=True, type=Path, help="where the result is written, as JSON")
     parser.add_argument("--lease", type=Path, help="the socket where this program asks for its GPU")
     options = parser.parse_args(arguments)
-    spec = read_row(options.spec)
-    take_lease(options.lease)
-    write_result(row(spec), options.output)
+    spec, progress = read_row(options.spec), Progress()
+    progress.seconds["import"] = process_age_seconds()
+    with progress.stage("wait"):
+        take_lease(options.lease)
+    write_result(row(spec, progress), options.output)
 
 
-def row(spec: RowSpec) -> dict[str, Any]:
-    """The result of one row: its cells, the machine, and the files that it ran."""
+def row(spec: RowSpec, progress: Progress) -> dict[str, Any]:
+    """A result as every program writes it, and `cells`: one for each context length."""
     device = resolve_device(spec.device)
     choose_matmul_precision(spec)
-    cells = []
+    cells, memory = [], {}
     with compiler_settings(spec), forced_backend(spec):
-        open_context(device)
+        with progress.stage("context"):
+            open_context(device)
         for context_length in spec.context_lengths:
-            cells.append(cell(spec, context_length, device))
+            cells.append(cell(spec, context_length, device, progress))
             print(f"{spec.run}: context {context_length}: {cells[-1]['status']}", file=sys.stderr, flush=True)
+            memory = most_of(memory, memory_facts(device))
             make_room(device)
-    facts = {"machine": machine_facts(device), "device_total_bytes": memory_facts(device)["device_total_bytes"]}
-    facts |= {"process_seconds": process_age_seconds()}
-    ran = {"loaded": code_loaded(), "loaded_distributions": loaded_distributions()}
-    return {"spec": vars(spec), "cells": cells} | facts | ran
+    facts = {"machine": machine_facts(device), "memory": memory} | facts_of_process(progress, device)
+    return empty_result(spec, "none") | {"status": "complete", "cells": cells} | facts
+
+
+def most_of(memory: dict[str, int | None], further: dict[str, int | None]) -> dict[str, int | None]:
+    """The larger of each number of bytes: every cell counts its peak by itself."""
+    return {name: count and max(count, memory.get(name) or 0) for name, count in further.items()}
 
 
 def make_room(device: torch.device) -> None:

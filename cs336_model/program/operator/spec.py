@@ -1,4 +1,4 @@
-"""What one row of the attention sweep measures: the JSON that the sweep writes, checked. Imports no torch."""
+"""What a run of attention alone measures: the JSON that the grid writes, checked. Imports no torch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ KNOWN_DIMENSIONS = ("precision", "batch_size", "compile", "attention", "head_dim
 
 @dataclass(frozen=True)
 class RowSpec:
-    """One row: the value of every dimension by its key, the context lengths that the process goes through, and how many
+    """One run: the value of every dimension by its key, the context lengths that the process goes through, and how many
     passes are made at each."""
 
     run: str
@@ -24,7 +24,7 @@ class RowSpec:
 
 
 def read_row(text: str) -> RowSpec:
-    """The row that a JSON object describes. ValueError names the key that is unknown, missing or out of its range."""
+    """The run that a JSON object describes. ValueError names the key that is unknown, missing or out of its range."""
     spec = read_fields(text, RowSpec)
     check_keys("dimensions of the specification", spec.dimensions, KNOWN_DIMENSIONS)
     for name, choices in (("precision", PRECISIONS), ("compile", COMPILES), ("attention", ATTENTIONS)):
@@ -41,7 +41,7 @@ def read_row(text: str) -> RowSpec:
 
 
 def impossible_row(dimensions: dict[str, Any]) -> str | None:
-    """Why no machine can measure this row, in one line; None where it is possible, or only a machine knows."""
+    """Why no machine can measure this run, in one line; None where it is possible, or only a machine knows."""
     compiled, attention = dimensions["compile"], dimensions["attention"]
     if compiled not in (NOT_COMPILED, WHOLE_MODEL):
         return f"compile {compiled}: there is nothing but attention; list off or on"

@@ -55,8 +55,8 @@ def accuracy_notes(run: MeasuredRun) -> list[str]:
 
 
 def _found(run: MeasuredRun) -> Accuracy | None:
-    program = run.results[TIMING.name].program
-    return program.accuracy if program else None
+    timing = run.results.get(TIMING.name)
+    return timing.program.accuracy if timing and timing.program else None
 
 
 DESCRIBED = {

@@ -1,4 +1,4 @@
-"""The sentences of the attention sweep: what is fastest where, what each variant gains, where memory ends."""
+"""The sentences on attention alone: what is fastest where, what each variant gains, where memory ends."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import pandas as pd
 from cs336_model.program.variants.values import EAGER
 from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, memory, ratio, significant
+from profile_grid.questions.attention_sweep.table import PASSES, PLACE
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
-from profile_grid.sweep.table import PASSES, PLACE
+from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import leaders, listed
 
 WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")
 
 
-def sentences(table: pd.DataFrame) -> list[str]:
+def sentences(measured: Measured) -> list[str]:
     """By precision: the fastest variant, speed-ups over the written-out attention, and what was not measured."""
-    found = []
+    table, found = measured.tables["attention_sweep"], []
     for precision, cells in table.groupby("precision", sort=False):
         done = cells[cells["status"] == COMPLETE]
         if len(done):
             found += [*_fastest(done, precision), *_gains(done, precision)]
         found += [*_memory(cells, precision), *_refused(cells, precision)]
-    return [*found, *_compiling(table)]
+    return [*found, *_compiling(table)] or ["Not answered: no cell was measured."]
 
 
 def _fastest(done: pd.DataFrame, precision: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Figure of the attention sweep: forward and backward pass together against context length, a line per variant."""
+"""Figure of attention alone: forward and backward pass together against context length, a line per variant."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from profile_grid.figures.layout import Spec, column, row
 from profile_grid.figures.scales import Contexts, Log, Series
 from profile_grid.figures.theme import WIDTH
 from profile_grid.quantities import interval, ratio
+from profile_grid.questions.attention_sweep.table import PASSES
 from profile_grid.results.results import COMPLETE
-from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP
-from profile_grid.sweep.table import PASSES
 
 HEIGHT_PX, AXIS_PX, COLUMNS = 150, 60, 2
 SPLIT = ["precision", "batch_size"]
 
 
-def draw_sweep(tables: Tables) -> Drawing:
+def draw(tables: Tables) -> Drawing:
     """A row of panels per precision, a panel per width of head: ms against context length, both logarithmic."""
-    cells = tables[ATTENTION_SWEEP]
+    cells = tables["attention_sweep"]
     cells = cells.assign(both_ms=cells["forward_ms"] + cells["backward_ms"])
     cells["both_std_ms"] = (cells["forward_std_ms"] ** 2 + cells["backward_std_ms"] ** 2) ** 0.5
     if cells["both_ms"].isna().all():
@@ -93,9 +92,9 @@ def _panel(cells: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, y: Lo
     return alt.layer(*layers, *marks.missing_marks(missing, contexts, y, series, named="variant"))
 
 
-def caption_sweep(tables: Tables) -> str:
+def caption(tables: Tables) -> str:
     """The speed-ups of each variant over the written-out attention."""
-    cells = tables[ATTENTION_SWEEP]
+    cells = tables["attention_sweep"]
     told = []
     for variant, own in cells[cells["forward_speed_up"].notna()].groupby("variant", sort=False):
         gains = [f"{interval(own[f'{which}_speed_up'], ratio)} {which}" for which in PASSES]
@@ -105,10 +104,9 @@ def caption_sweep(tables: Tables) -> str:
     )
 
 
-SWEEP = Figure(
-    ATTENTION_SWEEP,
-    "Attention alone, forward and backward pass",
-    draw_sweep,
-    caption_sweep,
-    tables=("runs", ATTENTION_SWEEP),
-)
+FIGURES = (
+    Figure(
+        "attention_sweep", "Attention alone, forward and backward pass", draw, caption,
+        tables=("runs", "attention_sweep"),
+    ),
+)  # fmt: skip

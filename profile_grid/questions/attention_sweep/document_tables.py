@@ -1,51 +1,35 @@
-"""The document of the attention sweep, in Markdown: sentences, and a table per precision and figure as the course has
-them."""
+"""The tables that the document on attention alone shows: one per precision and figure, as the course has them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
 from kernel_tables.markdown import Table, escaped
-from profile_grid.documents.documents import template_environment
 from profile_grid.quantities import ABSENT, known, memory, with_spread
+from profile_grid.questions.attention_sweep.table import PLACE
 from profile_grid.results.results import COMPLETE
-from profile_grid.sweep.sentences import sentences
-from profile_grid.sweep.table import PLACE
 from profile_grid.tables.apart import pivoted
 from profile_grid.tables.cells import status_word
-from profile_grid.tables.machines import Machine, by_machine
+from profile_grid.tables.measured import Measured
 
 CELL = ["forward_ms", "forward_std_ms", "backward_ms", "backward_std_ms", "memory_before_backward_bytes", "status"]
 TITLES = {"forward": "Forward pass, ms", "backward": "Backward pass, ms", "memory": "In use before the backward pass"}
 
 
-def document(table: pd.DataFrame, rows: pd.DataFrame, provenance: dict) -> str:
-    """The document, from the table of cells and that of rows; figures of two machines never share a table."""
-    sections = [
-        (machine, sentences(own), list(tables(own))) for machine, own in _by_machine(table, rows)
-    ]  # fmt: skip
-    environment = template_environment()
-    template = environment.from_string((Path(__file__).with_name("document.md.j2")).read_text(encoding="utf-8"))
-    text = template.render(sections=sections, passes=int(table["passes"].max()), provenance=provenance)
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-
-
-def tables(cells: pd.DataFrame) -> Iterator[tuple[str, Table]]:
+def cell_tables(measured: Measured) -> Iterator[tuple[str, Table]]:
     """Per precision and figure a table with its title: a line per width of head and context length, a column per
     variant."""
-    for precision, own in cells.groupby("precision", sort=False):
+    for precision, cells in measured.tables["attention_sweep"].groupby("precision", sort=False):
         for name, title in TITLES.items():
-            if name != "memory" or own["memory_before_backward_bytes"].notna().any():
-                yield f"{title}, in {precision}", _table(own, _TEXT[name])
+            if name != "memory" or cells["memory_before_backward_bytes"].notna().any():
+                yield f"{title}, in {precision}", _table(cells, _TEXT[name])
 
 
-def _by_machine(table: pd.DataFrame, rows: pd.DataFrame) -> Iterator[tuple[Machine, pd.DataFrame]]:
-    for machine, names in by_machine(rows):
-        yield machine, table[table["run"].isin(names)]
+def most_passes(machines: Iterable[Measured]) -> int:
+    """The measured passes of a cell that was measured to its end."""
+    return max((int(count) for one in machines for count in one.tables["attention_sweep"]["passes"]), default=0)
 
 
 def _table(cells: pd.DataFrame, text: Callable[[pd.Series], str]) -> Table:

@@ -1,1 +1,0 @@
-"""Running the measurements: processes, profilers, and what the machine can do."""

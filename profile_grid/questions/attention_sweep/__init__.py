@@ -1,0 +1,1 @@
+"""How fast attention alone is, by width of head and context length."""

@@ -1,0 +1,87 @@
+"""The table of attention alone: a row per cell, with its speed-up over the written-out attention."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from cs336_model.program.variants.values import EAGER, NOT_COMPILED
+from profile_grid.results.results import COMPLETE
+from profile_grid.stages.operator.tables import KEYS, LEADING_COLUMNS, MEASURED
+from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.tables.ideal import causal_attention_flops, least_ms_of_attention, peaks_of_device
+from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.ratios import with_speed_up
+
+PASSES = ("forward", "backward")
+PLACE = [key for key in KEYS if key not in ("compile", "attention")]
+COMPILED = "compiled"  # the variant that is eager's code, compiled; the others are named as attention is
+
+
+def attention_sweep(merged: Merged) -> pd.DataFrame:
+    """One row per cell, with speed-ups over the written-out attention and the ideal of the forward pass."""
+    cells = merged["operator_times"].copy()
+    variant = cells["attention"].where(cells["compile"] == NOT_COMPILED, COMPILED)
+    cells.insert(len(LEADING_COLUMNS), "variant", variant)
+    devices = merged["runs"].set_index("run")["device_name"]
+    return _with_ideal(_with_speed_ups(cells), devices)
+
+
+def _with_speed_ups(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with forward_speed_up and backward_speed_up, and their spreads; empty where the written-out attention
+    or the cell has no time, and for that attention itself."""
+    written_out = (table["variant"] == EAGER) & (table["status"] == COMPLETE)
+    for which in PASSES:
+        figure, spread = f"{which}_ms", f"{which}_std_ms"
+        base = table.loc[written_out, [*PLACE, figure, spread]]
+        base = base.rename(columns={figure: f"base_{figure}", spread: f"base_{spread}"})
+        both = with_speed_up(table.merge(base, on=PLACE, how="left", validate="many_to_one"), figure, spread)
+        own = table["variant"] == EAGER
+        gains = {f"{which}_{name}": both[name].mask(own.to_numpy()) for name in ("speed_up", "speed_up_std")}
+        table = table.assign(**gains)
+    return table
+
+
+def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
+    """The table with what the data sheet allows the forward pass at least, and the FLOP/s that it reaches."""
+    least, flops = [], []
+    for row in table.to_dict("records"):
+        shape = (row["batch_size"], row["context_length"], row["head_dim"])
+        bounds = least_ms_of_attention(peaks_of_device(devices[row["run"]]), row["precision"], *shape)
+        least.append(max(bounds) if None not in bounds else np.nan)
+        flops.append(causal_attention_flops(*shape))
+    flop_per_s = 1e3 * np.asarray(flops, dtype="float64") / numbers(table["forward_ms"])
+    return table.assign(ideal_forward_ms=np.asarray(least, dtype="float64"), forward_flop_per_s=flop_per_s)
+
+
+TABLES = {
+    "attention_sweep": SummaryTable(
+        attention_sweep,
+        Described(
+            "One row per cell: one attention operator at one width of head and context length",
+            (
+                *columns("variant | | attention, or compiled: the written-out one by torch.compile"),
+                *MEASURED,
+                *columns("""
+    forward_speed_up | | forward time of the written-out attention ÷ forward_ms
+    forward_speed_up_std | | its standard deviation, from those of both
+    backward_speed_up | | backward time of the written-out attention ÷ backward_ms
+    backward_speed_up_std | | its standard deviation, from those of both
+    ideal_forward_ms | ms | the later of: unmasked products at the peak FLOP/s, inputs and output at the peak bytes/s
+    forward_flop_per_s | FLOP/s | FLOPs of the unmasked products ÷ forward_ms
+"""),
+            ),
+            leading=LEADING_COLUMNS,
+        ),
+    ),
+}
+SHOWN = {
+    "attention_sweep": Shown(
+        "Forward and backward pass of every cell", "attention_sweep",
+        (
+            "head_dim", "context_length", "variant", "status", "reason", "forward_ms", "forward_std_ms", "backward_ms",
+            "backward_std_ms", "memory_before_backward_bytes", "peak_bytes", "compile_s", "forward_speed_up",
+            "backward_speed_up", "ideal_forward_ms",
+        ),
+    ),
+}  # fmt: skip

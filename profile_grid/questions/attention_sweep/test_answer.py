@@ -1,0 +1,101 @@
+"""Attention alone: its table, sentences and document, from made-up runs."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from profile_grid.documents.dictionary import check_documented
+from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.merging.provenance import provenance
+from profile_grid.page import needed_tables, page
+from profile_grid.results.load_runs import MeasuredRun
+from profile_grid.stages.capture.timeline import empty_timeline
+from tests.profile_grid.made_up import Made
+from tests.profile_grid.made_up import merged as merged_of_models
+from tests.profile_grid.made_up_answers import told_of
+from tests.profile_grid.made_up_operator import MACHINE, cell, merged, run, three
+
+NOWHERE = Path("no folder of runs")
+QUESTION = "attention_sweep"
+
+
+def table_of(runs: list[MeasuredRun]) -> pd.DataFrame:
+    return summary_tables(merged(runs, NOWHERE))[QUESTION]
+
+
+def document_of(runs: list[MeasuredRun]) -> str:
+    tables = merged(runs, NOWHERE)
+    facts = provenance(tables["runs"], {"grid": "g"}, [{"git_commit": "0a1b", "git_clean": True}])
+    return documents(summary_tables(tables), tables["runs"], facts, [QUESTION])[QUESTION]
+
+
+def test_it_is_asked_of_runs_of_attention_alone_and_nothing_else_is():
+    assert asked_of(merged(three(), NOWHERE)["runs"]) == [QUESTION]
+    assert QUESTION not in asked_of(merged_of_models([Made()])["runs"])
+
+
+def test_a_cell_is_compared_with_the_written_out_attention_of_its_own_place():
+    table = table_of(three()).set_index(["variant", "context_length"])
+    assert table.loc[("flash", 256), "forward_speed_up"] == pytest.approx(4.0)
+    assert table.loc[("compiled", 256), "backward_speed_up"] == pytest.approx(2.0)
+    assert table.loc[("flash", 256), "forward_speed_up_std"] == pytest.approx(4.0 * (2 * 0.1**2) ** 0.5)
+    assert table.loc[("flash", 1024), ["forward_speed_up", "backward_speed_up"]].isna().all()  # nothing to compare with
+    assert table.loc["eager", "forward_speed_up"].isna().all()
+
+
+def test_the_ideal_is_what_the_data_sheet_allows_the_operator():
+    (row,) = table_of([run("flash", cell(0.25), attention="flash", precision="bf16")]).to_dict("records")
+    flops, moved = 2 * 8 * 256 * 257 * 64, 4 * 8 * 256 * 64 * 2
+    assert row["ideal_forward_ms"] == pytest.approx(1e3 * max(flops / 989.4e12, moved / 4.8e12))
+    assert row["forward_flop_per_s"] == pytest.approx(flops / 0.25e-3)
+
+
+def test_every_column_of_its_tables_is_described():
+    tables = merged(three(), NOWHERE)
+    for name, table in (tables | summary_tables(tables)).items():
+        check_documented(name, table)
+
+
+def test_the_sentences_say_what_is_fastest_where_and_where_memory_ends():
+    text = told_of(QUESTION, merged(three(), NOWHERE))
+    assert text.startswith("In fp32, fastest in forward and backward pass together is at context 256 and 1024 flash. ")
+    assert "Times as fast as written out in fp32: flash × 4.00 forward and × 4.00 backward and compiled × 2.00" in text
+    assert "In fp32 memory runs out for eager from context 1024 on." in text
+    assert "In use before the backward pass at context 1024 in fp32: flash 512 MiB and compiled 1.0 GiB." in text
+
+
+def test_the_document_has_the_tables_of_the_course_with_a_word_where_there_is_no_figure():
+    refused = cell(None, 256, None, "unsupported", reason="attention cudnn: No kernel.")
+    text = document_of([*three(), run("cudnn", refused, attention="cudnn")])
+    memory = text.partition("In use before the backward pass, in fp32:")[2]
+    lines = [[word.strip() for word in line.split("|")[1:-1]] for line in memory.splitlines() if line.startswith("|")]
+    assert lines[0] == ["d", "context", "eager", "flash", "compiled", "cudnn"]
+    assert lines[2:] == [
+        ["64", "256", "1.0 GiB", "1.0 GiB", "1.0 GiB", "unsupported"],
+        ["64", "1024", "OOM", "512 MiB", "1.0 GiB", "–"],
+    ]
+    assert "Not supported here in fp32: attention cudnn: No kernel." in text
+
+
+def test_figures_of_two_machines_never_share_a_table():
+    other = run("other", cell(9.0), attention="math", machine=MACHINE | {"device_name": "NVIDIA A10"})
+    text = document_of([*three(), other])
+    assert text.count("Forward pass, ms, in fp32:") == 2 and "## NVIDIA A10" in text
+
+
+def test_the_page_has_the_sentences_the_figure_and_a_row_for_every_cell_and_nothing_of_steps():
+    tables = merged(three(), NOWHERE)
+    tables |= summary_tables(tables)
+    needed = {name: tables[name] for name in needed_tables(tables["runs"])}
+    html = page(needed, {"grid": "g"}, empty_timeline(), {QUESTION: b"PNG"})
+    assert "In fp32 memory runs out for eager from context 1024 on." in html
+    assert 'data-chart="attention_sweep"' in html and "data:image/png;base64,UE5H" in html
+    assert "Inside a step" not in html and "Every kernel" not in html
+    data = json.loads(html.partition('id="rows-attention_sweep">')[2].partition("</script>")[0])
+    names = [column["name"] for column in data["columns"]]
+    assert [row[names.index("status")] for row in data["rows"]] == ["complete", "out_of_memory"] + 4 * ["complete"]
+    assert [row[names.index("context_length")] for row in data["rows"]] == 3 * [256, 1024]
+    assert html.count("<select name=") == 3 and '<select name="context_length"' in html

@@ -1,0 +1,32 @@
+"""The stage of an operator alone, which is all that a run of one measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cs336_model.program.variants.values import NOT_COMPILED
+from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage
+from profile_grid.study.workloads import ATTENTION_ALONE
+
+COMPILE_S = 4.0  # of one context length, on an H200
+
+
+def _compiling_s(settings: Mapping) -> float:
+    program = settings["program"]
+    compiled = program["dimensions"]["compile"] != NOT_COMPILED
+    return COMPILE_S * len(program["context_lengths"]) if compiled else 0.0
+
+
+OPERATOR = Stage(
+    name="operator",
+    meaning="the process that measures attention alone",
+    workload=ATTENTION_ALONE,
+    table_names=("operator_times",),
+    has_estimates=True,
+    lasts_s=_compiling_s,
+    sources=PROCESSES,
+    settings={
+        "warmup_passes": Setting(WARMUP, default=5, of_program=True),
+        "measured_passes": Setting(COUNT, default=100, of_program=True),
+    },
+)

@@ -1,0 +1,103 @@
+"""The table of operators alone: a row per cell, from the results of the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+import pandas as pd
+
+from profile_grid.results.load_runs import MeasuredRun
+from profile_grid.results.results import OutOfMemory
+from profile_grid.results.typed_json import parse_as
+from profile_grid.stages.operator.stage import OPERATOR
+from profile_grid.study.described import RUN, Column, Described, columns
+from profile_grid.study.dimensions import CONTEXT_LENGTH, HEAD_DIM
+from profile_grid.study.workloads import ATTENTION_ALONE
+
+DIMENSIONS = (HEAD_DIM, CONTEXT_LENGTH, *ATTENTION_ALONE.dimensions[1:])
+KEYS = tuple(one.key for one in DIMENSIONS)
+LEADING_COLUMNS = (RUN, *(Column(one.key, one.unit, one.meaning) for one in DIMENSIONS))
+FIGURES = (
+    "forward_ms", "forward_std_ms", "backward_ms", "backward_std_ms", "memory_before_backward_bytes", "peak_bytes",
+    "compile_s",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One context length of a run: how it ended, seconds of every pass, bytes in use before the backward pass."""
+
+    context_length: int
+    status: str
+    reason: str | None
+    out_of_memory: OutOfMemory | None
+    forward_seconds: list[float]
+    backward_seconds: list[float]
+    compile_seconds: float | None
+    memory_before_backward_bytes: int | None
+    peak_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The facts of operator.json."""
+
+    cells: list[Cell]
+
+
+def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
+    """`operator_times`, of the runs whose process ended well."""
+    rows = [
+        _row(run, cell)
+        for run in runs
+        if run.complete(OPERATOR.name)
+        for cell in parse_as(Cells, run.results[OPERATOR.name].facts, "facts").cells
+    ]
+    names = [*(column.name for column in LEADING_COLUMNS), "status", "reason", "passes", *FIGURES]
+    return {"operator_times": pd.DataFrame(rows, columns=names).astype(dict.fromkeys(FIGURES, "float64"))}
+
+
+def _row(run: MeasuredRun, cell: Cell) -> dict:
+    values = run.entry | {CONTEXT_LENGTH.key: cell.context_length}
+    forward, backward = cell.forward_seconds, cell.backward_seconds
+    return {
+        "run": run.name,
+        **{key: values[key] for key in KEYS},
+        "status": cell.status, "reason": cell.reason, "passes": len(forward),
+        "forward_ms": _mean_ms(forward), "forward_std_ms": _std_ms(forward),
+        "backward_ms": _mean_ms(backward), "backward_std_ms": _std_ms(backward),
+        "memory_before_backward_bytes": cell.memory_before_backward_bytes,
+        "peak_bytes": cell.peak_bytes,
+        "compile_s": cell.compile_seconds,
+    }  # fmt: skip
+
+
+def _mean_ms(seconds: Sequence[float]) -> float | None:
+    return 1e3 * fmean(seconds) if seconds else None
+
+
+def _std_ms(seconds: Sequence[float]) -> float | None:
+    return 1e3 * stdev(seconds) if len(seconds) > 1 else None
+
+
+MEASURED = columns("""
+    status | | complete, out_of_memory, or unsupported (PyTorch refuses it here)
+    reason | | PyTorch's own reason for that
+    passes | | measured passes
+    forward_ms | ms | mean time of a forward pass, the device waited for
+    forward_std_ms | ms | its standard deviation (n − 1)
+    backward_ms | ms | mean time of a backward pass, the device waited for
+    backward_std_ms | ms | its standard deviation (n − 1)
+    memory_before_backward_bytes | B | bytes in use between forward and backward pass; empty on a CPU
+    peak_bytes | B | most bytes in use; empty on a CPU
+    compile_s | s | the pass in which it was compiled, with an empty cache
+""")
+DESCRIBED = {
+    "operator_times": Described(
+        "One row per cell: one attention operator at one width of head and context length, as it was measured",
+        MEASURED,
+        leading=LEADING_COLUMNS,
+    ),
+}

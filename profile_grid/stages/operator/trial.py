@@ -1,0 +1,42 @@
+"""A pass of a little operator, by which `doctor` sees whether this machine can measure one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from cs336_model.program.variants.values import EAGER, NOT_COMPILED
+from profile_grid.host.leases.lease_server import Leases
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.programs import ProgramFailed
+from profile_grid.planning.doctor import Host, Line, Trial
+from profile_grid.planning.smoke import last_line
+from profile_grid.stages.operator.measure import measure
+from profile_grid.stages.operator.stage import OPERATOR
+
+LITTLE = {"batch_size": 1, "attention": EAGER, "compile": NOT_COMPILED}
+
+
+def little_specification(plan: Mapping) -> dict:
+    """A run of one pass with one sequence of 16 tokens, written out."""
+    settings = plan["runs"][0]["specifications"][OPERATOR.name]
+    program = settings["program"]
+    little = {"run": "smoke", "dimensions": program["dimensions"] | LITTLE, "context_lengths": [16]}
+    return settings | {"program": program | little | {"warmup_passes": 0, "measured_passes": 1}}
+
+
+def try_operator(plan: Mapping, host: Host, left: list, scratch: Path, time_limit_s: float, leases: Leases) -> Trial:
+    """What came of it; it does not raise for what is wrong with this machine."""
+    job = Job(little_specification(plan), scratch, scratch, scratch / "smoke.log", time_limit_s, leases)
+    started, machine = time.monotonic(), None
+    try:
+        result = measure(job)
+        (cell,), machine = result["facts"]["cells"], result["program"]["machine"]
+        problem = None if cell["status"] == "complete" else cell["reason"] or "memory ran out"
+    except ProgramFailed as error:
+        problem = last_line(error)
+    seconds = time.monotonic() - started
+    failed = f", which failed: {problem}" if problem else ""
+    text = f"one pass of a little operator in {seconds:.1f} s{failed}"
+    return Trial(machine, seconds, [Line("smoke", text, bool(problem))])
