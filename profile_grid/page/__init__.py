@@ -51,13 +51,14 @@ def page(
     `images` are the PNG files of the figures by name, since an SVG's fonts differ from viewer to viewer; `trace_file`
     is where the trace for Perfetto lies, relative to the page.
     """
-    summaries = {name: tables[name] for name in SUMMARIES if name in tables}
+    names_of_tables = tables_of(tables["runs"].to_dict("records"))
+    summaries = {name: tables[name] for name in names_of_tables if name in SUMMARIES}
     sections = [section(machine, runs, tables["runs"], summaries) for machine, runs in by_machine(tables["runs"])]
     of_machine, machine, left_out = of_one_machine(tables)
     names = Names(names_of_told_kernels(of_machine))
     asked = questions_asked(tables["runs"].to_dict("records"))
     found = page_tables(tables, names, asked)
-    has_steps = "kernels" in tables
+    has_steps = "kernels" in names_of_tables
     flame_views, flames_left_out = flames(of_machine, names) if has_steps else ({}, "")
     return environment().get_template("template.html.j2").render(
         sections=sections,

@@ -16,7 +16,7 @@ from profile_grid.documents.dictionary import described
 from profile_grid.figures.shown import with_dimensions
 from profile_grid.page.room import shared
 from profile_grid.quantities import known
-from profile_grid.study.catalogue import QUESTIONS, Question
+from profile_grid.study.catalogue import QUESTIONS, Question, tables_of
 from profile_grid.study.described import LEADING_COLUMNS, SHARE, Column, Shown
 from profile_grid.study.dimensions import BY_KEY, EVERY_DIMENSION, LEADING, OF_OPERATORS, WITHOUT_DEFAULT
 from profile_grid.study.stages import NOT_ASKED, STAGES
@@ -70,9 +70,9 @@ def page_tables(
 ) -> dict[str, PageTable]:
     """The tables that the page shows with these questions, and those of all runs and kernels, by name."""
     told = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
-    made = {}
+    made, sources = {}, tables_of(tables["runs"].to_dict("records"))
     for name, shown in every_table(questions).items():
-        if shown.source not in tables:
+        if shown.source not in sources:
             continue
         rows = shown.rows(tables[shown.source]) if shown.rows else tables[shown.source]
         frame = _columns(rows, tables["runs"], told, shown.columns)

@@ -19,7 +19,7 @@ from profile_grid.stages.host_trace.tables import empty_run_tables as host_table
 from profile_grid.stages.memory.tables import empty_run_tables as memory_tables
 from profile_grid.stages.timing.accuracy import explained_error
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
-from profile_grid.study.stages import BY_NAME, NOT_ASKED, ON_REQUEST
+from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES, TIMING
 from profile_grid.tables.step_statistics import STATISTICS
 
 KERNEL = ["step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns"]
@@ -30,7 +30,7 @@ ERRORS = ["loss_error", "logits_error", "gradient_norm_error", "explained_error"
 LOSSES = pd.DataFrame(columns=["number", "loss"])
 RANK_TIMES = pd.DataFrame(columns=["rank", "phase", *STATISTICS])
 MODES = ("forward", "forward_backward", "train_step")
-STATUS_OF_OTHERS = {BY_NAME[name].status_column: NOT_ASKED for name in ON_REQUEST}
+STATUS_OF_OTHERS = {one.status_column: NOT_ASKED for one in STAGES if one not in (TIMING, CAPTURE)}
 SDPA = "block > attention > scaled dot product attention"
 
 GEMM = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(cutlass_80_simt_sgemm_256x128::Params)"
@@ -180,7 +180,8 @@ def _run_row(run: Made) -> dict:
         **run.leading, "d_model": d_model, "d_ff": 4 * d_model, "num_layers": layers,
         "num_heads": heads, "vocab_size": 10000, "steps_timed": 10 if run.timing_status == "complete" else 0,
         "steps_captured": run.steps if run.capture_status == "complete" else 0, "timing_status": run.timing_status,
-        "capture_status": run.capture_status, **STATUS_OF_OTHERS, "steps_warmed": 0, "device_total_bytes": None,
+        "capture_status": run.capture_status, **STATUS_OF_OTHERS, "steps_warmed": 0, "head_dim": None,
+        "device_total_bytes": None,
         "peak_allocated_bytes": run.peak_allocated_bytes,
         "graphs": None if run.compile == "off" else 1, "graph_breaks": None if run.compile == "off" else 0,
         **absent, **run.machine, **run.others,

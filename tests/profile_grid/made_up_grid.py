@@ -274,7 +274,8 @@ def _wall_ns(rows: list[tuple], phase: str) -> int:
 
 
 def _runs_row(shape: ModelShape, machine: dict) -> dict:
-    absent = dict.fromkeys(("reason", "oom_during", "oom_requested_bytes", "oom_free_bytes", "oom_total_bytes", "note"))
+    names = ("head_dim", "reason", "oom_during", "oom_requested_bytes", "oom_free_bytes", "oom_total_bytes", "note")
+    absent = dict.fromkeys(names)
     return absent | machine | {
         "vocab_size": shape.vocab_size, "d_model": shape.d_model,
         "d_ff": shape.d_ff, "num_layers": shape.num_layers, "num_heads": shape.num_heads,
