@@ -15,7 +15,7 @@ from pathlib import Path
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.digests import FileDigests
 from profile_grid.freshness.imports import forget_imports
-from profile_grid.freshness.made import NAME, Recipe, remove_records, write_records
+from profile_grid.freshness.made import LOCK, NAME, Recipe, remove_records, write_records
 from profile_grid.freshness.making import Making
 from workflow.command import run_command
 
@@ -53,7 +53,12 @@ def made_files(making: Making) -> list[str]:
     """The files that a job has written, those in its folders included."""
     return [
         *making.outputs,
-        *(f"{folder}/{name}" for folder in making.folders for name in sorted(os.listdir(folder)) if name != NAME),
+        *(
+            f"{folder}/{name}"
+            for folder in making.folders
+            for name in sorted(os.listdir(folder))
+            if name not in (NAME, LOCK)
+        ),
     ]
 
 

@@ -1,10 +1,14 @@
 """Results tell what made them: what is planned where Snakemake remembers nothing, as after a copy to a laptop."""
 
 import json
+import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
+from snakemake.exceptions import WorkflowError
 
+from tests.workflow.conftest import ROOT
 from tests.workflow.test_invalidation import (
     CHANGED_CONFIG,
     ONE,
@@ -16,6 +20,7 @@ from tests.workflow.test_invalidation import (
     edited,
     timings,
 )
+from workflow.reruns import Reruns
 
 OF_RUNS = ("timing", "capture", "counters", "tables_of", "plan")
 
@@ -160,3 +165,78 @@ def test_the_specification_and_the_digests_stand_in_every_result(finished_projec
         assert len(result["sources"]) == 16
     records = json.loads((folder / "made.json").read_text())
     assert {"status.json", "kernels.csv", "kernels.parquet"} <= records.keys()
+
+
+OLD = (10**9, 10**9)  # a time before that of any other file
+EDITED_IN_THE_PAST = {
+    "profile_grid/questions/a_forward_time/table.py": ["summaries", "answer a_forward_time", "page"],
+    "profile_grid/questions/a_forward_time/document.md.j2": ["answer a_forward_time", "answer answers"],
+    "profile_grid/figures/theme.py": ["figure phase_times", "page"],
+    "kernel_tables/kernel_classes/class_rules.toml": [f"tables_of_capture {ONE}", "merge", "page"],
+}
+
+
+@pytest.mark.parametrize(("file", "expected"), EDITED_IN_THE_PAST.items(), ids=EDITED_IN_THE_PAST)
+def test_code_that_is_older_than_the_results_counts_by_what_it_says(copied, snakemake, file, expected):
+    edited(file)(copied)
+    os.utime(copied / file, OLD)
+    planned = snakemake(copied, "--dry-run")
+    assert planned.status == 0, planned.output
+    assert set(expected) <= set(planned.jobs)
+    assert not [job for job in planned.jobs if job.startswith(("timing", "capture"))]
+
+
+@pytest.mark.parametrize("remembered", [True, False], ids=["with .snakemake", "without .snakemake"])
+def test_a_result_that_is_replaced_by_one_with_an_older_time_is_merged_again(project, snakemake, remembered):
+    if not remembered:
+        shutil.rmtree(project / ".snakemake")
+    path = project / f"results/runs/{ONE}/timing.json"
+    result = json.loads(path.read_text())
+    result["program"]["step_seconds"] = [2 * seconds for seconds in result["program"]["step_seconds"]]
+    path.write_text(json.dumps(result))
+    os.utime(path, OLD)
+    planned = snakemake(project, "--dry-run")
+    assert {"merge", "summaries", "page", "answer a_forward_time"} <= set(planned.jobs)
+    assert f"timing {ONE}" not in planned.jobs
+
+
+@pytest.mark.parametrize(
+    ("file", "job"),
+    [
+        ("results/tables/runs.csv", "merge"),
+        ("results/answers/a_forward_time.md", "answer a_forward_time"),
+        ("results/figures/phase_times.svg", "figure phase_times"),
+        ("results/report.html", "page"),
+        (f"results/runs/{ONE}/kernels.csv", f"tables_of_capture {ONE}"),
+        ("results/tables/markdown/runs.md", "table_documents"),
+    ],
+)
+def test_an_output_that_is_not_the_one_that_was_made_is_made_again(project, snakemake, file, job):
+    before = (project / file).stat()
+    with (project / file).open("r+b") as stream:
+        stream.write(b"X")
+    os.utime(project / file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert job in snakemake(project, "--dry-run").jobs
+
+
+def test_touch_makes_nothing_valid(project, snakemake):
+    edited("profile_grid/figures/theme.py")(project)
+    assert snakemake(project, "--touch", "--cores", "1").status == 0
+    assert "figure phase_times" in snakemake(project, "--dry-run").jobs
+
+
+def test_a_job_that_is_forced_makes_again_what_reads_its_outputs(project, snakemake):
+    planned = snakemake(project, "--dry-run", "--forcerun", "results/tables/provenance.json")
+    assert {"merge", "summaries", "page", "complete"} <= set(planned.jobs)
+    assert not [job for job in planned.jobs if job.startswith(OF_RUNS)]
+
+
+def test_a_snakemake_that_keeps_forced_files_elsewhere_is_refused(monkeypatch):
+    class Workflow:
+        dag = SimpleNamespace(forcefiles=[], forcerules=set())
+        modifier = SimpleNamespace(modify_rulename=lambda name: name)
+
+    reruns = Reruns(Workflow(), ROOT)
+    reruns.add_measurement("one", ["made"], lambda: "a reason")
+    with pytest.raises(WorkflowError, match="does not keep forcefiles as a set"):
+        reruns.inputs("made")({})
