@@ -4,8 +4,9 @@ import pytest
 
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE
 from tests.browser import browser
+from tests.budget import pytest_sessionfinish, pytest_terminal_summary, pytest_testnodedown
 
-__all__ = ["browser"]
+__all__ = ["browser", "pytest_sessionfinish", "pytest_terminal_summary", "pytest_testnodedown"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -72,6 +72,7 @@ SECTIONS = {
         _page("slurm", "Run on Slurm"),
         _page("comparing", "Compare two grids"),
         _page("failures", "Fix a failed run"),
+        _page("reruns", "What runs again"),
     ),
     "Share": (
         _page("sharing", "Pack results"),

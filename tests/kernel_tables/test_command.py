@@ -15,6 +15,7 @@ import pytest
 
 from kernel_tables import __main__ as entry
 from kernel_tables.commands.options import say_rank
+from tests.forked_python import run_module
 from tests.kernel_tables.synthetic import Synthetic
 
 CAPTURES = Path(__file__).parent.parent / "captures"
@@ -29,8 +30,7 @@ def capture(tmp_path) -> Path:
 
 
 def run(*arguments, environment: dict | None = None) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "kernel_tables", *map(str, arguments)]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, env=os.environ | (environment or {}))
+    return run_module("kernel_tables", *map(str, arguments), env=os.environ | (environment or {}))
 
 
 def refused(*arguments, environment: dict | None = None) -> str:

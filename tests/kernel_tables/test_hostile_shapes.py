@@ -1,21 +1,16 @@
 """Captures of a shape that nobody expects: thousands of threads, ranges that are never closed, staircases of ranges."""
 
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
-from pathlib import Path
 from random import Random
 
 import pytest
 
 from kernel_tables.errors import ImpossibleCapture
 from kernel_tables.trace import Trace
+from tests.forked_python import run_module
 from tests.kernel_tables import brute_force
 from tests.kernel_tables.synthetic import START_END, Synthetic
-
-REPOSITORY = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "kernel_tables"]
 
 
 class WithoutLookups(Synthetic):
@@ -121,7 +116,7 @@ def test_a_table_whose_pages_lead_round_and_round_is_damaged_and_not_read_for_ev
     path = capture.write(tmp_path / "capture.sqlite")
     lead_round(path, table)
     for command in ("kernels", "check"):
-        done = subprocess.run([*COMMAND, command, str(path)], cwd=REPOSITORY, capture_output=True, timeout=60)
+        done = run_module("kernel_tables", command, path, timeout=60)
         assert done.returncode == {"kernels": 2, "check": 1}[command]
         assert b"damaged" in done.stderr + done.stdout
 

@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -18,9 +16,9 @@ from kernel_tables.output import rendered
 from kernel_tables.trace import Trace
 from kernel_tables.views.completeness import as_table
 from kernel_tables.views.perfetto import write_timeline
+from tests.forked_python import run_module
 from tests.kernel_tables.synthetic import Synthetic, changed
 
-REPOSITORY = Path(__file__).parents[2]
 KERNEL, NVTX, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"
 NO_UTF8 = "CAST(x'636166e9' AS TEXT)"  # caf\xe9
 
@@ -201,10 +199,10 @@ def test_a_message_of_any_length_is_searched_and_told_to_a_limit(path):
 
 
 def test_a_pattern_that_cannot_be_used_is_one_line_and_one_that_never_ends_ends(path):
-    command = [sys.executable, "-m", "kernel_tables", "classes", str(path), "--class"]
-    done = subprocess.run([*command, "mine=("], cwd=REPOSITORY, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("kernel-tables: kernel_classes, rule 1: the pattern '(' cannot be used (missing )")
+    command = ["kernel_tables", "classes", path, "--class"]
+    done = run_module(*command, "mine=(")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"kernel-tables: kernel_classes, rule 1: the pattern '(' cannot be used (missing )")
     changed(path, f"UPDATE StringIds SET value = '{'a' * 5000}' WHERE value = 'gemm'")
-    done = subprocess.run([*command, "mine=(a|a|[a-z:_]+)+$!"], cwd=REPOSITORY, capture_output=True, timeout=60)
+    done = run_module(*command, "mine=(a|a|[a-z:_]+)+$!", timeout=60)
     assert done.returncode == 0

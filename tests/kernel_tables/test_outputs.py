@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked_python import run_module
 from tests.kernel_tables.synthetic import Synthetic
 
 REPOSITORY = Path(__file__).parents[2]
@@ -22,7 +23,7 @@ def capture(tmp_path) -> Path:
 
 def refused(*arguments, **options) -> str:
     """The one line of a command that ends with status 2."""
-    done = subprocess.run([*PYTHON_M, *map(str, arguments)], cwd=REPOSITORY, stderr=subprocess.PIPE, **options)
+    done = run_module("kernel_tables", *map(str, arguments), **options)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("kernel-tables: ")
@@ -90,16 +91,14 @@ def test_a_link_to_a_table_stays_a_link_and_its_table_is_written(capture, tmp_pa
     table, link = tmp_path / "table.csv", tmp_path / "link.csv"
     table.write_text("old\n")
     link.symlink_to(table)
-    subprocess.run([*PYTHON_M, "kernels", str(capture), "-o", str(link)], cwd=REPOSITORY, check=True)
+    run_module("kernel_tables", "kernels", capture, "-o", link).check_returncode()
     assert link.is_symlink()
     assert table.read_text().startswith("range,kernel,class,")
 
 
 def test_standard_output_in_a_file_may_be_named(capture, tmp_path):
     with (tmp_path / "table.csv").open("wb") as file:
-        subprocess.run(
-            [*PYTHON_M, "kernels", str(capture), "-o", "/dev/stdout"], cwd=REPOSITORY, check=True, stdout=file
-        )
+        run_module("kernel_tables", "kernels", capture, "-o", "/dev/stdout", stdout=file).check_returncode()
     assert (tmp_path / "table.csv").read_text().startswith("range,kernel,class,")
     assert Path("/dev/stdout").is_symlink()
 
@@ -120,8 +119,8 @@ def test_a_full_disk_behind_standard_output_is_one_line(capture):
 def test_a_file_name_that_is_no_text_is_read_and_named(capture):
     odd = os.fsencode(capture.parent) + b"/caf\xe9\x1b[31m.sqlite"
     capture.rename(os.fsdecode(odd))
-    done = subprocess.run([*PYTHON_M, "check", odd, "--format", "json"], cwd=REPOSITORY, capture_output=True)
+    done = run_module("kernel_tables", "check", odd, "--format", "json")
     assert (done.returncode, done.stderr) == (0, b"")
-    done = subprocess.run([*PYTHON_M, "ranges", odd, "--under", "none"], cwd=REPOSITORY, capture_output=True)
+    done = run_module("kernel_tables", "ranges", odd, "--under", "none")
     assert done.returncode == 2
     assert rb"/caf\udce9\x1b[31m.sqlite: no range is named 'none'" in done.stderr

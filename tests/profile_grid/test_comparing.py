@@ -87,6 +87,14 @@ def test_a_cell_that_is_three_percent_slower_is_told_and_the_others_are_not(tmp_
     assert row["ratio_low"] < 1.03 < row["ratio_high"]
 
 
+def test_a_verdict_allows_for_the_number_of_cells(tmp_path, monkeypatch):
+    before = written(tmp_path / "before", three())
+    after = written(tmp_path / "after", three(), slower={"large": 1.03}, seed=2)
+    p_values = iter([0.5, 0.02, 0.9])  # the second would be told if it were alone
+    monkeypatch.setattr("profile_grid.comparing.cells.p_value", lambda *_: next(p_values))
+    assert set(verdicts(before, after).values()) == {"no evidence"}
+
+
 def test_below_six_processes_a_side_nothing_is_told(tmp_path):
     before = written(tmp_path / "before", three(), processes=5)
     after = written(tmp_path / "after", three(), slower={"large": 2.0}, seed=2)

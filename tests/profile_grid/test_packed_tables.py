@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -32,17 +34,23 @@ VICTIM = "tables/kernels.parquet"
 
 def rows_that_repeat(path: Path, rows: int = A_BILLION, column: str = "run") -> Path:
     """A real file of so many rows with one number: its groups of rows are the same bytes, listed again and again."""
-    group = 10_000_000
-    pq.write_table(pa.table({column: np.zeros(group, np.int64)}), path, row_group_size=group, data_page_size=2**30)
-    contents = pq.read_metadata(path)
-    raw = path.read_bytes()
-    body = raw[: len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")]
-    whole = pq.read_metadata(path)
-    for _ in range(rows // group - 1):
-        whole.append_row_groups(contents)
-    whole.write_metadata_file(path)
-    path.write_bytes(body + path.read_bytes()[4:])
+    path.write_bytes(content_that_repeats(rows, column))
     return path
+
+
+@cache
+def content_that_repeats(rows: int, column: str) -> bytes:
+    group = 10_000_000
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "whole.parquet")
+        pq.write_table(pa.table({column: np.zeros(group, np.int64)}), path, row_group_size=group, data_page_size=2**30)
+        contents, whole = (pq.read_metadata(path) for _ in range(2))
+        raw = path.read_bytes()
+        body = raw[: len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")]
+        for _ in range(rows // group - 1):
+            whole.append_row_groups(contents)
+        whole.write_metadata_file(path)
+        return body + path.read_bytes()[4:]
 
 
 def text_that_repeats(path: Path, rows: int, size: int, as_categories: bool) -> Path:
@@ -90,6 +98,7 @@ def test_a_text_that_repeats_inside_a_structure_or_a_list_is_refused(tmp_path):
 IN_A_PROCESS = """
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from profile_grid.sharing import packed_tables
 packed_tables.MOST_BYTES, packed_tables.MEMORY_BYTES = 2**29, 3 * 2**29
 try:

@@ -44,10 +44,11 @@ def test_a_number_without_spread_has_three_significant_digits_and_no_exponent(va
 
 
 def test_a_share_that_is_there_never_reads_zero():
-    assert [percent(share) for share in (0.3821, 0.0, 0.0002, 1.0, None)] == [
+    assert [percent(share) for share in (0.3821, 0.0, 0.0002, 0.004, 1.0, None)] == [
         "38.2 %",
         "0.0 %",
         "< 0.1 %",
+        "0.4 %",
         "100.0 %",
         "–",
     ]

@@ -75,6 +75,7 @@ def test_a_file_that_is_missing_is_named(tmp_path):
         ({"program__step_seconds": [0.01]}, "program has 1 times of step and 2 measured steps"),
         ({"program__phase_seconds": {"loss": [0.1] * 3}}, "program has 3 times of loss and 2 measured steps"),
         ({"program__step_seconds": [0.01, -0.02]}, "program has -0.02 s as a time of step"),
+        ({"program__step_seconds": [0.01, 0.0]}, "program has 0.0 s as a time of step"),
         ({"program__step_seconds": [0.01, float("inf")]}, "program has inf s as a time of step"),
         ({"program__warmup_seconds": []}, "program has 0 times of step and 1 warm-up steps"),
         ({"program": None}, "status is complete, and program is null"),

@@ -58,6 +58,7 @@ kernel_classes: []
 """
 FEW_FIGURES = """
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -66,7 +67,8 @@ if name in {figures!r}:
     runpy.run_module("workflow.scripts.real_figures", run_name="__main__")
 else:
     for suffix in ("svg", "png"):
-        (folder / f"{{name}}.{{suffix}}").touch()
+        target = folder / f"{{name}}.{{suffix}}"
+        shutil.copyfile(Path({others!r}, target.name), target) if {others!r} else target.touch()
 """
 
 
@@ -122,11 +124,12 @@ def copy_sources(source: Path, target: Path) -> Path:
     return target
 
 
-def draw_only(folder: Path, *figures: str) -> None:
-    """Leaves all other figures of a project empty: drawing takes half of a grid's time and has tests of its own."""
+def draw_only(folder: Path, *figures: str, others: Path | None = None) -> None:
+    """Leaves all other figures of a project empty, or copies them from the folder `others`: drawing takes half of a
+    grid's time and has tests of its own."""
     script = folder / "workflow" / "scripts" / "figures.py"
     script.rename(script.with_name("real_figures.py"))
-    script.write_text(FEW_FIGURES.format(figures=figures))
+    script.write_text(FEW_FIGURES.format(figures=figures, others=str(others or "")))
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,16 @@
 """Every file that the grid makes is missed when it is deleted, and the job that makes it is planned."""
 
+from itertools import zip_longest
+from pathlib import Path
+
 import pytest
 
 from profile_grid.freshness.made import LOCK, NAME
 from profile_grid.study.stages import COUNTERS, STAGES
 from profile_grid.study.workloads import MODEL_STEPS
 
-RUN = "alpha_ctx8_forward"
 RECORDS = (NAME, LOCK)  # what made the files next to them
+RUN, OTHER = "alpha_ctx8_forward", "beta_ctx8_forward"
 ELSEWHERE = (
     "results/runs/",
     "results/tables/markdown/",  # a folder that one job makes; Snakemake keeps a time stamp of its own there
@@ -39,10 +42,29 @@ def test_the_files_of_a_run_are_those_that_its_jobs_declare(finished_project):
     assert {path for path in made if not path.endswith(RECORDS)} == set(FILES_OF_A_RUN)
 
 
-@pytest.mark.parametrize(("file", "job"), FILES_OF_A_RUN.items())
-def test_the_job_of_a_deleted_file_of_a_run_is_planned(project, snakemake, file, job):
-    (project / "results/runs" / RUN / file).unlink()
-    assert f"{job} {RUN}" in snakemake(project, "--dry-run").jobs
+def in_pairs() -> list[dict[str, str]]:
+    """Two files of different runs, by their paths, with their jobs: one plan tells of both, since no job of a run hangs
+    on one of the other. Counters are of one run alone."""
+    counted = {name: job for name, job in FILES_OF_A_RUN.items() if COUNTERS.name in job}
+    others = [(name, job) for name, job in FILES_OF_A_RUN.items() if name not in counted]
+    half = len(FILES_OF_A_RUN) // 2
+    of_run, of_other = [*counted.items(), *others[half:]], others[:half]
+    sides = [(f"results/runs/{RUN}", RUN, of_run), (f"results/runs/{OTHER}", OTHER, of_other)]
+    named = [[(f"{folder}/{name}", f"{job} {run}") for name, job in files] for folder, run, files in sides]
+    return [dict(filter(None, pair)) for pair in zip_longest(*named)]
+
+
+def test_the_pairs_hold_every_file_of_a_run_once():
+    assert sorted(Path(path).relative_to("results/runs").parts[1:] for pair in in_pairs() for path in pair) == sorted(
+        Path(name).parts for name in FILES_OF_A_RUN
+    )
+
+
+@pytest.mark.parametrize("pair", in_pairs(), ids=" and ".join)
+def test_the_job_of_a_deleted_file_of_a_run_is_planned(project, snakemake, pair):
+    for path in pair:
+        (project / path).unlink()
+    assert set(pair.values()) <= set(snakemake(project, "--dry-run").jobs)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import yaml
 
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.made import LOCK, NAME
-from tests.workflow.conftest import TINY_GRID
+from tests.workflow.conftest import TINY_GRID, draw_only
 from workflow.scripts import verify
 
 RUN, OTHER = "alpha_ctx8_forward", "beta_ctx8_forward"
@@ -55,7 +55,10 @@ def doubled(path, kind):
     table.assign(**(2 * table.select_dtypes(kind))).to_parquet(path, index=False)
 
 
-def test_every_file_that_is_not_what_the_results_give_is_named_with_its_first_difference(project, snakemake):
+def test_every_file_that_is_not_what_the_results_give_is_named_with_its_first_difference(
+    project, finished_project, snakemake
+):
+    draw_only(project, "phase_times", others=finished_project / "results/figures")
     results = project / "results"
     kernels = pd.read_parquet(results / f"runs/{RUN}/kernels.parquet")
     true_ns = kernels.loc[3, "total_ns"]

@@ -1,0 +1,80 @@
+"""What a run of all tests may cost: the processor time of the tests and of the processes that they start, in units of a
+loop that is timed in the same session, so that a slow or busy machine changes little. A run of some has no budget.
+"""
+
+import resource
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests import forked_python
+
+PATH = "tests/budget.toml"
+LIMIT = tomllib.loads(Path(__file__).with_name("budget.toml").read_text("utf-8"))
+CPU_S = pytest.StashKey[float]()  # of the workers that have ended
+MESSAGE = pytest.StashKey[str]()
+
+
+def verdict(cpu_s: float, unit_s: float, units: float, margin: float) -> tuple[bool, str]:
+    """Whether this processor time, in units of the loop, is within `units` and the margin; and a line that says so."""
+    found = cpu_s / unit_s
+    line = (
+        f"the tests took {cpu_s:.0f} s of processor time, {found:.0f} units; the budget is {units} (tests/budget.toml)"
+    )
+    if found <= units * margin:
+        return True, line
+    over = f"{100 * (found / units - 1):.0f} % over it"
+    return False, f"{line}: {over}. Make the slowest tests above quicker, or raise the budget and say what for"
+
+
+def unit_s() -> float:
+    """Seconds of processor time that the loop takes on this machine now, the least of some."""
+    return min(_timed_loop() for _ in range(7))
+
+
+def _timed_loop() -> float:
+    started = time.process_time()
+    words: dict[str, int] = {}
+    for number in range(60_000):
+        word = str(number * 7919 % 10_007)
+        words[word] = words.get(word, 0) + len(word)
+    return time.process_time() - started
+
+
+def spent_s() -> float:
+    """Processor time of this process, and of all those that it started and waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def is_whole(config: pytest.Config) -> bool:
+    """Whether all tests are run: nobody chose some of them, by path, word, mark or as those that failed."""
+    option = config.option
+    chosen = option.keyword, option.markexpr, option.deselect, getattr(option, "lf", False), option.ignore
+    return config.args_source == pytest.Config.ArgsSource.TESTPATHS and not any(chosen)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config = session.config
+    forked_python.close()
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["cpu_s"] = spent_s()
+    elif is_whole(config) and exitstatus == pytest.ExitCode.OK:
+        cpu_s = config.stash.get(CPU_S, None) or spent_s()
+        is_within, config.stash[MESSAGE] = verdict(cpu_s, unit_s(), LIMIT["units"], LIMIT["margin"])
+        if not is_within:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_testnodedown(node, error: object) -> None:
+    stash = node.config.stash
+    stash[CPU_S] = stash.get(CPU_S, 0.0) + getattr(node, "workeroutput", {}).get("cpu_s", 0.0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if message := config.stash.get(MESSAGE, None):
+        terminalreporter.write_line(message)

@@ -1,0 +1,68 @@
+"""The budget of all tests."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import budget
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_a_run_within_the_margin_passes_and_says_what_it_took():
+    assert budget.verdict(cpu_s=11.0, unit_s=0.1, units=100, margin=1.25) == (
+        True,
+        "the tests took 11 s of processor time, 110 units; the budget is 100 (tests/budget.toml)",
+    )
+
+
+def test_a_run_beyond_the_margin_fails_and_says_by_how_much():
+    is_within, message = budget.verdict(cpu_s=13.0, unit_s=0.1, units=100, margin=1.25)
+    assert not is_within
+    assert "130 units; the budget is 100 (tests/budget.toml): 30 % over it" in message
+
+
+def test_a_machine_that_is_half_as_fast_has_the_same_verdict():
+    assert budget.verdict(26.0, 0.2, 100, 1.25)[0] == budget.verdict(13.0, 0.1, 100, 1.25)[0]
+
+
+def test_processor_time_counts_what_this_process_does_and_not_what_it_waits():
+    before = budget.spent_s()
+    time.sleep(0.05)
+    waited_s = budget.spent_s() - before
+    while budget.spent_s() - before < 0.2:
+        pass
+    assert waited_s < 0.05
+    assert 0.001 < budget.unit_s() < 1
+
+
+CONFTEST = """
+from tests import budget
+from tests.budget import pytest_sessionfinish, pytest_terminal_summary, pytest_testnodedown
+
+budget.LIMIT = {{"units": {units}, "margin": 1.25}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("units", "arguments", "status", "says"),
+    [
+        (1, ("-n1",), 1, "% over it"),
+        (10**9, ("-n0",), 0, "the budget is 1000000000"),
+        (1, ("-n0", "checks/test_one.py"), 0, None),  # some tests have no budget
+    ],
+)
+def test_a_run_of_all_tests_fails_beyond_the_budget(tmp_path, units, arguments, status, says):
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\ntestpaths = checks\npythonpath = {ROOT}\n")
+    (tmp_path / "checks/conftest.py").write_text(CONFTEST.format(units=units))
+    (tmp_path / "checks/test_one.py").write_text("def test_one():\n    assert sum(range(3_000_000))\n")
+    command = [sys.executable, "-m", "pytest", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    assert ("the tests took" in done.stdout) == (says is not None)
+    assert says is None or says in done.stdout
