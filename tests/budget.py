@@ -19,13 +19,13 @@ MESSAGE = pytest.StashKey[str]()
 
 def verdict(cpu_s: float, unit_s: float, units: float, margin: float) -> tuple[bool, str]:
     """Whether this processor time, in units of the loop, is within `units` and the margin; and a line that says so."""
-    found = cpu_s / unit_s
+    spent = cpu_s / unit_s
     line = (
-        f"the tests took {cpu_s:.0f} s of processor time, {found:.0f} units; the budget is {units} (tests/budget.toml)"
+        f"the tests took {cpu_s:.0f} s of processor time, {spent:.0f} units; the budget is {units} (tests/budget.toml)"
     )
-    if found <= units * margin:
+    if spent <= units * margin:
         return True, line
-    over = f"{100 * (found / units - 1):.0f} % over it"
+    over = f"{100 * (spent / units - 1):.0f} % over it"
     return False, f"{line}: {over}. Make the slowest tests above quicker, or raise the budget and say what for"
 
 
@@ -46,7 +46,7 @@ def _timed_loop() -> float:
 def spent_s() -> float:
     """Processor time of this process, and of all those that it started and waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def is_whole(config: pytest.Config) -> bool:

@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="part of the name of a file or test; all without one")
     texts = parser.parse_args().texts
-    mutants = [one for one in read_mutants() if not texts or any(text in one.file + one.killed_by for text in texts)]
+    mutants = [mutant for mutant in read_mutants() if not texts or is_named(mutant, texts)]
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(ROOT, Path(folder, "checkout"), symlinks=True, ignore=NOT_COPIED))
         tests = list(dict.fromkeys(mutant.killed_by for mutant in mutants))
@@ -41,6 +41,11 @@ def main() -> None:
         survivors = [mutant for number, mutant in enumerate(mutants, 1) if survives(mutant, copy, number)]
     print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants killed")
     sys.exit(1 if survivors else 0)
+
+
+def is_named(mutant: Mutant, texts: list[str]) -> bool:
+    """Whether one of the texts is part of the name of the mutant's file or test."""
+    return any(text in name for text in texts for name in (mutant.file, mutant.killed_by))
 
 
 def survives(mutant: Mutant, copy: Path, number: int) -> bool:
