@@ -24,7 +24,7 @@ import torch  # noqa: F401
 from tests.mutants.catalogue import Mutant, read_mutants
 
 ROOT = Path(__file__).parents[2]
-NOT_COPIED = shutil.ignore_patterns(".git", ".snakemake", "results", "__pycache__", ".*_cache")
+NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".snakemake", "__pycache__", ".*_cache")
 PASSED, FAILED = 0, 1  # how pytest ends; anything else means that it could not run the test
 
 

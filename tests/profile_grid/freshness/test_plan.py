@@ -165,3 +165,14 @@ def test_a_digest_is_remembered_only_of_a_file_that_has_settled(tmp_path, monkey
     os.utime(path)
     with pytest.raises(pytest.fail.Exception, match="read again"):
         digest_of(str(path))
+
+
+def test_a_file_of_the_same_size_and_time_is_read_again_if_its_inode_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(digests, "SETTLED_NS", -(10**18))
+    path = tmp_path / "file"
+    path.write_text("one")
+    digest_of, before = FileDigests(), path.stat()
+    first = digest_of(str(path))
+    path.write_text("two")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert digest_of(str(path)) != first
