@@ -19,7 +19,7 @@ import pandas as pd
 from docs.comparisons import comparisons, remake_comparison
 from kernel_tables.report.report import report
 from kernel_tables.trace import Trace
-from profile_grid.documents.dictionary import described, dictionary
+from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import Summaries, summary_tables
 from profile_grid.figures.paper import SUFFIXES, drawn, on_paper, write_figure
@@ -28,12 +28,12 @@ from profile_grid.files import write_table, write_text
 from profile_grid.merging.timeline import empty_timeline
 from profile_grid.page import needed_tables, page
 from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, questions_asked
-from profile_grid.study.described import LEADING_COLUMNS
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.study.stages import NOT_ASKED
 from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP, SWEEP_ROWS
 from profile_grid.sweep.document import document as document_of_sweep
 from profile_grid.sweep.figure import SWEEP
+from profile_grid.tables.declared import declared_tables
 from profile_grid.tables.on_disk import TablesOnDisk
 
 DOCS = Path(__file__).parent
@@ -56,7 +56,7 @@ class Example:
 
     def merged(self) -> TablesOnDisk:
         """The merged tables."""
-        return TablesOnDisk(self.folder / "tables")
+        return TablesOnDisk(self.folder / "tables", declared=declared_tables())
 
     def tables(self) -> Mapping[str, pd.DataFrame]:
         """All tables: those of answers are kept of the first study alone, and made now of others."""
@@ -184,7 +184,7 @@ def page_of_recording() -> str:
 def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
     """The merged table of this name with the columns declared today. A dimension that it lacks has its default,
     a stage was not asked for and took no time, other columns are empty. Without rows where there was no table."""
-    names = [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)]
+    names = declared_tables()[name].all_names
     table = pd.DataFrame(columns=names) if table is None else table
     lacking = {column: _unmeasured(name, column) for column in names if column not in table}
     return table.assign(**lacking)[names]

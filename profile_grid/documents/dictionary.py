@@ -1,52 +1,12 @@
-"""What every column of every table means: the data dictionary, gathered from the code that makes the tables."""
+"""What every column of every table means: the data dictionary, from the declarations of the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-from importlib import import_module
-
-import pandas as pd
+from collections.abc import Iterable
 
 from kernel_tables.markdown import Table, code, escaped, pipe_table
-from profile_grid.documents.summaries import declared_tables
-from profile_grid.errors import OutsideError
-from profile_grid.merging import cost, largest, runs_table
-from profile_grid.study.catalogue import TABLES
-from profile_grid.study.described import LEADING_COLUMNS, Column, Described
-from profile_grid.study.stages import STAGES
-
-
-class UndocumentedColumn(OutsideError):
-    """A table and its description do not agree; the message is one line."""
-
-
-@cache
-def described() -> dict[str, Described]:
-    """The description of every table, in their order."""
-    found = runs_table.DESCRIBED | cost.DESCRIBED | largest.DESCRIBED
-    for stage in STAGES:
-        makers = [stage.tables, stage.tables_of_a_run and stage.tables_of_a_run.made_by]
-        for maker in filter(None, makers):
-            found |= import_module(maker.partition(":")[0]).DESCRIBED
-    found |= {name: table.described for name, table in declared_tables()}
-    return {name: found[name] for name in TABLES}
-
-
-def check_documented(name: str, table: pd.DataFrame) -> None:
-    """Raises UndocumentedColumn where a table has a column that is not described, or the other way round."""
-    check_columns(name, table, [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)])
-
-
-def check_columns(name: str, table: pd.DataFrame, expected: list[str]) -> None:
-    """Raises UndocumentedColumn where a table has other columns than these."""
-    unknown = sorted(set(table.columns) - set(expected))
-    absent = sorted(set(expected) - set(table.columns))
-    if unknown or absent:
-        raise UndocumentedColumn(
-            f"{name}: columns without a description: {', '.join(unknown) or 'none'}; described but not there:"
-            f" {', '.join(absent) or 'none'}; mend the description beside the function that makes the table"
-        )
+from profile_grid.study.table_spec import LEADING_COLUMNS, Column, TableSpec
+from profile_grid.tables.declared import declared_tables
 
 
 def dictionary() -> str:
@@ -57,15 +17,18 @@ def dictionary() -> str:
         " not measured is empty, never zero. Every table begins with the same columns:",
         _as_table(LEADING_COLUMNS),
     ]
-    return "\n\n".join([*parts, *sections(described())]) + "\n"
+    return "\n\n".join([*parts, *sections(declared_tables().values())]) + "\n"
 
 
-def sections(tables: Mapping[str, Described]) -> list[str]:
+def data_package() -> dict:
+    """The schema of all tables as a Frictionless data package (specs.frictionlessdata.io), for results/tables."""
+    return {"name": "profile-grid", "resources": [table.schema() for table in declared_tables().values()]}
+
+
+def sections(tables: Iterable[TableSpec]) -> list[str]:
     """A section for every table, with its columns, in Markdown."""
     return [
-        part
-        for name, table in tables.items()
-        for part in (f"## {name}\n\n{escaped(table.rows)}.", _as_table(table.columns))
+        part for table in tables for part in (f"## {table.name}\n\n{escaped(table.rows)}.", _as_table(table.columns))
     ]
 
 

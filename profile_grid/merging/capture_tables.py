@@ -11,7 +11,7 @@ from profile_grid.measuring.capture_identity import difference
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.merging import rank_tables, run_tables
 
-DESCRIBED = run_tables.DESCRIBED | rank_tables.DESCRIBED
+TABLES = (*run_tables.TABLES, *rank_tables.TABLES)
 
 
 def tables_of_capture(

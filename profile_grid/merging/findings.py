@@ -9,7 +9,7 @@ import pandas as pd
 
 from kernel_tables.diagnosis.diagnose import as_table, diagnose
 from kernel_tables.diagnosis.rules import OF_COUNTERS
-from profile_grid.study.described import Described, columns
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.findings import OF_A_FINDING
 from profile_grid.tables.names import STEP
 
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from kernel_tables.diagnosis.diagnose import Diagnosis
     from kernel_tables.diagnosis.rules import Rule
     from kernel_tables.trace import Trace
-
-COLUMNS = [
-    "code", "abstained", "gain_ms", "gain_percent", "sure", "message", "advice", "evidence", "located",
-]  # fmt: skip
 
 
 def findings_of(trace: Trace, own_rules: Sequence[Rule] = ()) -> pd.DataFrame:
@@ -35,17 +31,18 @@ def findings_of_counters(trace: Trace, counters: pd.DataFrame) -> pd.DataFrame:
 
 def findings_table(found: Iterable[Diagnosis]) -> pd.DataFrame:
     """These findings as the table of a run has them."""
-    return as_table(list(found)).rename(columns={"where": "located"})[COLUMNS]
+    return as_table(list(found)).rename(columns={"where": "located"})[FINDINGS.names]
 
 
-DESCRIBED = Described(
+FINDINGS = TableSpec(
+    "findings",
     "One row per run and finding of the diagnosis, and per rule that cannot tell; one that found nothing has none",
-    (
-        *columns("code | | the rule; kernel_tables/README.md says what each looks for, and from where on it speaks"),
-        *OF_A_FINDING,
-        *columns("""
-    evidence | | the numbers behind it, as JSON
-    located | | ranges and kernels with the most of it, in ms of a step, and steps, as JSON
-"""),
+    columns(
+        "code | text | | the rule; kernel_tables/README.md says what each looks for, and from where on it speaks",
+        OF_A_FINDING,
+        """
+    evidence | text | | the numbers behind it, as JSON
+    located | text | | ranges and kernels with the most of it, in ms of a step, and steps, as JSON
+""",
     ),
 )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.merging.measured_runs import MeasuredRun
-from profile_grid.study.described import Described, columns
-from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
+from profile_grid.study.table_spec import TableSpec, columns
 
 
 def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -18,15 +17,15 @@ def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
         if run.complete(TIMING.name)
         for number, loss in enumerate(run.results[TIMING.name].program.losses)
     ]
-    return pd.DataFrame(rows, columns=[*LEADING, "number", "loss"])
+    return pd.DataFrame(rows, columns=LOSSES.all_names)
 
 
-DESCRIBED = {
-    "losses": Described(
-        "One row per run and loss of the process without a profiler, that of the whole batch where GPUs share it",
-        columns("""
-    number | | from 0: steps in their order, warm-up first; in mode forward that of one pass of its own
-    loss | nats | mean cross-entropy
+LOSSES = TableSpec(
+    "losses",
+    "One row per run and loss of the process without a profiler, that of the whole batch where GPUs share it",
+    columns("""
+    number | int | | from 0: steps in their order, warm-up first; in mode forward that of one pass of its own
+    loss | float | nats | mean cross-entropy
 """),
-    ),
-}
+)
+TABLES = (LOSSES,)

@@ -8,10 +8,9 @@ import pandas as pd
 
 from profile_grid.measuring.results import StageResult
 from profile_grid.merging.measured_runs import MeasuredRun
-from profile_grid.merging.statistics_of_steps import STATISTICS, statistics
-from profile_grid.study.described import Described, columns
-from profile_grid.study.dimensions import LEADING
+from profile_grid.merging.statistics_of_steps import statistics
 from profile_grid.study.stages import TIMING
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import WHOLE_STEP
 
 SLOWEST = -1  # in the place of a rank: at every step the slowest of all
@@ -26,7 +25,7 @@ def rank_times_table(runs: list[MeasuredRun]) -> pd.DataFrame:
         if run.complete(TIMING.name)
         for rank, phase, seconds in _times(run.results[TIMING.name])
     ]
-    return pd.DataFrame(rows, columns=[*LEADING, "rank", "phase", *STATISTICS])
+    return pd.DataFrame(rows, columns=RANK_TIMES.all_names)
 
 
 def _times(result: StageResult) -> Iterator[tuple[int, str, list[float]]]:
@@ -41,17 +40,17 @@ def _times(result: StageResult) -> Iterator[tuple[int, str, list[float]]]:
         yield from ((rank["rank"], phase, seconds) for phase, seconds in rank["phase_seconds"].items() if seconds)
 
 
-DESCRIBED = {
-    "rank_times": Described(
-        "One row per run on several GPUs, rank and phase, without a profiler",
-        columns(f"""
-    rank | | number of the process, from 0; −1 for the slowest one at every step
-    phase | | step, one phase of it, or {WITHOUT_COMMUNICATION}: the same, its gradients not reduced
-    n | | measured steps; half as many without communication
-    mean_ms | ms | mean over the measured steps
-    std_ms | ms | standard deviation (n − 1)
-    min_ms | ms | shortest step
-    max_ms | ms | longest step
+RANK_TIMES = TableSpec(
+    "rank_times",
+    "One row per run on several GPUs, rank and phase, without a profiler",
+    columns(f"""
+    rank | int | | number of the process, from 0; −1 for the slowest one at every step
+    phase | text | | step, one phase of it, or {WITHOUT_COMMUNICATION}: the same, its gradients not reduced
+    n | int | | measured steps; half as many without communication
+    mean_ms | float | ms | mean over the measured steps
+    std_ms | float | ms | standard deviation (n − 1)
+    min_ms | float | ms | shortest step
+    max_ms | float | ms | longest step
 """),
-    ),
-}
+)
+TABLES = (RANK_TIMES,)

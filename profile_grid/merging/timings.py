@@ -7,17 +7,14 @@ from collections.abc import Callable
 import pandas as pd
 
 from profile_grid.measuring.results import ProgramResult
-from profile_grid.merging.accuracy import DESCRIBED as ACCURACY_DESCRIBED
-from profile_grid.merging.accuracy import accuracy_table
-from profile_grid.merging.losses import DESCRIBED as LOSSES_DESCRIBED
-from profile_grid.merging.losses import losses_table
+from profile_grid.merging.accuracy import ACCURACY, accuracy_table
+from profile_grid.merging.losses import LOSSES, losses_table
 from profile_grid.merging.measured_runs import MeasuredRun
-from profile_grid.merging.rank_times import DESCRIBED as RANKS_DESCRIBED
-from profile_grid.merging.rank_times import rank_times_table
+from profile_grid.merging.rank_times import RANK_TIMES, rank_times_table
 from profile_grid.merging.statistics_of_steps import statistics
-from profile_grid.study.described import Described, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
+from profile_grid.study.table_spec import TableSpec, columns
 
 STEP = "step"
 Times = dict[str, list[float]]  # seconds by phase
@@ -68,38 +65,42 @@ def _warmup_times(program: ProgramResult) -> Times:
     return {STEP: program.warmup_seconds} | {phase: times for phase, times in phases.items() if times}
 
 
-DESCRIBED = (
-    ACCURACY_DESCRIBED
-    | RANKS_DESCRIBED
-    | LOSSES_DESCRIBED
-    | {
-        "timings": Described(
-            "One row per run and phase, from the process without a profiler",
-            columns("""
-    phase | | step (by timeit.default_timer, device synchronize included), or one phase of it
-    n | | measured steps
-    mean_ms | ms | mean over the measured steps
-    std_ms | ms | standard deviation (n − 1)
-    min_ms | ms | shortest step
-    max_ms | ms | longest step
-    status | | as timing_status of runs; without figures where it is not complete
+TIMINGS = TableSpec(
+    "timings",
+    "One row per run and phase, from the process without a profiler",
+    columns("""
+    phase | text | | step (by timeit.default_timer, device synchronize included), or one phase of it
+    n | int | | measured steps
+    mean_ms | float | ms | mean over the measured steps
+    std_ms | float | ms | standard deviation (n − 1)
+    min_ms | float | ms | shortest step
+    max_ms | float | ms | longest step
+    status | text | | as timing_status of runs; without figures where it is not complete
 """),
-        ),
-        "steps": Described(
-            "One row per run, phase and timed step: every single time",
-            columns("""
-    phase | | step, or one phase of it
-    step | | number of the measured step, from 0
-    ms | ms | time of this step or phase, without a profiler
+)
+STEPS = TableSpec(
+    "steps",
+    "One row per run, phase and timed step: every single time",
+    columns("""
+    phase | text | | step, or one phase of it
+    step | int | | number of the measured step, from 0
+    ms | float | ms | time of this step or phase, without a profiler
 """),
-        ),
-        "warmup_steps": Described(
-            "One row per run, phase and warm-up step of the timing: every single time",
-            columns("""
-    phase | | step, or one phase of it
-    step | | number of the warm-up step, from 0; a model is compiled in a step before
-    ms | ms | time of this step or phase, without a profiler
+)
+WARMUP_STEPS = TableSpec(
+    "warmup_steps",
+    "One row per run, phase and warm-up step of the timing: every single time",
+    columns("""
+    phase | text | | step, or one phase of it
+    step | int | | number of the warm-up step, from 0; a model is compiled in a step before
+    ms | float | ms | time of this step or phase, without a profiler
 """),
-        ),
-    }
+)
+TABLES = (
+    ACCURACY,
+    RANK_TIMES,
+    LOSSES,
+    TIMINGS,
+    STEPS,
+    WARMUP_STEPS,
 )

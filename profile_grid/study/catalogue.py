@@ -124,6 +124,12 @@ SUMMARIES = tuple(dict.fromkeys(name for question in QUESTIONS for name in quest
 TABLES_OF_A_RUN = tuple(name for stage in STAGES if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
 MERGED = ("runs", *(name for stage in STAGES for name in stage.table_names), "cost", "largest", *TABLES_OF_A_RUN)
 TABLES = (*MERGED, *SUMMARIES)
+MODULES_OF_TABLES = (  # each declares its tables as TABLES
+    *(f"profile_grid.merging.{name}" for name in ("runs_table", "cost", "largest")),
+    *(stage.tables.partition(":")[0] for stage in STAGES if stage.tables),
+    *(stage.tables_of_a_run.made_by.partition(":")[0] for stage in STAGES if stage.tables_of_a_run),
+    *(f"{question.package}.table" for question in QUESTIONS if question.tables),
+)
 
 
 def questions_asked(runs: Iterable[Mapping[str, object]]) -> tuple[Question, ...]:

@@ -13,10 +13,10 @@ from profile_grid.figures.shown import of_one_machine
 from profile_grid.page import libraries
 from profile_grid.page.charts import shown
 from profile_grid.page.filters import Menu
-from profile_grid.page.tables import STATIC_ROWS, PageTable, page_table
-from profile_grid.study.described import Shown
+from profile_grid.page.tables import STATIC_ROWS, RenderedTable, page_table
 from profile_grid.study.sweep_dimensions import ATTENTION_SWEEP, SWEEP_ROWS
-from profile_grid.sweep.dictionary import DESCRIBED
+from profile_grid.study.table_spec import PageTable
+from profile_grid.sweep.dictionary import TABLES
 from profile_grid.sweep.figure import SWEEP
 from profile_grid.sweep.sentences import sentences
 from profile_grid.tables.machines import by_machine
@@ -26,15 +26,15 @@ MENUS = {
     "head_dim": "d", "context_length": "context length", "precision": "precision", "batch_size": "batch size",
     "variant": "variant",
 }  # fmt: skip
-CELLS = Shown(
-    "Forward and backward pass of every cell", ATTENTION_SWEEP,
+CELLS = PageTable(
+    ATTENTION_SWEEP, "Forward and backward pass of every cell",
     (
         *MENUS, "status", "reason", "forward_ms", "forward_std_ms", "backward_ms", "backward_std_ms",
         "memory_before_backward_bytes", "peak_bytes", "compile_s", "forward_speed_up", "backward_speed_up",
         "ideal_forward_ms",
     ),
 )  # fmt: skip
-ROWS = Shown("What ran", SWEEP_ROWS, ("run", "cells", "device_name", "device_total_bytes", "seconds", "note"))
+ROWS = PageTable(SWEEP_ROWS, "What ran", ("run", "cells", "device_name", "device_total_bytes", "seconds", "note"))
 
 
 def page(cells: pd.DataFrame, rows: pd.DataFrame, provenance: dict, image: bytes) -> str:
@@ -69,5 +69,5 @@ def menus(cells: pd.DataFrame) -> list[Menu]:
     ]
 
 
-def _table(shown: Shown, table: pd.DataFrame, names: Names) -> PageTable:
-    return page_table(shown.source, shown, table[list(shown.columns)], names, DESCRIBED[shown.source].columns)
+def _table(shown: PageTable, table: pd.DataFrame, names: Names) -> RenderedTable:
+    return page_table(shown, table[list(shown.columns)], names, TABLES[shown.source])

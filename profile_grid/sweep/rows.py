@@ -12,10 +12,10 @@ from profile_grid.measuring.results import read_origin
 from profile_grid.measuring.sweep import RowResult, read_row
 from profile_grid.merging.measured_runs import StaleRun
 from profile_grid.merging.provenance import origin
-from profile_grid.study.described import Column, Described, columns
 from profile_grid.study.dimensions import MACHINE_DIMENSIONS
 from profile_grid.study.stages import SWEEP
 from profile_grid.study.sweep_dimensions import DIMENSIONS, KEYS
+from profile_grid.study.table_spec import INT, TEXT, Column, TableSpec, column_of, columns
 
 OF_A_PROFILER = ("backend", "nsys")  # none runs here
 FACTS = tuple(one for one in MACHINE_DIMENSIONS if one.key not in OF_A_PROFILER)
@@ -61,19 +61,21 @@ def sweep_provenance(rows: Mapping[str, RowResult], plan: dict) -> dict:
     return {"rows": len(table), "cells": cells, **origin(table, plan, checkouts, table["started_utc"])}
 
 
-ROW_COLUMN = Column("run", "", "the name of the row: its dimensions in one; the folder below results/sweep")
-DESCRIBED = Described(
+ROW_COLUMN = Column("run", TEXT, "", "the name of the row: its dimensions in one; the folder below results/sweep")
+SWEEP_ROWS_TABLE = TableSpec(
+    "sweep_rows",
     "One row per process of the attention sweep, which measures a row of its table: every context length",
     (
         ROW_COLUMN,
-        *(Column(one.key, one.unit, one.meaning) for one in DIMENSIONS),
-        Column("cells", "", "context lengths that it went through"),
-        *(Column(one.key, one.unit, one.meaning) for one in FACTS),
+        *map(column_of, DIMENSIONS),
+        Column("cells", INT, "", "context lengths that it went through"),
+        *map(column_of, FACTS),
         *columns("""
-    device_total_bytes | B | memory of the GPU; empty on a CPU
-    seconds | s | what the process took, without waiting for its GPU
-    note | | what was noted before or while it ran
-    started_utc | | when it began
+    device_total_bytes | int | B | memory of the GPU; empty on a CPU
+    seconds | float | s | what the process took, without waiting for its GPU
+    note | text | | what was noted before or while it ran
+    started_utc | text | | when it began
 """),
     ),
+    leading=(),
 )

@@ -11,8 +11,8 @@ import pandas as pd
 from cs336_model.program.variants.values import EAGER, NOT_COMPILED
 from profile_grid.measuring.results import COMPLETE
 from profile_grid.measuring.sweep import Cell, RowResult
-from profile_grid.study.described import Column, Described, columns
 from profile_grid.study.sweep_dimensions import CELL_KEYS, OF_A_CELL
+from profile_grid.study.table_spec import TableSpec, column_of, columns
 from profile_grid.sweep.rows import ROW_COLUMN
 from profile_grid.tables.ideal import causal_attention_flops, least_ms_of_attention, peaks_of_device
 from profile_grid.tables.ratios import with_speed_up
@@ -78,29 +78,32 @@ def _number(value: float | None) -> float:
     return np.nan if value is None else float(value)
 
 
-DESCRIBED = Described(
+ATTENTION_SWEEP_TABLE = TableSpec(
+    "attention_sweep",
     "One row per cell: one attention operator at one width of head and context length",
     (
         ROW_COLUMN,
-        *(Column(one.key, one.unit, one.meaning) for one in OF_A_CELL),
+        *map(column_of, OF_A_CELL),
         *columns("""
-    variant | | attention, or compiled: the written-out one by torch.compile
-    status | | complete, out_of_memory, or unsupported (PyTorch refuses it here)
-    reason | | PyTorch's own reason for that
-    passes | | measured passes
-    forward_ms | ms | mean time of a forward pass, the device waited for
-    forward_std_ms | ms | its standard deviation (n − 1)
-    backward_ms | ms | mean time of a backward pass, the device waited for
-    backward_std_ms | ms | its standard deviation (n − 1)
-    memory_before_backward_bytes | B | bytes in use between forward and backward pass; empty on a CPU
-    peak_bytes | B | most bytes in use; empty on a CPU
-    compile_s | s | the pass in which it was compiled, with an empty cache
-    forward_speed_up | | forward time of the written-out attention ÷ forward_ms
-    forward_speed_up_std | | its standard deviation, from those of both
-    backward_speed_up | | backward time of the written-out attention ÷ backward_ms
-    backward_speed_up_std | | its standard deviation, from those of both
-    ideal_forward_ms | ms | the later of: unmasked products at the peak FLOP/s, inputs and output at the peak bytes/s
-    forward_flop_per_s | FLOP/s | FLOPs of the unmasked products ÷ forward_ms
+    variant | text | | attention, or compiled: the written-out one by torch.compile
+    status | text | | complete, out_of_memory, or unsupported (PyTorch refuses it here)
+    reason | text | | PyTorch's own reason for that
+    passes | int | | measured passes
+    forward_ms | float | ms | mean time of a forward pass, the device waited for
+    forward_std_ms | float | ms | its standard deviation (n − 1)
+    backward_ms | float | ms | mean time of a backward pass, the device waited for
+    backward_std_ms | float | ms | its standard deviation (n − 1)
+    memory_before_backward_bytes | float | B | bytes in use between forward and backward pass; empty on a CPU
+    peak_bytes | float | B | most bytes in use; empty on a CPU
+    compile_s | float | s | the pass in which it was compiled, with an empty cache
+    forward_speed_up | float | | forward time of the written-out attention ÷ forward_ms
+    forward_speed_up_std | float | | its standard deviation, from those of both
+    backward_speed_up | float | | backward time of the written-out attention ÷ backward_ms
+    backward_speed_up_std | float | | its standard deviation, from those of both
+    ideal_forward_ms | float | ms | the later of: unmasked products at the peak FLOP/s, inputs and output at the peak \
+        bytes/s
+    forward_flop_per_s | float | FLOP/s | FLOPs of the unmasked products ÷ forward_ms
 """),
     ),
+    leading=(),
 )

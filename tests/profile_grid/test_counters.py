@@ -20,10 +20,10 @@ from profile_grid.measuring.capture_identity import identity, write_specificatio
 from profile_grid.measuring.job import Job
 from profile_grid.measuring.lease_server import Leases
 from profile_grid.measuring.results import read_result
-from profile_grid.merging.counters.described import DESCRIBED
+from profile_grid.merging.counters.described import TABLES
 from profile_grid.merging.counters.of_run import empty_tables, tables_of_counters, tables_of_launches
 from profile_grid.merging.counters.tables import LEFT_OUT, measured_launches
-from profile_grid.merging.findings import COLUMNS as FINDINGS
+from profile_grid.merging.findings import FINDINGS
 from profile_grid.study.runs import grid_runs
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import COUNTERS
@@ -308,12 +308,12 @@ def test_counters_are_joined_to_the_capture_of_the_same_run_and_to_no_other(run_
 def test_the_rules_that_need_counters_say_what_they_find_in_a_table_of_their_own(run_folder, tmp_path):
     run_folder()
     found = tables_of_counters(read_result(tmp_path / "counters.json"), tmp_path)[1]["counter_findings"]
-    assert list(found.columns) == FINDINGS and found.empty  # no kernel there fills the GPU
+    assert list(found.columns) == FINDINGS.names and found.empty  # no kernel there fills the GPU
 
 
 def test_every_column_of_the_tables_is_described():
-    for name, table in empty_tables().items():
-        assert list(table.columns) == [column.name for column in DESCRIBED[name].columns]
+    made = empty_tables()
+    assert {table.name: table.names for table in TABLES} == {name: list(table) for name, table in made.items()}
 
 
 def test_a_run_without_counters_has_the_same_columns_as_one_with_them(tmp_path):

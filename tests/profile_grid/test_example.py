@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from docs.examples import PAGE, RECORDING_PAGE, STUDIES, SWEEP_EXAMPLE, WHOLE, made_of_sweep, page_of, page_of_recording
-from profile_grid.documents.dictionary import check_documented, dictionary
+from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_table
 from profile_grid.merging.verify import file_difference
-from profile_grid.page.tables import shown_with
+from profile_grid.page.tables import tables_with
 from profile_grid.study.catalogue import MERGED, QUESTIONS, SUMMARIES, TABLES, questions_asked
+from profile_grid.tables.declared import declared_tables
 from profile_grid.tables.on_disk import TablesOnDisk
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
@@ -54,7 +55,7 @@ def test_every_document_is_the_same_byte_for_byte(summaries, tables, name):
 def test_a_question_reads_its_own_tables_and_the_merged_ones_alone(summaries, tables, question):
     own = {name: summaries[name] for name in question.tables}
     read = {table for name in question.figures for table in all_figures()[name].tables}
-    read |= {shown.source for shown in shown_with(question).values()}
+    read |= {shown.source for shown in tables_with(question)}
     assert read <= {*MERGED, *own}
     if question.name in DOCUMENTS:
         made = documents(own, tables["runs"], json.loads(PROVENANCE.read_text()), [question.name])[question.name]
@@ -71,7 +72,7 @@ def test_every_figure_is_the_same_byte_for_byte(tables, name):
 
 def test_the_data_dictionary_is_the_same_and_describes_every_column(tables):
     for name in TABLES:
-        check_documented(name, tables[name])
+        declared_tables()[name].check(tables[name])
     assert dictionary() == (EXAMPLE / "tables" / "README.md").read_text()
 
 
@@ -84,7 +85,7 @@ def test_the_pages_of_the_study_and_of_a_recording_are_the_same_byte_for_byte():
 def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
     tables = example.merged()
     for name in MERGED:
-        check_documented(name, tables[name])
+        declared_tables()[name].check(tables[name])
     summaries = summary_tables(tables)
     for name in example.summaries:
         write_table(tmp_path / name, summaries[name])

@@ -6,7 +6,7 @@ from docs.examples import STUDIES, as_declared
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.page import page
 from profile_grid.study.catalogue import MERGED
-from profile_grid.study.described import LEADING_COLUMNS
+from profile_grid.study.table_spec import LEADING_COLUMNS
 from tests.browser import needs_browser
 from tests.profile_grid.test_page import PROVENANCE, made_up_timeline, start_everything
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from profile_grid.documents.dictionary import UndocumentedColumn
 from profile_grid.figures.paper import on_paper
 from profile_grid.measuring.results import FORMAT, BadResult, Checkout, MachineFacts, OutOfMemory
 from profile_grid.measuring.sweep import Cell, MeasuredRow, RowResult, read_row
@@ -15,13 +14,14 @@ from profile_grid.merging.measured_runs import StaleRun
 from profile_grid.study.runs import checked_config
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.sweep import is_sweep, row_specification, sweep_rows
+from profile_grid.study.table_spec import WrongTable
 from profile_grid.sweep.dictionary import check_sweep_table, dictionary
 from profile_grid.sweep.document import document
 from profile_grid.sweep.figure import SWEEP
 from profile_grid.sweep.page import menus, page
 from profile_grid.sweep.rows import read_rows, rows_table, sweep_provenance
 from profile_grid.sweep.sentences import sentences
-from profile_grid.sweep.table import DESCRIBED, LEADING, sweep_table
+from profile_grid.sweep.table import ATTENTION_SWEEP_TABLE, LEADING, sweep_table
 from tests.profile_grid.made_up_results import MACHINE as CPU
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +127,7 @@ def test_the_ideal_is_what_the_data_sheet_allows_the_operator():
 
 def test_every_column_is_described():
     table = sweep_table(three())
-    assert list(table.columns) == [column.name for column in DESCRIBED.columns]
+    assert list(table.columns) == ATTENTION_SWEEP_TABLE.names
     assert list(table.columns)[: len(LEADING)] == LEADING
 
 
@@ -166,7 +166,7 @@ def test_the_page_has_the_sentences_the_figure_and_a_line_for_every_cell():
 
 def test_every_column_of_both_tables_is_described_and_no_other_is_taken():
     assert all(f"`{column}`" in dictionary() for column in (*sweep_table(three()), *rows_table(three())))
-    with pytest.raises(UndocumentedColumn, match="sweep_rows: columns without a description: odd"):
+    with pytest.raises(WrongTable, match="table sweep_rows: columns without a declaration: odd"):
         check_sweep_table("sweep_rows", rows_table(three()).assign(odd=1))
 
 

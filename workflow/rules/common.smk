@@ -13,7 +13,14 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from profile_grid.study.catalogue import MERGED, SUMMARIES, TABLES_OF_A_RUN, question_of_figure, questions_asked
+from profile_grid.study.catalogue import (
+    MERGED,
+    MODULES_OF_TABLES,
+    SUMMARIES,
+    TABLES_OF_A_RUN,
+    question_of_figure,
+    questions_asked,
+)
 from profile_grid.study.program import functions_named, program_of
 from profile_grid.study.runs import (
     checked_config,
@@ -112,7 +119,7 @@ def of_questions(module, question="*"):
 
 
 STAGE_TABLES = [file_of(stage.tables) for stage in STAGES if stage.tables]
-RUN_TABLE_MAKERS = [file_of(stage.tables_of_a_run.made_by) for stage in STAGES if stage.tables_of_a_run]
+DECLARED_TABLES = [file_of(module) for module in MODULES_OF_TABLES]
 LARGE_TABLES = ["steps", "warmup_steps", *TABLES_OF_A_RUN]
 
 

@@ -24,7 +24,6 @@ DOCUMENTS = [
     "results/page/trace.json.gz",
     "results/report.html",
 ]
-DESCRIPTIONS = [*of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS]
 
 
 rule summaries:
@@ -117,7 +116,7 @@ rule page:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
         expand("results/figures/{figure}.png", figure=FIGURES),
-        sources=program_sources("workflow/scripts/page.py", *of_questions("*"), *STAGE_TABLES, *RUN_TABLE_MAKERS)
+        sources=program_sources("workflow/scripts/page.py", *of_questions("*"), *DECLARED_TABLES)
         + sources(
             *[f"{room}/page/*.{kind}" for room in ("kernel_tables", "profile_grid") for kind in ("css", "js", "j2")]
         ),
@@ -143,7 +142,7 @@ rule page:
 rule dictionary:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        sources=program_sources("workflow/scripts/dictionary.py", *DESCRIPTIONS),
+        sources=program_sources("workflow/scripts/dictionary.py", *DECLARED_TABLES),
     output:
         "results/tables/README.md",
     log:
@@ -160,7 +159,7 @@ rule dictionary:
 rule table_documents:
     input:
         expand("results/tables/{table}.parquet", table=[*MERGED, *SUMMARIES]),
-        sources=program_sources("workflow/scripts/table_documents.py", *DESCRIPTIONS),
+        sources=program_sources("workflow/scripts/table_documents.py", *DECLARED_TABLES),
         printing=sources("profile_grid/documents/templates/print.lua"),
         again=table_documents_again,
     output:

@@ -10,7 +10,7 @@ rule read_packed:
     input:
         archive=lambda wildcards: PACKED,  # no wildcard, whatever its name holds
         sources=program_sources(
-            "workflow/scripts/read_packed.py", *of_questions("table"), *STAGE_TABLES, *RUN_TABLE_MAKERS
+            "workflow/scripts/read_packed.py", *DECLARED_TABLES
         ),
     output:
         FROM_ARCHIVE,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.documents.dictionary import check_documented, dictionary
-from profile_grid.files import write_text
+from profile_grid.documents.dictionary import data_package, dictionary
+from profile_grid.files import write_json, write_text
 from profile_grid.study.catalogue import TABLES
+from profile_grid.tables.declared import declared_tables
 from workflow.command import run_command
 
 
@@ -17,11 +18,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=Path, help="folder of tables that must agree with the dictionary")
     parser.add_argument("--output", type=Path, required=True, help="Markdown file")
+    parser.add_argument("--schema", type=Path, help="JSON file: the tables as a Frictionless data package")
     arguments = parser.parse_args()
     if arguments.tables:
         for name in TABLES:
-            check_documented(name, pd.read_parquet(arguments.tables / f"{name}.parquet"))
+            declared_tables()[name].check(pd.read_parquet(arguments.tables / f"{name}.parquet"))
     write_text(arguments.output, dictionary())
+    if arguments.schema:
+        write_json(arguments.schema, data_package())
 
 
 if __name__ == "__main__":

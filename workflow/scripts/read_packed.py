@@ -7,18 +7,16 @@ import os
 import tempfile
 from pathlib import Path
 
-import pandas as pd
-
 from kernel_tables.clean_text import visible
-from profile_grid.documents.dictionary import UndocumentedColumn, check_documented
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json
 from profile_grid.sharing.archive import MOST_SAID, BadArchive, Manifest, unpack
 from profile_grid.sharing.contents import is_capture, is_needed
 from profile_grid.sharing.packed_tables import TooLarge, UnusableTable, read_columns
 from profile_grid.study.catalogue import MERGED
-from profile_grid.study.sweep_dimensions import TABLES_OF_SWEEP
-from profile_grid.sweep.dictionary import check_sweep_table
+from profile_grid.study.table_spec import WrongTable
+from profile_grid.sweep.dictionary import TABLES as SWEEP_TABLES
+from profile_grid.tables.declared import declared_tables
 from workflow.command import run_command
 
 
@@ -41,16 +39,16 @@ def main(arguments: list[str] | None = None) -> None:
 def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
     """Raises BadArchive where tables would fill the memory, OutsideError where a merged one is missing, or is not what
     this version of the project reads."""
-    check, merged = (check_sweep_table, TABLES_OF_SWEEP) if manifest.of_sweep else (check_documented, MERGED)
-    needed = [f"tables/{name}.parquet" for name in merged]
+    declared = SWEEP_TABLES if manifest.of_sweep else {name: declared_tables()[name] for name in MERGED}
+    needed = [f"tables/{name}.parquet" for name in declared]
     others = [name for name in manifest.files if name.endswith(".parquet") and is_needed(name) and name not in needed]
     try:
         columns = read_columns(folder, [*needed, *others])
-        for name, file in zip(merged, needed, strict=True):
-            check(name, pd.DataFrame(columns=columns[file]))
+        for table, file in zip(declared.values(), needed, strict=True):
+            table.check_names(columns[file])
     except TooLarge as error:
         raise BadArchive(archive, str(error)) from error
-    except (UnusableTable, UndocumentedColumn) as error:
+    except (UnusableTable, WrongTable) as error:
         raise OutsideError(
             f"{archive}: its tables cannot be used here ({visible(str(error))[:MOST_SAID]});"
             f" it was packed by version {visible(manifest.version)[:20]}: read it with that one"

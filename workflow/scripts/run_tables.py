@@ -34,6 +34,8 @@ def main() -> None:
     status, tables = function_named(of_run.made_by)(
         result, folder, *(arguments.own_rules[key] for key in of_run.own_rules)
     )
+    for declared in import_module(of_run.made_by.partition(":")[0]).TABLES:
+        declared.check(tables[declared.name], declared.names)
     for name, table in tables.items():
         write_table(folder / f"{name}.csv", table)
     for name, text in texts(of_run, result, folder).items():

@@ -17,7 +17,7 @@ from profile_grid.gpu_peaks import peaks_of
 from profile_grid.measuring.capture_identity import difference
 from profile_grid.measuring.results import COMPLETE, INCOMPLETE, UNSUPPORTED, StageResult, read_result
 from profile_grid.merging.counters import tables
-from profile_grid.merging.counters.described import DESCRIBED as DESCRIBED
+from profile_grid.merging.counters.described import TABLES as TABLES
 from profile_grid.merging.findings import findings_of_counters, findings_table
 from profile_grid.quantities import counted as number
 from profile_grid.study.stages import CAPTURE, COUNTERS
@@ -93,9 +93,7 @@ def roofs_of_sheet(device_name: str | None) -> Roofs:
 
 def empty_tables() -> Tables:
     """The tables without rows."""
-    columns = {"counters": tables.COUNTER_COLUMNS, "counter_ranges": tables.RANGE_COLUMNS, "roofs": tables.ROOF_COLUMNS}
-    made = {name: tables.without_rows(names) for name, names in columns.items()}
-    return made | {"counter_findings": findings_table([])}
+    return {table.name: table.empty() for table in TABLES}
 
 
 def _what_is_lost(counters: pd.DataFrame) -> str:
