@@ -39,7 +39,7 @@ FOUR_WAYS = {
     "models": ("small", "xl"), "contexts": (128, 512), "modes": ("forward", "train_step"),
     "precisions": ("fp32", "bf16"), "batch_sizes": (4, 8),
 }  # fmt: skip
-ASKED_OF_ANY_GRID = [one for one in QUESTIONS if one.varies is None and one.needs is None]
+ASKED_OF_ANY_GRID = [one for one in QUESTIONS if not (one.varies or one.needs or one.stage)]
 FIGURES = all_figures(ASKED_OF_ANY_GRID)  # the others are tested beside their question
 OF_KERNELS = {"launch_bound", "top_kernels", "class_shares", "attention", "roofline"}
 MANY_OOM = {f"{model}_ctx{context}_train_step": OOM for model in list(MODELS)[1:] for context in (128, 1024)}

@@ -11,6 +11,7 @@ from cs336_model.program.variants.values import PLAIN
 from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.merging.memory.of_run import tables_of_history
+from profile_grid.merging.memory.tables import MEMORY_FAILED
 from profile_grid.questions.i_memory.fitting import predicted
 from tests.profile_grid.made_up import Made, merged
 from tests.profile_grid.made_up_answers import document_of
@@ -119,7 +120,7 @@ def out_of_memory(**moment) -> pd.DataFrame:
         "each_bytes": mib // number * MIB, "bytes": mib * MIB}
         for category, phase, path, number, mib in groups
     ]  # fmt: skip
-    return pd.DataFrame([training().leading | row for row in rows])
+    return MEMORY_FAILED.table([training().leading | row for row in rows])
 
 
 def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():

@@ -12,7 +12,7 @@ from profile_grid.quantities import interval, known, percent, rate, ratio, signi
 from profile_grid.questions.l_counters.padding import UNTOLD
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
-from profile_grid.tables.wording import PASSES, extremes_of_runs, listed, of_all, places
+from profile_grid.tables.wording import PASSES, extremes, listed, of_all, places
 
 NOT_COUNTED = "Not answered: no run has counters of its kernels."
 WORDS = {
@@ -54,7 +54,7 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> str:
         time = f"{significant(row['gpu_time_ms'])} ms of {measured.label(row['kernel'])}"
         return f"{time} at {percent(row['nearer'])} of the nearer roof"
 
-    return f"Most time is lost below the roofs in {extremes_of_runs(most, 'lost_ms', told)}."
+    return f"Most time is lost below the roofs in {extremes(most, 'lost_ms', told)}."
 
 
 def _memory_part(measured: Measured) -> list[str]:
@@ -71,7 +71,7 @@ def _memory_part(measured: Measured) -> list[str]:
         of_layer = f" ({significant(every / layers[row['run']])} GB per layer)" if known(layers[row["run"]]) else ""
         return f"{significant(every)} GB{of_layer} at {percent(row['memory_share'])} of the memory's roof"
 
-    return [f"In the forward pass, **{SOFTMAX}** moves {extremes_of_runs(own, 'dram_bytes', told)}."]
+    return [f"In the forward pass, **{SOFTMAX}** moves {extremes(own, 'dram_bytes', told)}."]
 
 
 def _roofs(measured: Measured) -> list[str]:

@@ -12,7 +12,7 @@ from profile_grid.study.stages import ENERGY, NOT_ASKED
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.ratios import beside_base
-from profile_grid.tables.wording import PASSES, capital, extremes, extremes_of_runs, listed
+from profile_grid.tables.wording import PASSES, capital, extremes, listed
 
 TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
 
@@ -44,7 +44,7 @@ def _precisions(rows: pd.DataFrame) -> list[str]:
     both = beside_base(rows, PRECISION, TOKEN, TOKEN_STD)
     both = both.assign(times=1 / both["speed_up"])
     told = [
-        f"{PRECISION.words(value)} {extremes_of_runs(own.assign(precision=PRECISION.default), 'times', _times)}"
+        f"{PRECISION.words(value)} {extremes(own.assign(precision=PRECISION.default), 'times', _times)}"
         for value, own in ((value, both[both["precision"] == value]) for value in sorted_values(both, PRECISION.key))
     ]
     return [f"Beside {PRECISION.default} a token takes {listed(told)} of the energy."] if told else []
@@ -66,7 +66,7 @@ def _contexts(rows: pd.DataFrame) -> list[str]:
     def told(row: pd.Series) -> str:
         return f"{ratio(row['times'])} of that at context {row['least']}"
 
-    return [f"At the longest context a token takes {extremes_of_runs(pd.DataFrame(ends), 'times', told)}."]
+    return [f"At the longest context a token takes {extremes(pd.DataFrame(ends), 'times', told)}."]
 
 
 def _power(rows: pd.DataFrame, measured: Measured) -> list[str]:
@@ -85,7 +85,7 @@ def _waiting(rows: pd.DataFrame) -> list[str]:
     if bound.empty:
         waited = interval(rows["waiting_energy_share"], percent)
         return [f"No capture is launch-bound; while the GPU waits, idle power takes {waited} of a step's energy."]
-    text = extremes_of_runs(bound, "waiting_energy_share", lambda row: percent(row["waiting_energy_share"]))
+    text = extremes(bound, "waiting_energy_share", lambda row: percent(row["waiting_energy_share"]))
     waits = interval(bound["waiting_share"], percent)
     return [
         f"Where the capture is launch-bound, the GPU waits {waits} of a step without a profiler, and idle power alone"
