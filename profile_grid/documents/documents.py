@@ -78,7 +78,7 @@ def documents(
     seen = {
         "sections": [section(machine, own, runs, summaries, answered) for machine, own in by_machine(runs)],
         "provenance": provenance,
-        "tables_of": {name: _module(name, "document_tables") for name in answered},
+        "tables_of": {name: _module(name) for name in answered},
     }
     template = template_environment().get_template("document.md.j2")
     by_name = {question.name: question for question in catalogue.QUESTIONS}
@@ -104,7 +104,7 @@ def section(
     questions = asked_of(runs) if questions is None else questions
     measured = measured_on(machine, names, runs, summaries)
     lacking = lacking_sentence(measured.runs)
-    sentences = {question: [*_module(question, "sentences").sentences(measured), *lacking] for question in questions}
+    sentences = {question: [*_module(question).sentences(measured), *lacking] for question in questions}
     return Section(machine, measured, sentences, command_to_measure_again(measured.runs))
 
 
@@ -122,9 +122,9 @@ def template_environment() -> jinja2.Environment:
     return environment
 
 
-def _module(question: str, name: str) -> ModuleType:
-    """A module in the folder of a question."""
-    return import_module(f"profile_grid.questions.{question}.{name}")
+def _module(question: str) -> ModuleType:
+    """What the document of a question says."""
+    return import_module(f"profile_grid.questions.{question}.document")
 
 
 def facts(value) -> str:

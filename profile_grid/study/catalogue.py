@@ -1,7 +1,7 @@
 """The questions of a study in order, and the tables that they are answered from. Imports nothing heavy.
 
-A question is a folder below profile_grid/questions: table.py makes its tables, sentences.py its sentences,
-document.md.j2 its document, figure.py its figures. One entry here is all that anything outside the folder knows of it.
+A question is a folder below profile_grid/questions: table.py makes its tables, document.py its sentences and the tables
+of document.md.j2, figure.py its figures. One entry here is all that anything outside the folder knows of it.
 """
 
 from __future__ import annotations

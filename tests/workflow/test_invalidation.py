@@ -190,7 +190,7 @@ CHANGED_SOURCES = {
         *END,
     ],
     "profile_grid/documents/dictionary.py": ["dictionary", *END],
-    "profile_grid/questions/b_top_kernels/sentences.py": ["answer b_top_kernels", "answer answers", "page", *END],
+    "profile_grid/questions/b_top_kernels/document.py": ["answer b_top_kernels", "answer answers", "page", *END],
     "profile_grid/questions/c_other_kernels/table.py": DOCUMENTS,
     "profile_grid/questions/b_top_kernels/document.md.j2": ["answer b_top_kernels", "answer answers", *END],
     "profile_grid/documents/templates/macros.md.j2": [*ANSWERS, *END],

@@ -263,7 +263,7 @@ FORMATS = config.get("formats", ["markdown"])
 def document_sources(document):
     """The modules of the question that a document answers, or of all."""
     question = "*" if document == "answers" else document
-    return [*of_questions("sentences", question), *of_questions("document_tables", question)]
+    return of_questions("document", question)
 
 
 def table_documents_again(wildcards):
