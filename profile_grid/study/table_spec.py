@@ -139,20 +139,19 @@ class TableSpec:
         self.check_names(table.columns, expected)
         self.check_dtypes(table)
 
-    def check_names(self, found: Iterable[str], expected: Iterable[str] | None = None) -> None:
+    def check_names(self, names: Iterable[str], expected: Iterable[str] | None = None) -> None:
         """Raise WrongTable unless these are the declared columns in their order, or those `expected` of them."""
-        found, expected = list(found), list(self.all_names if expected is None else expected)
-        lacking, unknown = ([x for x in a if x not in b] for a, b in ((expected, found), (found, expected)))
-        if lacking or unknown:
+        names, expected = list(names), list(self.all_names if expected is None else expected)
+        missing = [name for name in expected if name not in names]
+        unknown = [name for index, name in enumerate(names) if name not in expected or name in names[:index]]
+        if missing or unknown:
             raise WrongTable(
                 f"table {self.name}: columns without a declaration: {', '.join(unknown) or 'none'};"
-                f" declared and missing: {', '.join(lacking) or 'none'}"
+                f" declared and missing: {', '.join(missing) or 'none'}"
             )
-        if found != expected:
-            place = next(i for i, names in enumerate(zip(found, expected, strict=True)) if names[0] != names[1])
-            raise WrongTable(
-                f"table {self.name}: column {place} (from 0) is expected to be {expected[place]}, found {found[place]}"
-            )
+        for index, (name, wanted) in enumerate(zip(names, expected, strict=True)):
+            if name != wanted:
+                raise WrongTable(f"table {self.name}: column {index} (from 0) is expected to be {wanted}, found {name}")
 
     def check_dtypes(self, table: pd.DataFrame) -> None:
         """Raise WrongTable unless each column that the table has holds values of the declared dtype."""
