@@ -9,9 +9,7 @@ EVERYTHING = MADE_FROM_RESULTS
 rule read_packed:
     input:
         archive=lambda wildcards: PACKED,  # no wildcard, whatever its name holds
-        sources=program_sources(
-            "workflow/scripts/read_packed.py", *DECLARED_TABLES
-        ),
+        sources=program_sources("workflow/scripts/read_packed.py", *DECLARED_TABLES),
     output:
         FROM_ARCHIVE,
     log:
