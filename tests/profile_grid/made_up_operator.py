@@ -43,7 +43,7 @@ def operator_result(*cells: dict, machine: dict = MACHINE, specification: dict |
 def run(name: str, *cells: dict, machine: dict = MACHINE, **dimensions) -> MeasuredRun:
     result = parse_as(StageResult, json.loads(json.dumps(operator_result(*cells, machine=machine))))
     entry = {"run": name, **PLAIN, **dimensions, "specifications": {OPERATOR.name: {}}}
-    return MeasuredRun(entry, {OPERATOR.name: result}, {OPERATOR.name: Status("complete", None, [], None)})
+    return MeasuredRun(entry, {OPERATOR.name: result}, {OPERATOR.name: Status("complete", None, [])})
 
 
 def out_of_memory(context: int) -> dict:
