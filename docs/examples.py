@@ -23,15 +23,9 @@ from profile_grid.documents.summaries import Summaries, summary_tables
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_text
-from profile_grid.study.catalogue import (
-    MERGED,
-    QUESTIONS,
-    merged_of,
-    questions_asked,
-    summaries_of,
-    workloads_of,
-)
+from profile_grid.study.catalogue import MERGED, QUESTIONS, merged_of, questions_asked, summaries_of, workloads_of
 from profile_grid.study.workloads import MODEL_STEPS
+from profile_grid.tables.declared import declared_tables
 
 DOCS = Path(__file__).parent
 
@@ -58,7 +52,7 @@ class Example:
 
     def merged(self) -> KeptTables:
         """The merged tables."""
-        return KeptTables(self.folder / "tables")
+        return KeptTables(self.folder / "tables", declared=declared_tables())
 
     def tables(self) -> Mapping[str, pd.DataFrame]:
         """All tables: those that were merged, and those of answers, made of them when they are read."""
@@ -119,7 +113,8 @@ def main() -> None:
 
 def remake(example: Example) -> None:
     """Writes all that is kept of an example, from its merged tables, to which columns are added that they lack."""
-    folder, on_disk = example.folder, example.merged()
+    folder = example.folder
+    on_disk = KeptTables(folder / "tables")  # unchecked: what a table lacks is added here
     for name in MERGED:
         table = as_declared(name, on_disk[name])
         if list(table.columns) != list(on_disk[name].columns):
@@ -134,3 +129,7 @@ def remake(example: Example) -> None:
     for name in example.figures(merged["runs"]):
         figure = on_paper(all_figures()[name], ChainMap(summaries, merged))
         write_text(folder / "figures" / f"{name}.svg", drawn(figure, ".svg").decode())
+
+
+if __name__ == "__main__":
+    main()

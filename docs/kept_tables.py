@@ -8,11 +8,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from profile_grid.documents.dictionary import described
 from profile_grid.files import replacing
-from profile_grid.study.described import LEADING_COLUMNS
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.study.stages import NOT_ASKED
+from profile_grid.tables.declared import declared_tables
 from profile_grid.tables.on_disk import TablesOnDisk
 
 
@@ -20,7 +19,7 @@ class KeptTables(TablesOnDisk):
     """The tables in a folder by name. One that is declared and has no file is empty."""
 
     def __getitem__(self, name: str) -> pd.DataFrame:
-        if name not in self._read and name in described() and not (self.folder / f"{name}.parquet").exists():
+        if name not in self._read and name in declared_tables() and not (self.folder / f"{name}.parquet").exists():
             self._read[name] = as_declared(name, None)
         return super().__getitem__(name)
 
@@ -49,7 +48,7 @@ def _encoding(kind: pa.DataType) -> str | None:
 def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
     """The merged table of this name with the columns declared today. A dimension that it lacks has its default,
     a stage was not asked for and took no time, other columns are empty. Without rows where there was no table."""
-    names = [column.name for column in (*LEADING_COLUMNS, *described()[name].columns)]
+    names = declared_tables()[name].all_names
     table = pd.DataFrame(columns=names) if table is None else table
     lacking = {column: _unmeasured(name, column) for column in names if column not in table}
     return table.assign(**lacking)[names]

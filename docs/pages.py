@@ -54,7 +54,7 @@ def page_of(example: Example) -> str:
     """The page of a study, as its grid would have made it from what is kept of it: no capture is, and the timeline of
     one step of the first study alone."""
     tables = example.tables()
-    needed = {name: tables[name] for name in needed_tables()}
+    needed = {name: tables[name] for name in needed_tables(tables["runs"])}
     images = _images(tables)
     if example.questions:
         return page(needed, example.provenance(), empty_timeline(), images)

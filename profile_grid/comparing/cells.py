@@ -17,25 +17,40 @@ from profile_grid.comparing.statistics import (
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
+from profile_grid.study.table_spec import FLOAT, TableSpec, columns
 
 VERDICTS = FASTER, SLOWER, NO_EVIDENCE, TOO_FEW, NOT_COMPARABLE = (
     "faster", "slower", "no evidence", "too few processes to tell", "not comparable",
 )  # fmt: skip
 SAME_NEEDED = ("device", "device_name", "d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
-FIGURES = [
-    "before_ms", "after_ms", "ratio", "ratio_low", "ratio_high", "p", "p_adjusted", "processes_before",
-    "processes_after", "peak_before_bytes", "peak_after_bytes",
-]  # fmt: skip
-COLUMNS = [*LEADING, "verdict", "reason", *FIGURES]
+CELLS = TableSpec(
+    "cells",
+    "One row per run of either side",
+    columns("""
+    verdict | text | | faster, slower, no evidence, too few processes to tell, not comparable
+    reason | text | | why it cannot be told, or not be compared
+    before_ms | float | ms | median time of a step before
+    after_ms | float | ms | median time of a step after
+    ratio | float | | after ÷ before
+    ratio_low | float | | lower end of its interval
+    ratio_high | float | | upper end of its interval
+    p | float | | probability of such a difference between alike programs
+    p_adjusted | float | | the same, over all runs that can be told
+    processes_before | float | | processes that timed the run before
+    processes_after | float | | processes that timed the run after
+    peak_before_bytes | float | B | most memory that tensors took before
+    peak_after_bytes | float | B | most memory that tensors took after
+"""),
+)
+FIGURES = [column.name for column in CELLS.columns if column.dtype == FLOAT]
 
 
 def cells(before: Results, after: Results) -> pd.DataFrame:
     """One row per run of either side, in the order of the grid: times of a step, ratio after ÷ before with the bounds
     of its interval, p-values (`p_adjusted` over all cells that can be told), verdict and its reason."""
     names = list(dict.fromkeys([*before.runs, *after.runs]))
-    table = pd.DataFrame([_cell(name, before, after) for name in names], columns=COLUMNS)
-    figures = dict.fromkeys(FIGURES, "float64")
-    table = table.astype(figures)
+    table = pd.DataFrame([_cell(name, before, after) for name in names], columns=CELLS.all_names)
+    table = table.astype(dict.fromkeys(FIGURES, "float64"))
     tested = table["p"].notna().to_numpy()
     table.loc[tested, "p_adjusted"] = adjusted(table.loc[tested, "p"].to_numpy())
     told = tested & (table["p_adjusted"] < RATE).to_numpy()

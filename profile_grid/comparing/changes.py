@@ -11,6 +11,7 @@ from kernel_tables.comparison.changes import changes as changes_of_sides
 from kernel_tables.comparison.sides import LEVELS, PerStep, Side
 from profile_grid.comparing.results import Results
 from profile_grid.study.dimensions import DIMENSIONS, Dimension
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import NO_RANGE
 
 FACTS = {
@@ -19,8 +20,33 @@ FACTS = {
     "backend": "profiler", "nsys": "nsys", "measured_git_commit": "source (git commit)",
     "git_clean": "working tree clean", "config_sha256": "configuration (SHA-256)", "runs": "runs",
 }  # fmt: skip
-MEASURES = ["launches_before", "launches_after", "ms_before", "ms_after", "ms_more", "ratio"]
-COLUMNS = ["run", "level", "name", "change", *MEASURES]
+CHANGED_FACTS = TableSpec(
+    "facts",
+    "One row per fact of the two measurements, or dimension of their runs, that differs",
+    columns("""
+    fact | text | | what differs
+    before | text | | its value before
+    after | text | | its value after
+"""),
+    leading=(),
+)
+CHANGES = TableSpec(
+    "changes",
+    "One row per phase, part, class and kernel of a run that both sides captured and that differs",
+    columns("""
+    run | text | | name of the run
+    level | text | | phase, part, class or kernel
+    name | text | | which
+    change | text | | what became of it
+    launches_before | float | | launches in a step before
+    launches_after | float | | launches in a step after
+    ms_before | float | ms | GPU time of a step before
+    ms_after | float | ms | GPU time of a step after
+    ms_more | float | ms | the difference
+    ratio | float | | after ÷ before
+"""),
+    leading=(),
+)
 
 
 def facts_that_differ(before: Results, after: Results) -> pd.DataFrame:
@@ -29,7 +55,7 @@ def facts_that_differ(before: Results, after: Results) -> pd.DataFrame:
     rows = [(label, before.provenance.get(key), after.provenance.get(key)) for key, label in FACTS.items()]
     told = [(heading, one, other) for heading, one, other in dimensions if one != other]
     told += [(label, _text(one), _text(other)) for label, one, other in rows if one != other]
-    return pd.DataFrame(told, columns=["fact", "before", "after"])
+    return pd.DataFrame(told, columns=CHANGED_FACTS.names)
 
 
 def _values(dimension: Dimension, before: Results, after: Results) -> tuple[str, str]:
@@ -47,7 +73,7 @@ def changes(before: Results, after: Results) -> pd.DataFrame:
         sides = [side_of_run(results, run) for results in (before, after)]
         if all(sides):
             tables.append(as_table(changes_of_sides(*sides)).assign(run=run))
-    return pd.concat(tables, ignore_index=True)[COLUMNS] if tables else pd.DataFrame(columns=COLUMNS)
+    return pd.concat(tables, ignore_index=True)[CHANGES.names] if tables else pd.DataFrame(columns=CHANGES.names)
 
 
 def side_of_run(results: Results, run: str) -> Side | None:

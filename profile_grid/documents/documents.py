@@ -20,12 +20,15 @@ from kernel_tables.markdown import code, escaped, pipe_table
 from profile_grid.documents.missing import lacking_sentence, not_measured, noted
 from profile_grid.quantities import count, interval
 from profile_grid.study import catalogue
+from profile_grid.study.catalogue import Question
+from profile_grid.study.stages import STAGES
 from profile_grid.tables.machines import Machine, by_machine, command_to_measure_again
 from profile_grid.tables.measured import Measured, measured_on
 
 TEMPLATES = Path(__file__).with_name("templates")
 QUESTION_FOLDERS = Path(__file__).parents[1] / "questions"
 ALL = "answers"
+TITLE = "Where the time of a Transformer goes"  # of the document that holds them all
 NAMES = (*catalogue.DOCUMENTS, ALL)
 
 
@@ -36,9 +39,20 @@ class Section:
     machine: Machine
     measured: Measured
     sentences: dict[str, list[str]]
-    not_measured: list[str]
-    notes: list[str]
     command_to_measure_again: str
+
+    def not_measured(self, question: Question | None = None) -> list[str]:
+        """Why runs lack figures: of what the question's document shows, or of everything."""
+        stages = STAGES if question is None else question.stages
+        return not_measured(self._runs_of(question), stages)
+
+    def notes(self, question: Question | None = None) -> list[str]:
+        """The notes on runs that the question's document shows, or on all."""
+        return noted(self._runs_of(question))
+
+    def _runs_of(self, question: Question | None) -> pd.DataFrame:
+        runs = self.measured.runs
+        return runs if question is None else runs[[question.shows(run) for run in runs.to_dict("records")]]
 
     @property
     def steps(self) -> tuple[str, str]:
@@ -64,11 +78,13 @@ def documents(
     seen = {
         "sections": [section(machine, own, runs, summaries, answered) for machine, own in by_machine(runs)],
         "provenance": provenance,
-        "tables_of": {name: _module(name, "document_tables") for name in answered},
-        "questions": asked,
+        "tables_of": {name: _module(name) for name in answered},
     }
-    environment = template_environment()
-    rendered = {name: environment.get_template(_template(name)).render(**seen, question=name) for name in names}
+    template = template_environment().get_template("document.md.j2")
+    by_name = {question.name: question for question in catalogue.QUESTIONS}
+    contents = {name: ("", [by_name[name]]) for name in answered}
+    contents[ALL] = (TITLE, [by_name[name] for name in asked])
+    rendered = {name: template.render(**seen, title=contents[name][0], questions=contents[name][1]) for name in names}
     return {name: re.sub(r"\n{3,}", "\n\n", text).strip() + "\n" for name, text in rendered.items()}
 
 
@@ -88,9 +104,8 @@ def section(
     questions = asked_of(runs) if questions is None else questions
     measured = measured_on(machine, names, runs, summaries)
     lacking = lacking_sentence(measured.runs)
-    sentences = {question: [*_module(question, "sentences").sentences(measured), *lacking] for question in questions}
-    command = command_to_measure_again(measured.runs)
-    return Section(machine, measured, sentences, not_measured(measured.runs), noted(measured.runs), command)
+    sentences = {question: [*_module(question).sentences(measured), *lacking] for question in questions}
+    return Section(machine, measured, sentences, command_to_measure_again(measured.runs))
 
 
 def template_environment() -> jinja2.Environment:
@@ -107,13 +122,9 @@ def template_environment() -> jinja2.Environment:
     return environment
 
 
-def _template(name: str) -> str:
-    return "answers.md.j2" if name == ALL else "document.md.j2"
-
-
-def _module(question: str, name: str) -> ModuleType:
-    """A module in the folder of a question."""
-    return import_module(f"profile_grid.questions.{question}.{name}")
+def _module(question: str) -> ModuleType:
+    """What the document of a question says."""
+    return import_module(f"profile_grid.questions.{question}.document")
 
 
 def facts(value) -> str:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Sequence
+
 import pandas as pd
 
 from kernel_tables.markdown import escaped
 from profile_grid.quantities import counted, known, memory
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
+from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables.wording import run_in_words
 
+STAGE_NAMES = "|".join(stage.name for stage in STAGES)
+LEAD = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # the stages that a part of a reason is about
 
-def not_measured(runs: pd.DataFrame) -> list[str]:
-    """Why runs lack figures, each reason once with its runs; for memory what was asked for and what there was."""
+
+def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[str]:
+    """Why runs lack figures of these stages, each reason once with its runs; for memory what was asked for and what
+    there was."""
     reasons: dict[str, list[str]] = {}
     for row in runs.to_dict("records"):
-        if reason := _reason(row):
+        if reason := _reason(row, stages):
             reasons.setdefault(reason, []).append(run_in_words(row))
     return [f"{_some(names)}: {reason}" for reason, names in reasons.items()]
 
@@ -39,19 +47,27 @@ def noted(runs: pd.DataFrame) -> list[str]:
     return lines
 
 
-def _reason(row: dict) -> str | None:
-    statuses = {stage.name: row[stage.status_column] for stage in STAGES}
+def _reason(row: dict, stages: Sequence[Stage]) -> str | None:
+    statuses = {stage.name: row[stage.status_column] for stage in stages}
     failed = {stage: status for stage, status in statuses.items() if status not in (COMPLETE, NOT_ASKED)}
     if not failed:
         return None
     ended = {status: [stage for stage in failed if failed[stage] == status] for status in failed.values()}
     if set(ended) == {OUT_OF_MEMORY}:
         return _memory(row)
-    reason = escaped(row["reason"]) if known(row.get("reason")) else "no reason was recorded"
+    known_reason = known(row.get("reason"))
+    reason = escaped(_reason_of(row["reason"], failed)) if known_reason else "no reason was recorded"
     if set(ended) == {UNSUPPORTED}:
         return f"not supported here: {reason}"
     told = ", ".join(f"{' and '.join(stages)} {escaped(status)}" for status, stages in ended.items())
     return f"{told}: {reason}"
+
+
+def _reason_of(reason: str, stages: Collection[str]) -> str:
+    """The parts of a reason that are about these stages, or about no stage in particular."""
+    parts = re.split(f"; (?={LEAD})", reason)
+    leads = [match and {*match[0][:-2].split(" and ")} for match in (re.match(LEAD, part) for part in parts)]
+    return "; ".join(part for part, lead in zip(parts, leads, strict=True) if lead is None or lead & {*stages})
 
 
 def _memory(row: dict) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 from kernel_tables.markdown import Table, code, escaped, pipe_table
-from profile_grid.documents.dictionary import described
 from profile_grid.quantities import ABSENT, known, significant
+from profile_grid.tables.declared import declared_tables
 
 LONGEST = 1000  # rows; a longer table comes as one document per run
 NAMES = ("kernel",)
@@ -26,7 +26,8 @@ def table_documents(name: str, table: pd.DataFrame) -> Iterator[tuple[str, str]]
 
 def table_document(name: str, table: pd.DataFrame) -> str:
     """One table in Markdown: what a row is, then the rows, whole numbers in full and others with four digits."""
-    units = {column.name: column.unit for column in described()[name].every_column}
+    declared = declared_tables()[name]
+    units = {column.name: column.unit for column in declared.all_columns}
     text = [column for column in table.columns if not pd.api.types.is_numeric_dtype(table[column])]
     numbers = [column for column in table.columns if column not in text]
     rows = tuple(
@@ -34,7 +35,7 @@ def table_document(name: str, table: pd.DataFrame) -> str:
         for row in table[[*text, *numbers]].itertuples(index=False, name=None)
     )
     headings = tuple(_heading(column, units.get(column, "")) for column in (*text, *numbers))
-    return f"{escaped(described()[name].rows)}.\n\n{pipe_table(Table(headings, rows, first_right=len(text)))}\n"
+    return f"{escaped(declared.rows)}.\n\n{pipe_table(Table(headings, rows, first_right=len(text)))}\n"
 
 
 def _heading(column: str, unit: str) -> str:

@@ -11,9 +11,9 @@ import pandas as pd
 
 from profile_grid.errors import OutsideError
 from profile_grid.largest.bisection import FITTED, file_name
-from profile_grid.study.described import Described, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
+from profile_grid.study.table_spec import TableSpec, columns
 
 NUMBERS = ("largest", "fails_at", "predicted", "multiple_of", "limit_bytes", "tries")
 
@@ -25,8 +25,7 @@ def largest_table(plan: Iterable[Mapping[str, Any]], folder: Path) -> pd.DataFra
     for entry in plan:
         paths = (folder / file_name(entry["run"], dimension) for dimension in FITTED)
         rows += [[*(entry[key] for key in LEADING), *_found(path, entry)] for path in paths if path.exists()]
-    table = pd.DataFrame(rows, columns=[*LEADING, "fitted", *NUMBERS])
-    return table.astype({"fitted": "str"} | dict.fromkeys(NUMBERS, "Int64"))
+    return LARGEST.table(rows)
 
 
 def _found(path: Path, entry: Mapping[str, Any]) -> tuple:
@@ -50,17 +49,17 @@ def _again(path: Path, entry: Mapping[str, Any]) -> str:
     return f"measure it again, or remove it: {command}"
 
 
-DESCRIBED = {
-    "largest": Described(
-        "One row per run and dimension whose largest value that fits was looked for, by workflow.scripts.largest",
-        columns("""
-    fitted | | the dimension: context_length or batch_size, all else as in the run
-    largest | | largest value that fits, measured by bisection; 0 where none does
-    fails_at | | least value that was tried and does not fit
-    predicted | | largest value that fits by the shapes; empty for other people's models
-    multiple_of | | the values that were tried are multiples of this
-    limit_bytes | B | memory that there is: the GPU's, or what was said
-    tries | | processes that were run for it
+LARGEST = TableSpec(
+    "largest",
+    "One row per run and dimension whose largest value that fits was looked for, by workflow.scripts.largest",
+    columns("""
+    fitted | text | | the dimension: context_length or batch_size, all else as in the run
+    largest | int | | largest value that fits, measured by bisection; 0 where none does
+    fails_at | int | | least value that was tried and does not fit
+    predicted | int | | largest value that fits by the shapes; empty for other people's models
+    multiple_of | int | | the values that were tried are multiples of this
+    limit_bytes | int | B | memory that there is: the GPU's, or what was said
+    tries | int | | processes that were run for it
 """),
-    ),
-}
+)
+TABLES = (LARGEST,)

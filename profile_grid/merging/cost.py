@@ -7,9 +7,9 @@ import pandas as pd
 
 from profile_grid.quantities import counted
 from profile_grid.results.load_runs import MeasuredRun
-from profile_grid.study.described import Described, columns
 from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stages import STAGES
+from profile_grid.study.table_spec import TableSpec, columns
 
 INSIDE = ("import", "context", "initialise", "compile", "warmup", "measured", "energy", "profiler", "accuracy")
 
@@ -54,27 +54,27 @@ def _row(run: MeasuredRun, stage: str) -> dict:
     }
 
 
-DESCRIBED = {
-    "cost": Described(
-        "One row per run and process: where its seconds went",
-        columns("""
-    stage | | name of the stage
-    import_s | s | importing torch and the model
-    context_s | s | making the CUDA context, and on several GPUs NCCL's communicator
-    initialise_s | s | making weights, optimizer state and data
-    compile_s | s | first step of a compiled model, in which it is compiled with an empty cache
-    warmup_s | s | warm-up steps
-    measured_s | s | measured steps
-    energy_s | s | windows in which energy was counted, those without steps too
-    profiler_s | s | starting and ending the profiler inside the program
-    accuracy_s | s | one step in fp64 beside one of the variant, after all times were taken
-    export_s | s | exporting the report to SQLite
-    other_s | s | interpreter, profiler outside the program, writing results
-    total_s | s | the whole process, without its waiting for a lease
-    overhead_s | s | all that is neither a warm-up nor a measured step, nor a window of energy
-    leased_s | s | of the whole process, the time in which it had its GPU, or the processor, to itself
-    waited_s | s | waiting for that, while others measured; in no other column
-    neighbours | | most other GPUs of the host that were measured on meanwhile
+COST = TableSpec(
+    "cost",
+    "One row per run and process: where its seconds went",
+    columns("""
+    stage | text | | name of the stage
+    import_s | float | s | importing torch and the model
+    context_s | float | s | making the CUDA context, and on several GPUs NCCL's communicator
+    initialise_s | float | s | making weights, optimizer state and data
+    compile_s | float | s | first step of a compiled model, in which it is compiled with an empty cache
+    warmup_s | float | s | warm-up steps
+    measured_s | float | s | measured steps
+    energy_s | float | s | windows in which energy was counted, those without steps too
+    profiler_s | float | s | starting and ending the profiler inside the program
+    accuracy_s | float | s | one step in fp64 beside one of the variant, after all times were taken
+    export_s | float | s | exporting the report to SQLite
+    other_s | float | s | interpreter, profiler outside the program, writing results
+    total_s | float | s | the whole process, without its waiting for a lease
+    overhead_s | float | s | all that is neither a warm-up nor a measured step, nor a window of energy
+    leased_s | float | s | of the whole process, the time in which it had its GPU, or the processor, to itself
+    waited_s | float | s | waiting for that, while others measured; in no other column
+    neighbours | int | | most other GPUs of the host that were measured on meanwhile
 """),
-    )
-}
+)
+TABLES = (COST,)

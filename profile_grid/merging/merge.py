@@ -14,13 +14,14 @@ from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.study.catalogue import merged_of, workloads_of
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import STAGES
+from profile_grid.tables.declared import declared_tables
 
 LARGEST = "largest"  # the table, and the folder beside that of the runs
 
 
 def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFrame]:
     """Every merged table by its name; `folder` holds the tables of each run, and the one
-    beside it, largest, what bisections found to fit."""
+    beside it, largest, what bisections found to fit. Raises WrongTable where one is not as it is declared."""
     tables = {"runs": runs_table(runs)}
     workloads = workloads_of(tables["runs"].to_dict("records"))
     stages = [stage for stage in STAGES if stage.workload in workloads]
@@ -33,6 +34,8 @@ def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFra
     for stage in stages:
         if stage.tables_of_a_run:
             tables |= _joined(stage, runs, folder)
+    for name, table in tables.items():
+        declared_tables()[name].check(table)
     return tables
 
 

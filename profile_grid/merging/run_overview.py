@@ -10,9 +10,9 @@ from profile_grid.quantities import counted, memory
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import OUT_OF_MEMORY, OutOfMemory, ProgramResult
 from profile_grid.stages.timing.accuracy import accuracy_notes
-from profile_grid.study.described import Column, Described, columns
 from profile_grid.study.dimensions import MACHINE_DIMENSIONS, OF_OPERATORS
 from profile_grid.study.stages import CAPTURE, STAGES
+from profile_grid.study.table_spec import INT, TEXT, Column, TableSpec, column_of, columns
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
 STATUSES = "complete, out_of_memory, unsupported (this machine cannot), incomplete, missing or not_asked"
@@ -153,45 +153,48 @@ def _loss_notes(run: MeasuredRun) -> list[str]:
     return notes
 
 
-DESCRIBED = {
-    "runs": Described(
-        "One row per run of the grid",
+RUNS = TableSpec(
+    "runs",
+    "One row per run of the grid",
+    columns(
         (
-            *(Column(one.key, one.unit, f"of an operator alone: {one.meaning}") for one in OF_OPERATORS),
-            *columns("""
-    d_model | | width of the residual stream; empty, as the next three, where the model's sizes have other names
-    d_ff | | width inside the feed-forward
-    num_layers | | Transformer blocks
-    num_heads | | attention heads per block
-    vocab_size | tokens | size of the vocabulary
-    parameters | | trained parameters
-"""),
-            *(Column(stage.status_column, "", f"{STATUSES}: {stage.meaning}") for stage in STAGES),
-            *columns("""
-    reason | | why a run is not complete
-    oom_during | | what was running when memory ran out
-    oom_requested_bytes | B | what the allocation that failed asked for
-    oom_free_bytes | B | what the GPU had free then
-    oom_total_bytes | B | memory of the GPU
-    backend | | profiler: nsys, or torch (PyTorch's own)
-"""),
-            *(Column(dimension.key, "", dimension.meaning) for dimension in MACHINE_FACTS),
-            *columns("""
-    nsys | | version of Nsight Systems
-    steps_timed | | measured steps of the timing
-    steps_captured | | measured steps in the capture
-    steps_warmed | | warm-up steps of the timing whose times were kept
-    peak_allocated_bytes | B | largest sum of live tensors on the GPU while timed
-    peak_reserved_bytes | B | largest amount that PyTorch's allocator held while timed
-    device_total_bytes | B | memory of the GPU
-    forward_flops | FLOP | operations of matrix multiplies in one forward pass, from the shapes
-    loss | nat | loss of the last timed step
-    sm_clock_mhz | MHz | clock of the GPU after the timing
-    graphs | | graphs that torch.compile made; empty where nothing is compiled
-    graph_breaks | | breaks between them
-    note | | what a reader should know about these figures
-"""),
-            *(Column(f"{stage.name}_started_utc", "", f"when {stage.meaning} started") for stage in STAGES),
+            Column(one.key, INT if one.is_number else TEXT, one.unit, f"of an operator alone: {one.meaning}")
+            for one in OF_OPERATORS
         ),
-    )
-}
+        """
+    d_model | int | | width of the residual stream; empty, as the next three, where the model's sizes have other names
+    d_ff | int | | width inside the feed-forward
+    num_layers | int | | Transformer blocks
+    num_heads | int | | attention heads per block
+    vocab_size | int | tokens | size of the vocabulary
+    parameters | int | | trained parameters
+""",
+        (Column(stage.status_column, TEXT, "", f"{STATUSES}: {stage.meaning}") for stage in STAGES),
+        """
+    reason | text | | why a run is not complete
+    oom_during | text | | what was running when memory ran out
+    oom_requested_bytes | int | B | what the allocation that failed asked for
+    oom_free_bytes | int | B | what the GPU had free then
+    oom_total_bytes | int | B | memory of the GPU
+    backend | text | | profiler: nsys, or torch (PyTorch's own)
+""",
+        map(column_of, MACHINE_FACTS),
+        """
+    nsys | text | | version of Nsight Systems
+    steps_timed | int | | measured steps of the timing
+    steps_captured | int | | measured steps in the capture
+    steps_warmed | int | | warm-up steps of the timing whose times were kept
+    peak_allocated_bytes | int | B | largest sum of live tensors on the GPU while timed
+    peak_reserved_bytes | int | B | largest amount that PyTorch's allocator held while timed
+    device_total_bytes | int | B | memory of the GPU
+    forward_flops | int | FLOP | operations of matrix multiplies in one forward pass, from the shapes
+    loss | float | nat | loss of the last timed step
+    sm_clock_mhz | int | MHz | clock of the GPU after the timing
+    graphs | int | | graphs that torch.compile made; empty where nothing is compiled
+    graph_breaks | int | | breaks between them
+    note | text | | what a reader should know about these figures
+""",
+        (Column(f"{stage.name}_started_utc", TEXT, "", f"when {stage.meaning} started") for stage in STAGES),
+    ),
+)
+TABLES = (RUNS,)

@@ -23,7 +23,7 @@ from profile_grid.page.charts import shown
 from profile_grid.page.filters import menus
 from profile_grid.page.flame import flames, opening
 from profile_grid.page.markup import markdown
-from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, shown_with
+from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, tables_with
 from profile_grid.page.timeline import run_timeline
 from profile_grid.study.catalogue import SUMMARIES, questions_asked, tables_of
 from profile_grid.tables.machines import by_machine
@@ -62,7 +62,7 @@ def page(
     flame_views, flames_left_out = flames(of_machine, names) if has_steps else ({}, "")
     return environment().get_template("template.html.j2").render(
         sections=sections,
-        shown_with=shown_with,
+        tables_with=tables_with,
         machine=machine,
         provenance=provenance,
         questions=asked,

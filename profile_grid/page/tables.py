@@ -12,15 +12,15 @@ import pandas as pd
 
 from kernel_tables.page.markup import for_script
 from kernel_tables.page.names import Names
-from profile_grid.documents.dictionary import described
 from profile_grid.figures.shown import with_dimensions
 from profile_grid.page.room import shared
 from profile_grid.quantities import known
 from profile_grid.study.catalogue import QUESTIONS, Question, tables_of
-from profile_grid.study.described import LEADING_COLUMNS, SHARE, Column, Shown
 from profile_grid.study.dimensions import BY_KEY, EVERY_DIMENSION, LEADING, OF_OPERATORS, WITHOUT_DEFAULT
 from profile_grid.study.stages import NOT_ASKED, STAGES
+from profile_grid.study.table_spec import SHARE, TEXT, Column, PageTable, TableSpec
 from profile_grid.tables.apart import shown_dimensions
+from profile_grid.tables.declared import declared_tables
 
 SIGNIFICANT = 6
 DIMENSION_KEYS = tuple(one.key for one in EVERY_DIMENSION)
@@ -39,7 +39,7 @@ ALWAYS_SHOWN = WITHOUT_DEFAULT  # another dimension has a column where a run is 
 
 
 @dataclass(frozen=True)
-class PageColumn:
+class RenderedColumn:
     """One column: its key in the data, heading, what it means, and how its values are shown (text, number, ...)."""
 
     name: str
@@ -49,14 +49,14 @@ class PageColumn:
 
 
 @dataclass(frozen=True)
-class PageTable:
+class RenderedTable:
     """One table of the page; kernel columns hold numbers into the page's list of names. `left_out` rows of its source
     have no room here."""
 
     name: str
     title: str
     source: str
-    columns: tuple[PageColumn, ...]
+    columns: tuple[RenderedColumn, ...]
     rows: tuple[tuple, ...]
     left_out: int = 0
 
@@ -67,7 +67,7 @@ class PageTable:
 
 def page_tables(
     tables: dict[str, pd.DataFrame], names: Names, questions: Iterable[Question] = QUESTIONS
-) -> dict[str, PageTable]:
+) -> dict[str, RenderedTable]:
     """The tables that the page shows with these questions, and those of all runs and kernels, by name."""
     told = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
     made, sources = {}, tables_of(tables["runs"].to_dict("records"))
@@ -76,19 +76,19 @@ def page_tables(
             continue
         rows = shown.rows(tables[shown.source]) if shown.rows else tables[shown.source]
         frame = _columns(rows, tables["runs"], told, shown.columns)
-        made[name] = page_table(name, shown, frame, names, described()[shown.source].every_column)
+        made[name] = page_table(shown, frame, names, declared_tables()[shown.source])
     return _within_room(made)
 
 
-def every_table(questions: Iterable[Question] = QUESTIONS) -> dict[str, Shown]:
+def every_table(questions: Iterable[Question] = QUESTIONS) -> dict[str, PageTable]:
     """The tables of the page by name, in their order."""
-    of_questions = {name: shown for question in questions for name, shown in shown_with(question).items()}
-    return {"runs": RUNS, **of_questions, "kernels": KERNELS}
+    of_questions = [table for question in questions for table in tables_with(question)]
+    return {table.name: table for table in (RUNS, *of_questions, KERNELS)}
 
 
-def shown_with(question: Question) -> dict[str, Shown]:
-    """The tables that the page shows with a question, by name."""
-    return import_module(f"{question.package}.table").SHOWN if question.tables else {}
+def tables_with(question: Question) -> tuple[PageTable, ...]:
+    """The tables that the page shows with a question."""
+    return import_module(f"{question.package}.table").PAGE_TABLES if question.tables else ()
 
 
 def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -107,8 +107,8 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     return table.drop(columns=["_run", "total_ns"])
 
 
-RUNS = Shown("What ran", "runs", RUN_COLUMNS)
-KERNELS = Shown("Every kernel by phase, per step", "kernels", rows=kernels_per_step)
+RUNS = PageTable("runs", "What ran", RUN_COLUMNS)
+KERNELS = PageTable("kernels", "Every kernel by phase, per step", rows=kernels_per_step)
 
 
 def _columns(frame: pd.DataFrame, runs: pd.DataFrame, told: list[str], chosen: tuple[str, ...] | None) -> pd.DataFrame:
@@ -121,24 +121,26 @@ def _columns(frame: pd.DataFrame, runs: pd.DataFrame, told: list[str], chosen: t
     return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*told, *own]]
 
 
-def page_table(name: str, shown: Shown, whole: pd.DataFrame, names: Names, declared: Iterable[Column]) -> PageTable:
+def page_table(shown: PageTable, whole: pd.DataFrame, names: Names, declared: TableSpec) -> RenderedTable:
     """The table of the page with these columns and rows; `declared` says what its columns mean, and their units."""
     frame = whole.head(MOST_ROWS)
-    known_as = {column.name: column for column in (*declared, *LEADING_COLUMNS)}
-    of_columns = [known_as.get(column, Column(column, "", "")) for column in frame.columns]
+    known_as = {column.name: column for column in declared.all_columns}
+    of_columns = [known_as.get(column, Column(column, TEXT, "", "")) for column in frame.columns]
     kinds = {column.name: _kind(column, frame[column.name]) for column in of_columns}
     columns = tuple(
-        PageColumn(column.name, _heading(column.name), column.meaning, kinds[column.name]) for column in of_columns
+        RenderedColumn(column.name, _heading(column.name), column.meaning, kinds[column.name]) for column in of_columns
     )
     values = [[_value(value, kind, names) for value in frame[column]] for column, kind in kinds.items()]
     scaled = [
         _in_gibibytes(own) if column.endswith("_bytes") else own for column, own in zip(kinds, values, strict=True)
     ]
     rows = tuple(zip(*scaled, strict=True))
-    return PageTable(name, shown.title, f"results/tables/{shown.source}.csv", columns, rows, len(whole) - len(frame))
+    return RenderedTable(
+        shown.name, shown.title, f"results/tables/{shown.source}.csv", columns, rows, len(whole) - len(frame)
+    )
 
 
-def _within_room(tables: dict[str, PageTable]) -> dict[str, PageTable]:
+def _within_room(tables: dict[str, RenderedTable]) -> dict[str, RenderedTable]:
     """The first rows of each table, as many as all tables together have room for."""
     ends = {name: list(accumulate(len(for_script(row)) + 1 for row in one.rows)) for name, one in tables.items()}
     rooms = shared({name: max(own, default=0) for name, own in ends.items()}, MOST_BYTES)

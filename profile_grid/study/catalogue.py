@@ -1,7 +1,7 @@
 """The questions of a study in order, and the tables that they are answered from. Imports nothing heavy.
 
-A question is a folder below profile_grid/questions: table.py makes its tables, sentences.py its sentences,
-document.md.j2 its document, figure.py its figures. One entry here is all that anything outside the folder knows of it.
+A question is a folder below profile_grid/questions: table.py makes its tables, document.py its sentences and the tables
+of document.md.j2, figure.py its figures. One entry here is all that anything outside the folder knows of it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from profile_grid.study.dimensions import GPUS
-from profile_grid.study.stage import Stage
-from profile_grid.study.stages import COUNTERS, ENERGY, MEMORY, NOT_ASKED, STAGES, UNSUPPORTED
+from profile_grid.study.stage import PACKAGE, Stage
+from profile_grid.study.stages import (
+    ALL_REDUCE,
+    COLD_START,
+    COUNTERS,
+    ENERGY,
+    HOST_TRACE,
+    MEMORY,
+    NOT_ASKED,
+    STAGES,
+    UNSUPPORTED,
+)
 from profile_grid.study.workloads import ATTENTION_ALONE, MODEL_STEPS, Workload
 
 
@@ -23,7 +33,8 @@ class Question:
     from too are made in profile_grid/tables. `figures` are the names of the figures in figure.py. `varies` names the
     dimension that a question is about: it is asked of a grid alone in which two runs differ in that. `needs` tells
     from a row of the table of runs whether that run can answer it: it is asked of a grid that has such a run. It is
-    asked of runs with its `workload`.
+    asked of runs with its `workload`. `stage` is what measures what a question is about, where that is not a stage of
+    every run; `further` are other stages whose figures it shows where they were measured.
     """
 
     name: str
@@ -34,6 +45,25 @@ class Question:
     varies: str | None = None
     needs: Callable[[Mapping[str, object]], bool] | None = None
     workload: Workload = MODEL_STEPS
+    stage: Stage | None = None
+    further: tuple[Stage, ...] = ()
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages whose figures it shows."""
+        every = (stage for stage in STAGES if stage.of_every_run and stage.workload is self.workload)
+        return (*every, *([self.stage] if self.stage else []), *self.further)
+
+    def can_be_answered_by(self, run: Mapping[str, object]) -> bool:
+        """Whether a run, a row of the table of runs, can answer it. One that is not measured yet is taken to, unless
+        its machine cannot measure the stage."""
+        if self.stage and run[self.stage.status_column] in (NOT_ASKED, UNSUPPORTED):
+            return False
+        return self.needs is None or self.needs(run)
+
+    def shows(self, run: Mapping[str, object]) -> bool:
+        """Whether its document has a place for a run, be it for the reason why there are no figures."""
+        return self.stage is None or run[self.stage.status_column] != NOT_ASKED
 
     @property
     def letter(self) -> str:
@@ -42,14 +72,14 @@ class Question:
         return letter if rest and len(letter) == 1 else ""
 
     @property
+    def heading(self) -> str:
+        """Its title in documents and on the page, with the letter where it has one."""
+        return f"({self.letter}) {self.title}" if self.letter else self.title
+
+    @property
     def package(self) -> str:
         """The package that holds it."""
         return f"profile_grid.questions.{self.name}"
-
-
-def measured(stage: Stage) -> Callable[[Mapping[str, object]], bool]:
-    """Whether a run is asked for a stage that its machine can measure; before it is measured, it is taken to."""
-    return lambda run: run[stage.status_column] not in (NOT_ASKED, UNSUPPORTED)
 
 
 QUESTIONS = (
@@ -84,26 +114,27 @@ QUESTIONS = (
         tables=("attention_times", "attention_operator"), figures=("attention_times",),
     ),
     Question(
-        "i_memory", "Where does memory go, and what fits?", needs=measured(MEMORY),
+        "i_memory", "Where does memory go, and what fits?", stage=MEMORY,
         tables=("memory_peak", "memory_parts", "memory_room", "memory_groups", "memory_at_failure", "memory_fits"),
         figures=("memory_categories", "memory_timeline"),
     ),
     Question(
         "j_checkpoint", "What does checkpointing trade?", varies="checkpoint",
-        tables=("checkpoint_times", "checkpoint_memory"), figures=("checkpoint",),
+        tables=("checkpoint_times", "checkpoint_memory"), figures=("checkpoint",), further=(MEMORY,),
     ),
     Question(
         "k_warmup", "How many warm-up steps are enough?", needs=lambda run: run["steps_warmed"] > 0,
         tables=("warmup_reports", "warmup_enough", "warmup_first_step"), figures=("warmup",),
+        further=(COLD_START,),
     ),
     Question(
         "l_counters", "Why is a kernel slow, and how near is it to the roof?", figures=("measured_roofline",),
         tables=("counter_kernels", "counter_sums", "counter_matmuls", "counter_roofs"),
-        needs=measured(COUNTERS),
+        stage=COUNTERS,
     ),
     Question(
         "m_energy", "What does a token cost in energy, and what does the GPU burn while it waits?",
-        needs=measured(ENERGY), tables=("energy_use",), figures=("energy",),
+        stage=ENERGY, tables=("energy_use",), figures=("energy",),
     ),
     Question(
         "n_communication", "What does communication cost?", needs=lambda run: run[GPUS.key] > 1,
@@ -111,11 +142,11 @@ QUESTIONS = (
             "communication_times", "communication_steps", "communication_collectives", "communication_scaling",
             "communication_all_reduce", "communication_losses", "communication_accuracy",
         ),
-        figures=("communication", "all_reduce"),
+        figures=("communication", "all_reduce"), further=(ALL_REDUCE,),
     ),
     Question(
         "time_lost", "Where is time lost, and what would help?",
-        tables=("time_lost", "predictions", "host_per_launch", "host_stacks"),
+        tables=("time_lost", "predictions", "host_per_launch", "host_stacks"), further=(COUNTERS, HOST_TRACE),
     ),
     Question(
         "attention_sweep", "How fast is attention alone, by width of head and context length?",
@@ -147,6 +178,11 @@ def merged_of(workloads: Collection[Workload]) -> tuple[str, ...]:
 
 SUMMARIES, MERGED = summaries_of(WORKLOADS), merged_of(WORKLOADS)
 TABLES = (*MERGED, *SUMMARIES)
+MODULES_OF_TABLES = (  # each declares its tables as TABLES
+    "profile_grid.merging.run_overview", "profile_grid.merging.cost", "profile_grid.largest.tables",
+    *(f"{PACKAGE}.{stage.name}.tables" for stage in STAGES if stage.has_tables),
+    *(f"{question.package}.table" for question in QUESTIONS if question.tables),
+)  # fmt: skip
 
 
 def workloads_of(runs: Iterable[Mapping[str, object]]) -> set[Workload]:
@@ -169,7 +205,7 @@ def questions_asked(runs: Iterable[Mapping[str, object]]) -> tuple[Question, ...
         for question in QUESTIONS
         if question.workload in workloads
         and (question.varies is None or len({row[question.varies] for row in rows}) > 1)
-        and (question.needs is None or any(question.needs(row) for row in rows))
+        and any(question.can_be_answered_by(row) for row in rows)
     )
 
 

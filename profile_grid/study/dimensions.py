@@ -71,6 +71,11 @@ class Dimension:
         """The JSON schema of one value."""
         return {"enum": [*self.values, *self.spellings]} if self.values else dict(self.value_schema)
 
+    @property
+    def is_number(self) -> bool:
+        """Whether its values are whole numbers, else texts."""
+        return self.value_schema.get("type") == "integer"
+
     def spelled(self, value: object) -> Value:
         """The value that config.yaml means."""
         return self.spellings.get(value, value)
@@ -159,8 +164,8 @@ WITHOUT_DEFAULT = tuple(one.key for one in DIMENSIONS if one.default is None)  #
 BY_KEY = {dimension.key: dimension for dimension in EVERY_DIMENSION}
 
 
-def _of_machine(key: str, heading: str, meaning: str, in_title: bool = False) -> Dimension:
-    return Dimension(key=key, heading=heading, meaning=meaning, belongs_to=MACHINE, in_title=in_title)
+def _of_machine(key: str, heading: str, meaning: str, **others) -> Dimension:
+    return Dimension(key=key, heading=heading, meaning=meaning, belongs_to=MACHINE, **others)
 
 
 MACHINE_DIMENSIONS = (
@@ -172,8 +177,8 @@ MACHINE_DIMENSIONS = (
     _of_machine("torch", "PyTorch", "version of PyTorch", in_title=True),
     _of_machine("python", "Python", "version of Python"),
     _of_machine("cpu_name", "processor", "name of the processor"),
-    _of_machine("cores", "cores", "processor cores that the program could use"),
-    _of_machine("threads", "threads", "threads of PyTorch's operators on the processor"),
+    _of_machine("cores", "cores", "processor cores that the program could use", value_schema=COUNT),
+    _of_machine("threads", "threads", "threads of PyTorch's operators on the processor", value_schema=COUNT),
     _of_machine("backend", "profiler", "profiler: nsys, or torch (PyTorch's own)"),
     _of_machine("nsys", "Nsight Systems", "version of Nsight Systems"),
 )

@@ -7,7 +7,7 @@ A stage is a folder profile_grid/stages/NAME with
     tables.py   for `table_names`: study_tables(runs) -> {name: table}
                 for `tables_of_a_run`: run_tables(result, folder, *rules) -> RunTables,
                 empty_run_tables() -> {name: table}, and for its `texts` run_texts(result, folder) -> {file: text}
-                DESCRIBED: {name: the description of each table}
+                TABLES: the declaration of each table
 
 and their tests.
 """

@@ -8,19 +8,16 @@ import pandas as pd
 
 from kernel_tables.markdown import Table
 from profile_grid.quantities import ABSENT, known
-from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.cells import headings_of, leading_cells
 from profile_grid.tables.per_pass import Merged
 
-COLUMNS = ("loss_error", "logits_error", "gradient_norm_error", "explained_error", "within_precision", "reason")
-DESCRIBED = "\n".join(f"    {name} | | as in accuracy" for name in COLUMNS)
 VERDICTS = {True: "yes", False: "**no**"}
 
 
 def errors_of_runs(merged: Merged) -> pd.DataFrame:
     """One row per timed run: its errors, or why there are none."""
-    return merged["accuracy"][[*LEADING, *COLUMNS]].reset_index(drop=True)
+    return merged["accuracy"].reset_index(drop=True)
 
 
 def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> Table | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.study.described import PER_PASS, SAME, Described, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
+from profile_grid.study.table_spec import PER_PASS, SAME, TableSpec, columns
 from profile_grid.tables.conservation import check_shares
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
@@ -30,28 +30,30 @@ def class_shares(merged: Merged) -> pd.DataFrame:
     return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
 
 
-FORWARD_CLASSES = SummaryTable(
-    forward_classes,
-    Described(
-        "(c) One row per run and kernel class of the forward pass",
-        columns(f"""
-    class | | kind of work
-    {PER_PASS}
-    {SAME}
-    share | of 1 | of the forward pass's GPU time; sums to one
-"""),
+FORWARD_CLASSES = TableSpec(
+    "forward_classes",
+    "(c) One row per run and kernel class of the forward pass",
+    columns(
+        "class | text | | kind of work",
+        PER_PASS,
+        SAME,
+        "share | float | of 1 | of the forward pass's GPU time; sums to one",
     ),
+    make=forward_classes,
 )
-CLASS_SHARES = SummaryTable(
-    class_shares,
-    Described(
-        "(d) One row per run, phase and kernel class",
-        columns(f"""
-    phase | | a phase, or all phases
-    class | | kind of work
-    {PER_PASS}
-    share | of 1 | of the phase's GPU time; sums to one
-    share_of_step | of 1 | of the GPU time of all phases
-"""),
+CLASS_SHARES = TableSpec(
+    "class_shares",
+    "(d) One row per run, phase and kernel class",
+    columns(
+        """
+    phase | text | | a phase, or all phases
+    class | text | | kind of work
+""",
+        PER_PASS,
+        """
+    share | float | of 1 | of the phase's GPU time; sums to one
+    share_of_step | float | of 1 | of the GPU time of all phases
+""",
     ),
+    make=class_shares,
 )

@@ -9,7 +9,7 @@ import pandas as pd
 
 from kernel_tables.diagnosis.diagnose import as_table, diagnose
 from kernel_tables.diagnosis.rules import OF_COUNTERS
-from profile_grid.study.described import Described, columns
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import STEP
 
 if TYPE_CHECKING:
@@ -17,19 +17,17 @@ if TYPE_CHECKING:
     from kernel_tables.diagnosis.rules import Rule
     from kernel_tables.trace import Trace
 
-COLUMNS = [
-    "code", "abstained", "gain_ms", "gain_percent", "sure", "message", "advice", "evidence", "located",
-]  # fmt: skip
-
-
-OF_A_FINDING = columns("""
-    abstained | | whether the rule cannot tell from this capture; then `message` says why
-    gain_ms | ms | at most gained in a step as it was captured
-    gain_percent | % | the same, of the time from the first to the last activity of the GPU
-    sure | | certain (counted), likely (profiling adds to it), possible (the program has to tell)
-    message | | what was found, in a sentence
-    advice | | what to do
+GAIN_OF_A_FINDING = columns("""
+    abstained | bool | | whether the rule cannot tell from this capture; then `message` says why
+    gain_ms | float | ms | at most gained in a step as it was captured
+    gain_percent | float | % | the same, of the time from the first to the last activity of the GPU
 """)
+WORDS_OF_A_FINDING = columns("""
+    sure | text | | certain (counted), likely (profiling adds to it), possible (the program has to tell)
+    message | text | | what was found, in a sentence
+    advice | text | | what to do
+""")
+OF_A_FINDING = columns(GAIN_OF_A_FINDING, WORDS_OF_A_FINDING)
 
 
 def findings_of(trace: Trace, own_rules: Sequence[Rule] = ()) -> pd.DataFrame:
@@ -44,17 +42,18 @@ def findings_of_counters(trace: Trace, counters: pd.DataFrame) -> pd.DataFrame:
 
 def findings_table(found: Iterable[Diagnosis]) -> pd.DataFrame:
     """These findings as the table of a run has them."""
-    return as_table(list(found)).rename(columns={"where": "located"})[COLUMNS]
+    return as_table(list(found)).rename(columns={"where": "located"})[FINDINGS.names]
 
 
-DESCRIBED = Described(
+FINDINGS = TableSpec(
+    "findings",
     "One row per run and finding of the diagnosis, and per rule that cannot tell; one that found nothing has none",
-    (
-        *columns("code | | the rule; docs/finding-codes.md has its meaning and threshold"),
-        *OF_A_FINDING,
-        *columns("""
-    evidence | | the numbers behind it, as JSON
-    located | | ranges and kernels with the most of it, in ms of a step, and steps, as JSON
-"""),
+    columns(
+        "code | text | | the rule; docs/finding-codes.md has its meaning and threshold",
+        OF_A_FINDING,
+        """
+    evidence | text | | the numbers behind it, as JSON
+    located | text | | ranges and kernels with the most of it, in ms of a step, and steps, as JSON
+""",
     ),
 )

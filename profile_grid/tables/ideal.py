@@ -101,6 +101,8 @@ def _bytes_of_matmuls(shape: ModelShape, element_bytes: int) -> int:
 
 
 IDEAL = """
-    ideal_by_flops | | time at the default ÷ time of the matrix products at the maker's peak FLOP/s; empty if unknown
-    ideal_by_bytes | | time at the default ÷ time at the maker's peak bytes/s of what has to be moved; empty if unknown
+    ideal_by_flops | float | | time at the default ÷ time of the matrix products at the maker's peak FLOP/s; empty if \
+        unknown
+    ideal_by_bytes | float | | time at the default ÷ time at the maker's peak bytes/s of what has to be moved; empty \
+        if unknown
 """

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from profile_grid.study.catalogue import TABLES_OF_A_RUN
 from profile_grid.study.dimensions import LEADING
+from profile_grid.study.table_spec import TableSpec
 from profile_grid.tables.texts import with_categories
 
 # What sums are made of: all but the mean, shortest and longest time of a row, which are for readers of the table.
@@ -23,11 +24,17 @@ SUMS = {"kernels": (*LEADING, "step", "phase", "range", "kernel", "class", "laun
 class TablesOnDisk(Mapping):
     """The Parquet tables in a folder by name, read once and only when they are asked for.
 
-    `columns` has by table the columns that are wanted, where these are not all.
+    `columns` has by table the columns that are wanted, where these are not all. Reading a table that is `declared`
+    raises WrongTable unless it is as its declaration says.
     """
 
-    def __init__(self, folder: Path, columns: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
-        self.folder, self.columns = folder, columns
+    def __init__(
+        self,
+        folder: Path,
+        columns: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        declared: Mapping[str, TableSpec] = MappingProxyType({}),
+    ) -> None:
+        self.folder, self.columns, self.declared = folder, columns, declared
         self._read: dict[str, pd.DataFrame] = {}
 
     def __getitem__(self, name: str) -> pd.DataFrame:
@@ -35,7 +42,10 @@ class TablesOnDisk(Mapping):
             path = self.folder / f"{name}.parquet"
             if not path.exists():
                 raise KeyError(name)
-            self._read[name] = read_table(path, self.columns.get(name))
+            table = read_table(path, self.columns.get(name))
+            if name in self.declared:
+                self.declared[name].check(table, self.columns.get(name))
+            self._read[name] = table
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:

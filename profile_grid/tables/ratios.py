@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from kernel_tables.attribution.path_text import innermost
-from profile_grid.study.described import PER_PASS
 from profile_grid.study.dimensions import LEADING, Dimension, keys_without
+from profile_grid.study.table_spec import PER_PASS, columns
 from profile_grid.tables.names import NO_RANGE
 from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
 
@@ -94,26 +94,37 @@ def parts_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     return table.drop(columns=["total_ns", "same_in_every_step"])
 
 
-BESIDE_BASE = """
-    base_run | | the run at the default that differs in nothing else
-    speed_up | | time of that run ÷ time of this one
-    speed_up_std | | its standard deviation, from those of both
-"""
-TIMES_BESIDE_BASE = f"""
-    phase | | step, or one phase of it
-    mean_ms | ms | mean time of this run
-    std_ms | ms | its standard deviation (n − 1)
-    base_mean_ms | ms | mean time of the run at the default
-    base_std_ms | ms | its standard deviation
-    {BESIDE_BASE}
-"""
-PARTS_BESIDE_BASE = f"""
-    phase | | range directly inside step
-    part | | innermost range that was open at the launch
-    {PER_PASS}
-    share | of 1 | of the GPU time of the step
-    base_gpu_time_ms | ms | GPU time of the run at the default
-    base_gpu_time_std_ms | ms | its standard deviation
-    base_share | of 1 | of the GPU time of that run's step
-    {BESIDE_BASE}
-"""
+TIME_OF_A_RUN = columns("""
+    phase | text | | step, or one phase of it
+    mean_ms | float | ms | mean time of this run
+    std_ms | float | ms | its standard deviation (n − 1)
+""")
+BASE_RUN = columns("base_run | text | | the run at the default that differs in nothing else")
+SPEED_UP = columns("""
+    speed_up | float | | time of that run ÷ time of this one
+    speed_up_std | float | | its standard deviation, from those of both
+""")
+TIME_OF_BASE = columns(
+    BASE_RUN,
+    """
+    base_mean_ms | float | ms | mean time of the run at the default
+    base_std_ms | float | ms | its standard deviation
+""",
+    SPEED_UP,
+)
+TIMES_BESIDE_BASE = columns(TIME_OF_A_RUN, TIME_OF_BASE)
+PARTS_BESIDE_BASE = columns(
+    """
+    phase | text | | range directly inside step
+    part | text | | innermost range that was open at the launch
+""",
+    PER_PASS,
+    "share | float | of 1 | of the GPU time of the step",
+    BASE_RUN,
+    """
+    base_gpu_time_ms | float | ms | GPU time of the run at the default
+    base_gpu_time_std_ms | float | ms | its standard deviation
+""",
+    SPEED_UP,
+    "base_share | float | of 1 | of the GPU time of that run's step",
+)

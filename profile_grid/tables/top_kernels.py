@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.study.described import PER_PASS, SAME, Described, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING, MODE, keys_without
+from profile_grid.study.table_spec import PER_PASS, SAME, TableSpec, columns
 from profile_grid.tables.classes import is_matmul
 from profile_grid.tables.names import ALL_PHASES, FORWARD, FORWARD_OTHERS
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run
@@ -44,19 +44,22 @@ def _with_same_as_forward(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(same_as_forward=same.where(compared))
 
 
-TOP_KERNELS = SummaryTable(
-    top_kernels,
-    Described(
-        "(b, c) One row per run, scope and rank: the kernels with the most GPU time",
-        columns(f"""
-    scope | | forward; forward without matrix multiplies; all phases
-    rank | | 1 is the kernel with the most GPU time in the scope
-    kernel | | full name
-    class | | kind of work
-    {PER_PASS}
-    {SAME}
-    share | of 1 | of the GPU time of the forward pass or of all phases
-    same_as_forward | | rank 1 of all phases: whether it is also the top kernel of the model's inference run
-"""),
+TOP_KERNELS = TableSpec(
+    "top_kernels",
+    "(b, c) One row per run, scope and rank: the kernels with the most GPU time",
+    columns(
+        """
+    scope | text | | forward; forward without matrix multiplies; all phases
+    rank | int | | 1 is the kernel with the most GPU time in the scope
+    kernel | text | | full name
+    class | text | | kind of work
+""",
+        PER_PASS,
+        SAME,
+        """
+    share | float | of 1 | of the GPU time of the forward pass or of all phases
+    same_as_forward | bool | | rank 1 of all phases: whether it is also the top kernel of the model's inference run
+""",
     ),
+    make=top_kernels,
 )

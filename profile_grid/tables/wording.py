@@ -35,13 +35,19 @@ def run_in_words(row) -> str:
     return f"{where(row)}, {escaped(MODE.name_of(mode))}" if known(mode) else where(row)
 
 
+def labelled(rows: pd.DataFrame) -> Callable[[object], str]:
+    """The function that labels one of these rows so that rows of two runs have two labels: with its mode where the rows
+    differ in that."""
+    return run_in_words if rows[MODE.key].nunique() > 1 else where
+
+
 def _values(row) -> Mapping:
     """The values of a row by column, be it a named tuple, a dict or a Series."""
     return row._asdict() if hasattr(row, "_asdict") else row
 
 
 def places(rows: pd.DataFrame, most: int = 4) -> str:
-    """The configurations of these rows in words, so many by name and the others counted."""
+    """The configurations of these rows, whatever their modes, in words: so many by name and the others counted."""
     names = list(dict.fromkeys(where(row) for row in rows.itertuples()))
     if len(names) <= most:
         return listed(names)
@@ -72,22 +78,15 @@ def in_some(some: pd.DataFrame, every: pd.DataFrame) -> str:
     return f" in {of_all(len(some), len(every))}" if len(every) > 1 else ""
 
 
-def extremes(
-    rows: pd.DataFrame, column: str, text: Callable[[object], str], place: Callable[[object], str] = where
-) -> str:
-    """The smallest and the largest row in words, each with its place: "3.1 ms (small at …) to 27 ms (large at …)"."""
-    present = rows[rows[column].map(known)]
+def extremes(rows: pd.DataFrame, column: str, text: Callable[[object], str]) -> str:
+    """The smallest and the largest row in words, each with its label: "3.1 ms (small at …) to 27 ms (large at …)"."""
+    present, label = rows[rows[column].map(known)], labelled(rows)
     low, high = present.loc[present[column].astype(float).idxmin()], present.loc[present[column].astype(float).idxmax()]
     if len(present) == 1:
-        return f"{text(low)} ({place(low)})"
+        return f"{text(low)} ({label(low)})"
     if text(low) == text(high):
         return text(low)
-    return f"{text(low)} ({place(low)}) to {text(high)} ({place(high)})"
-
-
-def extremes_of_runs(rows: pd.DataFrame, column: str, text: Callable[[object], str]) -> str:
-    """The same, the places with their mode where the rows differ in it."""
-    return extremes(rows, column, text, run_in_words if rows["mode"].nunique() > 1 else where)
+    return f"{text(low)} ({label(low)}) to {text(high)} ({label(high)})"
 
 
 def leaders(names: list[str], most: int = 3) -> str:

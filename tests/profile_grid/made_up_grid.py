@@ -16,12 +16,11 @@ from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, parameter_count
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.documents.summaries import Summaries
-from profile_grid.stages.capture.step_tables import KERNEL_COLUMNS, PHASE_COLUMNS, RANGE_COLUMNS
+from profile_grid.stages.capture.step_tables import TABLES
 from profile_grid.stages.timing.accuracy import explained_error
 from profile_grid.study.catalogue import summaries_of
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
 from profile_grid.study.workloads import MODEL_STEPS
-from profile_grid.tables import findings
 from tests.profile_grid.made_up import STATUS_OF_OTHERS, without_requests
 
 MODELS = {  # d_model, d_ff, layers, heads
@@ -36,7 +35,7 @@ MODES = ("forward", "forward_backward", "train_step")
 STEPS = 3
 FLOP_PER_S = {"fp32": 4.0e13, "bf16": 3.0e14}
 BYTES_PER_S, SHORTEST_NS, LAUNCH_NS = 2.4e12, 2_000, 20_000
-COLUMNS = {"kernels": KERNEL_COLUMNS, "phases": PHASE_COLUMNS, "ranges": RANGE_COLUMNS, "findings": findings.COLUMNS}
+COLUMNS = {table.name: table.names for table in TABLES}
 NAMES = {"phase", "range", "kernel", "class", "code", "sure", "message", "advice", "evidence", "located"}
 HOSTILE = r"<script>alert(1)</script>|$\input{x}$"
 SDPA = "block > attention > scaled dot product attention"
@@ -206,7 +205,7 @@ def _finding_rows(captured: list) -> list[dict]:
     """One rule speaks, one cannot tell; none where nothing was captured."""
     said = ("launch_bound", False, 2.5, 20.0, "likely", "the GPU waits", "compile", "{}", "{}")
     silent = ("wave_tail", True, None, None, "possible", "no counters", "measure", "{}", "{}")
-    return [dict(zip(findings.COLUMNS, row, strict=True)) for row in (said, silent)] if captured else []
+    return [dict(zip(COLUMNS["findings"], row, strict=True)) for row in (said, silent)] if captured else []
 
 
 def _led(lead: dict, rows: list[dict], columns: list[str]) -> pd.DataFrame:

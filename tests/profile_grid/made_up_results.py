@@ -2,6 +2,9 @@
 
 import json
 
+import pandas as pd
+import pyarrow as pa
+
 from profile_grid.results.results import FORMAT
 
 MACHINE = {
@@ -48,3 +51,9 @@ def changed(record, **changes):
             target = target[key]
         target[last] = value
     return copy
+
+
+def as_written(table: pd.DataFrame) -> dict[str, pa.DataType]:
+    """The type of every column in a Parquet file of this table."""
+    schema = pa.Schema.from_pandas(table)
+    return dict(zip(schema.names, schema.types, strict=True))

@@ -7,10 +7,11 @@ from pathlib import Path
 import jinja2
 import pytest
 
+from docs.examples import as_declared
 from profile_grid.documents.documents import documents, facts, template_environment
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.files import write_table
-from profile_grid.study.catalogue import questions_asked
+from profile_grid.study.catalogue import QUESTIONS, questions_asked
 from profile_grid.study.dimensions import LEADING
 from tests.profile_grid.made_up import ADAM, CPU, GEMM, H200, SOFTMAX, Kernel, Made, forward_kernels, grid, merged
 
@@ -45,17 +46,12 @@ def line_of(document: str, *cells: str) -> str:
 
 def test_there_is_one_document_per_question_and_one_that_holds_them_all():
     answers = rendered(grid())
-    letters = (
-        "a_forward_time",
-        "b_top_kernels",
-        "c_other_kernels",
-        "d_training_vs_inference",
-        "e_attention",
-        "time_lost",
-    )
-    assert list(answers) == [*letters, "answers"]
-    for letter in "abcde":
-        assert f"## ({letter}) " in answers["answers"]
+    asked = [one for one in QUESTIONS if one.has_document and not (one.varies or one.needs or one.stage)]
+    assert {"a_forward_time", "time_lost"} < {one.name for one in asked}
+    assert list(answers) == [*(one.name for one in asked), "answers"]
+    for question in asked:
+        assert f"\n## {question.heading}\n" in answers["answers"]
+        assert answers[question.name].startswith(f"# {question.heading}\n")
     for text in answers.values():
         assert "\n\n\n" not in text
         assert text.endswith("- configuration SHA-256 99aa\n")
@@ -63,7 +59,7 @@ def test_there_is_one_document_per_question_and_one_that_holds_them_all():
 
 def test_an_answer_leads_with_sentences_and_then_the_table():
     first, second, *_, last = rendered(grid())["b_top_kernels"].split("\n\n")
-    assert first == "# (b) Which kernel takes the most time, and is it the same in training?"
+    assert first == "# (b) Which kernel takes the most time?"
     assert second.startswith("**sgemm 256×128 nn** takes the most GPU time")
     assert last.startswith("- runs: 12")
 
@@ -105,6 +101,31 @@ def test_an_incomplete_capture_keeps_its_timing_and_says_why():
     cells = [cell.strip() for cell in line_of(text, "small", "512").split("|")[3:-1]]
     assert cells[:3] == ["11.80 ± 0.10", "incomplete", "–"]
     assert "- small at context 512, forward pass: capture incomplete: cut short" in text
+
+
+def test_a_document_names_as_not_measured_only_what_it_shows():
+    of_energy = {"energy_status": "incomplete", "reason": "energy: the counter stood still"}
+    both = {"energy_status": "incomplete", "reason": "capture: cut short; with a rest; energy: the counter stood still"}
+    runs = [
+        Made(kernels=forward_kernels(), others=of_energy),
+        Made(model="large", kernels=(), capture_status="incomplete", others=both),
+        Made(model="medium", kernels=(), capture_status="incomplete", others={"reason": "damaged"}),
+    ]
+    made = rendered(runs)
+
+    def lines(name: str) -> list[str]:
+        section = made[name].partition("# Not measured\n\n")[2].partition("\n\n")[0]
+        return [line.removeprefix("- ") for line in section.splitlines()]
+
+    large, medium = "large at context 512, forward pass: ", "medium at context 512, forward pass: "
+    assert lines("a_forward_time") == [
+        f"{large}capture incomplete: capture: cut short; with a rest", f"{medium}capture incomplete: damaged",
+    ]  # fmt: skip
+    assert lines("m_energy") == [
+        "small at context 512, forward pass: energy incomplete: energy: the counter stood still",
+        f"{large}capture and energy incomplete: capture: cut short; with a rest; energy: the counter stood still",
+    ]  # the energy of medium was not asked for
+    assert len(lines("answers")) == 3
 
 
 def test_a_configuration_outside_the_grid_is_not_called_missing():
@@ -169,7 +190,7 @@ def test_an_unknown_name_in_a_template_is_an_error():
 
 def test_the_scripts_go_from_merged_tables_to_documents(tmp_path):
     for name, table in merged(grid()).items():
-        write_table(tmp_path / f"{name}.csv", table)
+        write_table(tmp_path / f"{name}.csv", as_declared(name, table))
     (tmp_path / "provenance.json").write_text(json.dumps(PROVENANCE))
     for script, *options in (("summaries",), ("answers", "--output", str(tmp_path / "answers"))):
         command = [sys.executable, "-m", f"workflow.scripts.{script}", "--tables", str(tmp_path), *options]

@@ -3,46 +3,87 @@ import re
 import pandas as pd
 import pytest
 
-from profile_grid.documents.dictionary import UndocumentedColumn, check_documented, described, dictionary
+from profile_grid.documents.dictionary import data_package, dictionary
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.documents.table_documents import LONGEST, table_document, table_documents
-from profile_grid.stages.capture import step_tables as run_tables
-from profile_grid.study.described import LEADING_COLUMNS
-from profile_grid.tables import findings
+from profile_grid.files import write_table
+from profile_grid.study.catalogue import TABLES
+from profile_grid.study.table_spec import FLOAT, INT, TEXT, WrongTable, columns
+from profile_grid.tables.declared import declared_tables
+from profile_grid.tables.on_disk import TablesOnDisk
 from tests.profile_grid.made_up import grid, merged
 
 
-def test_every_column_of_a_summary_is_in_the_dictionary_and_no_other():
+def test_a_summary_is_as_it_is_declared():
     for name, table in summary_tables(merged(grid())).items():
-        check_documented(name, table)
+        declared_tables()[name].check(table)
 
 
-def test_every_column_of_the_per_run_tables_is_in_the_dictionary():
-    columns = {
-        "kernels": run_tables.KERNEL_COLUMNS,
-        "phases": run_tables.PHASE_COLUMNS,
-        "ranges": run_tables.RANGE_COLUMNS,
-        "findings": findings.COLUMNS,
-    }
-    for name, own in columns.items():
-        assert [column.name for column in described()[name].columns] == own
+STEPS = declared_tables()["steps"]
+ROW = {column.name: {TEXT: "a", INT: 1, FLOAT: 0.5}[column.dtype] for column in STEPS.all_columns}
 
 
-def test_a_column_that_nobody_described_is_an_error_that_names_it():
-    table = pd.DataFrame(
-        columns=[*(column.name for column in (*LEADING_COLUMNS, *described()["steps"].columns)), "new_ms"]
-    )
-    with pytest.raises(
-        UndocumentedColumn, match="steps: columns without a description: new_ms; described but not there: none"
-    ):
-        check_documented("steps", table)
+def test_a_table_as_declared_passes_also_without_rows_and_without_a_value():
+    STEPS.check(pd.DataFrame([ROW]))
+    STEPS.check(pd.DataFrame([ROW]).iloc[:0])
+    STEPS.check(pd.DataFrame([ROW | {"step": None, "ms": None, "phase": None}]))
+    STEPS.check(pd.DataFrame([ROW, ROW | {"step": None}]))  # pandas makes 1.0 of the 1 beside it
+    STEPS.check(pd.DataFrame([ROW]).astype({"phase": "category"}))
+    STEPS.check(STEPS.empty(), STEPS.names)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (lambda table: table.assign(new_ms=1), "columns without a declaration: new_ms; declared and missing: none"),
+        (lambda table: pd.concat([table, table[["ms"]]], axis=1), "columns without a declaration: ms; declared and"),
+        (lambda table: table.drop(columns="ms"), "columns without a declaration: none; declared and missing: ms"),
+        (lambda table: table[["model", *table.columns.drop("model")]],
+         r"column 0 \(from 0\) is expected to be run, found model"),
+        (lambda table: table.assign(phase=3), "column phase is expected to be text, found int64 such as"),
+        (lambda table: table.assign(ms="3"), "column ms is expected to be float, found str such as '3'"),
+        (lambda table: table.assign(ms=True), "column ms is expected to be float, found bool such as"),
+        (lambda table: table.assign(step=0.5), "column step is expected to be int, found float64 such as"),
+        (lambda table: table.assign(phase=pd.Categorical([3])),
+         "column phase is expected to be text, found category such as 3"),
+    ],
+)  # fmt: skip
+def test_a_table_unlike_its_declaration_is_an_error_with_table_column_expected_and_found(changed, message):
+    with pytest.raises(WrongTable, match=f"^table steps: {message}"):
+        STEPS.check(changed(pd.DataFrame([ROW])))
+
+
+def test_a_table_that_is_read_is_checked_as_far_as_it_is_asked_for(tmp_path):
+    write_table(tmp_path / "steps", pd.DataFrame([ROW | {"ms": "3"}]))
+    declared = {"steps": STEPS}
+    assert len(TablesOnDisk(tmp_path, {"steps": ["run", "phase"]}, declared)["steps"]) == 1
+    with pytest.raises(WrongTable, match="table steps: column ms is expected to be float"):
+        TablesOnDisk(tmp_path, declared=declared)["steps"]
+
+
+@pytest.mark.parametrize("line", ["ms | ms | a time", "ms | number | ms | a time", "ms"])
+def test_a_line_that_declares_no_column_is_refused(line):
+    with pytest.raises(ValueError, match="no column"):
+        columns(line)
+
+
+def test_every_table_has_a_schema_with_dtype_unit_and_meaning():
+    resources = {resource["name"]: resource for resource in data_package()["resources"]}
+    assert list(resources) == list(TABLES)
+    assert {field["type"] for one in resources.values() for field in one["schema"]["fields"]} == {
+        "string", "integer", "number", "boolean",
+    }  # fmt: skip
+    fields = {field["name"]: field for field in resources["timings"]["schema"]["fields"]}
+    assert fields["mean_ms"] == {
+        "name": "mean_ms", "type": "number", "description": "mean over the measured steps", "unit": "ms",
+    }  # fmt: skip
 
 
 def test_the_dictionary_gives_column_unit_and_meaning_of_every_table():
     text = dictionary()
     assert "| `oom_free_bytes` | B | what the GPU had free then" in re.sub(" +", " ", text)
-    assert all(f"## {name}\n" in text for name in described())
-    assert all(column.meaning for table in described().values() for column in table.columns)
+    assert all(f"## {name}\n" in text for name in declared_tables())
+    assert all(column.meaning for table in declared_tables().values() for column in table.columns)
 
 
 def test_a_table_document_has_units_in_its_headings_and_dashes_for_what_is_missing():

@@ -9,14 +9,15 @@ import pytest
 from docs import pages
 from docs.examples import STUDIES, WHOLE
 from docs.kept_tables import KeptTables, write_kept
-from profile_grid.documents.dictionary import check_documented, dictionary
+from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.figures.registry import all_figures
-from profile_grid.page.tables import shown_with
+from profile_grid.page.tables import tables_with
 from profile_grid.study.catalogue import MERGED, QUESTIONS, questions_asked
 from profile_grid.study.workloads import MODEL_STEPS
+from profile_grid.tables.declared import declared_tables
 from tests.profile_grid.drawn_text import PIXEL
 from workflow.file_difference import file_difference
 
@@ -41,7 +42,7 @@ def summaries(tables):
 
 def table_difference(name, table, folder, scratch):
     """What differs from the table that is kept; None where nothing does, or where neither has rows."""
-    check_documented(name, table)
+    declared_tables()[name].check(table)
     made, kept = scratch / f"{name}.parquet", folder / f"{name}.parquet"
     write_kept(made, table)
     return file_difference(made, kept) if made.exists() or kept.exists() else None
@@ -62,7 +63,7 @@ def test_every_document_is_the_same_byte_for_byte(summaries, tables, name):
 def test_a_question_reads_its_own_tables_and_the_merged_ones_alone(summaries, tables, question):
     own = {name: summaries[name] for name in question.tables}
     read = {table for name in question.figures for table in all_figures()[name].tables}
-    read |= {shown.source for shown in shown_with(question).values()}
+    read |= {shown.source for shown in tables_with(question)}
     assert read <= {*MERGED, *own}
     if question.name in DOCUMENTS:
         made = documents(own, tables["runs"], json.loads(PROVENANCE.read_text()), [question.name])[question.name]
@@ -79,7 +80,7 @@ def test_every_figure_is_the_same_byte_for_byte(tables, name):
 
 def test_the_data_dictionary_is_the_same_and_describes_every_column(tables):
     for name in (*WHOLE.merged_names, *WHOLE.summaries):
-        check_documented(name, tables[name])
+        declared_tables()[name].check(tables[name])
     assert dictionary() == (EXAMPLE / "tables" / "README.md").read_text()
 
 
@@ -96,7 +97,7 @@ def test_every_page_is_the_same_byte_for_byte(path, monkeypatch):
 def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
     tables = example.merged()
     for name in example.merged_names:
-        check_documented(name, tables[name])
+        declared_tables()[name].check(tables[name])
     summaries = summary_tables(tables)
     for name in example.summaries:
         assert table_difference(name, summaries[name], example.folder / "tables", tmp_path) is None

@@ -41,7 +41,7 @@ FOUR_WAYS = {
     "precisions": ("fp32", "bf16"), "batch_sizes": (4, 8),
 }  # fmt: skip
 ASKED_OF_ANY_GRID = [
-    one for one in QUESTIONS if one.varies is None and one.needs is None and one.workload is MODEL_STEPS
+    one for one in QUESTIONS if not (one.varies or one.needs or one.stage) and one.workload is MODEL_STEPS
 ]
 FIGURES = all_figures(ASKED_OF_ANY_GRID)  # the others are tested beside their question
 OF_KERNELS = {"launch_bound", "top_kernels", "class_shares", "attention", "roofline"}

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from profile_grid.documents.dictionary import described
 from profile_grid.errors import OutsideError
 from profile_grid.sharing import packed_tables
 from profile_grid.sharing.archive import write_archive
 from profile_grid.sharing.packed_tables import TooLarge, UnusableTable, read_columns
 from profile_grid.study.catalogue import merged_of
 from profile_grid.study.workloads import MODEL_STEPS
+from profile_grid.tables.declared import declared_tables
 from tests.profile_grid.test_sharing import RUN
 from workflow.scripts import read_packed
 
@@ -152,7 +152,7 @@ def results(tmp_path):
     tables = tmp_path / "results" / "tables"
     tables.mkdir(parents=True)
     for name in MERGED:
-        columns = [column.name for column in described()[name].every_column]
+        columns = declared_tables()[name].all_names
         pd.DataFrame(columns=columns).to_parquet(tables / f"{name}.parquet", index=False)
     return tmp_path / "results"
 
@@ -186,7 +186,7 @@ def test_an_archive_with_a_table_that_would_fill_the_memory_is_refused_in_one_li
         (b"no table", "its tables cannot be used here (tables/kernels.parquet: "),
         (
             pd.DataFrame({"\x1b[2J": [1]}),
-            r"its tables cannot be used here (kernels: columns without a description: \x1b",
+            r"its tables cannot be used here (table kernels: columns without a declaration: \x1b",
         ),
     ],
 )

@@ -7,7 +7,7 @@ from docs.kept_tables import as_declared
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.page import page
 from profile_grid.study.catalogue import merged_of
-from profile_grid.study.described import LEADING_COLUMNS
+from profile_grid.study.table_spec import LEADING_COLUMNS
 from profile_grid.study.workloads import MODEL_STEPS
 from tests.browser import needs_browser
 from tests.profile_grid.test_page import PROVENANCE, made_up_timeline, start_everything

@@ -20,7 +20,7 @@ from profile_grid.page.room import fitting, shared
 from profile_grid.page.tables import page_table, page_tables
 from profile_grid.page.timeline import run_timeline
 from profile_grid.study.catalogue import QUESTIONS
-from profile_grid.study.described import Shown, columns
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.study.workloads import MODEL_STEPS
 from tests.kernel_tables.page_bars import bars_in
 from tests.profile_grid.made_up_grid import HOSTILE, made_up_tables
@@ -149,9 +149,9 @@ def test_all_tables_together_keep_to_their_room(monkeypatch):
 
 
 def test_a_column_is_shown_as_its_description_says():
-    declared = columns("of_all | of 1 | what part\n made | FLOP | how many")
+    declared = TableSpec("name", "rows", columns("of_all | float | of 1 | what part\n made | float | FLOP | how many"))
     frame = pd.DataFrame({"of_all": [0.25], "made": [0.25], "undescribed": [0.25]})
-    made = page_table("name", Shown("A title", "source"), frame, Names(), declared)
+    made = page_table(PageTable("name", "A title"), frame, Names(), declared)
     assert [(one.kind, one.help) for one in made.columns] == [
         ("share", "what part"),
         ("number", "how many"),

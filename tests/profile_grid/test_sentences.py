@@ -1,9 +1,13 @@
 """Each test feeds made-up tables and reads the sentences."""
 
+import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
+from profile_grid.study.dimensions import DIMENSIONS, MODE
+from profile_grid.tables.wording import extremes
 from tests.profile_grid.made_up import CPU, Made, grid
 from tests.profile_grid.made_up_answers import Said, without_figures
 
@@ -85,4 +89,23 @@ def test_on_a_cpu_the_sentences_speak_of_operators(question):
 def test_a_name_that_is_short_already_stands_as_it_is():
     assert Said([on_cpu(run) for run in grid()])["b"].startswith(
         "`aten::mm` takes the most operator time in the forward pass of all 4 configurations"
+    )
+
+
+def labels_of(**columns) -> str:
+    plain = {one.key: [one.default if one.default is not None else "tiny"] * 2 for one in DIMENSIONS}
+    rows = pd.DataFrame(plain | {"context_length": [64, 64], "mode": ["forward", "forward"], "n": [1, 2]} | columns)
+    return extremes(rows, "n", lambda row: str(row["n"]))
+
+
+@pytest.mark.parametrize("dimension", [one for one in DIMENSIONS if one is not MODE], ids=lambda one: one.key)
+def test_the_labels_of_two_rows_tell_their_runs_apart_in_whatever_they_differ(dimension):
+    first = 0 if dimension.default is None else dimension.default
+    low, high = re.findall(r"\((.*?)\)(?: to|$)", labels_of(**{dimension.key: [first, "other"]}))
+    assert low != high and "forward pass" not in low
+
+
+def test_labels_name_the_mode_where_the_rows_differ_in_it():
+    assert labels_of(mode=["forward", "train_step"]) == (
+        "1 (tiny at context 64, forward pass) to 2 (tiny at context 64, training step)"
     )

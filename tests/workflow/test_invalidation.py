@@ -12,29 +12,13 @@ from importlib.metadata import version
 import pytest
 import yaml
 
+from profile_grid.study.catalogue import QUESTIONS
 from tests.workflow.conftest import copy_sources
 
 ONE, TWO = "alpha_ctx8_forward", "beta_ctx8_forward"
-ANSWERS = [
-    "answer answers",
-    "answer a_forward_time",
-    "answer b_top_kernels",
-    "answer c_other_kernels",
-    "answer d_training_vs_inference",
-    "answer e_attention",
-    "answer l_counters",
-    "answer time_lost",
-]
-FIGURES = [
-    "figure phase_times",
-    "figure launch_bound",
-    "figure top_kernels",
-    "figure class_shares",
-    "figure attention",
-    "figure measured_roofline",
-    "figure scaling",
-    "figure roofline",
-]
+ASKED = [one for one in QUESTIONS if one.name == "l_counters" or not (one.varies or one.needs or one.stage)]
+ANSWERS = ["answer answers", *(f"answer {one.name}" for one in ASKED if one.has_document)]
+FIGURES = [f"figure {name}" for one in ASKED for name in one.figures]
 IN_BF16, IN_TWOS = ([f"{run}_{part}" for run in (ONE, TWO)] for part in ("bf16", "bs2"))
 END = ["all"]
 DOCUMENTS = ["summaries", *ANSWERS, *FIGURES, "page", "dictionary", "table_documents", *END]
@@ -221,8 +205,8 @@ CHANGED_SOURCES = {
         "page",
         *END,
     ],
-    "profile_grid/documents/dictionary.py": ["dictionary", "table_documents", "page", *END],
-    "profile_grid/questions/b_top_kernels/sentences.py": ["answer b_top_kernels", "answer answers", "page", *END],
+    "profile_grid/documents/dictionary.py": ["dictionary", *END],
+    "profile_grid/questions/b_top_kernels/document.py": ["answer b_top_kernels", "answer answers", "page", *END],
     "profile_grid/questions/c_other_kernels/table.py": DOCUMENTS,
     "profile_grid/questions/b_top_kernels/document.md.j2": ["answer b_top_kernels", "answer answers", *END],
     "profile_grid/documents/templates/macros.md.j2": [*ANSWERS, *END],

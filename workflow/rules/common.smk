@@ -13,6 +13,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from profile_grid.study.catalogue import (
+    MODULES_OF_TABLES,
     TABLES_OF_A_RUN,
     merged_of,
     question_of_figure,
@@ -109,6 +110,7 @@ def of_questions(module, question="*"):
 
 
 STAGE_TABLES = [stage.file("tables") for stage in STAGES if stage.has_tables]
+DECLARED_TABLES = [f"{module.replace('.', '/')}.py" for module in MODULES_OF_TABLES]
 
 
 def files_of_tables(names):
@@ -260,4 +262,4 @@ FORMATS = config.get("formats", ["markdown"])
 def document_sources(document):
     """The modules of the question that a document answers, or of all."""
     question = "*" if document == "answers" else document
-    return [*of_questions("sentences", question), *of_questions("document_tables", question)]
+    return of_questions("document", question)

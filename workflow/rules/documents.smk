@@ -26,9 +26,6 @@ DOCUMENTS = [
     TRACE,
     "results/report.html",
 ]
-DESCRIPTIONS = [*of_questions("table"), *STAGE_TABLES]
-
-
 RERUNS.add(
     Making(
         "summaries",
@@ -66,6 +63,7 @@ for document in ["answers", *QUESTION_DOCUMENTS]:
             patterns=(
                 "profile_grid/documents/templates/document.*",
                 "profile_grid/documents/templates/macros.md.j2",
+                "profile_grid/documents/templates/question.md.j2",
                 "profile_grid/documents/templates/print.lua",
                 f"profile_grid/questions/{'*' if document == 'answers' else document}/document.md.j2",
             ),
@@ -147,7 +145,7 @@ rule figure:
 RERUNS.add(
     Making(
         "page",
-        programs=("workflow/scripts/page.py", *of_questions("*"), *STAGE_TABLES),
+        programs=("workflow/scripts/page.py", *of_questions("*"), *DECLARED_TABLES),
         patterns=tuple(
             f"{package}/page/*.{suffix}"
             for package in ("kernel_tables", "profile_grid")
@@ -190,7 +188,7 @@ rule page:
 RERUNS.add(
     Making(
         "dictionary",
-        programs=("workflow/scripts/dictionary.py", *DESCRIPTIONS),
+        programs=("workflow/scripts/dictionary.py", *DECLARED_TABLES),
         inputs=tuple(parquet_of([*MERGED, *SUMMARIES])),
         outputs=("results/tables/README.md",),
     )
@@ -218,7 +216,7 @@ rule dictionary:
 RERUNS.add(
     Making(
         "table_documents",
-        programs=("workflow/scripts/table_documents.py", *DESCRIPTIONS),
+        programs=("workflow/scripts/table_documents.py", *DECLARED_TABLES),
         patterns=("profile_grid/documents/templates/print.lua",),
         settings=digest_of_settings(FORMATS),
         inputs=tuple(parquet_of([*MERGED, *SUMMARIES])),

@@ -9,7 +9,7 @@ EVERYTHING = MADE_FROM_RESULTS
 RERUNS.add(
     Making(
         "read_packed",
-        programs=("workflow/scripts/read_packed.py", *of_questions("table"), *STAGE_TABLES),
+        programs=("workflow/scripts/read_packed.py", *DECLARED_TABLES),
         inputs=(PACKED,),
         outputs=tuple(flat(FROM_ARCHIVE)),
     )

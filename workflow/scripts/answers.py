@@ -6,12 +6,12 @@ import argparse
 import json
 from pathlib import Path
 
-import pandas as pd
-
 from profile_grid.documents.documents import NAMES, documents
 from profile_grid.documents.formats import SUFFIXES, document_in
 from profile_grid.files import write_text
 from profile_grid.study.catalogue import summaries_of, workloads_of
+from profile_grid.tables.declared import declared_tables
+from profile_grid.tables.on_disk import TablesOnDisk
 from workflow.command import run_command
 
 
@@ -22,11 +22,11 @@ def main() -> None:
     parser.add_argument("--documents", nargs="+", choices=NAMES, help="only these, by name")
     parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="beside Markdown")
     arguments = parser.parse_args()
-    runs = pd.read_parquet(arguments.tables / "runs.parquet")
-    names = summaries_of(workloads_of(runs.to_dict("records")))
-    summaries = {name: pd.read_parquet(arguments.tables / f"{name}.parquet") for name in names}
+    tables = TablesOnDisk(arguments.tables, declared=declared_tables())
+    names = summaries_of(workloads_of(tables["runs"].to_dict("records")))
+    summaries = {name: tables[name] for name in names}
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
-    for name, markdown in documents(summaries, runs, provenance, arguments.documents).items():
+    for name, markdown in documents(summaries, tables["runs"], provenance, arguments.documents).items():
         for style in dict.fromkeys(["markdown", *arguments.formats]):
             write_text(arguments.output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
 

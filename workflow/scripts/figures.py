@@ -7,6 +7,7 @@ from pathlib import Path
 
 from profile_grid.figures.paper import write_figure
 from profile_grid.figures.registry import all_figures
+from profile_grid.tables.declared import declared_tables
 from profile_grid.tables.on_disk import SUMS, TablesOnDisk
 from workflow.command import run_command
 
@@ -19,7 +20,7 @@ def main() -> None:
     names = ", ".join(figures)
     parser.add_argument("--figures", nargs="+", choices=figures, default=figures, metavar="NAME", help=names)
     arguments = parser.parse_args()
-    tables = TablesOnDisk(arguments.tables, columns=SUMS)
+    tables = TablesOnDisk(arguments.tables, columns=SUMS, declared=declared_tables())
     for name in arguments.figures:
         write_figure(figures[name], {table: tables[table] for table in figures[name].tables}, arguments.output)
 

@@ -12,6 +12,7 @@ from profile_grid.files import write_text
 from profile_grid.page import libraries, needed_tables, page
 from profile_grid.stages.capture.timeline import empty_timeline
 from profile_grid.study.catalogue import questions_asked
+from profile_grid.tables.declared import declared_tables
 from profile_grid.tables.on_disk import SUMS, TablesOnDisk
 from workflow.command import run_command
 
@@ -25,7 +26,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="report.html")
     arguments = parser.parse_args()
     libraries.begin_plots()
-    on_disk = TablesOnDisk(arguments.tables, columns=SUMS)
+    on_disk = TablesOnDisk(arguments.tables, columns=SUMS, declared=declared_tables())
     tables = {name: on_disk[name] for name in needed_tables(on_disk["runs"])}
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
     timeline = pd.read_parquet(arguments.timeline) if arguments.timeline else empty_timeline()

@@ -7,16 +7,15 @@ import os
 import tempfile
 from pathlib import Path
 
-import pandas as pd
-
 from kernel_tables.clean_text import visible
-from profile_grid.documents.dictionary import UndocumentedColumn, check_documented
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json
 from profile_grid.sharing.archive import MOST_SAID, BadArchive, Manifest, unpack
 from profile_grid.sharing.contents import is_capture, is_needed
 from profile_grid.sharing.packed_tables import TooLarge, UnusableTable, read_columns
 from profile_grid.study.catalogue import merged_of, workloads_of
+from profile_grid.study.table_spec import WrongTable
+from profile_grid.tables.declared import declared_tables
 from workflow.command import run_command
 
 
@@ -45,10 +44,10 @@ def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
     try:
         columns = read_columns(folder, [*needed, *others])
         for name, file in zip(merged, needed, strict=True):
-            check_documented(name, pd.DataFrame(columns=columns[file]))
+            declared_tables()[name].check_names(columns[file])
     except TooLarge as error:
         raise BadArchive(archive, str(error)) from error
-    except (UnusableTable, UndocumentedColumn) as error:
+    except (UnusableTable, WrongTable) as error:
         raise OutsideError(
             f"{archive}: its tables cannot be used here ({visible(str(error))[:MOST_SAID]});"
             f" it was packed by version {visible(manifest.version)[:20]}: read it with that one"

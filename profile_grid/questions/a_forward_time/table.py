@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.merging.run_overview import RUNS
 from profile_grid.study.dimensions import LEADING
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.names import FORWARD, WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
 
@@ -61,46 +62,38 @@ def _with_overhead(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(overhead_ratio=ratio, overhead_ratio_std=ratio * relative**0.5, matches_python=matches)
 
 
-TABLES = {
-    "forward_time": SummaryTable(
-        forward_time,
-        Described(
-            "(a) One row per run: its forward pass, and its step with and without the profiler",
-            columns("""
-    timing_status | | as in runs
-    capture_status | | as in runs
-    backend | | as in runs
-    forward_wall_ms | ms | wall time of the NVTX range forward, mean over the measured steps
-    forward_wall_std_ms | ms | its standard deviation (n − 1)
-    forward_gpu_span_ms | ms | first kernel of the forward pass to the end of its last
-    forward_gpu_span_std_ms | ms | its standard deviation
-    forward_gpu_busy_ms | ms | time in which at least one kernel of the forward pass ran
-    forward_gpu_busy_std_ms | ms | its standard deviation
-    step_wall_ms | ms | wall time of the NVTX range step under the profiler, device synchronize included
-    step_wall_std_ms | ms | its standard deviation
-    unprofiled_step_ms | ms | the same step timed by Python without a profiler
-    unprofiled_step_std_ms | ms | its standard deviation
-    steps_timed | | measured steps of the timing
-    steps_captured | | measured steps in the capture
-    forward_kernels | | kernels in one forward pass
-    mean_kernel_us | µs | mean duration of a kernel of the forward pass
-    idle_share | of 1 | share of the profiled step in which the GPU did nothing
-    overhead_ratio | | step_wall_ms ÷ unprofiled_step_ms
-    overhead_ratio_std | | its standard deviation, from those of both
-    matches_python | | whether overhead_ratio is within 5 % of one
-"""),
-        ),
-    )
-}
-SHOWN = {
-    "forward_time": Shown(
-        "The forward pass, profiled and not",
+TABLES = (
+    TableSpec(
         "forward_time",
-        columns=(
+        "(a) One row per run: its forward pass, and its step with and without the profiler",
+        columns(
+            RUNS.as_in("timing_status", "capture_status", "backend"),
+            """
+    forward_wall_ms | float | ms | wall time of the NVTX range forward, mean over the measured steps
+    forward_wall_std_ms | float | ms | its standard deviation (n − 1)
+    forward_gpu_span_ms | float | ms | first kernel of the forward pass to the end of its last
+    forward_gpu_span_std_ms | float | ms | its standard deviation
+    forward_gpu_busy_ms | float | ms | time in which at least one kernel of the forward pass ran
+    forward_gpu_busy_std_ms | float | ms | its standard deviation
+    step_wall_ms | float | ms | wall time of the NVTX range step under the profiler, device synchronize included
+    step_wall_std_ms | float | ms | its standard deviation
+    unprofiled_step_ms | float | ms | the same step timed by Python without a profiler
+    unprofiled_step_std_ms | float | ms | its standard deviation
+    steps_timed | float | | measured steps of the timing
+    steps_captured | float | | measured steps in the capture
+    forward_kernels | float | | kernels in one forward pass
+    mean_kernel_us | float | µs | mean duration of a kernel of the forward pass
+    idle_share | float | of 1 | share of the profiled step in which the GPU did nothing
+    overhead_ratio | float | | step_wall_ms ÷ unprofiled_step_ms
+    overhead_ratio_std | float | | its standard deviation, from those of both
+    matches_python | bool | | whether overhead_ratio is within 5 % of one
+""",
+        ),
+        make=forward_time,
+    ),
+)
+PAGE_TABLES = (PageTable("forward_time", "The forward pass, profiled and not", columns=(
             "timing_status", "capture_status", "unprofiled_step_ms", "unprofiled_step_std_ms", "step_wall_ms",
             "step_wall_std_ms", "overhead_ratio", "matches_python", "forward_wall_ms", "forward_gpu_span_ms",
             "forward_gpu_busy_ms", "forward_kernels", "mean_kernel_us", "idle_share",
-        ),
-    ),
-    "timings": Shown("Every phase without a profiler", "timings"),
-}  # fmt: skip
+        )), PageTable("timings", "Every phase without a profiler"),)  # fmt: skip

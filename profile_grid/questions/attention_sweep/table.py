@@ -7,8 +7,8 @@ import pandas as pd
 
 from cs336_model.program.variants.values import EAGER, NOT_COMPILED
 from profile_grid.results.results import COMPLETE
-from profile_grid.stages.operator.tables import KEYS, LEADING_COLUMNS, MEASURED
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.stages.operator.tables import KEYS, LEADING_COLUMNS, OPERATOR_TIMES
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.ideal import causal_attention_flops, least_ms_of_attention, peaks_of_device
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.ratios import with_speed_up
@@ -54,34 +54,34 @@ def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
     return table.assign(ideal_forward_ms=np.asarray(least, dtype="float64"), forward_flop_per_s=flop_per_s)
 
 
-TABLES = {
-    "attention_sweep": SummaryTable(
-        attention_sweep,
-        Described(
-            "One row per cell: one attention operator at one width of head and context length",
-            (
-                *columns("variant | | attention, or compiled: the written-out one by torch.compile"),
-                *MEASURED,
-                *columns("""
-    forward_speed_up | | forward time of the written-out attention ÷ forward_ms
-    forward_speed_up_std | | its standard deviation, from those of both
-    backward_speed_up | | backward time of the written-out attention ÷ backward_ms
-    backward_speed_up_std | | its standard deviation, from those of both
-    ideal_forward_ms | ms | the later of: unmasked products at the peak FLOP/s, inputs and output at the peak bytes/s
-    forward_flop_per_s | FLOP/s | FLOPs of the unmasked products ÷ forward_ms
-"""),
-            ),
-            leading=LEADING_COLUMNS,
+TABLES = (
+    TableSpec(
+        "attention_sweep",
+        "One row per cell: one attention operator at one width of head and context length",
+        columns(
+            "variant | text | | attention, or compiled: the written-out one by torch.compile",
+            OPERATOR_TIMES.columns,
+            """
+    forward_speed_up | float | | forward time of the written-out attention ÷ forward_ms
+    forward_speed_up_std | float | | its standard deviation, from those of both
+    backward_speed_up | float | | backward time of the written-out attention ÷ backward_ms
+    backward_speed_up_std | float | | its standard deviation, from those of both
+    ideal_forward_ms | float | ms | the later of: unmasked products at the peak FLOP/s, inputs and output at the peak \
+        bytes/s
+    forward_flop_per_s | float | FLOP/s | FLOPs of the unmasked products ÷ forward_ms
+""",
         ),
+        make=attention_sweep,
+        leading=LEADING_COLUMNS,
     ),
-}
-SHOWN = {
-    "attention_sweep": Shown(
-        "Forward and backward pass of every cell", "attention_sweep",
+)
+PAGE_TABLES = (
+    PageTable(
+        "attention_sweep", "Forward and backward pass of every cell",
         (
             "head_dim", "context_length", "variant", "status", "reason", "forward_ms", "forward_std_ms", "backward_ms",
             "backward_std_ms", "memory_before_backward_bytes", "peak_bytes", "compile_s", "forward_speed_up",
             "backward_speed_up", "ideal_forward_ms",
         ),
     ),
-}  # fmt: skip
+)  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.attribution.path_text import innermost
-from profile_grid.study.described import PER_PASS, Described, Shown, SummaryTable, columns
+from profile_grid.study.table_spec import PER_PASS, PageTable, TableSpec, columns
 from profile_grid.tables.class_tables import FORWARD_CLASSES
 from profile_grid.tables.classes import is_matmul
 from profile_grid.tables.names import FORWARD, FORWARD_OTHERS, NO_RANGE
@@ -31,30 +31,32 @@ def forward_parts(merged: Merged) -> pd.DataFrame:
     return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
 
 
-TABLES = {
-    "forward_classes": FORWARD_CLASSES,
-    "forward_parts": SummaryTable(
-        forward_parts,
-        Described(
-            "(c) One row per run and part of the model in the forward pass",
-            columns(f"""
-    part | | innermost range that was open at the launch
-    {PER_PASS}
-    share | of 1 | of the forward pass's GPU time; sums to one
-    other_time_ms | ms | the part of gpu_time_ms that is no matrix multiply
-    other_share | of 1 | other_time_ms, of the forward pass's GPU time
-    share_of_others | of 1 | of the forward pass's GPU time outside matrix multiplies; sums to one
-"""),
+TABLES = (
+    FORWARD_CLASSES,
+    TableSpec(
+        "forward_parts",
+        "(c) One row per run and part of the model in the forward pass",
+        columns(
+            "part | text | | innermost range that was open at the launch",
+            PER_PASS,
+            """
+    share | float | of 1 | of the forward pass's GPU time; sums to one
+    other_time_ms | float | ms | the part of gpu_time_ms that is no matrix multiply
+    other_share | float | of 1 | other_time_ms, of the forward pass's GPU time
+    share_of_others | float | of 1 | of the forward pass's GPU time outside matrix multiplies; sums to one
+""",
         ),
+        make=forward_parts,
     ),
-    "top_kernels": TOP_KERNELS,
-}
-SHOWN = {
-    "forward_classes": Shown("Classes in the forward pass", "forward_classes"),
-    "forward_parts": Shown("Parts of the model in the forward pass", "forward_parts"),
-    "other_kernels": Shown(
+    TOP_KERNELS,
+)
+PAGE_TABLES = (
+    PageTable("forward_classes", "Classes in the forward pass"),
+    PageTable("forward_parts", "Parts of the model in the forward pass"),
+    PageTable(
+        "other_kernels",
         "The kernels with the most time that are no matrix multiplies",
-        "top_kernels",
         rows=lambda top: top[top["scope"] == FORWARD_OTHERS].drop(columns=["scope", "same_as_forward"]),
+        source_name="top_kernels",
     ),
-}
+)

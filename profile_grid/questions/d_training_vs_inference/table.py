@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from profile_grid.questions.d_training_vs_inference.parts import training_parts
-from profile_grid.study.described import PER_PASS, Described, Shown, SummaryTable, columns
+from profile_grid.study.table_spec import PER_PASS, PageTable, TableSpec, columns
 from profile_grid.tables.class_tables import CLASS_SHARES
 
-TABLES = {
-    "class_shares": CLASS_SHARES,
-    "training_parts": SummaryTable(
-        training_parts,
-        Described(
-            "(d) One row per run whose capture tells the parts of the backward pass, per pass and part of the model",
-            columns(f"""
-    pass | | forward (with the loss), backward, or recomputation: what a checkpoint computes again
-    part | | the innermost range, in the backward pass the innermost that the forward pass has too
-    {PER_PASS}
-    share | of 1 | of the pass's GPU time; sums to one
-"""),
+TABLES = (
+    CLASS_SHARES,
+    TableSpec(
+        "training_parts",
+        "(d) One row per run whose capture tells the parts of the backward pass, per pass and part of the model",
+        columns(
+            """
+    pass | text | | forward (with the loss), backward, or recomputation: what a checkpoint computes again
+    part | text | | the innermost range, in the backward pass the innermost that the forward pass has too
+""",
+            PER_PASS,
+            "share | float | of 1 | of the pass's GPU time; sums to one",
         ),
+        make=training_parts,
     ),
-}
-SHOWN = {
-    "class_shares": Shown("Classes by phase", "class_shares"),
-    "training_parts": Shown("Parts, forward and backward", "training_parts"),
-}
+)
+PAGE_TABLES = (
+    PageTable("class_shares", "Classes by phase"),
+    PageTable("training_parts", "Parts, forward and backward"),
+)

@@ -6,8 +6,8 @@ import pandas as pd
 
 from cs336_model.arithmetic.own_model import sequences_per_gpu
 from kernel_tables.attribution.path_text import innermost, names_in
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.class_tables import CLASS_SHARES, FORWARD_CLASSES
 from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
@@ -91,30 +91,30 @@ def _of_both_matmuls(table: pd.DataFrame, column: str) -> pd.Series:
 
 
 COLUMNS = columns("""
-    part | | name of the range, what is nested in it included
-    instances_per_pass | | times the range is opened in one pass: once per layer
-    gpu_time_ms | ms | GPU time in one pass
-    gpu_time_std_ms | ms | its standard deviation between the measured steps
-    gpu_time_per_layer_us | µs | gpu_time_ms ÷ instances_per_pass
-    layers | | layers of the model
-    flops_per_layer | FLOP | operations of one layer, from the shapes
-    flops_formula | | their formula: B batch, H heads, S context, d_head size of a head
-    flop_per_s | FLOP/s | flops_per_layer ÷ gpu_time_per_layer_us
-    runtime_to_matmuls | | gpu_time_ms ÷ that of both matrix multiplies
-    flops_to_matmuls | | flops_per_layer ÷ that of both matrix multiplies
+    part | text | | name of the range, what is nested in it included
+    instances_per_pass | float | | times the range is opened in one pass: once per layer
+    gpu_time_ms | float | ms | GPU time in one pass
+    gpu_time_std_ms | float | ms | its standard deviation between the measured steps
+    gpu_time_per_layer_us | float | µs | gpu_time_ms ÷ instances_per_pass
+    layers | float | | layers of the model
+    flops_per_layer | float | FLOP | operations of one layer, from the shapes
+    flops_formula | text | | their formula: B batch, H heads, S context, d_head size of a head
+    flop_per_s | float | FLOP/s | flops_per_layer ÷ gpu_time_per_layer_us
+    runtime_to_matmuls | float | | gpu_time_ms ÷ that of both matrix multiplies
+    flops_to_matmuls | float | | flops_per_layer ÷ that of both matrix multiplies
 """)
-TABLES = {
-    "attention": SummaryTable(
-        attention, Described("(e) One row per run and range of attention in the forward pass", COLUMNS)
+TABLES = (
+    TableSpec("attention", "(e) One row per run and range of attention in the forward pass", COLUMNS, make=attention),
+    TableSpec(
+        "attention_backward",
+        "(e) One row per run and range of attention in the backward pass, computed again left out",
+        COLUMNS,
+        make=attention_backward,
     ),
-    "attention_backward": SummaryTable(
-        attention_backward,
-        Described("(e) One row per run and range of attention in the backward pass, computed again left out", COLUMNS),
-    ),
-    "forward_classes": FORWARD_CLASSES,
-    "class_shares": CLASS_SHARES,
-}
-SHOWN = {
-    "attention": Shown("Attention by part", "attention"),
-    "attention_backward": Shown("Attention by part, backward pass", "attention_backward"),
-}
+    FORWARD_CLASSES,
+    CLASS_SHARES,
+)
+PAGE_TABLES = (
+    PageTable("attention", "Attention by part"),
+    PageTable("attention_backward", "Attention by part, backward pass"),
+)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from cs336_model.program.variants.values import ELEMENT_BYTES
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.stages.timing.accuracy import ACCURACY
 from profile_grid.study.dimensions import PRECISION
-from profile_grid.tables.accuracy import DESCRIBED, errors_of_runs
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
+from profile_grid.tables.accuracy import errors_of_runs
 from profile_grid.tables.ideal import peaks_of_device
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.ratios import PARTS_BESIDE_BASE, TIMES_BESIDE_BASE, parts_beside_base, times_beside_base
@@ -35,35 +36,34 @@ def _peak_ratio(device_name: object, precision: str) -> float | None:
     return own / base if own and base else None
 
 
-TABLES = {
-    "precision_times": SummaryTable(
-        precision_times,
-        Described(
-            "(f) One row per run in a lower precision and phase, from the processes without a profiler",
-            columns(f"""
-    {TIMES_BESIDE_BASE}
-    ideal_by_flops | | peak FLOP/s in this precision ÷ peak in fp32, by the maker; empty where that is not known
-    ideal_by_bytes | | bytes of a number in fp32 ÷ in this precision
-"""),
+TABLES = (
+    TableSpec(
+        "precision_times",
+        "(f) One row per run in a lower precision and phase, from the processes without a profiler",
+        columns(
+            TIMES_BESIDE_BASE,
+            """
+    ideal_by_flops | float | | peak FLOP/s in this precision ÷ peak in fp32, by the maker; empty where that is not known
+    ideal_by_bytes | float | | bytes of a number in fp32 ÷ in this precision
+""",
         ),
+        make=precision_times,
     ),
-    "precision_parts": SummaryTable(
-        precision_parts,
-        Described(
-            "(f) One row per run in a lower precision, phase and part of the model, from the captures",
-            columns(PARTS_BESIDE_BASE),
-        ),
+    TableSpec(
+        "precision_parts",
+        "(f) One row per run in a lower precision, phase and part of the model, from the captures",
+        PARTS_BESIDE_BASE,
+        make=precision_parts,
     ),
-    "precision_accuracy": SummaryTable(
-        errors_of_runs,  # a precision's price
-        Described(
-            "(f) One row per timed run: its first step against an eager one in fp64",
-            columns(DESCRIBED),
-        ),
+    TableSpec(
+        "precision_accuracy",
+        "(f) One row per timed run: its first step against an eager one in fp64",
+        ACCURACY.as_in(),
+        make=errors_of_runs,
     ),
-}
-SHOWN = {
-    "precision_times": Shown("Time beside that in fp32", "precision_times"),
-    "precision_parts": Shown("GPU time of each part beside that in fp32", "precision_parts"),
-    "precision_accuracy": Shown("Relative errors against fp64", "precision_accuracy"),
-}
+)
+PAGE_TABLES = (
+    PageTable("precision_times", "Time beside that in fp32"),
+    PageTable("precision_parts", "GPU time of each part beside that in fp32"),
+    PageTable("precision_accuracy", "Relative errors against fp64"),
+)

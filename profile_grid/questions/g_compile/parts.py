@@ -10,8 +10,8 @@ import re
 
 import pandas as pd
 
-from profile_grid.study.described import Described, SummaryTable, columns
 from profile_grid.study.dimensions import COMPILE
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.classes import is_matmul
 from profile_grid.tables.conservation import require_same
 from profile_grid.tables.model_parts import PLACE, parts_in, places_with_parts
@@ -62,22 +62,22 @@ def _check_conserved(table: pd.DataFrame, rows: pd.DataFrame) -> None:
         require_same("GPU time by set of parts", table[column].sum(), expected)
 
 
-TABLE = SummaryTable(
-    compile_parts,
-    Described(
-        "(g) One row per compiled run, phase and set of parts of the model, from the captures; times of a phase add up",
-        columns("""
-    base_run | | the run at the default that differs in nothing else
-    phase | | range directly inside step
-    parts | | parts that a kernel serves at once, joined by " + "; (no inner range): it is not told which
-    gpu_time_ms | ms | GPU time of such kernels in a single step of the compiled run
-    invocations | | their launches in a single step
-    matmuls | | matrix multiplies among them
-    share | of 1 | of the GPU time of the compiled run's phase; empty where that has none
-    base_gpu_time_ms | ms | GPU time of the part in a single step of the run not compiled; 0 for a set of several
-    base_invocations | | its launches in a single step
-    base_matmuls | | matrix multiplies among them
-    base_others_ms | ms | all parts of the set in the run not compiled, without matrix multiplies; sets overlap
+COMPILE_PARTS = TableSpec(
+    "compile_parts",
+    "(g) One row per compiled run, phase and set of parts of the model, from the captures; times of a phase add up",
+    columns("""
+    base_run | text | | the run at the default that differs in nothing else
+    phase | text | | range directly inside step
+    parts | text | | parts that a kernel serves at once, joined by " + "; (no inner range): it is not told which
+    gpu_time_ms | float | ms | GPU time of such kernels in a single step of the compiled run
+    invocations | float | | their launches in a single step
+    matmuls | float | | matrix multiplies among them
+    base_gpu_time_ms | float | ms | GPU time of the part in a single step of the run not compiled; 0 for a set of \
+        several
+    base_invocations | float | | its launches in a single step
+    base_matmuls | float | | matrix multiplies among them
+    share | float | of 1 | of the GPU time of the compiled run's phase; empty where that has none
+    base_others_ms | float | ms | all parts of the set in the run not compiled, without matrix multiplies; sets overlap
 """),
-    ),
+    make=compile_parts,
 )

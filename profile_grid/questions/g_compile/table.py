@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.questions.g_compile import parts
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.questions.g_compile.parts import COMPILE_PARTS
 from profile_grid.study.dimensions import COMPILE, LEADING
 from profile_grid.study.stages import TIMING
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.classes import family
 from profile_grid.tables.ideal import IDEAL, with_ideal
 from profile_grid.tables.names import WHOLE_STEP
@@ -47,47 +47,44 @@ def compile_cost(merged: Merged) -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
-TABLES = {
-    "compile_times": SummaryTable(
-        compile_times,
-        Described(
-            "(g) One row per compiled run and phase, from the processes without a profiler",
-            columns(TIMES_BESIDE_BASE + IDEAL),
-        ),
+TABLES = (
+    TableSpec(
+        "compile_times",
+        "(g) One row per compiled run and phase, from the processes without a profiler",
+        columns(TIMES_BESIDE_BASE, IDEAL),
+        make=compile_times,
     ),
-    "compile_kernels": SummaryTable(
-        compile_kernels,
-        Described(
-            "(g) One row per compiled run, phase and family of kernel classes, from the captures",
-            columns("""
-    base_run | | the run at the default that differs in nothing else
-    phase | | range directly inside step
-    class | | family of kernel classes
-    gpu_time_ms | ms | GPU time in a single step of the compiled run
-    invocations | | launches in a single step of it
-    base_gpu_time_ms | ms | GPU time in a single step of the run not compiled
-    base_invocations | | launches in a single step of it
+    TableSpec(
+        "compile_kernels",
+        "(g) One row per compiled run, phase and family of kernel classes, from the captures",
+        columns("""
+    base_run | text | | the run at the default that differs in nothing else
+    phase | text | | range directly inside step
+    class | text | | family of kernel classes
+    gpu_time_ms | float | ms | GPU time in a single step of the compiled run
+    invocations | float | | launches in a single step of it
+    base_gpu_time_ms | float | ms | GPU time in a single step of the run not compiled
+    base_invocations | float | | launches in a single step of it
 """),
-        ),
+        make=compile_kernels,
     ),
-    "compile_parts": parts.TABLE,
-    "compile_cost": SummaryTable(
-        compile_cost,
-        Described(
-            "(g) One row per compiled run, from the processes without a profiler",
-            columns("""
-    compile_s | s | the step in which it was compiled, with an empty cache
-    gained_ms | ms | step of the run not compiled − step of this one
-    steps_to_pay | | compile_s ÷ gained_ms: steps after which compiling has paid; empty where it never does
-    graphs | | graphs that were compiled
-    graph_breaks | | breaks between them
+    COMPILE_PARTS,
+    TableSpec(
+        "compile_cost",
+        "(g) One row per compiled run, from the processes without a profiler",
+        columns("""
+    compile_s | float | s | the step in which it was compiled, with an empty cache
+    gained_ms | float | ms | step of the run not compiled − step of this one
+    steps_to_pay | float | | compile_s ÷ gained_ms: steps after which compiling has paid; empty where it never does
+    graphs | int | | graphs that were compiled
+    graph_breaks | int | | breaks between them
 """),
-        ),
+        make=compile_cost,
     ),
-}
-SHOWN = {
-    "compile_times": Shown("Time beside that of the run not compiled", "compile_times"),
-    "compile_kernels": Shown("Kernels beside those of the run not compiled", "compile_kernels"),
-    "compile_parts": Shown("Sets of parts beside the parts of the run not compiled", "compile_parts"),
-    "compile_cost": Shown("What compiling costs", "compile_cost"),
-}
+)
+PAGE_TABLES = (
+    PageTable("compile_times", "Time beside that of the run not compiled"),
+    PageTable("compile_kernels", "Kernels beside those of the run not compiled"),
+    PageTable("compile_parts", "Sets of parts beside the parts of the run not compiled"),
+    PageTable("compile_cost", "What compiling costs"),
+)

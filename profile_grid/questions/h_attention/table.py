@@ -7,12 +7,20 @@ import pandas as pd
 from cs336_model.arithmetic.own_model import sequences_per_gpu
 from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
 from kernel_tables.attribution.path_text import names_in
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import ATTENTION, LEADING
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.ideal import least_ms_of_attention, peaks_of_device
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
-from profile_grid.tables.ratios import BESIDE_BASE, TIMES_BESIDE_BASE, beside_base, compared, times_beside_base
+from profile_grid.tables.ratios import (
+    BASE_RUN,
+    SPEED_UP,
+    TIME_OF_A_RUN,
+    TIME_OF_BASE,
+    beside_base,
+    compared,
+    times_beside_base,
+)
 
 RATIOS = ["base_run", "base_mean_ms", "base_std_ms", "speed_up", "speed_up_std"]
 SHAPE = ("context_length", "d_model", "num_layers")
@@ -58,36 +66,45 @@ def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | Non
     return tuple(None if ms is None else layers * ms for ms in least)
 
 
-TABLES = {
-    "attention_times": SummaryTable(
-        attention_times,
-        Described(
-            "(h) One row per phase of every run that another differs from in attention alone",
-            columns(f"""
-    {TIMES_BESIDE_BASE}
-    status | | as timing_status of runs; without figures where it is not complete
-    peak_allocated_bytes | B | most memory that tensors took; empty on a CPU
-"""),
+TABLES = (
+    TableSpec(
+        "attention_times",
+        "(h) One row per phase of every run that another differs from in attention alone",
+        columns(
+            TIME_OF_A_RUN,
+            """
+    status | text | | as timing_status of runs; without figures where it is not complete
+    peak_allocated_bytes | float | B | most memory that tensors took; empty on a CPU
+""",
+            TIME_OF_BASE,
         ),
+        make=attention_times,
     ),
-    "attention_operator": SummaryTable(
-        attention_operator,
-        Described(
-            "(h) One row per run with a backend's attention: the operator in a forward pass, from the captures",
-            columns(f"""
-    gpu_time_ms | ms | GPU time of what ran inside scaled dot product attention, mean over the measured steps
-    gpu_time_std_ms | ms | its standard deviation between the measured steps
-    invocations | | launches inside it in a single pass
-    base_gpu_time_ms | ms | GPU time with written-out attention
-    base_gpu_time_std_ms | ms | its standard deviation
-    {BESIDE_BASE}
-    ideal_by_flops | | base_gpu_time_ms ÷ time of the products of unmasked scores at the maker's peak FLOP/s
-    ideal_by_bytes | | base_gpu_time_ms ÷ time to move queries, keys, values and output once at the maker's peak bytes/s
-"""),
+    TableSpec(
+        "attention_operator",
+        "(h) One row per run with a backend's attention: the operator in a forward pass, from the captures",
+        columns(
+            """
+    gpu_time_ms | float | ms | GPU time of what ran inside scaled dot product attention, mean over the measured steps
+    gpu_time_std_ms | float | ms | its standard deviation between the measured steps
+    invocations | float | | launches inside it in a single pass
+""",
+            BASE_RUN,
+            """
+    base_gpu_time_ms | float | ms | GPU time with written-out attention
+    base_gpu_time_std_ms | float | ms | its standard deviation
+""",
+            SPEED_UP,
+            """
+    ideal_by_flops | float | | base_gpu_time_ms ÷ time of the products of unmasked scores at the maker's peak FLOP/s
+    ideal_by_bytes | float | | base_gpu_time_ms ÷ time to move queries, keys, values and output once at the maker's \
+        peak bytes/s
+""",
         ),
+        make=attention_operator,
     ),
-}
-SHOWN = {
-    "attention_times": Shown("Time with every attention", "attention_times"),
-    "attention_operator": Shown("The operator alone in the forward pass", "attention_operator"),
-}
+)
+PAGE_TABLES = (
+    PageTable("attention_times", "Time with every attention"),
+    PageTable("attention_operator", "The operator alone in the forward pass"),
+)

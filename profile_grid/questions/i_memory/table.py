@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import pandas as pd
 
+from profile_grid.largest.tables import LARGEST
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT, predicted
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.stages.memory.usage_tables import MEMORY_FAILED, MEMORY_LARGEST, MEMORY_TOTALS
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, LEADING
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.conservation import check_shares
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.texts import as_texts
 
-OF_A_FAILURE = {
-    "requested_bytes": "B", "free_bytes": "B", "in_phase": "", "in_range": "", "live_bytes": "B", "category": "",
-    "phase": "", "range": "", "operator": "", "each_bytes": "B", "allocations": "", "bytes": "B",
-}  # fmt: skip
-OF_A_BISECTION = {
-    "fitted": "", "largest": "", "fails_at": "", "predicted": "", "multiple_of": "", "limit_bytes": "B", "tries": "",
-}  # fmt: skip
 COUNTED = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes"]
 
 
@@ -83,87 +78,71 @@ def _last_step(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows["step"] >= 0) & (rows["step"] == rows.groupby("run")["step"].transform("max"))]
 
 
-TABLES = {
-    "memory_peak": SummaryTable(
-        memory_peak,
-        Described(
-            "(i) One row per run and category: the fullest moment of the last measured step",
-            columns("""
-    category | | as in memory_phases
-    bytes | B | requested by live allocations of the category
-    peak_bytes | B | of all categories
-    share | of 1 | of peak_bytes
-    fullest_phase | | the phase in which that moment is
+TABLES = (
+    TableSpec(
+        "memory_peak",
+        "(i) One row per run and category: the fullest moment of the last measured step",
+        columns("""
+    category | text | | as in memory_phases
+    bytes | int | B | requested by live allocations of the category
+    peak_bytes | int | B | of all categories
+    share | float | of 1 | of peak_bytes
+    fullest_phase | text | | the phase in which that moment is
 """),
-        ),
+        make=memory_peak,
     ),
-    "memory_parts": SummaryTable(
-        memory_parts,
-        Described(
-            "(i) One row per run with a backward pass and part of the model: what the forward pass keeps for it",
-            columns("""
-    part | | innermost range in which it was allocated
-    bytes | B | kept by all of these parts
-    places | | blocks that have the part; 1 for what is outside of all blocks
-    bytes_of_a_place | B | kept in one of them, on average
-    share | of 1 | of all that is kept
+    TableSpec(
+        "memory_parts",
+        "(i) One row per run with a backward pass and part of the model: what the forward pass keeps for it",
+        columns("""
+    part | text | | innermost range in which it was allocated
+    bytes | int | B | kept by all of these parts
+    places | int | | blocks that have the part; 1 for what is outside of all blocks
+    bytes_of_a_place | float | B | kept in one of them, on average
+    share | float | of 1 | of all that is kept
 """),
-        ),
+        make=memory_parts,
     ),
-    "memory_room": SummaryTable(
-        memory_room,
-        Described(
-            "(i) One row per run: what was counted, what the shapes let expect, and what would fit",
-            columns(f"""
-    requested_peak_bytes | B | as in memory_totals
-    allocated_peak_bytes | B | as in memory_totals
-    reserved_peak_bytes | B | as in memory_totals
-    driver_used_bytes | B | as in memory_totals
-    estimated_peak_bytes | B | as in memory_totals
-    estimated_activation_bytes | B | as in memory_totals
-    not_seen | | as in memory_totals
-    activation_bytes | B | what was found kept for the backward pass
-    device_total_bytes | B | memory of the GPU
-    {LONGEST_CONTEXT} | tokens | longest context whose estimated peak fits, all else as in the run; empty without a GPU
-    {LARGEST_BATCH} | sequences | largest batch whose estimated peak fits, all else as in the run; empty without a GPU
-"""),
+    TableSpec(
+        "memory_room",
+        "(i) One row per run: what was counted, what the shapes let expect, and what would fit",
+        columns(
+            MEMORY_TOTALS.as_in(*COUNTED, "estimated_peak_bytes", "estimated_activation_bytes", "not_seen"),
+            f"""
+    activation_bytes | int | B | what was found kept for the backward pass
+    device_total_bytes | int | B | memory of the GPU
+    {LONGEST_CONTEXT} | int | tokens | longest context whose estimated peak fits, all else as in the run; empty \
+        without a GPU
+    {LARGEST_BATCH} | int | sequences | largest batch whose estimated peak fits, all else as in the run; empty \
+        without a GPU
+""",
         ),
+        make=memory_room,
     ),
-    "memory_groups": SummaryTable(
-        memory_groups,
-        Described(
-            "(i) The largest groups of allocations that are live at the fullest moment of the last step",
-            columns("""
-    category | | as in memory_largest
-    phase | | as in memory_largest
-    range | | as in memory_largest
-    operator | | as in memory_largest
-    each_bytes | B | as in memory_largest
-    allocations | | as in memory_largest
-    bytes | B | as in memory_largest
-"""),
-        ),
+    TableSpec(
+        "memory_groups",
+        "(i) The largest groups of allocations that are live at the fullest moment of the last step",
+        MEMORY_LARGEST.as_in(),
+        make=memory_groups,
     ),
-    "memory_at_failure": SummaryTable(
-        memory_at_failure,
-        Described(
-            "(i) The largest groups of allocations that were live when memory ran out",
-            columns("\n".join(f"{name} | {unit} | as in memory_failed" for name, unit in OF_A_FAILURE.items())),
-        ),
+    TableSpec(
+        "memory_at_failure",
+        "(i) The largest groups of allocations that were live when memory ran out",
+        MEMORY_FAILED.as_in(),
+        make=memory_at_failure,
     ),
-    "memory_fits": SummaryTable(
-        memory_fits,
-        Described(
-            "(i) One row per run and dimension whose largest value that fits was measured by bisection",
-            columns("\n".join(f"{name} | {unit} | as in largest" for name, unit in OF_A_BISECTION.items())),
-        ),
+    TableSpec(
+        "memory_fits",
+        "(i) One row per run and dimension whose largest value that fits was measured by bisection",
+        LARGEST.as_in(),
+        make=memory_fits,
     ),
-}
-SHOWN = {
-    "memory_peak": Shown("Memory at the fullest moment of a step", "memory_peak"),
-    "memory_parts": Shown("Kept for the backward pass, by part", "memory_parts"),
-    "memory_groups": Shown("Largest allocations at the fullest moment", "memory_groups"),
-    "memory_at_failure": Shown("Largest allocations when memory ran out", "memory_at_failure"),
-    "memory_fits": Shown("What fits, measured by bisection", "memory_fits"),
-    "memory_room": Shown("Counted, expected, and what would fit", "memory_room"),
-}
+)
+PAGE_TABLES = (
+    PageTable("memory_peak", "Memory at the fullest moment of a step"),
+    PageTable("memory_parts", "Kept for the backward pass, by part"),
+    PageTable("memory_groups", "Largest allocations at the fullest moment"),
+    PageTable("memory_at_failure", "Largest allocations when memory ran out"),
+    PageTable("memory_fits", "What fits, measured by bisection"),
+    PageTable("memory_room", "Counted, expected, and what would fit"),
+)

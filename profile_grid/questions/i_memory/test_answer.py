@@ -12,6 +12,7 @@ from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.i_memory.fitting import predicted
 from profile_grid.stages.memory.tables import tables_of_history
+from profile_grid.stages.memory.usage_tables import MEMORY_FAILED
 from tests.profile_grid.made_up import Made, merged
 from tests.profile_grid.made_up_answers import document_of
 from tests.profile_grid.made_up_history import made_up_history
@@ -119,7 +120,7 @@ def out_of_memory(**moment) -> pd.DataFrame:
         "each_bytes": mib // number * MIB, "bytes": mib * MIB}
         for category, phase, path, number, mib in groups
     ]  # fmt: skip
-    return pd.DataFrame([training().leading | row for row in rows])
+    return MEMORY_FAILED.table([training().leading | row for row in rows])
 
 
 def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():

@@ -6,18 +6,19 @@ import pytest
 
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import on_paper
+from profile_grid.questions.i_memory import table
 from profile_grid.questions.i_memory.figure import FIGURES
-from profile_grid.questions.i_memory.table import TABLES
 from profile_grid.questions.i_memory.test_answer import recorded, training
 from profile_grid.study.stages import MEMORY
 from tests.profile_grid.made_up import Made, merged
 
 CATEGORIES, TIMELINE = FIGURES
+OWN = [declared.name for declared in table.TABLES]
 
 
 def tables(*runs: Made):
     made = recorded(list(runs))
-    return made | summary_tables(made, TABLES)
+    return made | summary_tables(made, OWN)
 
 
 def rows_of(drawing):
@@ -55,7 +56,7 @@ def test_a_figure_can_be_drawn_on_paper_and_says_why_where_there_is_nothing(figu
     assert on_paper(figure, {name: made[name] for name in figure.tables})
     assert "518 MiB" in figure.caption(made)
     nothing = merged([training()])
-    nothing |= summary_tables(nothing, TABLES)
+    nothing |= summary_tables(nothing, OWN)
     assert figure.draw(nothing).chart is None and "whole history" in figure.caption(nothing)
 
 

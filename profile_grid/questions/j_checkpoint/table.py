@@ -11,9 +11,9 @@ from cs336_model.arithmetic.memory import saved_activation_bytes
 from cs336_model.ranges import BACKWARD, FORWARD, HEAD, PHASES_OF_MODE, RECOMPUTATION
 from kernel_tables.attribution.path_text import names_in
 from profile_grid.results.results import COMPLETE
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import CHECKPOINT, LEADING, keys_without
 from profile_grid.study.stages import TIMING
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, shape_of_run
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers, total_by_run
@@ -97,39 +97,39 @@ def _kept_bytes(run: dict) -> int | None:
     return saved_activation_bytes(shape, run) if shape else None
 
 
-TABLES = {
-    "checkpoint_times": SummaryTable(
-        checkpoint_times,
-        Described(
-            "(j) One row per checkpointed run and phase, from the processes without a profiler",
-            columns(f"""
-    {TIMES_BESIDE_BASE}
-    ideal_by_flops | | FLOPs of the phase without ÷ with what is computed again, from the shapes; empty if unknown
-"""),
+TABLES = (
+    TableSpec(
+        "checkpoint_times",
+        "(j) One row per checkpointed run and phase, from the processes without a profiler",
+        columns(
+            TIMES_BESIDE_BASE,
+            "ideal_by_flops | float | | FLOPs of the phase without ÷ with what is computed again, from the shapes; \
+        empty if unknown",
         ),
+        make=checkpoint_times,
     ),
-    "checkpoint_memory": SummaryTable(
-        checkpoint_memory,
-        Described(
-            "(j) One row per training run that another differs from in checkpoints alone",
-            columns("""
-    status | | as timing_status of runs
-    mean_ms | ms | mean time of a step without a profiler
-    std_ms | ms | its standard deviation (n − 1)
-    peak_allocated_bytes | B | most memory that tensors took; empty on a CPU, and where the run is not complete
-    recorded_peak_bytes | B | most that was requested at once, by the stage memory; empty where that was not asked for
-    recorded_kept_bytes | B | activations that it found kept for the backward pass
-    kept_bytes | B | what the forward pass keeps for the backward pass, from the shapes; empty if unknown
-    recomputed_share | of 1 | part of the GPU time of a step that is inside the range of recomputation
-    base_peak_allocated_bytes | B | most memory of the run without checkpoints that differs in nothing else
-    base_recorded_peak_bytes | B | recorded_peak_bytes of that run
-    base_recorded_kept_bytes | B | recorded_kept_bytes of that run
-    base_kept_bytes | B | what the forward pass of that run keeps
+    TableSpec(
+        "checkpoint_memory",
+        "(j) One row per training run that another differs from in checkpoints alone",
+        columns("""
+    status | text | | as timing_status of runs
+    mean_ms | float | ms | mean time of a step without a profiler
+    std_ms | float | ms | its standard deviation (n − 1)
+    peak_allocated_bytes | float | B | most memory that tensors took; empty on a CPU, and where the run is not complete
+    recorded_peak_bytes | float | B | most that was requested at once, by the stage memory; empty where that was not \
+        asked for
+    recorded_kept_bytes | float | B | activations that it found kept for the backward pass
+    kept_bytes | float | B | what the forward pass keeps for the backward pass, from the shapes; empty if unknown
+    recomputed_share | float | of 1 | part of the GPU time of a step that is inside the range of recomputation
+    base_peak_allocated_bytes | float | B | most memory of the run without checkpoints that differs in nothing else
+    base_recorded_peak_bytes | float | B | recorded_peak_bytes of that run
+    base_recorded_kept_bytes | float | B | recorded_kept_bytes of that run
+    base_kept_bytes | float | B | what the forward pass of that run keeps
 """),
-        ),
+        make=checkpoint_memory,
     ),
-}
-SHOWN = {
-    "checkpoint_times": Shown("Time beside that without checkpoints", "checkpoint_times"),
-    "checkpoint_memory": Shown("Memory and recomputation", "checkpoint_memory"),
-}
+)
+PAGE_TABLES = (
+    PageTable("checkpoint_times", "Time beside that without checkpoints"),
+    PageTable("checkpoint_memory", "Memory and recomputation"),
+)

@@ -13,7 +13,7 @@ from profile_grid.figures.shown import models_in_order, without_figures
 from profile_grid.figures.splitting import Group, split, stacked
 from profile_grid.figures.theme import SOFT, WIDTH
 from profile_grid.quantities import interval, ratio
-from profile_grid.questions.k_warmup.sentences import NOT_KEPT
+from profile_grid.questions.k_warmup.document import NOT_KEPT
 from profile_grid.study.dimensions import MODE
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.names import WHOLE_STEP

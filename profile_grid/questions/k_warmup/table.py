@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.stages.cold_start.tables import FIRST_STEP
 from profile_grid.study.dimensions import LEADING
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.texts import as_texts
@@ -64,53 +65,44 @@ def of_whole_steps(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["phase"] == WHOLE_STEP]
 
 
-TABLES = {
-    "warmup_reports": SummaryTable(
-        warmup_reports,
-        Described(
-            "(k) One row per run, phase and number of warm-up steps: what would have been reported after so many",
-            columns("""
-    phase | | step, or one phase of it
-    warmup_steps | | steps that are left out at the beginning
-    n | | steps that follow and are reported: as many as were measured
-    mean_ms | ms | their mean
-    std_ms | ms | their standard deviation (n − 1)
-    ratio | | mean ÷ the mean after all warm-up steps that were taken
+TABLES = (
+    TableSpec(
+        "warmup_reports",
+        "(k) One row per run, phase and number of warm-up steps: what would have been reported after so many",
+        columns("""
+    phase | text | | step, or one phase of it
+    warmup_steps | int | | steps that are left out at the beginning
+    n | int | | steps that follow and are reported: as many as were measured
+    mean_ms | float | ms | their mean
+    std_ms | float | ms | their standard deviation (n − 1)
+    ratio | float | | mean ÷ the mean after all warm-up steps that were taken
 """),
-        ),
+        make=warmup_reports,
     ),
-    "warmup_enough": SummaryTable(
-        warmup_enough,
-        Described(
-            "(k) One row per run and phase: its first step, and how many warm-up steps are enough",
-            columns("""
-    phase | | step, or one phase of it
-    first_ms | ms | the very first step; a compiled model has been compiled in a step before
-    measured_mean_ms | ms | mean of the measured steps
-    first_ratio | | first step ÷ that mean
-    tolerance | of 1 | 1 %, or two standard errors of that mean where these are more
-    taken | | warm-up steps that were taken
-    enough | | the fewest warm-up steps from which on every report is within the tolerance; not known where it is taken
+    TableSpec(
+        "warmup_enough",
+        "(k) One row per run and phase: its first step, and how many warm-up steps are enough",
+        columns("""
+    phase | text | | step, or one phase of it
+    first_ms | float | ms | the very first step; a compiled model has been compiled in a step before
+    measured_mean_ms | float | ms | mean of the measured steps
+    first_ratio | float | | first step ÷ that mean
+    tolerance | float | of 1 | 1 %, or two standard errors of that mean where these are more
+    taken | int | | warm-up steps that were taken
+    enough | int | | the fewest warm-up steps from which on every report is within the tolerance; not known where it \
+        is taken
 """),
-        ),
+        make=warmup_enough,
     ),
-    "warmup_first_step": SummaryTable(
-        warmup_first_step,
-        Described(
-            "(k) One row per run with the stage cold_start and cause of time in its first step",
-            columns("""
-    cause | | as in first_step
-    first_ms | ms | as in first_step
-    later_ms | ms | as in first_step
-    extra_ms | ms | as in first_step
-    first_calls | | as in first_step
-    later_calls | | as in first_step
-"""),
-        ),
+    TableSpec(
+        "warmup_first_step",
+        "(k) One row per run with the stage cold_start and cause of time in its first step",
+        FIRST_STEP.as_in(),
+        make=warmup_first_step,
     ),
-}
-SHOWN = {
-    "warmup_reports": Shown("What would have been reported after fewer warm-up steps", "warmup_reports"),
-    "warmup_enough": Shown("How many warm-up steps are enough", "warmup_enough"),
-    "warmup_first_step": Shown("Where the first step takes longer", "warmup_first_step"),
-}
+)
+PAGE_TABLES = (
+    PageTable("warmup_reports", "What would have been reported after fewer warm-up steps"),
+    PageTable("warmup_enough", "How many warm-up steps are enough"),
+    PageTable("warmup_first_step", "Where the first step takes longer"),
+)

@@ -5,6 +5,7 @@ import pytest
 
 from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
+from profile_grid.stages.cold_start.tables import FIRST_STEP
 from tests.profile_grid.made_up import Made, merged
 from tests.profile_grid.made_up_answers import document_of
 from tests.profile_grid.test_answers import line_of
@@ -123,7 +124,7 @@ def test_where_the_first_step_takes_longer_is_told_with_the_causes_that_have_mos
     causes = [("loading of modules", 40.0, 0.0, 30, 0), ("waiting", 5.0, 6.0, 1, 1), ("no call", 25.0, 4.0, 0, 0)]
     names = ["cause", "first_ms", "later_ms", "first_calls", "later_calls"]
     rows = [led | dict(zip(names, cause, strict=True)) | {"extra_ms": cause[1] - cause[2]} for cause in causes]
-    text = answered(tables | {"first_step": pd.DataFrame(rows)})
+    text = answered(tables | {"first_step": FIRST_STEP.table(rows)})
     assert (
         "Captured from before it, the first step takes 70.0 ms in small at context 512, forward pass, 60.0 ms more than"
         " later ones; what grows most is **loading of modules** (40.0 ms) and **no call** (21.0 ms)."

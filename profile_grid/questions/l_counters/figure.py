@@ -14,7 +14,7 @@ from profile_grid.figures.shown import without_figures
 from profile_grid.figures.splitting import Group, split, stacked
 from profile_grid.figures.theme import INK, SMALL, SOFT, WIDTH
 from profile_grid.quantities import interval, percent, rate
-from profile_grid.questions.l_counters.sentences import NOT_COUNTED, bandwidth
+from profile_grid.questions.l_counters.document import NOT_COUNTED, bandwidth
 from profile_grid.study.dimensions import KEYS
 from profile_grid.study.stages import COUNTERS, NOT_ASKED
 

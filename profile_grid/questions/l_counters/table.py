@@ -7,16 +7,26 @@ import pandas as pd
 from kernel_tables.counters.verdicts import RULES
 from profile_grid.questions.l_counters.matmuls import counter_matmuls
 from profile_grid.questions.l_counters.sums import counter_sums
-from profile_grid.stages.counters.described import OF_BYTES, OF_FLOPS, OF_RATES
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.stages.counters.described import COUNTERS_TABLE, OF_BYTES, OF_FLOPS, OF_RATES, ROOFS
 from profile_grid.study.dimensions import LEADING
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.texts import as_texts
 
-TOLD_OF_A_KERNEL = [
-    "flops", "dram_bytes", "flop_per_s", "dram_bytes_per_s", "flops_per_byte", "compute_share", "memory_share",
-    "occupancy", "occupancy_possible", "limited_by", "waves", "tail", "stall", "second_stall", "verdict", "because",
+AS_COUNTED = [
+    "compute_share", "memory_share", "occupancy", "occupancy_possible", "limited_by", "waves", "tail", "stall",
+    "second_stall",
 ]  # fmt: skip
+OF_A_KERNEL = [
+    "flops",
+    "dram_bytes",
+    "flop_per_s",
+    "dram_bytes_per_s",
+    "flops_per_byte",
+    *AS_COUNTED,
+    "verdict",
+    "because",
+]
 CONFIGURATION = ["kernel", "class", "grid", "block"]
 
 
@@ -29,7 +39,7 @@ def counter_kernels(merged: Merged) -> pd.DataFrame:
         invocations=rows["launches"] / steps,
         gpu_time_ms=time_ms,
         share=time_ms / time_ms.groupby(rows["run"]).transform("sum"),
-        **rows[TOLD_OF_A_KERNEL],
+        **rows[OF_A_KERNEL],
     )
     return table.reset_index(drop=True)
 
@@ -40,89 +50,89 @@ def counter_roofs(merged: Merged) -> pd.DataFrame:
     return rows.assign(reached_share=rows["reached_per_s"] / rows["data_sheet_per_s"]).reset_index(drop=True)
 
 
-OF_A_PASS = """
-    invocations | | launches in a single pass: the mean over the measured steps
-    gpu_time_ms | ms | GPU time in a single pass: the mean over the measured steps
-"""
-TABLES = {
-    "counter_kernels": SummaryTable(
-        counter_kernels,
-        Described(
-            "(l) One row per run and kernel configuration (and depth of a matrix multiply), the most time first",
-            columns(f"""
-    kernel | | full name
-    class | | kind of work
-    grid | | blocks of the launch
-    block | | threads of a block
-{OF_A_PASS}
-    share | of 1 | of the time of all kernels
-    flops | FLOP | of one launch, by counters
-    dram_bytes | B | of one launch, by counters
-    flop_per_s | FLOP/s | flops ÷ mean time in the capture
-    dram_bytes_per_s | B/s | dram_bytes ÷ mean time in the capture
-    flops_per_byte | FLOP/B | flops ÷ dram_bytes
-    compute_share | of 1 | as in counters
-    memory_share | of 1 | as in counters
-    occupancy | of 1 | as in counters
-    occupancy_possible | of 1 | as in counters
-    limited_by | | as in counters
-    waves | | as in counters
-    tail | of 1 | as in counters
-    stall | | as in counters
-    second_stall | | as in counters
-    verdict | | {"; ".join(f"{verdict}: {rule}" for verdict, rule in RULES.items())}
-    because | | the figures by which that rule speaks
-"""),
+OF_A_PASS = columns("""
+    invocations | float | | launches in a single pass: the mean over the measured steps
+    gpu_time_ms | float | ms | GPU time in a single pass: the mean over the measured steps
+""")
+TABLES = (
+    TableSpec(
+        "counter_kernels",
+        "(l) One row per run and kernel configuration (and depth of a matrix multiply), the most time first",
+        columns(
+            """
+    kernel | text | | full name
+    class | text | | kind of work
+    grid | text | | blocks of the launch
+    block | text | | threads of a block
+""",
+            OF_A_PASS,
+            """
+    share | float | of 1 | of the time of all kernels
+    flops | float | FLOP | of one launch, by counters
+    dram_bytes | float | B | of one launch, by counters
+    flop_per_s | float | FLOP/s | flops ÷ mean time in the capture
+    dram_bytes_per_s | float | B/s | dram_bytes ÷ mean time in the capture
+    flops_per_byte | float | FLOP/B | flops ÷ dram_bytes
+""",
+            COUNTERS_TABLE.as_in(*AS_COUNTED),
+            f"""
+    verdict | text | | {"; ".join(f"{verdict}: {rule}" for verdict, rule in RULES.items())}
+    because | text | | the figures by which that rule speaks
+""",
         ),
+        make=counter_kernels,
     ),
-    "counter_sums": SummaryTable(
-        counter_sums,
-        Described(
-            "(l) One row per run and phase, class, part of the model, or range: sums of a single pass",
-            columns(f"""
-    by | | what the row sums: phase, class, part, range; each of the four holds all kernels
-    phase | | phase; of a part the pass: forward (with loss), backward, recomputation, optimizer; of a class all phases
-    name | | the phase, class or part, or the ranges inside the phase
-{OF_FLOPS}{OF_BYTES}{OF_A_PASS}
-    counted_share | of 1 | of the time, that of kernels with counters; sums and rates are of these
-{OF_RATES}
-    share | of 1 | of the time of all kernels
-"""),
+    TableSpec(
+        "counter_sums",
+        "(l) One row per run and phase, class, part of the model, or range: sums of a single pass",
+        columns(
+            """
+    by | text | | what the row sums: phase, class, part, range; each of the four holds all kernels
+    phase | text | | phase; of a part the pass: forward (with loss), backward, recomputation, optimizer; of a class \
+        all phases
+    name | text | | the phase, class or part, or the ranges inside the phase
+""",
+            OF_FLOPS,
+            OF_BYTES,
+            OF_A_PASS,
+            "counted_share | float | of 1 | of the time, that of kernels with counters; sums and rates are of these",
+            OF_RATES,
+            "share | float | of 1 | of the time of all kernels",
         ),
+        make=counter_sums,
     ),
-    "counter_matmuls": SummaryTable(
-        counter_matmuls,
-        Described(
-            "(l) One row per run of this project's model, pass and part with a matrix multiply, of a single pass",
-            columns("""
-    pass | | forward, backward, or recomputation
-    part | | part of the model
-    counted_flops | FLOP | of its matrix multiplies, by counters
-    shape_flops | FLOP | 2 M N K of them, from the shapes
-    ratio | | counted ÷ from the shapes; empty where not all launches were counted
-    padded_ratio | | FLOPs in whole tiles of its kernels ÷ from the shapes; empty where names tell no tile of each
-    within_padding | | whether ratio is padded_ratio and at most 1 ÷ depth and 2 % more; without one, 1 within 5 %
-    counted_share | of 1 | of its matrix multiplies' time, that of launches with counters
+    TableSpec(
+        "counter_matmuls",
+        "(l) One row per run of this project's model, pass and part with a matrix multiply, of a single pass",
+        columns("""
+    pass | text | | forward, backward, or recomputation
+    part | text | | part of the model
+    counted_flops | float | FLOP | of its matrix multiplies, by counters
+    shape_flops | float | FLOP | 2 M N K of them, from the shapes
+    ratio | float | | counted ÷ from the shapes; empty where not all launches were counted
+    padded_ratio | float | | FLOPs in whole tiles of its kernels ÷ from the shapes; empty where names tell no tile of \
+        each
+    within_padding | bool | | whether ratio is padded_ratio and at most 1 ÷ depth and 2 % more; without one, 1 within \
+        5 %
+    counted_share | float | of 1 | of its matrix multiplies' time, that of launches with counters
 """),
-        ),
+        make=counter_matmuls,
     ),
-    "counter_roofs": SummaryTable(
-        counter_roofs,
-        Described(
-            "(l) One row per run and roof: the data sheet beside what was reached on the GPU",
-            columns("""
-    roof | | as in roofs
-    unit | | as in roofs
-    data_sheet_per_s | | as in roofs
-    reached_per_s | | as in roofs
-    reached_share | of 1 | reached ÷ data sheet
-"""),
+    TableSpec(
+        "counter_roofs",
+        "(l) One row per run and roof: the data sheet beside what was reached on the GPU",
+        columns(
+            ROOFS.as_in(),
+            """
+    reached_share | float | of 1 | reached ÷ data sheet
+""",
         ),
+        make=counter_roofs,
     ),
-}
-SHOWN = {
-    "counter_kernels": Shown("Kernels by counters", "counter_kernels"),
-    "counter_sums": Shown("What was done, by phase, class, part and range", "counter_sums"),
-    "counter_matmuls": Shown("FLOPs of matrix multiplies: counted, and from the shapes", "counter_matmuls"),
-    "counter_roofs": Shown("Roofs", "counter_roofs"),
-}
+)
+PAGE_TABLES = (
+    PageTable("counter_kernels", "Kernels by counters"),
+    PageTable("counter_sums", "What was done, by phase, class, part and range"),
+    PageTable("counter_matmuls", "FLOPs of matrix multiplies: counted, and from the shapes"),
+    PageTable("counter_roofs", "Roofs"),
+)

@@ -14,7 +14,7 @@ from profile_grid.figures.shown import without_figures
 from profile_grid.figures.splitting import Group, split, stacked
 from profile_grid.figures.theme import GROUND, SMALL, WIDTH, fill
 from profile_grid.quantities import interval
-from profile_grid.questions.m_energy.sentences import millijoules
+from profile_grid.questions.m_energy.document import millijoules
 from profile_grid.study.dimensions import MODE
 from profile_grid.study.stages import ENERGY
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.stages.energy.tables import SPREAD
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
+from profile_grid.stages.energy.tables import ENERGY_TABLE, SPREAD
 from profile_grid.study.dimensions import LEADING
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts
@@ -43,33 +43,22 @@ def _launch_bound(merged: Merged) -> pd.Series:
     return found.loc[(found["code"] == LAUNCH_BOUND) & ~found["abstained"].astype("bool"), "run"]
 
 
-TABLES = {
-    "energy_use": SummaryTable(
-        energy_use,
-        Described(
-            "(m) One row per run whose energy was counted",
-            columns("""
-    counter | | as in energy
-    step_ms | ms | as in energy
-    joules_per_step | J | as in energy
-    joules_per_step_std | J | as in energy
-    joules_per_token | J | as in energy
-    joules_per_token_std | J | as in energy
-    power_w | W | as in energy
-    power_w_std | W | as in energy
-    idle_power_w | W | as in energy
-    idle_power_w_std | W | as in energy
-    tflops_per_watt | TFLOP/s/W | as in energy
-    tflops_per_watt_std | TFLOP/s/W | as in energy
-    tick_ms | ms | as in energy
-    tick_share | of 1 | as in energy
-    busy_ms | ms | time of a captured step in which anything ran on the GPU, the mean; empty on a CPU
-    waiting_share | of 1 | part of step_ms that is not busy_ms
-    idle_share | of 1 | idle_power_w ÷ power_w: what idle power alone would take of the energy
-    waiting_energy_share | of 1 | waiting_share × idle_share: what idle power takes of the energy while the GPU waits
-    launch_bound | | whether the diagnosis finds the run launch-bound
-"""),
+TABLES = (
+    TableSpec(
+        "energy_use",
+        "(m) One row per run whose energy was counted",
+        columns(
+            ENERGY_TABLE.as_in(*COUNTED),
+            """
+    busy_ms | float | ms | time of a captured step in which anything ran on the GPU, the mean; empty on a CPU
+    waiting_share | float | of 1 | part of step_ms that is not busy_ms
+    idle_share | float | of 1 | idle_power_w ÷ power_w: what idle power alone would take of the energy
+    waiting_energy_share | float | of 1 | waiting_share × idle_share: what idle power takes of the energy while the \
+        GPU waits
+    launch_bound | bool | | whether the diagnosis finds the run launch-bound
+""",
         ),
+        make=energy_use,
     ),
-}
-SHOWN = {"energy_use": Shown("Energy of a step and a token", "energy_use")}
+)
+PAGE_TABLES = (PageTable("energy_use", "Energy of a step and a token"),)

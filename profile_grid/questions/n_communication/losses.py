@@ -6,6 +6,7 @@ import pandas as pd
 
 from profile_grid.stages.timing.accuracy import explained_error
 from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, PRECISION, keys_without
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts
 
@@ -26,12 +27,10 @@ def communication_losses(merged: Merged) -> pd.DataFrame:
     explained = of_one * (numbers(both["number"]) + 1)
     compared = both.assign(off=off, explained=explained, known=off.notna(), within=off <= explained)
     rows = [_verdict(own.sort_values("number")) for _, own in compared.groupby("run", sort=False)]
-    return pd.DataFrame(rows, columns=[*LEADING, *KINDS]).astype(KINDS)
+    return COMMUNICATION_LOSSES.table(rows)
 
 
 BEHIND_A_REDUCTION = 2  # so many losses have to agree, or the gradients are not those of one GPU
-KINDS = {"base_run": "str", "losses": "Int64", "agreeing": "Int64"}
-KINDS |= dict.fromkeys(("first_off", "largest_off", "explained"), "float64") | {"within_precision": "boolean"}
 
 
 def _verdict(own: pd.DataFrame) -> dict:
@@ -45,12 +44,17 @@ def _verdict(own: pd.DataFrame) -> dict:
     }  # fmt: skip
 
 
-LOSSES_COLUMNS = """
-    base_run | | the run on one GPU with the same batch, which differs in nothing else; empty where there is none
-    losses | | losses that both have, one for each step
-    agreeing | | losses from the first on that differ by no more than the precision explains, until one does
-    first_off | | relative difference of the first, before any gradient was reduced
-    largest_off | | the largest relative difference
-    explained | | what the precision explains of the first; of the k-th k times as much
-    within_precision | | whether every difference is within that
-"""
+COMMUNICATION_LOSSES = TableSpec(
+    "communication_losses",
+    "(n) One row per run on several GPUs: its losses beside those of the run on one GPU with the same batch",
+    columns("""
+    base_run | text | | the run on one GPU with the same batch, which differs in nothing else; empty where there is none
+    losses | int | | losses that both have, one for each step
+    agreeing | int | | losses from the first on that differ by no more than the precision explains, until one does
+    first_off | float | | relative difference of the first, before any gradient was reduced
+    largest_off | float | | the largest relative difference
+    explained | float | | what the precision explains of the first; of the k-th k times as much
+    within_precision | bool | | whether every difference is within that
+"""),
+    make=communication_losses,
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.study.dimensions import BATCH_SIZE, GPUS, LEADING, PARALLEL, keys_without
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts
@@ -40,14 +41,19 @@ def _scaled(steps: pd.DataFrame, kind: str) -> pd.DataFrame:
     )
 
 
-SCALING_COLUMNS = f"""
-    mean_ms | ms | mean time of a step, at every step that of the slowest rank
-    std_ms | ms | its standard deviation (n − 1)
-    kind | | {STRONG}: one GPU has the whole batch; {WEAK}: one GPU has as much as each of the several
-    base_run | | that run on one GPU, which differs in nothing else
-    base_mean_ms | ms | mean time of its step
-    base_std_ms | ms | its standard deviation
-    speed_up | | sequences per second ÷ those of the run on one GPU
-    efficiency | of 1 | that ÷ number of GPUs: T1 ÷ (n Tn) for {STRONG}, T1 ÷ Tn for {WEAK}
-    efficiency_std | of 1 | its standard deviation, from those of both
-"""
+COMMUNICATION_SCALING = TableSpec(
+    "communication_scaling",
+    "(n) One row per run on several GPUs and kind of scaling, beside the run on one GPU",
+    columns(f"""
+    mean_ms | float | ms | mean time of a step, at every step that of the slowest rank
+    std_ms | float | ms | its standard deviation (n − 1)
+    kind | text | | {STRONG}: one GPU has the whole batch; {WEAK}: one GPU has as much as each of the several
+    base_run | text | | that run on one GPU, which differs in nothing else
+    base_mean_ms | float | ms | mean time of its step
+    base_std_ms | float | ms | its standard deviation
+    speed_up | float | | sequences per second ÷ those of the run on one GPU
+    efficiency | float | of 1 | that ÷ number of GPUs: T1 ÷ (n Tn) for {STRONG}, T1 ÷ Tn for {WEAK}
+    efficiency_std | float | of 1 | its standard deviation, from those of both
+"""),
+    make=communication_scaling,
+)

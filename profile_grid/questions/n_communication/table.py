@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.questions.n_communication.losses import LOSSES_COLUMNS, communication_losses
-from profile_grid.questions.n_communication.scaling import SCALING_COLUMNS, communication_scaling
+from profile_grid.questions.n_communication.losses import COMMUNICATION_LOSSES
+from profile_grid.questions.n_communication.scaling import COMMUNICATION_SCALING
+from profile_grid.stages.timing.accuracy import ACCURACY
 from profile_grid.stages.timing.tables import SLOWEST, WITHOUT_COMMUNICATION
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import GPUS, LEADING
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.accuracy import DESCRIBED, errors_of_runs
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
+from profile_grid.tables.accuracy import errors_of_runs
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts
@@ -106,108 +107,94 @@ def communication_accuracy(merged: Merged) -> pd.DataFrame:
     return rows[numbers(rows[GPUS.key]) > 1].reset_index(drop=True)
 
 
-WHICH = """
-    rank | | number of the process, from 0
-    device | | number of its GPU, as its capture counts them; −1 for a processor
-"""
-TABLES = {
-    "communication_times": SummaryTable(
-        communication_times,
-        Described(
-            "(n) One row per run on several GPUs, without a profiler: its step, and the same without communication",
-            columns("""
-    status | | how the timing of the run ended
-    mean_ms | ms | mean time of a step, at every step that of the slowest rank
-    std_ms | ms | its standard deviation (n − 1)
-    without_mean_ms | ms | the same of a step whose gradients are not reduced
-    without_std_ms | ms | its standard deviation
-    cost_ms | ms | the difference of the means
-    cost_share | of 1 | of the step
+WHICH = columns("""
+    rank | int | | number of the process, from 0
+    device | int | | number of its GPU, as its capture counts them; −1 for a processor
+""")
+TABLES = (
+    TableSpec(
+        "communication_times",
+        "(n) One row per run on several GPUs, without a profiler: its step, and the same without communication",
+        columns("""
+    status | text | | how the timing of the run ended
+    mean_ms | float | ms | mean time of a step, at every step that of the slowest rank
+    std_ms | float | ms | its standard deviation (n − 1)
+    without_mean_ms | float | ms | the same of a step whose gradients are not reduced
+    without_std_ms | float | ms | its standard deviation
+    cost_ms | float | ms | the difference of the means
+    cost_share | float | of 1 | of the step
 """),
-        ),
+        make=communication_times,
     ),
-    "communication_steps": SummaryTable(
-        communication_steps,
-        Described(
-            "(n) One row per run on several GPUs, rank and device, under the profiler: means of the captured steps",
-            columns(f"""{WHICH}
-    step_ms | ms | length of a step on this device: compute + exposed communication + exposed memory + idle
-    compute_ms | ms | while at least one kernel ran that is no communication
-    exposed_communication_ms | ms | while communication ran, and no such kernel
-    exposed_memory_ms | ms | while copies or fills ran, and neither of these
-    idle_ms | ms | while nothing ran
-    communication_ms | ms | while at least one collective ran
-    overlapped_ms | ms | of that, while a kernel computed
-    transfer_ms | ms | of all collectives, each as long as on the rank on which it was shortest
-    waiting_ms | ms | of all collectives, what they took longer on this rank: waiting for the slowest
-    collectives | | in a step
-    bytes | B | reduced in a step on this rank; empty where the size of a collective is not known
-    steps | | captured steps
-    overlap | of 1 | overlapped ÷ communication
+    TableSpec(
+        "communication_steps",
+        "(n) One row per run on several GPUs, rank and device, under the profiler: means of the captured steps",
+        columns(
+            WHICH,
+            """
+    step_ms | float | ms | length of a step on this device: compute + exposed communication + exposed memory + idle
+    compute_ms | float | ms | while at least one kernel ran that is no communication
+    exposed_communication_ms | float | ms | while communication ran, and no such kernel
+    exposed_memory_ms | float | ms | while copies or fills ran, and neither of these
+    idle_ms | float | ms | while nothing ran
+    communication_ms | float | ms | while at least one collective ran
+    overlapped_ms | float | ms | of that, while a kernel computed
+    transfer_ms | float | ms | of all collectives, each as long as on the rank on which it was shortest
+    waiting_ms | float | ms | of all collectives, what they took longer on this rank: waiting for the slowest
+    collectives | float | | in a step
+    bytes | float | B | reduced in a step on this rank; empty where the size of a collective is not known
+    steps | int | | captured steps
+    overlap | float | of 1 | overlapped ÷ communication
+""",
+        ),
+        make=communication_steps,
+    ),
+    TableSpec(
+        "communication_collectives",
+        "(n) One row per run on several GPUs, operation, size and bucket: means over ranks and captured steps",
+        columns("""
+    operation | text | | all-reduce, ...
+    bytes | float | B | of the tensor that is reduced, on one rank; empty where no range names it
+    bucket | float | | number of the bucket of gradients, where they are reduced in buckets
+    duration_ms | float | ms | of one collective, waiting included
+    exposed_ms | float | ms | of that, while no kernel computed
+    transfer_ms | float | ms | the shortest over the ranks
+    waiting_ms | float | ms | duration less transfer
+    per_step | float | | such collectives in a step of a rank
+    algorithm_gb_per_s | float | 10^9 B/s | bytes ÷ transfer
+    bus_gb_per_s | float | 10^9 B/s | that × 2(n − 1)/n for an all-reduce of n ranks
 """),
-        ),
+        make=communication_collectives,
     ),
-    "communication_collectives": SummaryTable(
-        communication_collectives,
-        Described(
-            "(n) One row per run on several GPUs, operation, size and bucket: means over ranks and captured steps",
-            columns("""
-    operation | | all-reduce, ...
-    bytes | B | of the tensor that is reduced, on one rank; empty where no range names it
-    bucket | | number of the bucket of gradients, where they are reduced in buckets
-    duration_ms | ms | of one collective, waiting included
-    exposed_ms | ms | of that, while no kernel computed
-    transfer_ms | ms | the shortest over the ranks
-    waiting_ms | ms | duration less transfer
-    per_step | | such collectives in a step of a rank
-    algorithm_gb_per_s | 10^9 B/s | bytes ÷ transfer
-    bus_gb_per_s | 10^9 B/s | that × 2(n − 1)/n for an all-reduce of n ranks
+    TableSpec(
+        "communication_all_reduce",
+        "(n) One row per run with the stage all_reduce and size: all-reduce alone, no model beside it",
+        columns("""
+    bytes | int | B | size of the fp32 tensor that every rank has
+    n | int | | all-reduces that were timed, one right behind the other
+    mean_ms | float | ms | their mean time, in each that of the slowest rank
+    std_ms | float | ms | its standard deviation (n − 1)
+    algorithm_gb_per_s | float | 10^9 B/s | bytes ÷ mean time
+    bus_gb_per_s | float | 10^9 B/s | that × 2(n − 1)/n for n ranks: what each link of a ring carries
 """),
-        ),
+        make=communication_all_reduce,
     ),
-    "communication_all_reduce": SummaryTable(
-        communication_all_reduce,
-        Described(
-            "(n) One row per run with the stage all_reduce and size: all-reduce alone, no model beside it",
-            columns("""
-    bytes | B | size of the fp32 tensor that every rank has
-    n | | all-reduces that were timed, one right behind the other
-    mean_ms | ms | their mean time, in each that of the slowest rank
-    std_ms | ms | its standard deviation (n − 1)
-    algorithm_gb_per_s | 10^9 B/s | bytes ÷ mean time
-    bus_gb_per_s | 10^9 B/s | that × 2(n − 1)/n for n ranks: what each link of a ring carries
-"""),
-        ),
+    COMMUNICATION_LOSSES,
+    TableSpec(
+        "communication_accuracy",
+        "(n) One row per timed run on several GPUs: its first step, gradients reduced, against an eager fp64 run of"
+        " the whole batch",
+        ACCURACY.as_in(),
+        make=communication_accuracy,
     ),
-    "communication_losses": SummaryTable(
-        communication_losses,
-        Described(
-            "(n) One row per run on several GPUs: its losses beside those of the run on one GPU with the same batch",
-            columns(LOSSES_COLUMNS),
-        ),
-    ),
-    "communication_accuracy": SummaryTable(
-        communication_accuracy,
-        Described(
-            "(n) One row per timed run on several GPUs: its first step, gradients reduced, against an eager fp64 run of"
-            " the whole batch",
-            columns(DESCRIBED),
-        ),
-    ),
-    "communication_scaling": SummaryTable(
-        communication_scaling,
-        Described(
-            "(n) One row per run on several GPUs and kind of scaling, beside the run on one GPU",
-            columns(SCALING_COLUMNS),
-        ),
-    ),
-}
-SHOWN = {
-    "communication_times": Shown("Steps with and without communication", "communication_times"),
-    "communication_steps": Shown("What fills a step on every GPU", "communication_steps"),
-    "communication_collectives": Shown("Collectives by size and bucket", "communication_collectives"),
-    "communication_all_reduce": Shown("All-reduce alone by size", "communication_all_reduce"),
-    "communication_losses": Shown("Losses beside those of one GPU", "communication_losses"),
-    "communication_accuracy": Shown("First steps against fp64", "communication_accuracy"),
-    "communication_scaling": Shown("Strong and weak scaling", "communication_scaling"),
-}
+    COMMUNICATION_SCALING,
+)
+PAGE_TABLES = (
+    PageTable("communication_times", "Steps with and without communication"),
+    PageTable("communication_steps", "What fills a step on every GPU"),
+    PageTable("communication_collectives", "Collectives by size and bucket"),
+    PageTable("communication_all_reduce", "All-reduce alone by size"),
+    PageTable("communication_losses", "Losses beside those of one GPU"),
+    PageTable("communication_accuracy", "First steps against fp64"),
+    PageTable("communication_scaling", "Strong and weak scaling"),
+)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.stages.host_trace.tables import STACK
-from profile_grid.study.described import Described, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import MAIN_PHASES
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.texts import as_texts
@@ -46,34 +46,33 @@ def _of_launching_threads(merged: Merged) -> pd.DataFrame:
     return rows.loc[order.sort_values(["run", "phase"], kind="stable").index]
 
 
-TABLES = {
-    "host_per_launch": SummaryTable(
-        host_per_launch,
-        Described(
-            "One row per run with the stage host_trace, phase that launches, and what its launching thread does; over"
-            " these own_ms adds up to the phase",
-            columns("""
-    phase | | range directly inside step
-    thread | | the thread that launches most, as in host_time
-    doing | | as in host_time
-    launches | | kernels and memory operations launched in the phase, per step
-    calls | | calls per step
-    own_ms | ms | time of the thread per step, under the trace, which slows it down
-    us_per_launch | µs | the same for each launch of the phase
+TABLES = (
+    TableSpec(
+        "host_per_launch",
+        "One row per run with the stage host_trace, phase that launches, and what its launching thread does; over"
+        " these own_ms adds up to the phase",
+        columns("""
+    phase | text | | range directly inside step
+    thread | int | | the thread that launches most, as in host_time
+    doing | text | | as in host_time
+    launches | float | | kernels and memory operations launched in the phase, per step
+    calls | float | | calls per step
+    own_ms | float | ms | time of the thread per step, under the trace, which slows it down
+    us_per_launch | float | µs | the same for each launch of the phase
 """),
-        ),
+        make=host_per_launch,
     ),
-    "host_stacks": SummaryTable(
-        host_stacks,
-        Described(
-            "One row per run with the stage host_trace and Python function in which its launching threads were sampled",
-            columns("""
-    function | | innermost function, and its module
-    samples | | stacks with it on top, over all traced steps
-    samples_in_calls | | those of them at which the thread was in a traced call
-    estimated_ms | ms | time there in no call per step, an estimate: its other samples × time between two samples
-    estimated_us_per_launch | µs | the same for each launch of a step
+    TableSpec(
+        "host_stacks",
+        "One row per run with the stage host_trace and Python function in which its launching threads were sampled",
+        columns("""
+    function | text | | innermost function, and its module
+    samples | int | | stacks with it on top, over all traced steps
+    samples_in_calls | int | | those of them at which the thread was in a traced call
+    estimated_ms | float | ms | time there in no call per step, an estimate: its other samples × time between two \
+        samples
+    estimated_us_per_launch | float | µs | the same for each launch of a step
 """),
-        ),
+        make=host_stacks,
     ),
-}
+)

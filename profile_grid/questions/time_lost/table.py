@@ -9,10 +9,10 @@ from profile_grid.questions.time_lost import host
 from profile_grid.questions.time_lost.bounds import at_most, bounded
 from profile_grid.questions.time_lost.predictions import predictions
 from profile_grid.results.results import COMPLETE
-from profile_grid.study.described import Described, Shown, SummaryTable, columns
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import COUNTERS
-from profile_grid.tables.findings import OF_A_FINDING
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
+from profile_grid.tables.findings import GAIN_OF_A_FINDING, WORDS_OF_A_FINDING
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.texts import as_texts
 
@@ -42,38 +42,38 @@ def findings_of(merged: Merged) -> pd.DataFrame:
 
 
 UNPROFILED = columns("""
-    unprofiled_ms | ms | at most gained in a step without a profiler, where the GPU idles less; empty if none was timed
-    unprofiled_percent | % | the same, of that step
+    unprofiled_ms | float | ms | at most gained in a step without a profiler, where the GPU idles less; empty if none \
+        was timed
+    unprofiled_percent | float | % | the same, of that step
 """)
-TABLES = {
-    "time_lost": SummaryTable(
-        time_lost,
-        Described(
-            "One row per run and rule of the diagnosis that speaks, or cannot tell",
-            (*columns("code | | the rule"), *OF_A_FINDING, *UNPROFILED),
-        ),
+TABLES = (
+    TableSpec(
+        "time_lost",
+        "One row per run and rule of the diagnosis that speaks, or cannot tell",
+        columns("code | text | | the rule", GAIN_OF_A_FINDING, UNPROFILED, WORDS_OF_A_FINDING),
+        make=time_lost,
     ),
-    "predictions": SummaryTable(
-        predictions,
-        Described(
-            "One row per run that is a remedy for what the diagnosis finds in the run at the default",
-            columns("""
-    base_run | | the run at the default that differs in nothing else
-    remedy | | the dimension in which they differ
-    codes | | the rules whose findings in that run the remedy mends; empty where none of them spoke
-    predicted_percent | % | of its step, the most that they say is gained; for a larger batch, of the time per sequence
-    predicted_ms | ms | the same, of its step without a profiler
-    measured_percent | % | of its step, what the remedy gained without a profiler; below zero where it lost
-    measured_ms | ms | the same
-    holds | | whether no more was gained than was said, two standard deviations allowed for
+    TableSpec(
+        "predictions",
+        "One row per run that is a remedy for what the diagnosis finds in the run at the default",
+        columns("""
+    base_run | text | | the run at the default that differs in nothing else
+    remedy | text | | the dimension in which they differ
+    codes | text | | the rules whose findings in that run the remedy mends; empty where none of them spoke
+    predicted_percent | float | % | of its step, the most that they say is gained; for a larger batch, of the time \
+        per sequence
+    predicted_ms | float | ms | the same, of its step without a profiler
+    measured_percent | float | % | of its step, what the remedy gained without a profiler; below zero where it lost
+    measured_ms | float | ms | the same
+    holds | bool | | whether no more was gained than was said, two standard deviations allowed for
 """),
-        ),
+        make=predictions,
     ),
-    **host.TABLES,
-}
-SHOWN = {
-    "time_lost": Shown("Where time is lost", "time_lost", rows=lambda found: found[~found["abstained"].astype(bool)]),
-    "predictions": Shown("What remedies were said to gain, and gained", "predictions"),
-    "host_per_launch": Shown("What the host does for each launch", "host_per_launch"),
-    "host_stacks": Shown("Where in Python it does so", "host_stacks"),
-}
+    *host.TABLES,
+)
+PAGE_TABLES = (
+    PageTable("time_lost", "Where time is lost", rows=lambda found: found[~found["abstained"].astype(bool)]),
+    PageTable("predictions", "What remedies were said to gain, and gained"),
+    PageTable("host_per_launch", "What the host does for each launch"),
+    PageTable("host_stacks", "Where in Python it does so"),
+)

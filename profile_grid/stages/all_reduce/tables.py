@@ -9,12 +9,9 @@ import pandas as pd
 from profile_grid.host.processes.ranks import slowest
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.typed_json import parse_as
-from profile_grid.study.described import Described, columns
-from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import ALL_REDUCE
-from profile_grid.tables.step_statistics import STATISTICS, statistics
-
-KINDS = {"bytes": "Int64", "n": "Int64"} | dict.fromkeys(STATISTICS[1:], "float64")
+from profile_grid.study.table_spec import TableSpec, columns
+from profile_grid.tables.step_statistics import statistics
 
 
 @dataclass(frozen=True)
@@ -41,19 +38,19 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
         if run.complete(ALL_REDUCE.name)
         for of_ranks in zip(*parse_as(AllReduceFacts, run.results[ALL_REDUCE.name].facts, "facts").ranks, strict=True)
     ]
-    return {"all_reduce": pd.DataFrame(rows, columns=[*LEADING, *KINDS]).astype(KINDS)}
+    return {"all_reduce": ALL_REDUCE_TABLE.table(rows)}
 
 
-DESCRIBED = {
-    "all_reduce": Described(
-        "One row per run with the stage all_reduce and size: all-reduce alone between its GPUs, no model beside it",
-        columns("""
-    bytes | B | size of the fp32 tensor that every rank has
-    n | | all-reduces that were timed, one right behind the other
-    mean_ms | ms | their mean time, in each that of the slowest rank
-    std_ms | ms | standard deviation (n − 1)
-    min_ms | ms | the shortest
-    max_ms | ms | the longest
+ALL_REDUCE_TABLE = TableSpec(
+    "all_reduce",
+    "One row per run with the stage all_reduce and size: all-reduce alone between its GPUs, no model beside it",
+    columns("""
+    bytes | int | B | size of the fp32 tensor that every rank has
+    n | int | | all-reduces that were timed, one right behind the other
+    mean_ms | float | ms | their mean time, in each that of the slowest rank
+    std_ms | float | ms | standard deviation (n − 1)
+    min_ms | float | ms | the shortest
+    max_ms | float | ms | the longest
 """),
-    ),
-}
+)
+TABLES = (ALL_REDUCE_TABLE,)

@@ -16,21 +16,12 @@ from kernel_tables.trace import Trace
 from profile_grid.host.processes.problems import joined
 from profile_grid.results.results import COMPLETE, StageResult
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
-from profile_grid.stages.capture.step_tables import (
-    PHASE_COLUMNS,
-    TIMES_OF_A_PHASE,
-    measured_activities,
-    measured_ranges,
-    phase_table,
-)
-from profile_grid.study.described import Described, columns
+from profile_grid.stages.capture.step_tables import TIMES_OF_A_PHASE, measured_activities, measured_ranges, phase_table
 from profile_grid.study.stages import CAPTURE
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import STEP
 
 (RANK_0,) = CAPTURE.files
-PLACE = ["rank", "device"]
-TEXTS = ("phase", "operation", "range", "kernel")
-DECIMALS = ("algorithm_gb_per_s", "bus_gb_per_s")
 
 
 def files_of(capture: StageResult) -> list[str]:
@@ -60,13 +51,7 @@ def tables_of_ranks(
 
 def empty_tables() -> dict[str, pd.DataFrame]:
     """The tables without rows: those of a run of one process."""
-    phases, steps, single = [*PLACE, *PHASE_COLUMNS], communication.COLUMNS, collectives.COLUMNS
-    names = {"rank_phases": phases, "rank_steps": steps, "collectives": single}
-    return {table: pd.DataFrame({key: pd.Series(dtype=_type(key)) for key in keys}) for table, keys in names.items()}
-
-
-def _type(column: str) -> str:
-    return "str" if column in TEXTS else "Float64" if column in DECIMALS else "Int64"
+    return {table.name: table.empty() for table in TABLES}
 
 
 def _rank(number: int, trace: Trace) -> Rank:
@@ -97,55 +82,64 @@ def _phases(rank: Rank) -> pd.DataFrame:
         phase_table(activities[activities["device"] == device], ranges).assign(rank=rank.number, device=device)
         for device in rank.devices
     ]
-    return pd.concat(tables or [empty_tables()["rank_phases"]], ignore_index=True)[[*PLACE, *PHASE_COLUMNS]]
+    return pd.concat(tables or [empty_tables()["rank_phases"]], ignore_index=True)[RANK_PHASES.names]
 
 
-WHICH = """
-    rank | | number of the process, from 0
-    device | | number of its GPU, as its capture counts them; −1 for a processor
-    step | | number of the measured step, from 0
-"""
-OWN_PHASES = f"""
-    phase | | as in phases
-    {TIMES_OF_A_PHASE}
-"""
-DESCRIBED = {
-    "rank_phases": Described(
-        "One row per run on several GPUs, rank, device, step and phase; phases has those of rank 0",
-        columns(f"{WHICH}{OWN_PHASES}"),
+WHICH = columns("""
+    rank | int | | number of the process, from 0
+    device | int | | number of its GPU, as its capture counts them; −1 for a processor
+    step | int | | number of the measured step, from 0
+""")
+OWN_PHASES = columns("phase | text | | as in phases", TIMES_OF_A_PHASE)
+RANK_PHASES = TableSpec(
+    "rank_phases",
+    "One row per run on several GPUs, rank, device, step and phase; phases has those of rank 0",
+    columns(WHICH, OWN_PHASES),
+)
+RANK_STEPS = TableSpec(
+    "rank_steps",
+    "One row per run on several GPUs, rank, device and measured step, under the profiler",
+    columns(
+        WHICH,
+        """
+    step_ns | int | ns | length of the step on this device: the sum of the next four columns
+    compute_ns | int | ns | while at least one kernel ran that is no communication; on a CPU an operator
+    exposed_communication_ns | int | ns | while communication ran, and no such kernel
+    exposed_memory_ns | int | ns | while copies or fills ran, and neither of these
+    idle_ns | int | ns | while nothing ran
+    communication_ns | int | ns | while at least one collective ran
+    overlapped_ns | int | ns | of that, while a kernel computed
+    collectives | int | | collectives
+    bytes | int | B | that they reduced on this rank; empty where the size of one is not known
+    transfer_ns | int | ns | sum of what they took on the rank on which each was shortest
+    waiting_ns | int | ns | sum of what they took longer on this rank: waiting for the slowest
+""",
     ),
-    "rank_steps": Described(
-        "One row per run on several GPUs, rank, device and measured step, under the profiler",
-        columns(f"""{WHICH}
-    step_ns | ns | length of the step on this device: the sum of the next four columns
-    compute_ns | ns | while at least one kernel ran that is no communication; on a CPU an operator
-    exposed_communication_ns | ns | while communication ran, and no such kernel
-    exposed_memory_ns | ns | while copies or fills ran, and neither of these
-    idle_ns | ns | while nothing ran
-    communication_ns | ns | while at least one collective ran
-    overlapped_ns | ns | of that, while a kernel computed
-    collectives | | collectives
-    bytes | B | that they reduced on this rank; empty where the size of one is not known
-    transfer_ns | ns | sum of what they took on the rank on which each was shortest
-    waiting_ns | ns | sum of what they took longer on this rank: waiting for the slowest
-"""),
+)
+COLLECTIVES = TableSpec(
+    "collectives",
+    "One row per run on several GPUs, rank, device, step and collective, under the profiler",
+    columns(
+        WHICH,
+        """
+    number | int | | its place in the step by launch, from 0; the same on all ranks
+    operation | text | | all-reduce, ...
+    range | text | | innermost range around its launch
+    kernel | text | | full name of its kernel; gloo:all_reduce on a CPU
+    bytes | int | B | of the tensor that is reduced, on one rank
+    bucket | int | | number of the bucket of gradients, where they are reduced in buckets
+    start_ns | int | ns | its start, from the begin of the step on this device
+    duration_ns | int | ns | its time on this rank, waiting for the others included
+    exposed_ns | int | ns | of that, while no kernel computed
+    transfer_ns | int | ns | the shortest of its times on all ranks
+    waiting_ns | int | ns | duration less transfer
+    algorithm_gb_per_s | float | 10^9 B/s | bytes ÷ transfer
+    bus_gb_per_s | float | 10^9 B/s | that × 2(n − 1)/n for an all-reduce of n ranks: what the busiest link carried
+""",
     ),
-    "collectives": Described(
-        "One row per run on several GPUs, rank, device, step and collective, under the profiler",
-        columns(f"""{WHICH}
-    number | | its place in the step by launch, from 0; the same on all ranks
-    operation | | all-reduce, ...
-    range | | innermost range around its launch
-    kernel | | full name of its kernel; gloo:all_reduce on a CPU
-    bytes | B | of the tensor that is reduced, on one rank
-    bucket | | number of the bucket of gradients, where they are reduced in buckets
-    start_ns | ns | its start, from the begin of the step on this device
-    duration_ns | ns | its time on this rank, waiting for the others included
-    exposed_ns | ns | of that, while no kernel computed
-    transfer_ns | ns | the shortest of its times on all ranks
-    waiting_ns | ns | duration less transfer
-    algorithm_gb_per_s | 10^9 B/s | bytes ÷ transfer
-    bus_gb_per_s | 10^9 B/s | that × 2(n − 1)/n for an all-reduce of n ranks: what the busiest link carried
-"""),
-    ),
-}
+)
+TABLES = (
+    RANK_PHASES,
+    RANK_STEPS,
+    COLLECTIVES,
+)

@@ -23,21 +23,11 @@ from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.tensor_cores import tensor_core_warnings
-from profile_grid.study.described import WHERE, Described, columns
+from profile_grid.study.table_spec import WHERE, TableSpec, columns
 from profile_grid.tables import findings
 from profile_grid.tables.classes import MEMORY_OPERATIONS
 from profile_grid.tables.conservation import require_same
 from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
-
-KERNEL_COLUMNS = [
-    "step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns",
-]  # fmt: skip
-PHASE_COLUMNS = [
-    "step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels", "memop_ns", "memops",
-]  # fmt: skip
-RANGE_COLUMNS = [
-    "step", "phase", "range", "instances", "wall_ns", "gpu_time_ns", "kernels", "memop_time_ns", "memops",
-]  # fmt: skip
 
 
 def measured_activities(trace: Trace) -> pd.DataFrame:
@@ -73,7 +63,7 @@ def kernel_table(activities: pd.DataFrame) -> pd.DataFrame:
     keys = ["step", "phase", "range", "name", "class"]
     grouped = activities.groupby(keys, sort=True, observed=True)["duration_ns"]
     table = grouped.agg(["count", "sum", "mean", "min", "max"]).reset_index()
-    table.columns = KERNEL_COLUMNS
+    table.columns = KERNELS.names
     require_same("launches", table["launches"].sum(), len(activities))
     require_same("nanoseconds", table["total_ns"].sum(), activities["duration_ns"].sum())
     return table
@@ -90,7 +80,7 @@ def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
         for phase in _in_order(walls, of_step):
             phase_walls = walls[(walls["phase"] == phase) & (walls["range"] == "")]
             rows.append(_phase_row(step, phase, of_step[of_step["phase"] == phase], phase_walls))
-    table = pd.DataFrame(rows, columns=PHASE_COLUMNS)
+    table = pd.DataFrame(rows, columns=PHASES.names)
     by_phase = table[table["phase"] != WHOLE_STEP]
     for column in ("kernel_ns", "kernels", "memop_ns", "memops"):
         require_same(column, by_phase[column].sum(), table.loc[table["phase"] == WHOLE_STEP, column].sum())
@@ -104,7 +94,7 @@ def range_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     walls = inside.assign(wall_ns=inside["end_ns"] - inside["start_ns"]).groupby(keys)["wall_ns"].agg(["count", "sum"])
     launched = _inclusive(activities[activities["step"] >= 0])
     table = walls.rename(columns={"count": "instances", "sum": "wall_ns"}).join(launched, how="outer")
-    return table.fillna(0).astype("int64").reset_index()[RANGE_COLUMNS]
+    return table.fillna(0).astype("int64").reset_index()[RANGES.names]
 
 
 def _inclusive(activities: pd.DataFrame) -> pd.DataFrame:
@@ -220,56 +210,69 @@ def tables_of_file(
 
 def _without_gpu_figures(phases: pd.DataFrame) -> pd.DataFrame:
     """The phase table with its GPU columns missing instead of zero."""
-    missing = dict.fromkeys(PHASE_COLUMNS[3:], pd.array([pd.NA] * len(phases), dtype="Int64"))
+    missing = dict.fromkeys(PHASES.names[3:], pd.array([pd.NA] * len(phases), dtype="Int64"))
     return phases.assign(**missing)
 
 
 def empty_tables() -> dict[str, pd.DataFrame]:
     """The tables of a run without rows."""
-    columns = {
-        "kernels": KERNEL_COLUMNS, "phases": PHASE_COLUMNS, "ranges": RANGE_COLUMNS, "findings": findings.COLUMNS,
-    }  # fmt: skip
-    return {name: pd.DataFrame(columns=names) for name, names in columns.items()}
+    return {table.name: table.empty() for table in TABLES}
 
 
-TIMES_OF_A_PHASE = """wall_ns | ns | wall time of the NVTX range on the CPU
-    gpu_span_ns | ns | start of the first kernel or memory operation to the end of the last
-    gpu_busy_ns | ns | time in which at least one of them ran
-    kernel_ns | ns | sum of the durations of kernels
-    kernels | | kernels
-    memop_ns | ns | sum of the durations of memory operations (copies and fills by the driver)
-    memops | | memory operations"""
-DESCRIBED = {
-    "findings": findings.DESCRIBED,
-    "kernels": Described(
-        "One row per run, step, phase, range and kernel name",
-        columns(f"""{WHERE}
-    kernel | | full name; of an ATen operator on a CPU
-    class | | kind of work, by the rules of kernel_tables
-    launches | | executions
-    total_ns | ns | sum of their durations
-    mean_ns | ns | mean duration
-    min_ns | ns | shortest
-    max_ns | ns | longest
-"""),
+TIMES_OF_A_PHASE = columns("""
+    wall_ns | int | ns | wall time of the NVTX range on the CPU
+    gpu_span_ns | int | ns | start of the first kernel or memory operation to the end of the last
+    gpu_busy_ns | int | ns | time in which at least one of them ran
+    kernel_ns | int | ns | sum of the durations of kernels
+    kernels | int | | kernels
+    memop_ns | int | ns | sum of the durations of memory operations (copies and fills by the driver)
+    memops | int | | memory operations
+""")
+KERNELS = TableSpec(
+    "kernels",
+    "One row per run, step, phase, range and kernel name",
+    columns(
+        WHERE,
+        """
+    kernel | text | | full name; of an ATen operator on a CPU
+    class | text | | kind of work, by the rules of kernel_tables
+    launches | int | | executions
+    total_ns | int | ns | sum of their durations
+    mean_ns | float | ns | mean duration
+    min_ns | int | ns | shortest
+    max_ns | int | ns | longest
+""",
     ),
-    "phases": Described(
-        "One row per run, step and phase, and one with phase = step for the whole step",
-        columns(f"""
-    step | | number of the measured step, from 0
-    phase | | forward, loss, backward, optimizer, synchronize, (outside); step: all of them
-    {TIMES_OF_A_PHASE}
-"""),
+)
+PHASES = TableSpec(
+    "phases",
+    "One row per run, step and phase, and one with phase = step for the whole step",
+    columns(
+        """
+    step | int | | number of the measured step, from 0
+    phase | text | | forward, loss, backward, optimizer, synchronize, (outside); step: all of them
+""",
+        TIMES_OF_A_PHASE,
     ),
-    "ranges": Described(
-        "One row per run, step, phase and range; what nested ranges launched counts in the outer ones too",
-        columns(f"""{WHERE}
-    instances | | times the range was opened
-    wall_ns | ns | wall time of the range on the CPU, summed over instances
-    gpu_time_ns | ns | sum of the durations of kernels launched inside
-    kernels | | kernels launched inside
-    memop_time_ns | ns | sum of the durations of memory operations launched inside
-    memops | | memory operations launched inside
-"""),
+)
+RANGES = TableSpec(
+    "ranges",
+    "One row per run, step, phase and range; what nested ranges launched counts in the outer ones too",
+    columns(
+        WHERE,
+        """
+    instances | int | | times the range was opened
+    wall_ns | int | ns | wall time of the range on the CPU, summed over instances
+    gpu_time_ns | int | ns | sum of the durations of kernels launched inside
+    kernels | int | | kernels launched inside
+    memop_time_ns | int | ns | sum of the durations of memory operations launched inside
+    memops | int | | memory operations launched inside
+""",
     ),
-}
+)
+TABLES = (
+    findings.FINDINGS,
+    KERNELS,
+    PHASES,
+    RANGES,
+)

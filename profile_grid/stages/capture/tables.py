@@ -12,7 +12,7 @@ from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture import nsys_reports, rank_tables, step_tables
 
-DESCRIBED = step_tables.DESCRIBED | rank_tables.DESCRIBED
+TABLES = (*step_tables.TABLES, *rank_tables.TABLES)
 
 
 def run_tables(

@@ -28,7 +28,7 @@ def capture_of(rank: int, folder: Path, steps: int = 2) -> Path:
         made.range("all-reduce, bytes = 4000", begin + 60, begin + 70)
         made.kernel(NCCL, at=begin + 65, start=begin + 350 + 50 * rank, duration=200 - 50 * rank, stream=9)
     path = made.write(folder / FILES[rank])
-    write_specification(path, {"program": {}})
+    write_specification(path, CAPTURE["specification"])
     return path
 
 

@@ -19,16 +19,14 @@ from kernel_tables.intervals import Intervals, difference, intersection, union
 from kernel_tables.trace import Trace
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
-from profile_grid.study.described import Described, columns
 from profile_grid.study.stages import COLD_START
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.conservation import require_same
 
 (SQLITE,) = COLD_START.files
 LOADING = re.compile(r"cu(da)?(Module|Library|Link|Kernel(?!\w*Launch))")
 OF_THE_HOST = re.compile(r"cuda(HostAlloc|MallocHost|FreeHost|HostRegister)|cuMem(HostAlloc|AllocHost|HostRegister)")
 NO_CALL, NO_OPERATOR = "no call (Python, dispatcher, libraries that choose kernels)", "no operator"
-COLUMNS = ["cause", "first_ms", "later_ms", "extra_ms", "first_calls", "later_calls"]
-TYPES = dict.fromkeys(COLUMNS, "float64") | {"cause": "str"}
 Part = tuple[str, np.ndarray, np.ndarray]  # a cause, and the starts and ends of what it is
 
 
@@ -48,7 +46,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
 
 def empty_run_tables() -> dict[str, pd.DataFrame]:
     """The table without rows."""
-    return {"first_step": pd.DataFrame(columns=COLUMNS).astype(TYPES)}
+    return {"first_step": FIRST_STEP.empty()}
 
 
 def first_step_table(scope: Scope) -> pd.DataFrame:
@@ -63,7 +61,7 @@ def first_step_table(scope: Scope) -> pd.DataFrame:
     for cause, (first_ns, first_calls) in steps[0].items():
         later_ns, later_calls = np.mean([step[cause] for step in steps[1:]], axis=0)
         rows.append((cause, first_ns / 1e6, later_ns / 1e6, (first_ns - later_ns) / 1e6, first_calls, later_calls))
-    return pd.DataFrame(rows, columns=COLUMNS).astype(TYPES)
+    return FIRST_STEP.table(rows, of_a_run=True)
 
 
 def _of_step(parts: list[Part], rest: str, start: int, end: int) -> dict[str, tuple[int, int]]:
@@ -121,16 +119,16 @@ def _named(calls: Calls, pattern: re.Pattern) -> np.ndarray:
     return fits[calls.function]
 
 
-DESCRIBED = {
-    "first_step": Described(
-        "One row per run with the stage cold_start and cause of time in its first step; the causes add up to the step",
-        columns("""
-    cause | | what a thread was in: the first of these that any was in
-    first_ms | ms | in the very first step of the process, as captured
-    later_ms | ms | mean over the captured steps behind it
-    extra_ms | ms | first_ms − later_ms
-    first_calls | | API calls in the first step; on a CPU operators
-    later_calls | | mean over the steps behind it
+FIRST_STEP = TableSpec(
+    "first_step",
+    "One row per run with the stage cold_start and cause of time in its first step; the causes add up to the step",
+    columns("""
+    cause | text | | what a thread was in: the first of these that any was in
+    first_ms | float | ms | in the very first step of the process, as captured
+    later_ms | float | ms | mean over the captured steps behind it
+    extra_ms | float | ms | first_ms − later_ms
+    first_calls | float | | API calls in the first step; on a CPU operators
+    later_calls | float | | mean over the steps behind it
 """),
-    ),
-}
+)
+TABLES = (FIRST_STEP,)

@@ -12,6 +12,7 @@ from kernel_tables.counters.verdicts import verdicts_of
 from kernel_tables.counters.work import WORK, rates_of, work_of
 from kernel_tables.trace import Trace
 from profile_grid.stages.capture.step_tables import measured_activities
+from profile_grid.stages.counters.described import COUNTER_RANGES, COUNTERS_TABLE, ROOFS
 from profile_grid.tables.classes import MEMORY_OPERATIONS, family
 from profile_grid.tables.conservation import require_same
 from profile_grid.tables.names import MEASURE
@@ -20,14 +21,7 @@ from profile_grid.tables.sums import known_sums
 COMMUNICATION = "communication"
 LEFT_OUT = "left out: communication"
 LAUNCHED = ["kernel", "class", "grid", "block", "launches", "total_ns", "min_ns", "max_ns", "not_counted"]
-RATES = ["flops", "flop_per_s", "dram_bytes_per_s", "flops_per_byte", "compute_share", "memory_share"]
-FILLING = [
-    "occupancy", "occupancy_possible", "limited_by", "registers", "waves", "tail", "stall", "stall_share",
-    "second_stall", "second_stall_share",
-]  # fmt: skip
-COUNTER_COLUMNS = [*LAUNCHED, *WORK, *RATES, *FILLING, "verdict", "because"]
 PLACE = ["step", "phase", "range", "class"]
-RANGE_COLUMNS = [*PLACE, "launches", "total_ns", "counted_ns", *WORK]
 
 
 def measured_launches(trace: Trace) -> pd.DataFrame:
@@ -58,7 +52,7 @@ def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs)
     work = work_of(metrics)
     rates = rates_of(work, table["total_ns"] / table["launches"] / 1e9, roofs)
     table = pd.concat([table[LAUNCHED], work, rates, launches_of(table["grid"], metrics)], axis=1)
-    return table.join(verdicts_of(table))[COUNTER_COLUMNS]
+    return table.join(verdicts_of(table))[COUNTERS_TABLE.names]
 
 
 def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
@@ -70,7 +64,7 @@ def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame
     grouped = rows.groupby(PLACE, sort=True, observed=True)
     sums = grouped[["duration_ns", "counted_ns"]].sum().rename(columns={"duration_ns": "total_ns"})
     sums = sums.join(known_sums(rows, PLACE, WORK))
-    table = sums.assign(launches=grouped.size()).reset_index()[RANGE_COLUMNS]
+    table = sums.assign(launches=grouped.size()).reset_index()[COUNTER_RANGES.names]
     require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
     require_same("launches", table["launches"].sum(), len(launches))
     return table
@@ -93,17 +87,4 @@ def roofs_table(reached: Roofs, sheet: Roofs) -> pd.DataFrame:
     """One row per roof, memory first: rates per second of the data sheet and of the calibration, NaN if not known."""
     rows = [("memory", "B/s", sheet.memory_bytes_per_s, reached.memory_bytes_per_s)]
     rows += [(kind, "FLOP/s", sheet.flop_per_s.get(kind), rate) for kind, rate in reached.flop_per_s.items()]
-    table = pd.DataFrame(rows, columns=ROOF_COLUMNS)
-    return table.astype(dict.fromkeys(("data_sheet_per_s", "reached_per_s"), "float64"))
-
-
-ROOF_COLUMNS = ["roof", "unit", "data_sheet_per_s", "reached_per_s"]
-TEXTS = {"kernel", "class", "grid", "block", "not_counted", "limited_by", "stall", "second_stall", "verdict", "because"}
-TEXTS |= {"phase", "range", "roof", "unit"}
-WHOLE = {"launches", "total_ns", "min_ns", "max_ns", "counted_ns", "step"}
-
-
-def without_rows(names: list[str]) -> pd.DataFrame:
-    """A table of these columns and no rows."""
-    kind = {name: "str" if name in TEXTS else "int64" if name in WHOLE else "float64" for name in names}
-    return pd.DataFrame({name: pd.Series(dtype=kind[name]) for name in names})
+    return ROOFS.table(rows, of_a_run=True)

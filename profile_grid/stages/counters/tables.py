@@ -19,7 +19,7 @@ from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED, StageResult, read_result
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.counters import counter_tables as tables
-from profile_grid.stages.counters.described import DESCRIBED as DESCRIBED
+from profile_grid.stages.counters.described import TABLES as TABLES
 from profile_grid.study.stages import CAPTURE, COUNTERS
 from profile_grid.tables.findings import findings_of_counters, findings_table
 
@@ -99,9 +99,7 @@ def roofs_of_sheet(device_name: str | None) -> Roofs:
 
 def empty_run_tables() -> dict[str, pd.DataFrame]:
     """The tables without rows."""
-    columns = {"counters": tables.COUNTER_COLUMNS, "counter_ranges": tables.RANGE_COLUMNS, "roofs": tables.ROOF_COLUMNS}
-    made = {name: tables.without_rows(names) for name, names in columns.items()}
-    return made | {"counter_findings": findings_table([])}
+    return {table.name: table.empty() for table in TABLES}
 
 
 def _what_is_lost(counters: pd.DataFrame) -> str:

@@ -22,12 +22,12 @@ from profile_grid.results.capture_identity import identity, write_specification
 from profile_grid.results.results import read_result
 from profile_grid.stages.counters import measure as counters
 from profile_grid.stages.counters.counter_tables import LEFT_OUT, measured_launches
-from profile_grid.stages.counters.described import DESCRIBED
+from profile_grid.stages.counters.described import TABLES
 from profile_grid.stages.counters.tables import empty_run_tables, run_tables, tables_of_launches
 from profile_grid.study.runs import grid_runs
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import COUNTERS
-from profile_grid.tables.findings import COLUMNS as FINDINGS
+from profile_grid.tables.findings import FINDINGS
 from tests.kernel_tables.synthetic import Synthetic
 from tests.profile_grid.made_up_results import CAPTURE, changed
 
@@ -310,12 +310,12 @@ def test_counters_are_joined_to_the_capture_of_the_same_run_and_to_no_other(run_
 def test_the_rules_that_need_counters_say_what_they_find_in_a_table_of_their_own(run_folder, tmp_path):
     run_folder()
     found = run_tables(read_result(tmp_path / "counters.json"), tmp_path)[1]["counter_findings"]
-    assert list(found.columns) == FINDINGS and found.empty  # no kernel there fills the GPU
+    assert list(found.columns) == FINDINGS.names and found.empty  # no kernel there fills the GPU
 
 
 def test_every_column_of_the_tables_is_described():
-    for name, table in empty_run_tables().items():
-        assert list(table.columns) == [column.name for column in DESCRIBED[name].columns]
+    made = empty_run_tables()
+    assert {table.name: table.names for table in TABLES} == {name: list(table) for name, table in made.items()}
 
 
 def test_a_run_without_counters_has_the_same_columns_as_one_with_them(tmp_path):

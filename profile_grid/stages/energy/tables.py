@@ -12,20 +12,15 @@ from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import ProgramResult
 from profile_grid.results.typed_json import parse_as
-from profile_grid.study.described import Described, columns
-from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import ENERGY
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS
 
 STEPS = "steps"
 STATE = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz")
 ENDS = ("begin", "end")
-WINDOW = {"window": "Int64", "kind": "str", "seconds": "float64", "joules": "float64", "steps": "Int64"}
-WINDOW |= {"power_w": "float64", **{f"{end}_{name}": "Int64" for name in STATE for end in ENDS}, "throttled": "str"}
 FIGURES = ("joules_per_step", "joules_per_token", "power_w", "idle_power_w", "tflops_per_watt")
-SPREAD = {f"{name}{end}": "float64" for name in FIGURES for end in ("", "_std")}
-RUN = {"counter": "str", "windows": "Int64", "steps": "Int64", "step_ms": "float64", "tokens": "Int64"}
-RUN |= {"model_flops": "Int64", **SPREAD, "tick_ms": "float64", "tick_share": "float64"}
+SPREAD = tuple(f"{name}{end}" for name in FIGURES for end in ("", "_std"))
 
 
 @dataclass(frozen=True)
@@ -77,8 +72,8 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
     windows = [led | row for led, _, facts in complete for row in _window_rows(facts)]
     table = [led | energy_of_run(program, facts) for led, program, facts in complete]
     return {
-        "energy": pd.DataFrame(table, columns=[*LEADING, *RUN]).astype(RUN),
-        "energy_windows": pd.DataFrame(windows, columns=[*LEADING, *WINDOW]).astype(WINDOW),
+        "energy": ENERGY_TABLE.table(table),
+        "energy_windows": ENERGY_WINDOWS.table(windows),
     }
 
 
@@ -141,46 +136,52 @@ def _window_rows(facts: EnergyFacts) -> list[dict]:
     ]
 
 
-DESCRIBED = {
-    "energy": Described(
-        "One row per run with the stage energy: means over its windows, no profiler attached",
-        columns("""
-    counter | | whose energy is counted: NVML that of the whole GPU, RAPL that of the processor's packages
-    windows | | windows in which the model stepped
-    steps | | steps in all of them
-    step_ms | ms | their seconds ÷ their steps
-    tokens | tokens | of one step: batch × context
-    model_flops | FLOP | of the matrix products of one step, from the shapes; what is computed again is not counted
-    joules_per_step | J | energy of a window ÷ its steps, the mean over the windows
-    joules_per_step_std | J | standard deviation (n − 1) between the windows
-    joules_per_token | J | the same ÷ tokens
-    joules_per_token_std | J | its standard deviation
-    power_w | W | energy of a window ÷ its seconds, the mean over the windows
-    power_w_std | W | its standard deviation
-    idle_power_w | W | the same of the windows in which nothing runs and the model lies in memory, before and after
-    idle_power_w_std | W | its standard deviation
-    tflops_per_watt | TFLOP/s/W | model_flops ÷ energy of a step; empty if unknown
-    tflops_per_watt_std | TFLOP/s/W | its standard deviation
-    tick_ms | ms | time between two changes of the counter, as measured
-    tick_share | of 1 | tick ÷ the shortest window: the most that one window can be off by it, at even power
+ENERGY_TABLE = TableSpec(
+    "energy",
+    "One row per run with the stage energy: means over its windows, no profiler attached",
+    columns("""
+    counter | text | | whose energy is counted: NVML that of the whole GPU, RAPL that of the processor's packages
+    windows | int | | windows in which the model stepped
+    steps | int | | steps in all of them
+    step_ms | float | ms | their seconds ÷ their steps
+    tokens | int | tokens | of one step: batch × context
+    model_flops | int | FLOP | of the matrix products of one step, from the shapes; what is computed again is not \
+        counted
+    joules_per_step | float | J | energy of a window ÷ its steps, the mean over the windows
+    joules_per_step_std | float | J | standard deviation (n − 1) between the windows
+    joules_per_token | float | J | the same ÷ tokens
+    joules_per_token_std | float | J | its standard deviation
+    power_w | float | W | energy of a window ÷ its seconds, the mean over the windows
+    power_w_std | float | W | its standard deviation
+    idle_power_w | float | W | the same of the windows in which nothing runs and the model lies in memory, before and \
+        after
+    idle_power_w_std | float | W | its standard deviation
+    tflops_per_watt | float | TFLOP/s/W | model_flops ÷ energy of a step; empty if unknown
+    tflops_per_watt_std | float | TFLOP/s/W | its standard deviation
+    tick_ms | float | ms | time between two changes of the counter, as measured
+    tick_share | float | of 1 | tick ÷ the shortest window: the most that one window can be off by it, at even power
 """),
-    ),
-    "energy_windows": Described(
-        "One row per run and window of the stage energy, in their order",
-        columns("""
-    window | | number, from 0
-    kind | | steps, or idle: nothing runs
-    seconds | s | between the two readings of the counter, the device waited for at both
-    joules | J | counted in between
-    steps | | steps in between
-    power_w | W | joules ÷ seconds
-    begin_temperature_c | °C | of the GPU before the window
-    end_temperature_c | °C | after it
-    begin_sm_clock_mhz | MHz | clock of the GPU's processors before the window
-    end_sm_clock_mhz | MHz | after it
-    begin_memory_clock_mhz | MHz | clock of its memory before the window
-    end_memory_clock_mhz | MHz | after it
-    throttled | | what held the clocks back at either end; empty for nothing
+)
+ENERGY_WINDOWS = TableSpec(
+    "energy_windows",
+    "One row per run and window of the stage energy, in their order",
+    columns("""
+    window | int | | number, from 0
+    kind | text | | steps, or idle: nothing runs
+    seconds | float | s | between the two readings of the counter, the device waited for at both
+    joules | float | J | counted in between
+    steps | int | | steps in between
+    power_w | float | W | joules ÷ seconds
+    begin_temperature_c | int | °C | of the GPU before the window
+    end_temperature_c | int | °C | after it
+    begin_sm_clock_mhz | int | MHz | clock of the GPU's processors before the window
+    end_sm_clock_mhz | int | MHz | after it
+    begin_memory_clock_mhz | int | MHz | clock of its memory before the window
+    end_memory_clock_mhz | int | MHz | after it
+    throttled | text | | what held the clocks back at either end; empty for nothing
 """),
-    ),
-}
+)
+TABLES = (
+    ENERGY_TABLE,
+    ENERGY_WINDOWS,
+)

@@ -18,8 +18,8 @@ from kernel_tables.trace import Trace
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
 from profile_grid.stages.capture.step_tables import measured_ranges
-from profile_grid.study.described import Described, columns
 from profile_grid.study.stages import HOST_TRACE
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.conservation import require_same
 from profile_grid.tables.names import OUTSIDE, STEP
 
@@ -27,11 +27,6 @@ from profile_grid.tables.names import OUTSIDE, STEP
 LAUNCHING, OS_CALLS, NO_CALL, STACK = "launching", "in the OS runtime", "in no call", "Python stack"
 DOING = {LAUNCH: LAUNCHING, WAIT: "waiting for the GPU", ALLOCATION: "allocating", COPY: "copying"}
 OTHER_CUDA = "in other CUDA calls"
-COLUMNS = {
-    "phase": "str", "thread": "int64", "launches_most": "bool", "doing": "str", "function": "str",
-    "launches": "float64", "calls": "float64", "own_ms": "float64", "samples": "int64", "samples_in_calls": "int64",
-    "estimated_ms": "float64",
-}  # fmt: skip
 ABSENT = {OS_RUNTIME: "no calls of the OS runtime", PYTHON: "no Python stacks"}
 
 
@@ -50,7 +45,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
 
 def empty_run_tables() -> dict[str, pd.DataFrame]:
     """The table without rows."""
-    return {"host_time": pd.DataFrame(columns=list(COLUMNS)).astype(COLUMNS)}
+    return {"host_time": HOST_TIME.empty()}
 
 
 def host_time(trace: Trace) -> pd.DataFrame:
@@ -73,7 +68,8 @@ def host_time(trace: Trace) -> pd.DataFrame:
     )
     most = _launching_threads(table)
     launches_most = [most.get(phase) == thread for phase, thread in zip(table["phase"], table["thread"], strict=True)]
-    return table.assign(launches_most=launches_most)[list(COLUMNS)].astype(COLUMNS).reset_index(drop=True)
+    table = table.assign(launches_most=launches_most)[HOST_TIME.names]
+    return HOST_TIME.typed(table, nullable=False).reset_index(drop=True)
 
 
 def _phases(trace: Trace) -> tuple[dict[str, int], int]:
@@ -102,22 +98,23 @@ def _absent(table: pd.DataFrame, sources: Sequence[str]) -> list[str]:
     return [f"the trace of the host holds {ABSENT[source]}" for source in sources if not held[source]]
 
 
-DESCRIBED = {
-    "host_time": Described(
-        "One row per run with the stage host_trace, phase of a step, thread, and function that the thread was in;"
-        " means over the traced steps. On every thread own_ms adds up to the phase",
-        columns("""
-    phase | | range directly inside step
-    thread | | number of the thread, from 0, which is the main one where it makes calls
-    launches_most | | whether it makes most of the calls in the phase that launch
-    doing | | a kind of CUDA call, in the OS runtime (calls of 1 µs and longer), in no call, or a Python stack
-    function | | what was called; of a stack its innermost function and the module of that
-    launches | | kernels and memory operations that all threads launch in the phase, per step
-    calls | | calls per step
-    own_ms | ms | time in such calls per step, without what is called inside them; the trace slows the host down
-    samples | | stacks that were sampled, about one a millisecond, over all traced steps
-    samples_in_calls | | those of them at which the thread was in a traced call
-    estimated_ms | ms | time there in no call per step, an estimate: samples outside of calls × time between two samples
+HOST_TIME = TableSpec(
+    "host_time",
+    "One row per run with the stage host_trace, phase of a step, thread, and function that the thread was in;"
+    " means over the traced steps. On every thread own_ms adds up to the phase",
+    columns("""
+    phase | text | | range directly inside step
+    thread | int | | number of the thread, from 0, which is the main one where it makes calls
+    launches_most | bool | | whether it makes most of the calls in the phase that launch
+    doing | text | | a kind of CUDA call, in the OS runtime (calls of 1 µs and longer), in no call, or a Python stack
+    function | text | | what was called; of a stack its innermost function and the module of that
+    launches | float | | kernels and memory operations that all threads launch in the phase, per step
+    calls | float | | calls per step
+    own_ms | float | ms | time in such calls per step, without what is called inside them; the trace slows the host down
+    samples | int | | stacks that were sampled, about one a millisecond, over all traced steps
+    samples_in_calls | int | | those of them at which the thread was in a traced call
+    estimated_ms | float | ms | time there in no call per step, an estimate: samples outside of calls × time between \
+        two samples
 """),
-    ),
-}
+)
+TABLES = (HOST_TIME,)

@@ -12,13 +12,11 @@ import pandas as pd
 from cs336_model import ranges
 from profile_grid.stages.memory.categories import Category, categories_of, names_of, phases_and_backward
 from profile_grid.stages.memory.history import AllocationHistory, FailedAllocationRecord
-from profile_grid.stages.memory.usage_tables import LARGEST_COLUMNS, LARGEST_TYPES, largest_table, place
+from profile_grid.stages.memory.usage_tables import MEMORY_FAILED, largest_table, place
 from profile_grid.tables.names import STEP
 
 BEING_MADE = "being made"  # before any step: model, optimizer and tokens that never came to be
 MOMENT = ["requested_bytes", "free_bytes", "in_phase", "in_range", "live_bytes"]
-COLUMNS = [*MOMENT, *LARGEST_COLUMNS]
-TYPES = LARGEST_TYPES | {"free_bytes": "Int64", "in_phase": "str", "in_range": "str"}
 
 
 def failure_table(history: AllocationHistory, trains: bool) -> pd.DataFrame:
@@ -26,16 +24,13 @@ def failure_table(history: AllocationHistory, trains: bool) -> pd.DataFrame:
     with that request; no row where none was. `trains`: the run has a backward pass."""
     unmet = history.unmet
     if unmet is None:
-        return empty_failures()
+        return MEMORY_FAILED.empty()
     groups = largest_table(history, _categories(history, unmet, trains), unmet.event - 1)
     phase, path = place(history, _range(unmet))
     moment = (unmet.requested_bytes, unmet.free_bytes, phase, path, int(groups["bytes"].sum()))
-    return groups.assign(**dict(zip(MOMENT, moment, strict=True)))[COLUMNS].astype(TYPES)
-
-
-def empty_failures() -> pd.DataFrame:
-    """The table without rows."""
-    return pd.DataFrame({name: pd.Series(dtype="int64") for name in COLUMNS}).astype(TYPES)
+    return groups.assign(**dict(zip(MOMENT, moment, strict=True)))[MEMORY_FAILED.names].astype(
+        {"free_bytes": "Int64", "in_phase": "str", "in_range": "str"}
+    )
 
 
 def _categories(history: AllocationHistory, unmet: FailedAllocationRecord, trains: bool) -> list[str]:

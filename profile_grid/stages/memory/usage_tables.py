@@ -10,6 +10,7 @@ import pandas as pd
 from kernel_tables.attribution.path_text import as_path
 from profile_grid.stages.memory.categories import CATEGORIES, Category
 from profile_grid.stages.memory.history import BLOCK, AllocationHistory, RangeSpan
+from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import NO_RANGE, OUTSIDE, STEP, WHOLE_STEP
 
 WHOLE_PROCESS = "process"
@@ -17,11 +18,7 @@ MOMENTS = 400  # of a timeline: each the fullest of its slice of the events
 LARGEST = 20
 SMALLER = "(smaller ones)"
 COLUMN_OF = {name: f"{name.replace(' ', '_')}_bytes" for name in CATEGORIES}
-PHASE_COLUMNS = ["step", "phase", "category", "bytes"]
-ACTIVATION_COLUMNS = ["part", "block", "bytes", "allocations"]
-LARGEST_COLUMNS = ["category", "phase", "range", "operator", "each_bytes", "allocations", "bytes"]
-LARGEST_TYPES = dict.fromkeys(LARGEST_COLUMNS[:4], "str") | {"each_bytes": "Int64"}
-TIMELINE_COLUMNS = ["moment", "ms", "phase", *COLUMN_OF.values(), "live_bytes"]
+GROUP = ["category", "phase", "range", "operator", "each_bytes"]  # what allocations of one row have in common
 
 
 def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
@@ -31,7 +28,7 @@ def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
         for name, span in ((WHOLE_STEP, history.ranges[step]), *history.phases_of(step)):
             rows += _at(live, fullest(live, span), number, name)
     rows += _at(live, int(live.sum(axis=1).argmax()), -1, WHOLE_PROCESS) if len(live) else []
-    return pd.DataFrame(rows, columns=PHASE_COLUMNS)
+    return pd.DataFrame(rows, columns=MEMORY_PHASES.names)
 
 
 def fullest(live: np.ndarray, span: RangeSpan) -> int:
@@ -64,7 +61,7 @@ def activations_table(history: AllocationHistory, category: np.ndarray) -> pd.Da
     ]
     table = pd.DataFrame(rows, columns=["part", "block", "size"])
     grouped = table.groupby(["part", "block"], sort=False)["size"].agg(["sum", "count"]).reset_index()
-    return grouped.set_axis(ACTIVATION_COLUMNS, axis=1)
+    return grouped.set_axis(MEMORY_ACTIVATIONS.names, axis=1)
 
 
 def _numbers_of_blocks(history: AllocationHistory, step: int) -> dict[int, int]:
@@ -90,14 +87,14 @@ def largest_table(history: AllocationHistory, category: Sequence[str], state: in
     of one size; the rest as one row per category. `category` has the name of that of every allocation."""
     numbers = np.flatnonzero(history.live_at(state))
     rows = [_described(history, number, str(category[number])) for number in numbers]
-    table = pd.DataFrame(rows, columns=LARGEST_COLUMNS[:5]).assign(allocations=1)
-    table = table.groupby(LARGEST_COLUMNS[:5], sort=False, dropna=False)["allocations"].count().reset_index()
+    table = pd.DataFrame(rows, columns=GROUP).assign(allocations=1)
+    table = table.groupby(GROUP, sort=False, dropna=False)["allocations"].count().reset_index()
     table = table.assign(bytes=table["each_bytes"] * table["allocations"])
     table = table.sort_values(["bytes", "each_bytes"], ascending=False, kind="stable", ignore_index=True)
     smaller = table.iloc[LARGEST:].groupby("category", sort=False)[["allocations", "bytes"]].sum().reset_index()
     smaller = smaller.assign(phase="", range=SMALLER, operator="", each_bytes=pd.NA)
-    parts = [part[LARGEST_COLUMNS].astype(LARGEST_TYPES) for part in (table.iloc[:LARGEST], smaller) if len(part)]
-    return pd.concat(parts or [table.astype(LARGEST_TYPES)], ignore_index=True)
+    parts = [_typed(part) for part in (table.iloc[:LARGEST], smaller) if len(part)]
+    return pd.concat(parts or [_typed(table)], ignore_index=True)
 
 
 def _described(history: AllocationHistory, number: int, category: str) -> tuple:
@@ -124,8 +121,105 @@ def timeline_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame
     for moment, state in enumerate(chosen):
         since_ms = (history.time_us[state] - begin) / 1e3
         rows.append((moment, since_ms, _phase_at(phases, state), *live[state].tolist(), int(total[state])))
-    return pd.DataFrame(rows, columns=TIMELINE_COLUMNS)
+    return pd.DataFrame(rows, columns=MEMORY_TIMELINE.names)
 
 
 def _phase_at(phases: Iterable[tuple[str, RangeSpan]], state: int) -> str:
     return next((name for name, span in phases if span.opened <= state < span.closed), OUTSIDE)
+
+
+def _typed(groups: pd.DataFrame) -> pd.DataFrame:
+    """Counts of allocations and their bytes are known of every group, the size of one is not."""
+    return MEMORY_LARGEST.typed(groups[MEMORY_LARGEST.names]).astype({"allocations": "int64", "bytes": "int64"})
+
+
+EXPLAINED = (
+    "parameters, gradients, optimizer state, activations (made before the backward pass, live when it begins),"
+    " temporary, workspace (never freed, and no tensor of the step), data (tokens, buffers, losses)"
+)
+MEMORY_PHASES = TableSpec(
+    "memory_phases",
+    "One row per run with the stage memory, measured step, phase and category, at the phase's fullest moment",
+    columns(f"""
+    step | int | | number of the measured step, from 0; −1 for the whole process
+    phase | text | | step, one phase of it, or process: from before the model is made to the end of the last step
+    category | text | | what it is for: {EXPLAINED}
+    bytes | int | B | requested by live allocations of the category; the categories of a phase sum to its peak
+"""),
+)
+MEMORY_ACTIVATIONS = TableSpec(
+    "memory_activations",
+    "One row per run with a backward pass, part of the model and block: what the last measured step keeps for it",
+    columns("""
+    part | text | | innermost range in which it was allocated
+    block | int | | number of the block, from 0; −1 outside of all
+    bytes | int | B | requested by allocations of the forward pass and loss that are live when the backward pass begins
+    allocations | int | | how many these are
+"""),
+)
+MEMORY_LARGEST = TableSpec(
+    "memory_largest",
+    "The largest groups of allocations live at the fullest moment of the last step, alike in all but their block",
+    columns("""
+    category | text | | as in memory_phases
+    phase | text | | phase in which they were made; (outside) of all steps
+    range | text | | ranges inside the phase, outermost first, joined by " > "; (smaller ones) for the rest of a \
+        category
+    operator | text | | outermost ATen operator that allocated; empty where the recorder does not tell
+    each_bytes | int | B | size of one
+    allocations | int | | how many there are
+    bytes | int | B | of all of them
+"""),
+)
+MEMORY_TIMELINE = TableSpec(
+    "memory_timeline",
+    "At most 400 moments of the last measured step of a run, each the fullest of its slice of the events",
+    columns(
+        "moment | int | | number, in order\n ms | float | ms | since the step began, with the recorder on\n"
+        "phase | text | | the phase that was open\n"
+        + "\n".join(f"{COLUMN_OF[name]} | int | B | live bytes: {name}" for name in CATEGORIES)
+        + "\n live_bytes | int | B | live bytes of all categories"
+    ),
+)
+MEMORY_TOTALS = TableSpec(
+    "memory_totals",
+    "One row per run with the stage memory: what allocator and driver counted, and what the shapes let expect",
+    columns("""
+    requested_peak_bytes | int | B | most that was requested at once; the replay of all allocations gives the same
+    allocated_peak_bytes | int | B | most that the allocator had given out at once, in whole blocks
+    reserved_peak_bytes | int | B | most that the allocator held of the device
+    driver_used_bytes | int | B | memory of the device in use after the last step, as the driver says, by whomever
+    estimated_peak_bytes | int | B | peak that follows from the shapes; empty for other people's models
+    estimated_activation_bytes | int | B | what follows from the shapes for the activations; empty without a backward \
+        pass
+    events | int | | allocations and releases
+    not_seen | text | | what this kind of recording cannot tell
+"""),
+)
+MEMORY_FAILED = TableSpec(
+    "memory_failed",
+    "The largest groups of allocations live when memory ran out, of runs with the stage memory on a GPU",
+    columns("""
+    requested_bytes | int | B | what was asked for and not there
+    free_bytes | int | B | what the GPU had free then
+    in_phase | text | | phase in which it was asked for; (outside) of all steps
+    in_range | text | | ranges inside the phase in which it was asked for, outermost first
+    live_bytes | int | B | requested by all live allocations
+    category | text | | as in memory_phases; of the step that did not end activations (forward, loss) and temporary; \
+        being made
+    phase | text | | as in memory_largest
+    range | text | | as in memory_largest
+    operator | text | | as in memory_largest
+    each_bytes | int | B | as in memory_largest
+    allocations | int | | as in memory_largest
+    bytes | int | B | as in memory_largest
+"""),
+)
+TABLES = (
+    MEMORY_PHASES,
+    MEMORY_ACTIVATIONS,
+    MEMORY_LARGEST,
+    MEMORY_TIMELINE,
+    MEMORY_TOTALS,
+    MEMORY_FAILED,
+)

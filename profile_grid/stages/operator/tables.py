@@ -12,17 +12,13 @@ from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import OutOfMemory
 from profile_grid.results.typed_json import parse_as
 from profile_grid.stages.operator.stage import OPERATOR
-from profile_grid.study.described import RUN, Column, Described, columns
 from profile_grid.study.dimensions import CONTEXT_LENGTH, HEAD_DIM
+from profile_grid.study.table_spec import RUN, TableSpec, column_of, columns
 from profile_grid.study.workloads import ATTENTION_ALONE
 
 DIMENSIONS = (HEAD_DIM, CONTEXT_LENGTH, *ATTENTION_ALONE.dimensions[1:])
 KEYS = tuple(one.key for one in DIMENSIONS)
-LEADING_COLUMNS = (RUN, *(Column(one.key, one.unit, one.meaning) for one in DIMENSIONS))
-FIGURES = (
-    "forward_ms", "forward_std_ms", "backward_ms", "backward_std_ms", "memory_before_backward_bytes", "peak_bytes",
-    "compile_s",
-)  # fmt: skip
+LEADING_COLUMNS = (RUN, *map(column_of, DIMENSIONS))
 
 
 @dataclass(frozen=True)
@@ -55,8 +51,7 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
         if run.complete(OPERATOR.name)
         for cell in parse_as(Cells, run.results[OPERATOR.name].facts, "facts").cells
     ]
-    names = [*(column.name for column in LEADING_COLUMNS), "status", "reason", "passes", *FIGURES]
-    return {"operator_times": pd.DataFrame(rows, columns=names).astype(dict.fromkeys(FIGURES, "float64"))}
+    return {"operator_times": OPERATOR_TIMES.table(rows)}
 
 
 def _row(run: MeasuredRun, cell: Cell) -> dict:
@@ -82,22 +77,21 @@ def _std_ms(seconds: Sequence[float]) -> float | None:
     return 1e3 * stdev(seconds) if len(seconds) > 1 else None
 
 
-MEASURED = columns("""
-    status | | complete, out_of_memory, or unsupported (PyTorch refuses it here)
-    reason | | PyTorch's own reason for that
-    passes | | measured passes
-    forward_ms | ms | mean time of a forward pass, the device waited for
-    forward_std_ms | ms | its standard deviation (n − 1)
-    backward_ms | ms | mean time of a backward pass, the device waited for
-    backward_std_ms | ms | its standard deviation (n − 1)
-    memory_before_backward_bytes | B | bytes in use between forward and backward pass; empty on a CPU
-    peak_bytes | B | most bytes in use; empty on a CPU
-    compile_s | s | the pass in which it was compiled, with an empty cache
-""")
-DESCRIBED = {
-    "operator_times": Described(
-        "One row per cell: one attention operator at one width of head and context length, as it was measured",
-        MEASURED,
-        leading=LEADING_COLUMNS,
-    ),
-}
+OPERATOR_TIMES = TableSpec(
+    "operator_times",
+    "One row per cell: one attention operator at one width of head and context length, as it was measured",
+    columns("""
+    status | text | | complete, out_of_memory, or unsupported (PyTorch refuses it here)
+    reason | text | | PyTorch's own reason for that
+    passes | int | | measured passes
+    forward_ms | float | ms | mean time of a forward pass, the device waited for
+    forward_std_ms | float | ms | its standard deviation (n − 1)
+    backward_ms | float | ms | mean time of a backward pass, the device waited for
+    backward_std_ms | float | ms | its standard deviation (n − 1)
+    memory_before_backward_bytes | float | B | bytes in use between forward and backward pass; empty on a CPU
+    peak_bytes | float | B | most bytes in use; empty on a CPU
+    compile_s | float | s | the pass in which it was compiled, with an empty cache
+"""),
+    leading=LEADING_COLUMNS,
+)
+TABLES = (OPERATOR_TIMES,)

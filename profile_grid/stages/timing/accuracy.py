@@ -7,9 +7,8 @@ import pandas as pd
 from cs336_model.program.variants.values import FP32, UNIT_ROUNDOFF
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import Accuracy
-from profile_grid.study.described import Described, columns
-from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
+from profile_grid.study.table_spec import TableSpec, columns
 
 # Found on a CPU with 2 to 48 layers: logits of fp32 are off by 5 to 13 roundings, those of bf16 by 1 to 3, with bf16
 # weights by 2 to 5. What is beyond rounding (a missing mask or scale, another precision) is off by far more.
@@ -38,8 +37,7 @@ def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
         rows.append(
             run.leading | errors | {"explained_error": explained, "within_precision": within, "reason": accuracy.reason}
         )
-    kinds = dict.fromkeys((*ERRORS, "explained_error"), "float64") | {"within_precision": "boolean", "reason": "str"}
-    return pd.DataFrame(rows, columns=[*LEADING, *kinds]).astype(kinds)
+    return ACCURACY.table(rows)
 
 
 def accuracy_notes(run: MeasuredRun) -> list[str]:
@@ -59,17 +57,17 @@ def _found(run: MeasuredRun) -> Accuracy | None:
     return timing.program.accuracy if timing and timing.program else None
 
 
-DESCRIBED = {
-    "accuracy": Described(
-        "One row per timed run: its first step against an eager one in fp64 with the same weights and tokens, those of"
-        " the whole batch where GPUs share it",
-        columns("""
-    loss_error | | relative error of the loss
-    logits_error | | relative error of the logits, in the Euclidean norm
-    gradient_norm_error | | that of the norm of all gradients once reduced, the largest of all ranks; empty without them
-    explained_error | | the largest of these that the precision explains
-    within_precision | | whether all of them are within that
-    reason | | why there are no errors: an fp64 run that does not fit into memory, a model of somebody else
+ACCURACY = TableSpec(
+    "accuracy",
+    "One row per timed run: its first step against an eager one in fp64 with the same weights and tokens, those of"
+    " the whole batch where GPUs share it",
+    columns("""
+    loss_error | float | | relative error of the loss
+    logits_error | float | | relative error of the logits, in the Euclidean norm
+    gradient_norm_error | float | | that of the norm of all gradients once reduced, the largest of all ranks; empty \
+        without them
+    explained_error | float | | the largest of these that the precision explains
+    within_precision | bool | | whether all of them are within that
+    reason | text | | why there are no errors: an fp64 run that does not fit into memory, a model of somebody else
 """),
-    )
-}
+)

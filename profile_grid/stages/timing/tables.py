@@ -8,12 +8,11 @@ import pandas as pd
 
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import ProgramResult, StageResult
-from profile_grid.stages.timing.accuracy import DESCRIBED as ACCURACY_DESCRIBED
-from profile_grid.stages.timing.accuracy import accuracy_table
-from profile_grid.study.described import Described, columns
+from profile_grid.stages.timing.accuracy import ACCURACY, accuracy_table
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.step_statistics import STATISTICS, statistics
+from profile_grid.study.table_spec import TableSpec, columns
+from profile_grid.tables.step_statistics import statistics
 
 STEP = "step"
 SLOWEST = -1  # in the place of a rank: at every step the slowest of all
@@ -74,7 +73,7 @@ def rank_times_table(runs: list[MeasuredRun]) -> pd.DataFrame:
         if run.complete(TIMING.name)
         for rank, phase, seconds in _rank_times(run.results[TIMING.name])
     ]
-    return pd.DataFrame(rows, columns=[*LEADING, "rank", "phase", *STATISTICS])
+    return pd.DataFrame(rows, columns=RANK_TIMES.all_names)
 
 
 def _rank_times(result: StageResult) -> Iterator[tuple[int, str, list[float]]]:
@@ -97,55 +96,66 @@ def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
         if run.complete(TIMING.name)
         for number, loss in enumerate(run.results[TIMING.name].program.losses)
     ]
-    return pd.DataFrame(rows, columns=[*LEADING, "number", "loss"])
+    return pd.DataFrame(rows, columns=LOSSES.all_names)
 
 
-DESCRIBED = ACCURACY_DESCRIBED | {
-    "timings": Described(
-        "One row per run and phase, from the process without a profiler",
-        columns("""
-    phase | | step (by timeit.default_timer, device synchronize included), or one phase of it
-    n | | measured steps
-    mean_ms | ms | mean over the measured steps
-    std_ms | ms | standard deviation (n − 1)
-    min_ms | ms | shortest step
-    max_ms | ms | longest step
-    status | | as timing_status of runs; without figures where it is not complete
+TIMINGS = TableSpec(
+    "timings",
+    "One row per run and phase, from the process without a profiler",
+    columns("""
+    phase | text | | step (by timeit.default_timer, device synchronize included), or one phase of it
+    n | int | | measured steps
+    mean_ms | float | ms | mean over the measured steps
+    std_ms | float | ms | standard deviation (n − 1)
+    min_ms | float | ms | shortest step
+    max_ms | float | ms | longest step
+    status | text | | as timing_status of runs; without figures where it is not complete
 """),
-    ),
-    "steps": Described(
-        "One row per run, phase and timed step: every single time",
-        columns("""
-    phase | | step, or one phase of it
-    step | | number of the measured step, from 0
-    ms | ms | time of this step or phase, without a profiler
+)
+STEPS = TableSpec(
+    "steps",
+    "One row per run, phase and timed step: every single time",
+    columns("""
+    phase | text | | step, or one phase of it
+    step | int | | number of the measured step, from 0
+    ms | float | ms | time of this step or phase, without a profiler
 """),
-    ),
-    "warmup_steps": Described(
-        "One row per run, phase and warm-up step of the timing: every single time",
-        columns("""
-    phase | | step, or one phase of it
-    step | | number of the warm-up step, from 0; a model is compiled in a step before
-    ms | ms | time of this step or phase, without a profiler
+)
+WARMUP_STEPS = TableSpec(
+    "warmup_steps",
+    "One row per run, phase and warm-up step of the timing: every single time",
+    columns("""
+    phase | text | | step, or one phase of it
+    step | int | | number of the warm-up step, from 0; a model is compiled in a step before
+    ms | float | ms | time of this step or phase, without a profiler
 """),
-    ),
-    "losses": Described(
-        "One row per run and loss of the process without a profiler, that of the whole batch where GPUs share it",
-        columns("""
-    number | | from 0: steps in their order, warm-up first; in mode forward that of one pass of its own
-    loss | nats | mean cross-entropy
+)
+LOSSES = TableSpec(
+    "losses",
+    "One row per run and loss of the process without a profiler, that of the whole batch where GPUs share it",
+    columns("""
+    number | int | | from 0: steps in their order, warm-up first; in mode forward that of one pass of its own
+    loss | float | nats | mean cross-entropy
 """),
-    ),
-    "rank_times": Described(
-        "One row per run on several GPUs, rank and phase, without a profiler",
-        columns(f"""
-    rank | | number of the process, from 0; −1 for the slowest one at every step
-    phase | | step, one phase of it, or {WITHOUT_COMMUNICATION}: the same, its gradients not reduced
-    n | | measured steps; half as many without communication
-    mean_ms | ms | mean over the measured steps
-    std_ms | ms | standard deviation (n − 1)
-    min_ms | ms | shortest step
-    max_ms | ms | longest step
+)
+RANK_TIMES = TableSpec(
+    "rank_times",
+    "One row per run on several GPUs, rank and phase, without a profiler",
+    columns(f"""
+    rank | int | | number of the process, from 0; −1 for the slowest one at every step
+    phase | text | | step, one phase of it, or {WITHOUT_COMMUNICATION}: the same, its gradients not reduced
+    n | int | | measured steps; half as many without communication
+    mean_ms | float | ms | mean over the measured steps
+    std_ms | float | ms | standard deviation (n − 1)
+    min_ms | float | ms | shortest step
+    max_ms | float | ms | longest step
 """),
-    ),
-}
+)
+TABLES = (
+    ACCURACY,
+    RANK_TIMES,
+    LOSSES,
+    TIMINGS,
+    STEPS,
+    WARMUP_STEPS,
+)

@@ -1,20 +1,29 @@
-"""The sentences of (m): what a token takes, what precision and context change of that, and what waiting takes."""
+"""What the document of (m) says: sentences and tables."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import escaped
-from profile_grid.quantities import counted, interval, percent, ratio, significant
+from kernel_tables.markdown import Table, escaped
+from profile_grid.quantities import counted, interval, percent, ratio, significant, with_spread
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, PRECISION, keys_without
 from profile_grid.study.stages import ENERGY, NOT_ASKED
-from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.apart import shown_dimensions, sorted_values
+from profile_grid.tables.cells import headings_of, leading_cells
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.ratios import beside_base
-from profile_grid.tables.wording import PASSES, capital, extremes, extremes_of_runs, listed
+from profile_grid.tables.wording import PASSES, capital, extremes, listed
 
 TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
+LED_BY = ("model", "context_length", "mode", "precision")
+FIGURES = {  # column: heading, factor
+    "joules_per_step": ("J per step", 1),
+    "joules_per_token": ("mJ per token", 1e3),
+    "power_w": ("power, W", 1),
+    "idle_power_w": ("idle, W", 1),
+    "tflops_per_watt": ("TFLOP/s per W", 1),
+}
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -44,7 +53,7 @@ def _precisions(rows: pd.DataFrame) -> list[str]:
     both = beside_base(rows, PRECISION, TOKEN, TOKEN_STD)
     both = both.assign(times=1 / both["speed_up"])
     told = [
-        f"{PRECISION.words(value)} {extremes_of_runs(own.assign(precision=PRECISION.default), 'times', _times)}"
+        f"{PRECISION.words(value)} {extremes(own.assign(precision=PRECISION.default), 'times', _times)}"
         for value, own in ((value, both[both["precision"] == value]) for value in sorted_values(both, PRECISION.key))
     ]
     return [f"Beside {PRECISION.default} a token takes {listed(told)} of the energy."] if told else []
@@ -66,7 +75,7 @@ def _contexts(rows: pd.DataFrame) -> list[str]:
     def told(row: pd.Series) -> str:
         return f"{ratio(row['times'])} of that at context {row['least']}"
 
-    return [f"At the longest context a token takes {extremes_of_runs(pd.DataFrame(ends), 'times', told)}."]
+    return [f"At the longest context a token takes {extremes(pd.DataFrame(ends), 'times', told)}."]
 
 
 def _power(rows: pd.DataFrame, measured: Measured) -> list[str]:
@@ -85,7 +94,7 @@ def _waiting(rows: pd.DataFrame) -> list[str]:
     if bound.empty:
         waited = interval(rows["waiting_energy_share"], percent)
         return [f"No capture is launch-bound; while the GPU waits, idle power takes {waited} of a step's energy."]
-    text = extremes_of_runs(bound, "waiting_energy_share", lambda row: percent(row["waiting_energy_share"]))
+    text = extremes(bound, "waiting_energy_share", lambda row: percent(row["waiting_energy_share"]))
     waits = interval(bound["waiting_share"], percent)
     return [
         f"Where the capture is launch-bound, the GPU waits {waits} of a step without a profiler, and idle power alone"
@@ -108,3 +117,20 @@ def _times(row: pd.Series) -> str:
 
 def _watts(watts: float) -> str:
     return f"{significant(watts)} W"
+
+
+def energy_table(measured: Measured) -> Table:
+    """(m) One line per run: energy of a step and a token, power, and what idle power takes while the GPU waits."""
+    rows = measured.tables["energy_use"]
+    shown = shown_dimensions(rows, LED_BY)
+    shares = {"waits": "waiting_share", "energy while it waits": "waiting_energy_share"}
+    lines = tuple(
+        (
+            *leading_cells(row, shown),
+            *(with_spread(times * row[name], times * row[f"{name}_std"]) for name, (_, times) in FIGURES.items()),
+            *(percent(row[name]) for name in shares.values()),
+        )
+        for row in rows.to_dict("records")
+    )
+    headings = (*(heading for heading, _ in FIGURES.values()), *shares)
+    return Table((*headings_of(shown), *headings), lines, first_right=len(shown))

@@ -1,19 +1,22 @@
-"""The sentences of (k): how slow the first step is, how many warm-up steps are enough, and what fewer would report."""
+"""What the document of (k) says: sentences and tables."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import escaped
-from profile_grid.quantities import interval, percent, ratio, significant
+from kernel_tables.markdown import Table, escaped
+from profile_grid.quantities import ABSENT, count, interval, percent, ratio, significant, with_spread
 from profile_grid.questions.k_warmup.table import of_whole_steps
+from profile_grid.tables.apart import shown_dimensions
+from profile_grid.tables.cells import headings_of, leading_cells
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.wording import leaders, listed, of_all, places, run_in_words
 
 NOT_KEPT = "Not answered: no timed run kept the times of its warm-up steps."
 MOST_CAUSES = 3
-SHOWN_COUNTS = (0, 1, 2, 5)
+REPORTED_COUNTS = (0, 1, 2, 5)
+LED_BY = ("model", "context_length", "mode")
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -64,11 +67,11 @@ def _phase(enough: pd.DataFrame) -> list[str]:
 
 def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[str]:
     """How far off the mean would be after fewer warm-up steps."""
-    counts = [count for count in SHOWN_COUNTS if count < int(enough["taken"].max())]
+    fewer = [number for number in REPORTED_COUNTS if number < int(enough["taken"].max())]
     taken, told = reports["run"].map(enough.set_index("run")["taken"]), []
-    for count in counts:
-        own = reports[(reports["warmup_steps"] == count) & (taken > count)]
-        told.append(f"{interval((own['ratio'] - 1).abs(), percent)} after {count}")
+    for number in fewer:
+        own = reports[(reports["warmup_steps"] == number) & (taken > number)]
+        told.append(f"{interval((own['ratio'] - 1).abs(), percent)} after {number}")
     return [f"The mean would have been off by {listed(told)}."] if told else []
 
 
@@ -88,3 +91,47 @@ def _causes(own: pd.DataFrame) -> str:
 
 def _steps(count: int) -> str:
     return f"{count} warm-up step{'' if count == 1 else 's'}"
+
+
+def reports_table(measured: Measured) -> Table:
+    """(k) One line per run: the step that would have been reported after so many warm-up steps."""
+    rows = of_whole_steps(measured.tables["warmup_reports"])
+    taken = int(rows["warmup_steps"].max())
+    counts = [number for number in REPORTED_COUNTS if number < taken] + [taken]
+    cells = {(row.run, row.warmup_steps): with_spread(row.mean_ms, row.std_ms) for row in rows.itertuples()}
+    runs = rows.drop_duplicates("run")
+    shown = shown_dimensions(runs, LED_BY)
+    lines = tuple(
+        (*leading_cells(row, shown), *(cells.get((row["run"], one), ABSENT) for one in counts))
+        for row in runs.to_dict("records")
+    )
+    return Table((*headings_of(shown), *(f"after {one}, ms" for one in counts)), lines, first_right=len(shown))
+
+
+def first_step_tables(measured: Measured) -> list[tuple[str, Table]]:
+    """(k) Of each run whose first step was captured the name, and where that takes longer than the steps behind it."""
+    rows = measured.tables["warmup_first_step"]
+    headings = ("cause", "first step, ms", "later, ms", "more, ms", "calls", "later")
+    return [
+        (name, Table(headings, tuple(_cause(row) for row in own.to_dict("records")), first_right=1))
+        for name, own in rows.groupby("run", sort=False)
+    ]
+
+
+def _cause(row: dict) -> tuple[str, ...]:
+    times = (significant(row[name]) for name in ("first_ms", "later_ms", "extra_ms"))
+    return escaped(row["cause"]), *times, count(row["first_calls"]), count(row["later_calls"])
+
+
+def enough_table(measured: Measured) -> Table:
+    """(k) One line per run: its first step beside the measured ones, and how many warm-up steps are enough."""
+    rows = of_whole_steps(measured.tables["warmup_enough"])
+    shown = shown_dimensions(rows, LED_BY)
+    lines = []
+    for row in rows.to_dict("records"):
+        open_end = row["enough"] == row["taken"] > 0
+        enough = f"{row['taken']} or more" if open_end else count(row["enough"])
+        figures = (significant(row["first_ms"]), significant(row["measured_mean_ms"]), ratio(row["first_ratio"]))
+        lines.append((*leading_cells(row, shown), *figures, percent(row["tolerance"]), enough))
+    headings = ("first step, ms", "measured, ms", "first ÷ measured", "tolerance", "enough")
+    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))

@@ -1,0 +1,205 @@
+"""The declaration of a table: its name, what a row is, and dtype, unit and meaning of every column.
+
+It stands next to the code that makes the table. What is written and read is checked against it; the data dictionary,
+headings with units and the schema follow from it. Imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from profile_grid.errors import OutsideError
+from profile_grid.study.dimensions import DIMENSIONS, Dimension
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+TEXT, INT, FLOAT, BOOL = DTYPES = ("text", "int", "float", "bool")
+SHARE = "of 1"  # the unit of a share, which people read in percent
+PANDAS_DTYPES = {TEXT: "str", INT: "int64", FLOAT: "float64", BOOL: "bool"}
+NULLABLE_DTYPES = PANDAS_DTYPES | {INT: "Int64", BOOL: "boolean"}
+JSON_TYPES = {TEXT: "string", INT: "integer", FLOAT: "number", BOOL: "boolean"}
+
+
+class WrongTable(OutsideError):
+    """A table is not as it is declared; the message is one line that names table, column, expected and found."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its dtype, one of DTYPES, its unit ("" for none), and its meaning in one line. Any value may be
+    missing."""
+
+    name: str
+    dtype: str
+    unit: str
+    meaning: str
+
+    def fits(self, values: pd.Series) -> bool:
+        """Whether these values are of the dtype. Whole numbers may come as floats, where one is missing, and a column
+        without a value, which does not know its dtype, fits any."""
+        import pandas as pd
+
+        present = values.dropna()
+        if present.empty:
+            return True
+        kind = pd.api.types.infer_dtype(present.array.categories if hasattr(present, "cat") else present)
+        if self.dtype == INT and kind == "floating":
+            return bool((present % 1 == 0).all())
+        return kind in FITTING[self.dtype]
+
+
+FITTING = {  # what pandas.api.types.infer_dtype says of values of each dtype
+    TEXT: ("string",), INT: ("integer",), FLOAT: ("floating", "integer", "mixed-integer-float"), BOOL: ("boolean",),
+}  # fmt: skip
+
+
+def columns(*parts: str | Iterable[Column]) -> tuple[Column, ...]:
+    """Columns, of which a text has one per line: "name | dtype | unit | meaning". Raises ValueError for a line that is
+    none."""
+    declared = []
+    for part in parts:
+        declared += map(_column_in, filter(str.strip, part.splitlines())) if isinstance(part, str) else part
+    return tuple(declared)
+
+
+def _column_in(line: str) -> Column:
+    fields = [" ".join(field.split()) for field in line.split("|")]
+    if len(fields) != 4 or fields[1] not in DTYPES:
+        raise ValueError(f"no column: {line.strip()!r} is to be name | {', '.join(DTYPES)} | unit | meaning")
+    return Column(*fields)
+
+
+def column_of(dimension: Dimension) -> Column:
+    """The column of a dimension, of the study or of the machine."""
+    return Column(dimension.key, INT if dimension.is_number else TEXT, dimension.unit, dimension.meaning)
+
+
+RUN = Column("run", TEXT, "", "the run's dimensions in one name; the folder below results/runs")
+LEADING_COLUMNS = (
+    RUN,
+    *map(column_of, DIMENSIONS),
+)
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table: what a row is, and its columns after the `leading` ones.
+
+    `make` is the function of a table that answers a question, which makes it of the merged tables.
+    """
+
+    name: str
+    rows: str
+    columns: tuple[Column, ...]
+    make: Callable[..., pd.DataFrame] | None = None
+    leading: tuple[Column, ...] = LEADING_COLUMNS
+
+    @property
+    def names(self) -> list[str]:
+        """The columns after the leading ones."""
+        return [column.name for column in self.columns]
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        return (*self.leading, *self.columns)
+
+    @property
+    def all_names(self) -> list[str]:
+        return [column.name for column in self.all_columns]
+
+    def as_in(self, *names: str) -> tuple[Column, ...]:
+        """These columns, by default all but the leading ones, for another table that takes them from this one."""
+        by_name = {column.name: column for column in self.columns}
+        chosen = (by_name[name] for name in names or by_name)
+        return tuple(Column(column.name, column.dtype, column.unit, f"as in {self.name}") for column in chosen)
+
+    def table(self, rows: Sequence = (), of_a_run: bool = False) -> pd.DataFrame:
+        """The table of these rows, each a dict or in the order of the columns. `of_a_run`: the table of one run, which
+        has no leading columns."""
+        import pandas as pd
+
+        names = self.names if of_a_run else self.all_names
+        return self.typed(pd.DataFrame(rows, columns=names))
+
+    def empty(self) -> pd.DataFrame:
+        """The table of one run without rows."""
+        return self.table(of_a_run=True)
+
+    def typed(self, table: pd.DataFrame, nullable: bool = True) -> pd.DataFrame:
+        """The table with its columns, but the leading ones, in the dtypes of pandas."""
+        dtypes = NULLABLE_DTYPES if nullable else PANDAS_DTYPES
+        return table.astype({column.name: dtypes[column.dtype] for column in self.columns})
+
+    def check(self, table: pd.DataFrame, expected: Sequence[str] | None = None) -> None:
+        """Raise WrongTable unless the table has the declared columns in their order, or those `expected` of them, with
+        values of their dtypes."""
+        self.check_names(table.columns, expected)
+        self.check_dtypes(table)
+
+    def check_names(self, names: Iterable[str], expected: Iterable[str] | None = None) -> None:
+        """Raise WrongTable unless these are the declared columns in their order, or those `expected` of them."""
+        names, expected = list(names), list(self.all_names if expected is None else expected)
+        missing = [name for name in expected if name not in names]
+        unknown = [name for index, name in enumerate(names) if name not in expected or name in names[:index]]
+        if missing or unknown:
+            raise WrongTable(
+                f"table {self.name}: columns without a declaration: {', '.join(unknown) or 'none'};"
+                f" declared and missing: {', '.join(missing) or 'none'}"
+            )
+        for index, (name, wanted) in enumerate(zip(names, expected, strict=True)):
+            if name != wanted:
+                raise WrongTable(f"table {self.name}: column {index} (from 0) is expected to be {wanted}, found {name}")
+
+    def check_dtypes(self, table: pd.DataFrame) -> None:
+        """Raise WrongTable unless each column that the table has holds values of the declared dtype."""
+        for column in self.all_columns:
+            if column.name in table.columns and not column.fits(table[column.name]):
+                value = table[column.name].dropna().tolist()[0]
+                raise WrongTable(
+                    f"table {self.name}: column {column.name} is expected to be {column.dtype}, found"
+                    f" {table[column.name].dtype} such as {value!r}"
+                )
+
+    def schema(self) -> dict:
+        """The table as a resource of a Frictionless data package (specs.frictionlessdata.io)."""
+        fields = [
+            {"name": column.name, "type": JSON_TYPES[column.dtype], "description": column.meaning, "unit": column.unit}
+            for column in self.all_columns
+        ]
+        return {"name": self.name, "path": f"{self.name}.csv", "description": self.rows, "schema": {"fields": fields}}
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table as the page shows it with a question: its name there and title, and of the table `source` of
+    results/tables (None: the one of the same name) the columns and rows (None: all) that it has."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...] | None = None
+    rows: Callable[[pd.DataFrame], pd.DataFrame] | None = None
+    source_name: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The table of results/tables that it is from."""
+        return self.source_name or self.name
+
+
+PER_PASS = columns("""
+    gpu_time_ms | float | ms | GPU time in a single pass: the mean over the measured steps
+    gpu_time_std_ms | float | ms | standard deviation (n − 1) of that between the measured steps
+    invocations | float | | launches in a single pass: the mean over the measured steps
+""")
+SAME = columns("""
+    same_in_every_step | bool | | whether every measured step had the same number of launches
+""")
+WHERE = columns("""
+    step | int | | number of the measured step, from 0; −1 in none
+    phase | text | | range directly inside step: forward, loss, backward, optimizer, synchronize; (outside) for none
+    range | text | | ranges inside the phase, outermost first, joined by " > "; empty directly in the phase
+""")
