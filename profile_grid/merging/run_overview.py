@@ -10,7 +10,7 @@ from profile_grid.quantities import counted, memory
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import OUT_OF_MEMORY, OutOfMemory, ProgramResult
 from profile_grid.stages.timing.accuracy import accuracy_notes
-from profile_grid.study.dimensions import MACHINE_DIMENSIONS, OF_OPERATORS
+from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS, OF_OPERATORS
 from profile_grid.study.stages import CAPTURE, STAGES
 from profile_grid.study.table_spec import INT, TEXT, Column, TableSpec, column_of, columns
 
@@ -178,7 +178,7 @@ RUNS = TableSpec(
     oom_total_bytes | int | B | memory of the GPU
     backend | text | | profiler: nsys, or torch (PyTorch's own)
 """,
-        map(column_of, MACHINE_FACTS),
+        (column_of(fact) for fact in MACHINE_FACTS if fact.key not in LEADING),  # a dimension may have its name
         """
     nsys | text | | version of Nsight Systems
     steps_timed | int | | measured steps of the timing

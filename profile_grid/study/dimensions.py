@@ -74,6 +74,8 @@ class Dimension:
     @property
     def is_number(self) -> bool:
         """Whether its values are whole numbers, else texts."""
+        if self.values:
+            return all(isinstance(value, int) for value in self.values)
         return self.value_schema.get("type") == "integer"
 
     def spelled(self, value: object) -> Value:

@@ -13,10 +13,12 @@ import pytest
 import yaml
 
 from profile_grid.study.catalogue import QUESTIONS
+from profile_grid.study.workloads import MODEL_STEPS
 from tests.workflow.conftest import copy_sources
 
 ONE, TWO = "alpha_ctx8_forward", "beta_ctx8_forward"
-ASKED = [one for one in QUESTIONS if one.name == "l_counters" or not (one.varies or one.needs or one.stage)]
+OF_MODELS = [one for one in QUESTIONS if one.workload is MODEL_STEPS]
+ASKED = [one for one in OF_MODELS if one.name == "l_counters" or not (one.varies or one.needs or one.stage)]
 ANSWERS = ["answer answers", *(f"answer {one.name}" for one in ASKED if one.has_document)]
 FIGURES = [f"figure {name}" for one in ASKED for name in one.figures]
 IN_BF16, IN_TWOS = ([f"{run}_{part}" for run in (ONE, TWO)] for part in ("bf16", "bs2"))
