@@ -121,7 +121,7 @@ def test_a_value_more_plans_its_runs_alone(grown, snakemake):
 
 
 def test_a_change_of_the_stage_runs_it_alone(grown, snakemake):
-    appended("profile_grid/stages/first_step/measure.py", "\n# a remark\n")(grown)
+    appended("profile_grid/stages/first_step/measure.py", "\nEDITED = 1\n")(grown)
     jobs = plan(snakemake, grown, *GRID).jobs
     measured = [job for job in jobs if job.startswith(("timing", "capture", "first_step"))]
     assert sorted(measured) == [f"first_step {ONE}", f"first_step {TWO}"]

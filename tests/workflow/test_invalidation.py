@@ -318,7 +318,10 @@ def test_another_torch_runs_what_it_measures_again_on_the_kind_of_device_that_th
     change_torch(one)
     planned = plan(snakemake, project)
     assert f"timing {ONE}" in planned.jobs
-    assert f"runs again, and maybe others: a version has changed: torch was 1.0.0 and is {version('torch')}" in planned.output
+    assert (
+        f"runs again, and maybe others: a version has changed: torch was 1.0.0 and is {version('torch')}"
+        in planned.output
+    )
 
 
 @pytest.mark.parametrize("change", ["deleted", "changed"])

@@ -16,6 +16,8 @@ NO_PART_IN_A_MEASUREMENT = {
     "profile_grid/checkout.py",
     "profile_grid/errors.py",
     "profile_grid/files.py",
+    "profile_grid/freshness/__init__.py",
+    "profile_grid/freshness/versions.py",
     "profile_grid/host/__init__.py",
     "profile_grid/host/gpu_check.py",
     "profile_grid/host/leases/__init__.py",
