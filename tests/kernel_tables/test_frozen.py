@@ -60,7 +60,7 @@ def test_the_version_is_printed_and_is_that_of_the_library(capsys):
 def test_without_arguments_the_help_is_shown_and_the_status_is_2(capsys):
     assert main([]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and "print the ranges" in err and "--version" in err
+    assert out == "" and "print where the time goes" in err and "--version" in err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
