@@ -11,6 +11,7 @@ from cs336_model.program.variants.values import PLAIN
 from profile_grid.host.leases.gpu_leases import Lease
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
+from profile_grid.study.stage import Stage
 from profile_grid.study.stages import TIMING
 from workflow.scripts import measure
 
@@ -38,7 +39,7 @@ def runs(monkeypatch):
         leases.began = began
         yield leases
 
-    monkeypatch.setattr(measure, "import_module", lambda _: SimpleNamespace(timed=run))
+    monkeypatch.setattr(Stage, "load", lambda stage, module: SimpleNamespace(measure=run))
     monkeypatch.setattr(measure, "leases_for", leases_for)
     free = {False: "139.0 GiB free", True: "139.8 GiB free"}
     monkeypatch.setattr(measure, "notes_before", lambda program, gpus, alone: [free[alone]])
