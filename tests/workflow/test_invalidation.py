@@ -256,7 +256,7 @@ def test_a_capture_that_is_deleted_is_made_again_with_what_hangs_on_it(project, 
 def test_a_timing_that_is_deleted_is_made_again_without_its_capture(project, snakemake):
     (project / "results/runs" / ONE / "timing.json").unlink()
     # and the tables of its capture, in seconds: on a cluster they are one job with all that is measured of the run
-    expected = {*timings(ONE), *captures(ONE), *MERGE} - {f"capture {ONE}"}
+    expected = {*timings(ONE), *captures(ONE), *MERGE} - {f"capture {ONE}", "timeline"}
     assert set(plan(snakemake, project).jobs) == expected
 
 

@@ -42,7 +42,8 @@ def test_a_grid_of_attention_gives_a_table_a_document_and_a_figure_and_nothing_o
         [8, "complete", 2],
         [16, "complete", 2],
     ]
-    assert (folder / "results/answers/attention_sweep.md").read_text().startswith("# Attention alone")
+    document = (folder / "results/answers/attention_sweep.md").read_text()
+    assert document.startswith("# How fast is attention alone") and "no cell was measured" not in document
     assert (folder / "results/figures/attention_sweep.svg").stat().st_size > 0
     assert json.loads((folder / f"results/runs/{RUN}/operator.json").read_text())["status"] == "complete"
     assert json.loads((folder / "results/complete.json").read_text()) == {"runs": 1, "statuses": {"complete": 1}}

@@ -125,7 +125,7 @@ def test_a_folder_that_holds_another_grid_says_which_and_not_to_measure_this_one
 def test_a_folder_that_holds_another_plan_says_so_be_it_of_a_version_that_had_grids_without_runs(tmp_path, held, count):
     (tmp_path / "grid.json").write_text(json.dumps({"grid": "attention-sweep"} | held))
     with pytest.raises(OutsideError, match=rf"holds the grid attention-sweep \({count}\), and of the grid that these"):
-        verify.require_results([{"run": RUN, "specifications": {"timing": {}}}], tmp_path, makers=None)
+        verify.require_results([{"run": RUN, "specifications": {"timing": {}}}], tmp_path, sources={})
 
 
 @pytest.mark.parametrize("file", ["capture.sqlite", "capture.json", "timing.json"])

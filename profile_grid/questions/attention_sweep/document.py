@@ -30,7 +30,11 @@ def sentences(measured: Measured) -> list[str]:
         if len(done):
             found += [*_fastest(done, precision), *_gains(done, precision)]
         found += [*_memory(cells, precision), *_refused(cells, precision)]
-    return [*found, *_compiling(table)] or ["Not answered: no cell was measured."]
+    if sentences := [*found, *_compiling(table)]:
+        return sentences
+    if (table["status"] == COMPLETE).any():
+        return ["One variant was measured, so there is nothing to compare it with; its times are below."]
+    return ["Not answered: no cell was measured."]
 
 
 def _fastest(done: pd.DataFrame, precision: str) -> list[str]:
