@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
+from profile_grid.freshness.digests import sha256_of_file
 from profile_grid.results.results import Origin, StageResult
 
 TABLE = "RUN_SPECIFICATION"
-CHUNK_BYTES = 2**20
 
 
 def write_specification(sqlite: Path, specification: dict) -> None:
@@ -25,15 +24,6 @@ def write_specification(sqlite: Path, specification: dict) -> None:
 def identity(path: Path) -> dict:
     """What a result holds of a file beside it."""
     return {"sha256": sha256_of_file(path), "bytes": path.stat().st_size}
-
-
-def sha256_of_file(path: Path) -> str:
-    """The digest of a file of any size."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def difference(result: Origin | StageResult, path: Path) -> str | None:

@@ -17,6 +17,7 @@ NO_PART_IN_A_MEASUREMENT = {
     "profile_grid/errors.py",
     "profile_grid/files.py",
     "profile_grid/freshness/__init__.py",
+    "profile_grid/freshness/digests.py",
     "profile_grid/freshness/versions.py",
     "profile_grid/host/__init__.py",
     "profile_grid/host/gpu_check.py",
