@@ -62,5 +62,10 @@ def made_files(making: Making) -> list[str]:
     ]
 
 
+def files_in(folder: str) -> list[str]:
+    """The files in a folder, without those in folders below it, and without records."""
+    return sorted(entry.name for entry in os.scandir(folder) if entry.is_file() and entry.name not in (NAME, LOCK))
+
+
 if __name__ == "__main__":
     run_command(main)
