@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from kernel_tables.__main__ import command_parser
-from kernel_tables.markdown import Table, code, escaped, pipe_table
+from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
 from profile_grid.study.schema import config_schema
 from workflow.scripts import largest
 
@@ -97,4 +97,4 @@ def _row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str,
 
 
 def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    return pipe_table(Table(headings, tuple(rows), first_right=len(headings)))
+    return pipe_table(MarkdownTable(headings, tuple(rows), first_right=len(headings)))

@@ -151,11 +151,11 @@ def _tell_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
 
 def _print_rows(trace: Trace, capture: Path) -> None:
     """The tree of ranges; without ranges, the kernels."""
-    from kernel_tables.device_words import OF_PROCESSOR, time_heading
     from kernel_tables.terminal.tables import kernel_lines, names_of, range_lines
+    from kernel_tables.units import CPU_ONLY_NOTE, time_heading
 
     tree, all_ns = trace.range_tree(), int(trace.classes()["total_ns"].sum())
-    width, heading = get_terminal_size().columns, time_heading(trace.is_of_processor)
+    width, heading = get_terminal_size().columns, time_heading(trace.is_cpu_only)
     if len(tree):
         lines = range_lines(tree.head(MOST_ROWS), all_ns, width, heading)
         rows, command = len(tree), "ranges --tree"
@@ -167,8 +167,8 @@ def _print_rows(trace: Trace, capture: Path) -> None:
     print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
     if rows > MOST_ROWS:
         _say(f"{rows - MOST_ROWS} more rows: kernel-tables {command} {capture}")
-    if trace.is_of_processor:
-        _say(OF_PROCESSOR)
+    if trace.is_cpu_only:
+        _say(CPU_ONLY_NOTE)
 
 
 def _losses(trace: Trace) -> list[str]:

@@ -22,7 +22,7 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
-class Table:
+class MarkdownTable:
     """A table whose cells are Markdown already; columns from `first_right` on hold numbers and stand to the right."""
 
     headings: tuple[str, ...]
@@ -48,7 +48,7 @@ def code(text: str, in_table: bool = False) -> str:
     return span.replace("|", "\\|") if in_table else span
 
 
-def pipe_table(table: Table) -> str:
+def pipe_table(table: MarkdownTable) -> str:
     """The table as a Markdown pipe table whose source lines up too."""
     widths = [max(3, *(len(row[i]) for row in (table.headings, *table.rows))) for i in range(len(table.headings))]
     rule = [_rule(width, i >= table.first_right) for i, width in enumerate(widths)]

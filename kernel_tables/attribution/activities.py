@@ -1,4 +1,4 @@
-"""What ran on the GPU, of all kinds in one set of columns, each with the API call that launched it."""
+"""What ran on the GPU, all kinds in the same columns, each with the API call that launched it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_tables.attribution.blocks import made_by_block
-from kernel_tables.attribution.keys import compact
+from kernel_tables.attribution.arrays import factorize, map_blocks
 from kernel_tables.attribution.launches import NO_LAUNCH, launch_rows
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.reading.capture import Capture, Columns
@@ -16,7 +15,7 @@ from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING
 
 KINDS = ("kernel", "memcpy", "memset", "graph")
 TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)  # in the order of KINDS
-COUNTS_AS_KERNEL = np.array([True, False, False, True])  # a replayed graph stands for its kernels
+COUNTS_AS_KERNEL = np.array([True, False, False, True])  # by kind
 COPY_KINDS = {
     0: "Unknown",
     1: "Host-to-Device",
@@ -53,7 +52,7 @@ class Activities:
 
     @property
     def duration_ns(self) -> np.ndarray:
-        return made_by_block(lambda block: self.end_ns[block] - self.start_ns[block], len(self), np.int64)
+        return map_blocks(lambda block: self.end_ns[block] - self.start_ns[block], len(self), np.int64)
 
     @property
     def thread(self) -> np.ndarray:
@@ -72,7 +71,7 @@ def read_activities(capture: Capture, tables: list[Columns], calls: Columns) -> 
     kind = np.repeat(np.arange(len(KINDS), dtype=np.int8), counts)
     name, names = _names(capture, tables)
     column = {key: _joined([table[key] for table in tables]) for key in tables[0] if key != "label"}
-    threads, thread = compact(calls["thread"])
+    threads, thread = factorize(calls["thread"])
     process = _known_process(capture, column["process"], np.unique(process_of(threads)))
     row = launch_rows(process, column["correlation"], thread, threads, calls["correlation"], calls["start"])
     return Activities(
@@ -92,7 +91,7 @@ def _at_launch(values: np.ndarray, row: np.ndarray, otherwise: int) -> np.ndarra
     def look_up(block: slice) -> np.ndarray:
         return np.where(row[block] == NO_LAUNCH, otherwise, values[row[block]])
 
-    return made_by_block(look_up, len(row), values.dtype)
+    return map_blocks(look_up, len(row), values.dtype)
 
 
 def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[str]]:
@@ -107,7 +106,7 @@ def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[st
     code, names = [], []
     for table, namer in zip(tables, namers, strict=True):
         label = table.get("label", np.zeros(len(table["start"]), np.int64))
-        distinct, index = compact(label)
+        distinct, index = factorize(label)
         code.append(index + np.int32(len(names)))
         names.extend(namer(distinct))
     return _joined(code), names

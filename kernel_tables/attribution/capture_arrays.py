@@ -1,7 +1,6 @@
 """The arrays of a capture: what ran on the GPU, the ranges, and which activity belongs to which ranges.
 
-Times are integer nanoseconds on the capture's own clock; processes and threads are nsys's global ids. The rule that
-gives activities to ranges stands in rule.py.
+Times are integer nanoseconds on the clock of the capture; processes and threads are nsys's global ids.
 """
 
 from __future__ import annotations
@@ -15,37 +14,45 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS, TABLES, Activities, read_activities
-from kernel_tables.attribution.blocks import made_by_block
+from kernel_tables.attribution.arrays import map_blocks
 from kernel_tables.attribution.forest import Attribution
 from kernel_tables.attribution.launches import NO_LAUNCH
 from kernel_tables.attribution.limits import BeyondLimits, require_text
 from kernel_tables.attribution.paths import BEFORE_CAPTURE, NO_RANGE, Paths
-from kernel_tables.attribution.range_names import coded_names, without_last_numbers
-from kernel_tables.attribution.ranges import NONE, Ranges, in_opening_order
-from kernel_tables.attribution.rule import Rule
+from kernel_tables.attribution.ranges import (
+    NONE,
+    CodedNames,
+    Ranges,
+    coded_names,
+    in_opening_order,
+    without_last_numbers,
+)
+from kernel_tables.attribution.rule import RangeAttributor
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.kernel_classes.categories import classify
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, RUNTIME
 
-LONGEST_SHOWN = 100  # characters of a name in a message
+MAX_NAME = 100  # characters of a name in a message
+
+
+class LaunchSizes(NamedTuple):
+    """The grid and the block of each activity as texts, "16x6x8"; "" if it is not a kernel, or the size is unknown."""
+
+    grid: np.ndarray
+    block: np.ndarray
 
 
 class _RangesRead(NamedTuple):
-    names: tuple[np.ndarray, list[str]]
-    nameless: int  # names that the capture does not tell
+    names: CodedNames
+    nameless: int  # names that are not in the capture
     arrays: Ranges
-    rule: Rule | BeyondLimits
-
-    def required_rule(self) -> Rule:
-        if isinstance(self.rule, BeyondLimits):
-            raise self.rule
-        return self.rule
+    attributor: RangeAttributor | BeyondLimits  # the limit matters only to who asks for the attribution
 
 
 class CaptureArrays:
-    """The arrays of one capture, each made when it is first asked for. Use as a context manager."""
+    """The arrays of one capture, each made on first use. Use as a context manager."""
 
     def __init__(self, path: str | os.PathLike, extra_rules=()):
         self.capture = Capture(path)
@@ -63,52 +70,50 @@ class CaptureArrays:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the export says of itself: EXPORT_SCHEMA_VERSION, EXPORT_PRODUCT_VERSION, CAPTURE_BACKEND, ..."""
+        """Facts about the export: EXPORT_SCHEMA_VERSION, EXPORT_PRODUCT_VERSION, CAPTURE_BACKEND, ..."""
         return self.capture.metadata
 
     def enclosing(self, name: str) -> np.ndarray:
         """For each activity, the instance of the outermost range NAME open at its launch, -1 if none."""
-        outermost = self._outermost(name)
-        return np.append(outermost, NONE)[self.attribution.launch_node]
+        return np.append(self._outermost(name), NONE)[self.attribution.launch_node]
 
     def require_range(self, name: str) -> None:
-        """Raises TraceError where no range has this name."""
+        """Raises TraceError if no range has this name."""
         if self.range_paths.code(name) == NONE:
-            some = [name[:LONGEST_SHOWN] for name in dict.fromkeys(self.range_names[1][:8])]
-            there = ", ".join(map(repr, some)) or "none at all"
-            raise TraceError(f"{self.capture.path}: no range is named {name!r}; there are {there}: name one of them")
+            some = ", ".join(repr(known[:MAX_NAME]) for known in self.range_names.names[:8]) or "none at all"
+            raise TraceError(f"{self.capture.path}: no range is named {name!r}; there are {some}: name one of them")
 
     @property
     def columns(self) -> dict:
-        """The columns read from the file, by table; those of the activities go once there are gpu_activities."""
+        """The columns read from the file, by table; those of activities are dropped once gpu_activities is made."""
         return self._read[0]
 
     @cached_property
     def gpu_activities(self) -> Activities:
         """The activities as arrays."""
-        found = read_activities(self.capture, [self.columns[table] for table in TABLES], self.columns[RUNTIME])
+        activities = read_activities(self.capture, [self.columns[table] for table in TABLES], self.columns[RUNTIME])
         for table in TABLES:
             del self.columns[table]
-        return found
+        return activities
 
     @cached_property
     def places(self) -> dict[str, np.ndarray]:
-        """The device and the stream of each activity; read apart, since most tables do without."""
+        """The device and the stream of each activity; read separately, since few tables need them."""
         tables = self.capture.places(*TABLES)
         return {name: np.concatenate([table[name] for table in tables]) for name in ("device", "stream")}
 
     @cached_property
-    def is_of_processor(self) -> bool:
+    def is_cpu_only(self) -> bool:
         """Whether the activities are operators of a program on the processor."""
-        devices = self.places["device"] if self.capture.has(KERNEL, "deviceId") else []  # a lacking number reads as -1
+        devices = self.places["device"] if self.capture.has(KERNEL, "deviceId") else []  # a missing number reads as -1
         return bool(len(devices)) and bool((devices == CPU_DEVICE).all())
 
     @cached_property
-    def launch_sizes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The grid and the block of each activity as texts, "16x6x8"; "" for what is no kernel, or is not told."""
+    def launch_sizes(self) -> LaunchSizes:
+        """The grid and the block of each activity."""
         columns = list(self.capture.launch_sizes().values())
-        others = len(self.gpu_activities) - len(columns[0])
-        return tuple(np.append(_as_sizes(columns[first : first + 3]), [""] * others) for first in (0, 3))
+        others = [""] * (len(self.gpu_activities) - len(columns[0]))
+        return LaunchSizes(*(np.append(_sizes_as_text(columns[first : first + 3]), others) for first in (0, 3)))
 
     @cached_property
     def activity_classes(self) -> list[str]:
@@ -120,17 +125,17 @@ class CaptureArrays:
         return [next(of_kernels) if kind == 0 else KINDS[kind] for kind in kinds.tolist()]
 
     @property
-    def range_names(self) -> tuple[np.ndarray, list[str]]:
-        """The code of each range's name, in the order of the table, and the names by code."""
-        found = self._read[1]
-        if found.nameless:
+    def range_names(self) -> CodedNames:
+        """The names of the ranges. Raises ImpossibleCapture if the capture lacks some."""
+        ranges = self._read[1]
+        if ranges.nameless:
             raise impossible(
                 self.capture.path,
                 "ranges_without_names",
-                f"{found.nameless} names of ranges are not among its strings: the export is cut short or damaged:"
+                f"{ranges.nameless} names of ranges are not among its strings: the export is cut short or damaged:"
                 " export the report again",
             )
-        return found.names
+        return ranges.names
 
     @property
     def range_arrays(self) -> Ranges:
@@ -140,15 +145,17 @@ class CaptureArrays:
     @cached_property
     def attribution(self) -> Attribution:
         """The chain of ranges of every activity."""
-        found = self.gpu_activities
+        activities, attributor = self.gpu_activities, self._read[1].attributor
         with self._limits():
-            return self._read[1].required_rule().attribution(found.launch_ns, found.thread_index, found.threads)
+            if isinstance(attributor, BeyondLimits):
+                raise attributor
+            return attributor.attribution(activities.launch_ns, activities.thread_index, activities.threads)
 
     @cached_property
     def range_paths(self) -> Paths:
         """The paths as arrays."""
         with self._limits():
-            return Paths(self.attribution, self.range_arrays.name, self.range_names[1])
+            return Paths(self.attribution, self.range_arrays.name, self.range_names.names)
 
     @cached_property
     def activity_path(self) -> np.ndarray:
@@ -159,11 +166,11 @@ class CaptureArrays:
         def look_up(block: slice) -> np.ndarray:
             return np.where(row[block] == NO_LAUNCH, BEFORE_CAPTURE, of_node[node[block]])
 
-        return made_by_block(look_up, len(row), np.int32)
+        return map_blocks(look_up, len(row), np.int32)
 
     @cached_property
     def _read(self) -> tuple[dict, _RangesRead]:
-        """(the columns by table, the ranges); what needs the ranges alone is made while the kernels are still read."""
+        """The columns by table, and the ranges, which are worked on while the kernels are still read."""
         tables = (KERNEL, NVTX, RUNTIME, *(table for table in TABLES if table != KERNEL))
         with self.capture.reading(*tables, of_text=without_last_numbers) as reads:
             ranges = self._ranges(reads[NVTX].result())
@@ -176,29 +183,29 @@ class CaptureArrays:
         end_ns = events["end"]
         if (end_ns == MISSING).any():
             end_ns = np.where(end_ns == MISSING, self.capture.last_time_ns(), end_ns)
-        arrays = in_opening_order(events["start"], end_ns, events["thread"], names[0])
+        arrays = in_opening_order(events["start"], end_ns, events["thread"], names.codes)
         try:
-            rule = Rule(arrays)
-        except BeyondLimits as error:  # which matters to those alone who ask for it
-            rule = error
-        return _RangesRead(names, len(nameless), arrays, rule)
+            attributor = RangeAttributor(arrays)
+        except BeyondLimits as error:
+            attributor = error
+        return _RangesRead(names, len(nameless), arrays, attributor)
 
     def require_text(self, path: np.ndarray, name: np.ndarray, most: int) -> None:
-        """Raises ImpossibleCapture where rows of these paths and activities' names have more than MOST characters."""
+        """Raises ImpossibleCapture if rows of these paths and names of activities have more than MOST characters."""
         name_text = np.array([len(text) for text in self.gpu_activities.names], np.int64)
         with self._limits():
             require_text(int(self.range_paths.text[path].sum() + name_text[name].sum()), most)
 
     @contextmanager
     def _limits(self) -> Iterator[None]:
-        """Raises ImpossibleCapture for ranges that are too many to be told apart."""
+        """Raises ImpossibleCapture for BeyondLimits."""
         try:
             yield
         except BeyondLimits as error:
             raise impossible(self.capture.path, "too_many_open_ranges", str(error)) from error
 
     def _outermost(self, name: str) -> np.ndarray:
-        """For each node, the outermost range NAME in its chain, NONE if there is none."""
+        """For each node, the outermost range NAME in its chain, NONE if none."""
         forest = self.attribution
         is_named = self.range_arrays.name[forest.range] == self.range_paths.code(name)
         outermost = np.full(len(forest.parent) + 1, NONE)  # the last entry serves nodes without a parent
@@ -208,8 +215,8 @@ class CaptureArrays:
         return outermost[:-1]
 
 
-def _as_sizes(xyz: list[np.ndarray]) -> np.ndarray:
-    """ "16x6x8" of three columns; each distinct size is written once."""
+def _sizes_as_text(xyz: list[np.ndarray]) -> np.ndarray:
+    """Sizes as "16x6x8" from their three columns."""
     distinct, code = np.unique(np.stack(xyz), axis=1, return_inverse=True)
     texts = ["" if MISSING in size else "x".join(map(str, size)) for size in distinct.T.tolist()]
     return np.array(texts, dtype=object)[code.reshape(-1)]

@@ -1,16 +1,22 @@
-"""Chains of ranges as a forest: what contains what, where the same range may stand in several chains."""
+"""Chains of ranges as a forest: which range is inside which, where the same range may occur in several chains."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from kernel_tables.attribution.keys import grouped
+from kernel_tables.attribution.arrays import grouped
 from kernel_tables.attribution.limits import require_depth
 from kernel_tables.attribution.ranges import NONE
 
-Members = tuple[np.ndarray, np.ndarray]  # (place, number of a range): one entry per range of each place, in no order
+
+class ChainMembers(NamedTuple):
+    """The ranges in the chains of some queries: one entry per query and range, in no order."""
+
+    query_index: np.ndarray
+    range_index: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -23,17 +29,17 @@ class Attribution:
 
     parent: np.ndarray  # node -> node, or NONE
     range: np.ndarray  # node -> number of its innermost range
-    launch_node: np.ndarray  # launch -> node, or NONE where no range is open or the launch is not known
+    launch_node: np.ndarray  # launch -> node, or NONE if no range is open or the launch is not known
 
     def levels(self) -> list[np.ndarray]:
-        """The nodes by their depth: every parent stands in the level before its children."""
+        """The nodes by depth: every parent is in the level before its children."""
         depth = self.totals((self.parent != NONE).astype(np.int64))
         deepest = int(depth.max(initial=0))
         require_depth(deepest + 1)
         return grouped(depth, deepest + 1)
 
     def totals(self, values: np.ndarray) -> np.ndarray:
-        """The sum of VALUES (one per node) over each node and all the nodes around it."""
+        """The sum of VALUES (one per node) over each node and all nodes around it."""
         totals, above = values.copy(), self.parent.copy()
         inside = np.flatnonzero(above != NONE)
         while len(inside):  # each round doubles the reach, so there are as many as the depth has bits
@@ -47,9 +53,9 @@ class Attribution:
 class Forest:
     """The nodes of an Attribution while they are made."""
 
-    def __init__(self, ranges: int, parent: np.ndarray, innermost: np.ndarray):
-        """Begins with nodes of this PARENT and INNERMOST range each; RANGES is the number of ranges."""
-        self._ranges = ranges
+    def __init__(self, range_count: int, parent: np.ndarray, innermost: np.ndarray):
+        """Begins with nodes that have these parents and innermost ranges."""
+        self._range_count = range_count
         self._parent, self._range = [parent], [innermost]
         self._count = len(parent)
 
@@ -65,33 +71,32 @@ class Forest:
         self._range = [np.concatenate(self._range)] if len(self._range) > 1 else self._range
         return self._range[0]
 
-    def members(self, nodes: np.ndarray) -> Members:
-        """The ranges in the chain of each of NODES; a place is a position in NODES."""
-        parent = self.parent
-        place = np.flatnonzero(nodes != NONE)
-        current = nodes[place]
-        places, chain = [place], [current]
-        while len(place):
-            current = parent[current]
-            place, current = place[current != NONE], current[current != NONE]
-            places.append(place)
+    def members(self, nodes: np.ndarray) -> ChainMembers:
+        """The ranges in the chain of each of NODES; a query is a position in NODES."""
+        query = np.flatnonzero(nodes != NONE)
+        queries, chain = [query], [nodes[query]]
+        while len(query):
+            current = self.parent[chain[-1]]
+            query, current = query[current != NONE], current[current != NONE]
+            queries.append(query)
             chain.append(current)
-        return np.concatenate(places), self.range[np.concatenate(chain)]
+        return ChainMembers(np.concatenate(queries), self.range[np.concatenate(chain)])
 
-    def chains(self, count: int, members: list[Members]) -> np.ndarray:
-        """The node of a chain of all MEMBERS of a place in opening order, for each of COUNT places; new nodes.
+    def add_chains(self, count: int, members: ChainMembers) -> np.ndarray:
+        """Adds the chains of COUNT queries, as a trie that is built level by level, and returns the node of each.
 
-        Places come in order of time, where places with the same beginning of a chain stand side by side and share it.
+        A chain has its members in opening order. Adjacent queries share the nodes of the beginning that their chains
+        have in common; given in order of time, few nodes are added twice.
         """
-        keys = np.sort(np.concatenate([place * self._ranges + number for place, number in members]))
-        number = keys % self._ranges
-        length = np.bincount(keys // self._ranges, minlength=count)
+        keys = np.sort(members.query_index * self._range_count + members.range_index)
+        range_index = keys % self._range_count
+        length = np.bincount(keys // self._range_count, minlength=count)
         first = np.cumsum(length) - length
         nodes = np.full(count, NONE)
-        differs = np.zeros(count, bool)  # whether the chain up to this level is another one than at the place before
+        differs = np.zeros(count, bool)  # whether the chain down to this level differs from that of the query before
         for level in range(length.max(initial=0)):
             here = np.flatnonzero(length > level)
-            innermost = number[first[here] + level]
+            innermost = range_index[first[here] + level]
             differs[here[0]] = True
             differs[here[1:]] |= (np.diff(here) > 1) | (innermost[1:] != innermost[:-1])
             is_new = differs[here]

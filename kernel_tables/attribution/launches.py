@@ -1,15 +1,21 @@
-"""Which API call launched which activity. Pure numpy."""
+"""Which API call launched which activity, and which launches and kernels a capture lost."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from kernel_tables.attribution.blocks import each_block, made_by_block
-from kernel_tables.attribution.keys import compact, matched
+from kernel_tables.attribution.arrays import each_block, factorize, map_blocks, matched
+from kernel_tables.reading.capture import Capture, Columns
 from kernel_tables.reading.global_ids import process_of
 
+if TYPE_CHECKING:
+    from kernel_tables.attribution.activities import Activities
+
 NO_LAUNCH = -1
-SLOTS_PER_CALL = 8  # ids spread wider than this are sorted instead of standing in an array by id
+SLOTS_PER_CALL = 8  # ids spread wider than this are sorted, not put into an array by id
+LAUNCH = ("LaunchKernel", "LaunchCooperativeKernel", "GraphLaunch")
 
 
 def launch_rows(
@@ -20,26 +26,103 @@ def launch_rows(
     call_correlation: np.ndarray,
     call_start_ns: np.ndarray,
 ) -> np.ndarray:
-    """The row of the API call of each activity as int32, NO_LAUNCH where there is none.
+    """The row of the API call of each activity as int32, NO_LAUNCH if there is none.
 
     Processes are global ids; CALL_THREAD is the index of each call's thread in THREADS, which are global ids too.
-    Correlation ids are unique only within a process, so the join is on both. Where one id stands on several calls (a
+    Correlation ids are unique only within a process, so the join is on both. If several calls have the same id (a
     runtime call around a driver call), the earliest start wins, which is the outermost call; then the first row.
     """
-    processes = compact(activity_process)[0]
+    processes = factorize(activity_process)[0]
     if len(processes) == 1 and (process_of(threads) == processes[0]).all():
         return _lookup(call_correlation, call_start_ns, activity_correlation)
     rows = np.full(len(activity_process), NO_LAUNCH, np.int32)
     for activities, calls in matched(activity_process, process_of(threads)[call_thread]):
-        found = _lookup(call_correlation[calls], call_start_ns[calls], activity_correlation[activities])
-        rows[activities] = np.append(calls, NO_LAUNCH)[found]
+        index = _lookup(call_correlation[calls], call_start_ns[calls], activity_correlation[activities])
+        rows[activities] = np.append(calls, NO_LAUNCH)[index]
     return rows
 
 
-def _lookup(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The index in IDS of each wanted id, NO_LAUNCH where it is not there; of equal ids the one that starts first.
+def launches_without_kernels(capture: Capture, activities: Activities) -> int:
+    """The number of calls that launch a kernel or a graph, succeeded, and have no activity.
 
-    A negative id is no id.
+    A launch into a stream that is being captured into a graph runs nothing; a runtime call around a driver call is one
+    launch.
+    """
+    launches = _calls(capture, *LAUNCH)
+    process = process_of(launches["thread"])
+    has_activity = _has_activity(process, launches["correlation"], activities)
+    failed = launches["returned"] > 0
+    capturing = stream_capture_begins(capture, launches["start"], process) >= 0
+    without = np.flatnonzero(~has_activity & ~failed & ~capturing)
+    return int((~_overlaps(launches, without, np.flatnonzero(has_activity))).sum())
+
+
+def kernels_without_calls(activities: Activities, calls: Columns, call_process: np.ndarray) -> tuple[int, int]:
+    """How many activities were launched before the capture, and how many by a call that it lost.
+
+    Correlation ids rise with every call, so an id above the first recorded one of its process was given within the
+    capture; an activity that ran before the first recorded call was launched before it.
+    """
+    without = np.flatnonzero(~activities.launched)
+    numbered = np.flatnonzero(calls["correlation"] >= 0)
+    before = lost = 0
+    for here, in_calls in matched(activities.process[without], call_process[numbered]):
+        rows, call_rows = without[here], numbered[in_calls]
+        within = np.zeros(len(rows), bool)
+        if len(call_rows):
+            first = call_rows[np.argmin(calls["start"][call_rows])]
+            within = activities.correlation[rows] > calls["correlation"][first]
+            within &= activities.start_ns[rows] > calls["start"][first]
+        lost += int(within.sum())
+        before += int((~within).sum())
+    return before, lost
+
+
+def stream_capture_begins(capture: Capture, times_ns: np.ndarray, process: np.ndarray) -> np.ndarray:
+    """When the stream capture began that goes on in the process at each time, -1 if none goes on."""
+    begins, ends = (_calls(capture, name) for name in ("StreamBeginCapture", "StreamEndCapture"))
+    begin_process, end_process = process_of(begins["thread"]), process_of(ends["thread"])
+    began_ns = np.full(len(times_ns), -1, np.int64)
+    for here, in_begins in matched(process, begin_process):
+        begins_ns = np.sort(begins["start"][in_begins])
+        ends_ns = np.sort(ends["start"][end_process == process[here[0]]])
+        begun = np.searchsorted(begins_ns, times_ns[here], "right")
+        is_open = begun > np.searchsorted(ends_ns, times_ns[here], "right")
+        began_ns[here[is_open]] = begins_ns[begun[is_open] - 1]
+    return began_ns
+
+
+def _calls(capture: Capture, *functions: str) -> Columns:
+    """The calls of these functions in any version, of the runtime's interface (cuda) and the driver's (cu)."""
+    return capture.calls(*(f"{interface}{name}" for name in functions for interface in ("cuda", "cu")))
+
+
+def _has_activity(process: np.ndarray, correlation: np.ndarray, activities: Activities) -> np.ndarray:
+    """Whether some activity has each (process, correlation id)."""
+    has_activity = np.zeros(len(process), bool)
+    for here, in_activities in matched(process, activities.process):
+        has_activity[here] = np.isin(correlation[here], activities.correlation[in_activities])
+    return has_activity
+
+
+def _overlaps(launches: Columns, rows: np.ndarray, other_rows: np.ndarray) -> np.ndarray:
+    """Whether each of the launches ROWS lies inside or around one of OTHER_ROWS on its thread."""
+    overlaps = np.zeros(len(rows), bool)
+    starts, ends, threads = launches["start"], launches["end"], launches["thread"]
+    other_rows = other_rows[np.argsort(starts[other_rows], kind="stable")]
+    for here, in_others in matched(threads[rows], threads[other_rows]):
+        row, other = rows[here], other_rows[in_others]
+        before = np.searchsorted(starts[other], starts[row], "right") - 1
+        inside = (before >= 0) & (np.append(ends[other], 0)[before] >= ends[row])
+        around = np.searchsorted(starts[other], starts[row]) < np.searchsorted(starts[other], ends[row])
+        overlaps[here] = inside | around
+    return overlaps
+
+
+def _lookup(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The index in IDS of each wanted id, NO_LAUNCH if it is not there; of equal ids the one that starts first.
+
+    Negative ids are not looked up.
     """
     if not len(ids):
         return np.full(len(wanted), NO_LAUNCH, np.int32)
@@ -55,17 +138,17 @@ def _lookup(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.nda
         slots[ids[block] - low] = np.arange(block.start, block.stop)
 
     each_block(put, len(ids))
-    if np.count_nonzero(slots != NO_LAUNCH) < len(ids):  # an id stands on several calls
+    if np.count_nonzero(slots != NO_LAUNCH) < len(ids):  # several calls have the same id
         repeated = np.flatnonzero(np.isin(ids, ids[slots[ids - low] != np.arange(len(ids))]))
         repeated = repeated[np.lexsort((-repeated, -start_ns[repeated]))]
-        slots[ids[repeated] - low] = repeated  # numpy lets the last assignment win, so the earliest call comes last
+        slots[ids[repeated] - low] = repeated  # in numpy the last assignment wins, so the earliest call comes last
 
     def look_up(block: slice) -> np.ndarray:
         slot = wanted[block] - low
         slot[(slot < 0) | (slot > high - low)] = -1
         return slots[slot]
 
-    return made_by_block(look_up, len(wanted), np.int32)
+    return map_blocks(look_up, len(wanted), np.int32)
 
 
 def _lookup_in_sorted(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.ndarray:

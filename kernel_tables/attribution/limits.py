@@ -1,4 +1,4 @@
-"""What no program does with its ranges and names, and what would take hours and all memory to tell."""
+"""Limits that no real program reaches, beyond which tables would take hours and all memory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ MOST_TEXT_OF_A_TIMELINE = 4_000_000_000  # on disk; no viewer opens half of it
 
 
 class BeyondLimits(Exception):
-    """The ranges cannot be told in reasonable time and memory; the message is the fact and its likely cause."""
+    """The ranges cannot be tabulated in reasonable time and memory; the message is the fact and its likely cause."""
 
 
 def require_depth(depth: int) -> None:
-    """Raises BeyondLimits where DEPTH ranges are open at once in one chain."""
+    """Raises BeyondLimits if DEPTH ranges, open at once in one chain, are too many."""
     if depth > DEEPEST_NESTING:
         raise BeyondLimits(
             f"ranges are open {depth:,} deep, more than {DEEPEST_NESTING:,}: they are pushed and not popped; close each"
@@ -22,7 +22,7 @@ def require_depth(depth: int) -> None:
 
 
 def require_pairs(count: int, what: str) -> None:
-    """Raises BeyondLimits where there are too many pairs of a kind: WHAT, in the plural."""
+    """Raises BeyondLimits if there are too many pairs of a kind: WHAT, in the plural."""
     if count > MOST_PAIRS:
         raise BeyondLimits(
             f"there are more than {MOST_PAIRS:,} {what}: ranges are opened and not closed; close each range that is"
@@ -31,7 +31,7 @@ def require_pairs(count: int, what: str) -> None:
 
 
 def require_text(characters: int, most: int) -> None:
-    """Raises BeyondLimits where the paths and names to be written have more CHARACTERS than MOST."""
+    """Raises BeyondLimits if the paths and names to be written have more CHARACTERS than MOST."""
     if characters > most:
         raise BeyondLimits(
             f"the paths of ranges and the names have {characters / 1e9:.1f} GB of text in all, more than"

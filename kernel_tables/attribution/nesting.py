@@ -1,15 +1,51 @@
-"""How intervals nest: the one around each, and the innermost one over time. Integer nanoseconds."""
+"""Which ranges are open on one thread over time, and how they nest. Integer nanoseconds.
+
+Ranges of a thread may overlap without nesting (in different domains, or start/end ranges). They are cut into segments
+that nest: while a range is open, the ranges around it change only when one that was opened before it ends. Cut at those
+times, each segment has the same ranges around it from start to end, and lies within one segment of each of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from kernel_tables.attribution.keys import grouped
-from kernel_tables.attribution.limits import require_depth
-from kernel_tables.attribution.ranges import NONE
+from kernel_tables.attribution.arrays import grouped
+from kernel_tables.attribution.limits import require_depth, require_pairs
+from kernel_tables.attribution.ranges import NONE, Ranges
+
+
+class ThreadRanges:
+    """The ranges of one thread as nodes: a node is a range, or a segment of one, with the ranges around it."""
+
+    def __init__(self, thread_id: int, numbers: np.ndarray, ranges: Ranges, next_node: int):
+        """NUMBERS are the ranges of this thread, ascending; further segments of ranges are nodes from NEXT_NODE on."""
+        self.thread_id = thread_id
+        self.nodes, self.ranges = numbers, numbers  # the nodes in opening order, and the range of each
+        self.ends_ns = ranges.end_ns[numbers]  # of each node: the first end of the ranges in its chain
+        self.segment_nodes = 0  # how many nodes from NEXT_NODE on are taken
+        start_ns = ranges.start_ns[numbers]
+        self.first_ns, self.last_ns = int(start_ns[0]), int(self.ends_ns.max())
+        nesting = nesting_of(start_ns, self.ends_ns)
+        if nesting is None:
+            segments = segments_that_nest(start_ns, self.ends_ns)
+            nesting = nesting_of(segments.start_ns, segments.end_ns)
+            is_further = segments.start_ns > start_ns[segments.range]
+            self.segment_nodes = int(is_further.sum())
+            self.ranges, self.ends_ns = numbers[segments.range], segments.end_ns
+            self.nodes = self.ranges.copy()
+            self.nodes[is_further] = next_node + np.arange(self.segment_nodes)
+        with_none = np.append(self.nodes, NONE)
+        self.parents = with_none[nesting.parent]
+        self._times_ns, self._innermost = nesting.times_ns, with_none.astype(np.int32)[nesting.innermost]
+
+    def nodes_at(self, times_ns: np.ndarray) -> np.ndarray:
+        """The innermost node that is open at each time, NONE if none is."""
+        return self._innermost[np.searchsorted(self._times_ns, times_ns, "right") - 1]
 
 
 @dataclass(frozen=True)
@@ -21,10 +57,10 @@ class Nesting:
     innermost: np.ndarray  # that interval from each time on; one NONE more, for index -1: before the first time
 
 
-def nesting(start_ns: np.ndarray, end_ns: np.ndarray) -> Nesting | None:
-    """How these intervals nest, which come in opening order; None where some overlap without nesting.
+def nesting_of(start_ns: np.ndarray, end_ns: np.ndarray) -> Nesting | None:
+    """How these intervals nest, given in opening order; None if some overlap without nesting.
 
-    An interval of no duration is never open: it has a parent and is none.
+    An interval without a duration is never open: it has a parent, and is the parent of none.
     """
     solid = end_ns > start_ns
     closing, ends_ns = _in_order_of_closing(np.flatnonzero(solid), end_ns)
@@ -33,7 +69,7 @@ def nesting(start_ns: np.ndarray, end_ns: np.ndarray) -> Nesting | None:
     inner = np.flatnonzero(parent != NONE)
     if (end_ns[inner] > end_ns[parent[inner]]).any():
         return None
-    opening = np.arange(len(closing)) + closed_before[solid]  # where each opening stands among all that happens
+    opening = np.arange(len(closing)) + closed_before[solid]  # the position of each opening among all events
     closes = np.ones(2 * len(closing), bool)
     closes[opening] = False
     times_ns, innermost = np.empty(len(closes), np.int64), np.full(len(closes) + 1, NONE)
@@ -43,7 +79,7 @@ def nesting(start_ns: np.ndarray, end_ns: np.ndarray) -> Nesting | None:
 
 
 def _in_order_of_closing(intervals: np.ndarray, end_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(the intervals by end, and of those that end together the inner (later opened) first; their ends)."""
+    """The intervals by end, the inner (later opened) first where ends are equal; and their ends."""
     ends_ns = end_ns[intervals]
     order = np.argsort(ends_ns, kind="stable")
     sorted_ns = ends_ns[order]
@@ -53,10 +89,84 @@ def _in_order_of_closing(intervals: np.ndarray, end_ns: np.ndarray) -> tuple[np.
 
 
 def _parents(solid: np.ndarray, depth: np.ndarray) -> np.ndarray:
-    """The interval around each: the one of some duration that was opened last on the level above."""
+    """The interval around each: the last one with a duration that was opened on the level above."""
     parent, deepest = np.full(len(depth), NONE), int(depth.max(initial=0))
     require_depth(deepest + 1)
     for above, here in pairwise(grouped(depth, deepest + 1)):
         above = above[solid[above]]
         parent[here] = above[np.searchsorted(above, here) - 1]
     return parent
+
+
+class RangeSegments(NamedTuple):
+    """Segments of ranges in opening order: by start, then by range."""
+
+    range: np.ndarray  # index of the range
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+
+
+def segments_that_nest(start_ns: np.ndarray, end_ns: np.ndarray) -> RangeSegments:
+    """The segments of these ranges, given in opening order; a range that is not cut is one segment."""
+    cut, cuts_ns = _cuts(start_ns, end_ns)
+    number = np.arange(len(start_ns))
+    range_of = np.repeat(number, np.bincount(cut, minlength=len(number)) + 1)
+    is_first = np.append(True, range_of[1:] != range_of[:-1])
+    starts_ns, ends_ns = np.empty(len(range_of), np.int64), np.empty(len(range_of), np.int64)
+    starts_ns[is_first], starts_ns[~is_first] = start_ns, cuts_ns
+    is_last = np.append(is_first[1:], True)
+    ends_ns[is_last], ends_ns[~is_last] = end_ns, cuts_ns
+    order = np.argsort(starts_ns, kind="stable")
+    return RangeSegments(range_of[order], starts_ns[order], ends_ns[order])
+
+
+def _cuts(start_ns: np.ndarray, end_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The (range, time) at which ranges are cut, by range and then by time."""
+    by_end = np.argsort(end_ns, kind="stable")
+    keys, crossings = [], 0
+    for later, end_position in _crossings(start_ns, end_ns, by_end):
+        keys.append(later * len(by_end) + end_position)
+        crossings += len(later)
+        require_pairs(crossings, "pairs of ranges of one thread that overlap without nesting")
+    keys = np.sort(np.concatenate(keys))
+    cut, time_ns = keys // len(by_end), end_ns[by_end[keys % len(by_end)]]
+    is_new = np.append(True, (cut[1:] != cut[:-1]) | (time_ns[1:] != time_ns[:-1]))[: len(cut)]
+    return cut[is_new], time_ns[is_new]
+
+
+def _crossings(start_ns: np.ndarray, end_ns: np.ndarray, by_end: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """All (range, position in BY_END of an earlier range that ends within it), some at a time.
+
+    The ranges that end within a range are adjacent in BY_END. Those of them that were opened earlier are found by the
+    smallest number in that span: if it is small enough, the spans on either side of it are searched in the same way.
+    """
+    position_of = np.empty_like(by_end)
+    position_of[by_end] = np.arange(len(by_end))
+    smallest = _SpanMinimum(by_end)
+    later, ends_ns = np.arange(len(start_ns)), end_ns[by_end]
+    first, last = np.searchsorted(ends_ns, start_ns, "right"), np.searchsorted(ends_ns, end_ns)
+    while len(later):
+        later, first, last = (values[first < last] for values in (later, first, last))
+        earlier = smallest(first, last)
+        later, first, last, earlier = (values[earlier < later] for values in (later, first, last, earlier))
+        position = position_of[earlier]
+        yield later, position
+        later, first, last = np.append(later, later), np.append(first, position + 1), np.append(position, last)
+
+
+class _SpanMinimum:
+    """The smallest value of any span of an array, from a table of the minima of all spans of 1, 2, 4, 8, ... values."""
+
+    def __init__(self, values: np.ndarray):
+        rows = [values.astype(np.int32)]
+        while 2 ** len(rows) <= len(values):
+            half = 2 ** (len(rows) - 1)
+            row = rows[-1].copy()
+            np.minimum(row[:-half], rows[-1][half:], out=row[:-half])
+            rows.append(row)
+        self._table = np.stack(rows)
+
+    def __call__(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """The minimum of values[first:last], for spans that are not empty."""
+        row = np.frexp(last - first)[1] - 1  # the largest power of two that fits into the span
+        return np.minimum(self._table[row, first], self._table[row, last - (1 << row)])

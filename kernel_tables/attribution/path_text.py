@@ -1,4 +1,4 @@
-"""A path of range names as one text, and back: names may hold what stands between them."""
+"""A path of range names as one text, and back, also where names contain the separator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ESCAPED = re.compile(r"(?<!\S)\\(\\*>)(?!\S)")
 
 
 def written(name: str) -> str:
-    r"""The name as it stands in a path: "a > b" is "a \> b" there."""
+    r"""The name as it is written in a path: "a > b" as "a \> b"."""
     return ALONE.sub(r"\\\1", name) if ">" in name else name
 
 
@@ -22,12 +22,12 @@ def as_path(names: Iterable[str]) -> str:
 
 
 def names_in(path: str) -> list[str]:
-    """The names of the path; none where what it stands for was in no range."""
+    """The names of the path; none for the path of no range."""
     return [_name(part) for part in path.split(PATH_SEPARATOR)] if path else []
 
 
 def innermost(path: str) -> str:
-    """The last name of the path; "" where it has none."""
+    """The last name of the path; "" if it has none."""
     return _name(path.rpartition(PATH_SEPARATOR)[2])
 
 

@@ -1,25 +1,26 @@
-"""Paths of range names: the chains of the attribution, told apart by names only, as small integers."""
+"""Paths of range names: chains of the attribution with the same names are one path, numbered."""
 
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
+from kernel_tables.attribution.arrays import factorize
 from kernel_tables.attribution.forest import Attribution
-from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE, require_pairs, require_text
 from kernel_tables.attribution.path_text import PATH_SEPARATOR, written
 from kernel_tables.attribution.ranges import NONE
 
-WINDOW = "measure"  # the range around what is measured, where the program opens one
-NO_RANGE = 0  # the path of what was launched in no range
+WINDOW = "measure"  # the range around what is measured, if the program opens one
+NO_RANGE = 0  # the path of activities that were launched in no range
 BEFORE_CAPTURE = 1  # the path of activities whose launch is not in the capture
 BEFORE_CAPTURE_NAME = "(launched before the capture)"
 
 
 class Paths:
-    """Every path that occurs, numbered; a path is its parent's path and one name more."""
+    """Every path that occurs, numbered; a path is its parent's path and one more name."""
 
     def __init__(self, attribution: Attribution, range_name: np.ndarray, names: list[str]):
         """RANGE_NAME is the code of each range's name, NAMES the names by code."""
@@ -28,27 +29,29 @@ class Paths:
         node_path = np.zeros(len(node_name) + 1, np.int64)  # the last entry serves nodes without a parent
         parents, codes, count = [[NO_RANGE, NO_RANGE]], [[NONE, len(names)]], 2
         names_on_paths = 0
-        name_text = np.array([len(written(name)) + len(PATH_SEPARATOR) for name in self.names], np.int64)
-        text = [np.array([0, len(BEFORE_CAPTURE_NAME)])]
-        node_text = np.zeros(len(node_name) + 1, np.int64)
         for depth, nodes in enumerate(attribution.levels(), start=1):
             key = node_path[attribution.parent[nodes]] * len(self.names) + node_name[nodes]
-            distinct, inverse = compact(key)
-            node_path[nodes] = count + inverse
+            distinct, index = factorize(key)
+            node_path[nodes] = count + index
             parents.append(distinct // len(self.names))
             codes.append(distinct % len(self.names))
             count += len(distinct)
             names_on_paths += depth * len(distinct)
             require_pairs(names_on_paths, "names on the paths of ranges")
-            node_text[nodes] = node_text[attribution.parent[nodes]] + name_text[node_name[nodes]]
-            of_path = np.empty(len(distinct), np.int64)
-            of_path[inverse] = node_text[nodes]
-            text.append(of_path)
         self.of_node = node_path[:-1]
         self.parent = np.concatenate(parents).astype(np.int64)
         self.name = np.concatenate(codes).astype(np.int64)  # code of each path's last name, NONE for no range
-        self.text = np.concatenate(text)  # characters of each path where it is written, and a separator
+        self.text = self._text_lengths([len(level) for level in parents])
         require_text(int(self.text.sum()), MOST_TEXT_OF_A_TABLE)
+
+    def _text_lengths(self, level_sizes: list[int]) -> np.ndarray:
+        """The characters of each path as it is written, with a separator after each name."""
+        name_text = np.array([len(written(name)) + len(PATH_SEPARATOR) for name in self.names], np.int64)
+        text = np.zeros(len(self), np.int64)
+        text[BEFORE_CAPTURE] = len(BEFORE_CAPTURE_NAME)
+        for first, last in pairwise(np.cumsum(level_sizes)):
+            text[first:last] = text[self.parent[first:last]] + name_text[self.name[first:last]]
+        return text
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -62,12 +65,12 @@ class Paths:
         return tuples
 
     def code(self, name: str) -> int:
-        """The code of a range's name, NONE where no range has it."""
+        """The code of a range's name, NONE if no range has it."""
         return self.names.index(name) if name in self.names else NONE
 
     def inside(self, name: str) -> np.ndarray:
-        """Whether each path has NAME among its names."""
-        inside = self.name == self.code(name) if self.code(name) != NONE else np.zeros(len(self), bool)
+        """Whether NAME is one of the names of each path."""
+        inside = (self.name == self.code(name)) & (self.code(name) != NONE)
         current = self.parent
         while current.any():
             inside = inside | inside[current]
@@ -75,7 +78,7 @@ class Paths:
         return inside
 
     def names_in(self, paths: np.ndarray, under: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """(position in PATHS, code of name) for each distinct name of each path, from the first UNDER on if given."""
+        """(position in PATHS, code of name) of each distinct name of each path, from the first UNDER on if given."""
         inside = self.inside(under) if under is not None else np.ones(len(self), bool)
         position, current, keys = np.arange(len(paths)), paths, []
         while len(position):

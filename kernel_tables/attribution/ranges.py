@@ -1,28 +1,39 @@
-"""Range instances as arrays. A range's number is its place in opening order, so a smaller number was opened earlier."""
+"""Range instances as arrays, and their names as small integers.
+
+A range's number is its position in opening order, so a smaller number was opened earlier.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from kernel_tables.attribution.arrays import factorize
 from kernel_tables.reading.global_ids import process_of
 
 NONE = -1  # no range, no node, no name
+UNNAMED = "(unnamed)"
+# emit_nvtx and nsys --pytorch= number every call: "aten::add, seq = 12, op_id = 34, input_op_ids = [(3,0)]"
+CALL_NUMBERS = r"(?:, (?:seq|op_id) = -?\d+|, input_op_ids = \[.*\])+"
 
 
 @dataclass(frozen=True)
 class Ranges:
     """All range instances in opening order: by start, longest first, thread, row of the table. Integer nanoseconds.
 
-    A range is open at a time t when start <= t < end, so one of no duration is never open.
+    A range is open at a time t if start <= t < end, so a range without a duration is never open.
     """
 
     start_ns: np.ndarray
     end_ns: np.ndarray
     thread: np.ndarray  # global id
     name: np.ndarray  # code of the name
-    row: np.ndarray  # where it stood in the table
+    row: np.ndarray  # in the table
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -40,13 +51,47 @@ class Ranges:
 
 
 def in_opening_order(start_ns: np.ndarray, end_ns: np.ndarray, thread: np.ndarray, name: np.ndarray) -> Ranges:
-    """The ranges, sorted; an end before its start is taken for the start."""
+    """The ranges, sorted; an end before the start counts as the start."""
     end_ns = np.maximum(start_ns, end_ns)
     order = np.argsort(start_ns, kind="stable")
     sorted_ns = start_ns[order]
     tied = np.append(False, sorted_ns[1:] == sorted_ns[:-1])
-    if tied.any():  # few are; the order of the others is known
+    if tied.any():  # few are; the others are in order
         here = np.flatnonzero(tied | np.append(tied[1:], False))
         rows = order[here]
         order[here] = rows[np.lexsort((thread[rows], -end_ns[rows], sorted_ns[here]))]
     return Ranges(sorted_ns, end_ns[order], thread[order], name[order], order)
+
+
+def without_last_numbers(text: pa.StringArray) -> pa.DictionaryArray:
+    """Each name without the numbers of the call at its end, as a dictionary of the few distinct names.
+
+    A pattern that is anchored at the end takes a third of the time.
+    """
+    return pc.replace_substring_regex(text, f"{CALL_NUMBERS}$", "").dictionary_encode()
+
+
+class CodedNames(NamedTuple):
+    """The names of ranges: the code of each, in the order of the table, and the names by code, all of which occur."""
+
+    codes: np.ndarray
+    names: list[str]
+
+
+def coded_names(text: pa.ChunkedArray, text_id: np.ndarray, registered: Mapping[int, str]) -> CodedNames:
+    """The names of ranges: their inline TEXT (from without_last_numbers) or, where that is empty, the registered string
+    of their TEXT_ID."""
+    inline = pa.concat_arrays([without_last_numbers(pa.array([], pa.string())), *text.chunks])
+    inline_code = _codes(inline)
+    ids, id_code = factorize(text_id)
+    registered_names = pa.array([registered.get(number, "") for number in ids.tolist()], pa.string())
+    is_empty = pc.equal(pc.binary_length(inline.dictionary), 0).to_numpy(zero_copy_only=False).astype(bool)
+    value_code = np.where(is_empty[inline_code], len(is_empty) + id_code, inline_code)
+    values = pa.concat_arrays([inline.dictionary, registered_names])
+    plain = pc.replace_substring_regex(values, CALL_NUMBERS, "").dictionary_encode()
+    used, codes = factorize(_codes(plain)[value_code])
+    return CodedNames(codes, [name or UNNAMED for name in plain.dictionary.take(pa.array(used)).to_pylist()])
+
+
+def _codes(encoded: pa.DictionaryArray) -> np.ndarray:
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)

@@ -1,7 +1,8 @@
-"""The steps of a capture: the ranges of one name that a measured window holds."""
+"""The steps of a capture, the phases and parts inside them, and the clocks of several captures aligned by them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,12 +13,46 @@ from kernel_tables.attribution.ranges import NONE
 if TYPE_CHECKING:
     from kernel_tables.attribution.capture_arrays import CaptureArrays
 
+OUTSIDE = "(outside)"  # the phase and the part where no range is open inside the step
+BY_TIME_OF_DAY, BY_FIRST_STEP = "the time of day at which each capture began", "the begin of the first step of each"
+
 
 def measured_steps(trace: CaptureArrays, step_name: str) -> np.ndarray:
-    """The numbers of the ranges STEP_NAME of all processes, in order of time; of those inside `measure`, where there is
+    """The numbers of the ranges STEP_NAME of all processes, in order of time; only those inside `measure`, if there is
     such a range."""
     ranges, paths = trace.range_arrays, trace.range_paths
     is_step = ranges.name == paths.code(step_name)
     if paths.code(WINDOW) != NONE:
         is_step &= paths.inside(WINDOW)[paths.of_node[: len(ranges)]]
     return np.flatnonzero(is_step)
+
+
+def phases_and_parts(paths: Iterable[tuple[str, ...]], step_name: str) -> tuple[list[str], list[str]]:
+    """The phase and the part of every path: the name directly inside the step, and the innermost name.
+
+    Without a step, the outermost name is the phase.
+    """
+    phases, parts = [], []
+    for path in paths:
+        inner = path[path.index(step_name) + 1 :] if step_name in path else path
+        phases.append(inner[0] if inner else OUTSIDE)
+        parts.append(inner[-1] if inner else OUTSIDE)
+    return phases, parts
+
+
+def offsets_ns(traces: Sequence[CaptureArrays], step_name: str = "step") -> tuple[list[int], str]:
+    """What to add to the times of each capture to have all on the clock of the first, and how they were aligned.
+
+    For pictures only: no duration may span two clocks.
+    """
+    began = [trace.capture.began_utc_ns() for trace in traces]
+    if None not in began:
+        return [time - began[0] for time in began], BY_TIME_OF_DAY
+    first = [_first_step_ns(trace, step_name) for trace in traces]
+    return [first[0] - time for time in first], BY_FIRST_STEP
+
+
+def _first_step_ns(trace: CaptureArrays, step_name: str) -> int:
+    """The start of the first measured step, else of the first range, else 0."""
+    steps, start_ns = measured_steps(trace, step_name), trace.range_arrays.start_ns
+    return int(start_ns[steps[0]]) if len(steps) else int(start_ns[0]) if len(start_ns) else 0

@@ -39,8 +39,7 @@ def run(options: argparse.Namespace) -> int:
     require_output(options, options.before, options.after)
     say_rank(options.before)
     say_rank(options.after)
-    from kernel_tables.comparison.changes import SAME, as_table, changes
-    from kernel_tables.comparison.sides import side_of
+    from kernel_tables.comparison import SAME, as_table, changes, side_of
     from kernel_tables.trace import Trace
 
     sides = []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, say_rank, write
-from kernel_tables.host.sources import NATIVE, OS_RUNTIME, PYTHON, UNKNOWN
+from kernel_tables.host import NATIVE, OS_RUNTIME, PYTHON, UNKNOWN
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     require_output(options)
-    from kernel_tables.kernel_names.explained import Row, as_text, explained
+    from kernel_tables.kernel_names.explained import NameFact, as_text, explained
 
     rows = explained(options.name, own_classes(options))
     if options.output is None and options.format is None:
@@ -26,5 +26,5 @@ def run(options: argparse.Namespace) -> int:
         return 0
     import pandas as pd
 
-    write(pd.DataFrame(rows, columns=Row._fields), options)
+    write(pd.DataFrame(rows, columns=NameFact._fields), options)
     return 0

@@ -9,8 +9,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_tables.commands.options import is_for_a_person, print_safely, write
-from kernel_tables.device_words import OF_PROCESSOR, time_heading
 from kernel_tables.errors import TraceError
+from kernel_tables.units import CPU_ONLY_NOTE, time_heading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,8 +56,8 @@ def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
         heads = [f"rank {number}\n" for number in range(len(shown))] if len(shown) > 1 else [""]
         parts = [_lines(part, options, get_terminal_size().columns) for part in shown]
         print_safely("\n".join(head + lines for head, lines in zip(heads, parts, strict=True)))
-        if any(trace.is_of_processor for trace in traces):
-            print_safely(fill(OF_PROCESSOR, get_terminal_size().columns) + "\n")
+        if any(trace.is_cpu_only for trace in traces):
+            print_safely(fill(CPU_ONLY_NOTE, get_terminal_size().columns) + "\n")
     elif options.ranks or len(traces) > 1:
         write(by_rank([part.rows for part in shown]), options)
     else:
@@ -103,7 +103,7 @@ def _lines(shown: Shown, options: argparse.Namespace, width: int) -> str:
     """The rows in the terminal's width, and a line on those left out."""
     from kernel_tables.terminal.tables import class_lines, kernel_lines, names_of, range_lines, rest_line
 
-    whole, rows, heading = shown.whole, shown.rows, time_heading(shown.trace.is_of_processor)
+    whole, rows, heading = shown.whole, shown.rows, time_heading(shown.trace.is_cpu_only)
     all_ns = int(shown.trace.classes(options.under, shown.process)["total_ns"].sum())
     left = whole.iloc[len(rows) :]
     if options.command == "ranges":

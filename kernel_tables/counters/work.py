@@ -1,25 +1,39 @@
-"""What launches did, from their counters: FLOPs by kind and bytes; and how near that is to the roofs in their time."""
+"""What launches did, from their counters: FLOPs by kind and bytes, and how close their rates are to the roofs."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, KINDS, L2_BYTES, TENSOR_OPERATIONS
-from kernel_tables.counters.roofs import Roofs
 
 FLOPS = {kind: f"{kind}_flops" for kind in KINDS}
-WORK = [*FLOPS.values(), "dram_bytes", "l2_bytes"]  # what adds up over launches
+WORK = [*FLOPS.values(), "dram_bytes", "l2_bytes"]  # columns that add up over launches
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """The highest possible rates of a GPU; None if unknown."""
+
+    memory_bytes_per_s: float | None
+    flop_per_s: Mapping[str, float | None]  # by kind of FLOPs
+
+    def rate_of(self, kind: str) -> float:
+        """The rate of a kind of FLOPs, NaN if unknown."""
+        return self.flop_per_s.get(kind) or float("nan")
 
 
 def work_of(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The columns of WORK, of the launch of each row."""
+    """The columns of WORK for the launch of each row."""
     moved = metrics[list(DRAM_BYTES)].sum(axis=1, min_count=len(DRAM_BYTES))
     return _flops_of(metrics).assign(dram_bytes=moved, l2_bytes=metrics[L2_BYTES])
 
 
 def total_flops(metrics: pd.DataFrame) -> pd.Series:
-    """FLOPs of all kinds of the launch of each row."""
+    """The FLOPs of all kinds for the launch of each row."""
     return _flops_of(metrics).sum(axis=1, min_count=len(FLOPS))
 
 

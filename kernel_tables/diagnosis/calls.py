@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from kernel_tables.attribution.arrays import factorize
 from kernel_tables.attribution.capture_arrays import CaptureArrays
-from kernel_tables.attribution.keys import compact
 from kernel_tables.intervals import Intervals, union
 from kernel_tables.reading.global_ids import process_of
 from kernel_tables.reading.schema import RUNTIME
@@ -57,7 +57,7 @@ class Calls:
     @cached_property
     def previous(self) -> np.ndarray:
         """The row of the call before each on its thread, NO_CALL for a thread's first."""
-        thread = compact(self.thread)[1]
+        thread = factorize(self.thread)[1]
         order = np.lexsort((self.start_ns, thread))
         before = np.full(len(order), NO_CALL, np.int64)
         same = thread[order][1:] == thread[order][:-1]
@@ -74,7 +74,7 @@ def read_calls(trace: CaptureArrays) -> Calls:
     """The calls of a trace; of no duration and kind OTHER where the capture does not tell their ends and names."""
     columns = trace.columns[RUNTIME]
     end_ns, name_id, names = trace.capture.call_functions()
-    ids, function = compact(name_id)
+    ids, function = factorize(name_id)
     functions = [names.get(number, "") for number in ids.tolist()]
     kinds = np.array([kind_of(name) for name in functions], np.int8)
     return Calls(columns["start"], end_ns, columns["thread"], kinds[function], function, functions)

@@ -15,7 +15,7 @@ from kernel_tables.diagnosis.blocking import Blocking
 from kernel_tables.diagnosis.idle import GPU, LAUNCHING, Idle, idle_of
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.intervals import difference
-from kernel_tables.kernel_classes.tensor_cores import is_fp32_without_tensor_cores
+from kernel_tables.kernel_classes.categories import is_fp32_without_tensor_cores
 
 if TYPE_CHECKING:
     from kernel_tables.counters.filling import Filling

@@ -121,7 +121,7 @@ def unfused_optimizer(case: Case) -> Found | None:
         "running_ms": scope.per_step_ms(scope.busy_ns(mask)),
         "mean_us": round(float(scope.activities.duration_ns[mask].mean()) / 1e3, 3),
     }
-    of_cpu = scope.trace.is_of_processor
+    of_cpu = scope.trace.is_cpu_only
     many, waiting = ("operators", "the time before each") if of_cpu else ("kernels", "the GPU's waiting for them")
     said = f"the optimizer's many {many}, and {waiting}, take"
     return Found(total_ns, f"{said} {scope.in_words(total_ns)}", evidence, weight)

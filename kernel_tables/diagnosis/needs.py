@@ -11,7 +11,7 @@ def kernels(case: Case) -> str | None:
 
 
 def gpu(case: Case) -> str | None:
-    on_processor = case.scope.trace.is_of_processor
+    on_processor = case.scope.trace.is_cpu_only
     return "the capture is of a program on the processor, which launches nothing" if on_processor else None
 
 

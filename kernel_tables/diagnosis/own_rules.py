@@ -15,7 +15,7 @@ from kernel_tables.diagnosis.needs import calls, gpu, kernels
 from kernel_tables.diagnosis.rules import CODES, POSSIBLE, Rule
 from kernel_tables.errors import TraceError
 from kernel_tables.intervals import intersection, union
-from kernel_tables.kernel_classes.linear_search import found_in, unusable
+from kernel_tables.kernel_classes.categories import found_in, unusable
 
 CALL = "call"
 OF_KERNELS = ("kernel", "class", "range")

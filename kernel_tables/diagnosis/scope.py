@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
+from kernel_tables.attribution.arrays import factorize
 from kernel_tables.attribution.capture_arrays import CaptureArrays
-from kernel_tables.attribution.keys import compact
 from kernel_tables.attribution.steps import measured_steps
 from kernel_tables.diagnosis.calls import Calls, read_calls
 from kernel_tables.diagnosis.devices import PARTS, Device, device_of
@@ -59,10 +59,10 @@ class Scope:
         """The GPUs, each from the first start to the last end of what the steps launched on it."""
         found = self.activities
         device = self.trace.places["device"]
-        key = compact(found.process)[1].astype(np.int64) * (1 << 16) + device
+        key = factorize(found.process)[1].astype(np.int64) * (1 << 16) + device
         looked_at = self.step != NO_STEP if len(self.steps) else np.ones(len(found), bool)
         devices = []
-        for code in compact(key)[0].tolist():
+        for code in factorize(key)[0].tolist():
             rows = np.flatnonzero(key == code)
             mine = rows[looked_at[rows]]
             if len(mine):

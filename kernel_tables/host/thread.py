@@ -1,108 +1,108 @@
-"""What one thread of the host did: time of its calls by function, and what its samples stand for."""
+"""Host time of one thread: its calls by function, its samples, and the time in no call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
+import pandas as pd
 
-from kernel_tables.attribution.keys import compact
+from kernel_tables.attribution.arrays import factorize
+from kernel_tables.host import SAMPLED
 from kernel_tables.host.events import Events
-from kernel_tables.host.pieces import NOBODY, Pieces, own_time
-from kernel_tables.host.sources import SAMPLED, SOURCES
+from kernel_tables.host.owned_intervals import NO_OWNER, OwnedIntervals, exclusive_time
 from kernel_tables.intervals import unions
 
-NO_CALL, NO_SOURCE = "(in no call)", "none"  # Python, the dispatcher, and what no traced call covers
-Row = tuple  # number of where, source, function, calls, time_ns, own_ns, samples, samples_in_calls, estimated_ns
-Times = tuple[np.ndarray, np.ndarray]  # keys, and what is added up by them
+NO_CALL = -1  # the function of the time in no call: Python, the dispatcher, and all that is not traced
+KEYS = ["where", "function"]  # the number of a phase or range, and Events.function, or NO_CALL
+FIGURES = ["calls", "time_ns", "own_ns", "samples", "samples_in_calls", "estimated_ns"]
 
 
-class Thread:
-    """The calls and samples of one thread of EVENTS, those at MINE; PERIOD is the time between two samples, by source.
-    Where they are, a phase or a range, is a number below COUNT."""
+class ThreadHostTime:
+    """Host time of one thread. `rows` index its events; `period_ns` is the time between two samples, by source.
 
-    def __init__(self, events: Events, mine: np.ndarray, period_ns: np.ndarray, count: int):
-        self._events, self._period_ns, self._count = events, period_ns, count
-        self._is_sample = np.array(SAMPLED)[events.source[mine]]
-        calls, self._samples = mine[~self._is_sample], mine[self._is_sample]
-        self._start_ns, self._end_ns = events.start_ns[calls], events.end_ns[calls]
-        self._own = own_time(self._start_ns, self._end_ns)
-        self._in_calls = self._own.at(events.start_ns[self._samples]) != NOBODY
-        functions = events.source[calls] * len(events.functions) + events.function[calls]
-        self._functions, self._function = compact(functions)
+    A table has a row for each of KEYS that occur, and those of FIGURES that apply.
+    """
 
-    def by_phase(self, phases: Pieces) -> list[Row]:
-        """A row per phase and function of its calls, and of its samples; a call that lasts over several phases has in
-        each what lies there. The last number stands for no phase."""
-        time, function = unions(self._start_ns, self._end_ns, self._function)
-        begun = self._keys(self._function, self._phase_at(phases, self._start_ns))
-        own = self._own.start_ns, self._own.end_ns, self._function[self._own.owner]
-        calls = list(
-            self._calls(begun, self._cut(phases, time.start_ns, time.end_ns, function), self._cut(phases, *own))
+    def __init__(self, events: Events, rows: np.ndarray, period_ns: np.ndarray):
+        self._period_ns = period_ns
+        self._is_sample = np.array(SAMPLED)[events.source[rows]]
+        calls, samples = rows[~self._is_sample], rows[self._is_sample]
+        self._start_ns, self._end_ns, self._function = (
+            events.start_ns[calls],
+            events.end_ns[calls],
+            events.function[calls],
         )
-        samples = self._samples_by(self._phase_at(phases, self._events.start_ns[self._samples]))
-        return [*calls, *self._in_no_call(phases, {row[0] for row in calls}), *samples]
+        self._exclusive = exclusive_time(self._start_ns, self._end_ns)
+        self._sample_ns, self._sample_source = events.start_ns[samples], events.source[samples]
+        self._sample_function = events.function[samples]
+        self._sample_in_call = self._exclusive.owner_at(self._sample_ns) != NO_OWNER
 
-    def by_range(self, where: np.ndarray) -> list[Row]:
-        """The same by number in WHERE, which each of MINE has one of."""
-        of_calls = where[~self._is_sample]
-        keys = self._keys(self._function, of_calls)
-        distinct, group = compact(keys)
+    def by_phase(self, phases: OwnedIntervals, outside: int) -> pd.DataFrame:
+        """The table by phase, with OUTSIDE for no phase. A call that lasts over several phases counts in each."""
+
+        def phase_at(times_ns: np.ndarray) -> np.ndarray:
+            phase = phases.owner_at(times_ns)
+            return np.where(phase == NO_OWNER, outside, phase)
+
+        def cut(start_ns: np.ndarray, end_ns: np.ndarray, function: np.ndarray, figure: str) -> pd.DataFrame:
+            index, phase, shared_ns = phases.overlaps(start_ns, end_ns)
+            rest_ns = end_ns - start_ns
+            np.subtract.at(rest_ns, index, shared_ns)
+            where = np.append(phase, np.full(len(function), outside))
+            return _frame(where, np.append(function[index], function), figure, np.append(shared_ns, rest_ns))
+
+        time, function = unions(self._start_ns, self._end_ns, self._function)
+        start_ns, end_ns, call = self._exclusive
+        calls = _summed(
+            _frame(phase_at(self._start_ns), self._function, "calls", 1),
+            cut(time.start_ns, time.end_ns, function, "time_ns"),
+            cut(start_ns, end_ns, self._function[call], "own_ns"),
+        )
+        free = self._in_no_call(phases)
+        free = free[free["where"].isin(calls["where"])]
+        return pd.concat([calls, free, self._samples(phase_at(self._sample_ns))])
+
+    def by_range(self, where: np.ndarray) -> pd.DataFrame:
+        """The table by range, given the number of the range that each event of the thread is in."""
+        of_call = where[~self._is_sample]
+        function_count = int(self._function.max(initial=0)) + 1
+        keys, group = factorize(of_call * function_count + self._function)
         time, group = unions(self._start_ns, self._end_ns, group)
-        own_ns = self._own.end_ns - self._own.start_ns
-        calls = self._calls(keys, (distinct[group], time.lengths_ns), (keys[self._own.owner], own_ns))
-        return [*calls, *self._samples_by(where[self._is_sample])]
+        start_ns, end_ns, call = self._exclusive
+        calls = _summed(
+            _frame(of_call, self._function, "calls", 1),
+            _frame(*np.divmod(keys[group], function_count), "time_ns", time.lengths_ns),
+            _frame(of_call[call], self._function[call], "own_ns", end_ns - start_ns),
+        )
+        return pd.concat([calls, self._samples(where[self._is_sample])])
 
-    def _in_no_call(self, phases: Pieces, reached: set[int]) -> Iterator[Row]:
-        """A row per phase with calls that has time in none."""
-        covered, free_ns = self._own.covered, np.zeros(self._count, np.int64)
+    def _in_no_call(self, phases: OwnedIntervals) -> pd.DataFrame:
+        """The time of each phase in no call."""
+        covered, free_ns = self._exclusive.covered, np.zeros(int(phases.owner.max(initial=0)) + 1, np.int64)
         np.add.at(free_ns, phases.owner, phases.end_ns - phases.start_ns)
-        _, phase, shared = phases.cut(covered.start_ns, covered.end_ns)
-        np.subtract.at(free_ns, phase, shared)
-        for where in sorted(reached):
-            if time_ns := int(free_ns[where]):
-                yield where, NO_SOURCE, NO_CALL, 0, time_ns, time_ns, 0, 0, None
+        _, phase, shared_ns = phases.overlaps(covered.start_ns, covered.end_ns)
+        np.subtract.at(free_ns, phase, shared_ns)
+        free = _frame(np.arange(len(free_ns)), NO_CALL, "own_ns", free_ns)
+        return free.assign(calls=0, time_ns=free["own_ns"], samples=0, samples_in_calls=0)
 
-    def _samples_by(self, where: np.ndarray) -> Iterator[Row]:
-        """A row per number in WHERE, which each sample has one of, and function."""
-        events = self._events
-        groups: dict[tuple, list[int]] = {}
-        columns = (where, events.source[self._samples], events.function[self._samples])
-        for number, key in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-            groups.setdefault(key, []).append(number)
-        for (place, source, function), own in groups.items():
-            in_calls = int(self._in_calls[own].sum())
-            estimated_ns = (len(own) - in_calls) * self._period_ns[source]
-            figures = 0, None, None, len(own), in_calls, None if np.isnan(estimated_ns) else round(estimated_ns)
-            yield place, SOURCES[source], events.functions[function], *figures
+    def _samples(self, where: np.ndarray) -> pd.DataFrame:
+        """The samples by KEYS; those outside calls stand for the time between two samples, NA if that is unknown."""
+        samples = pd.DataFrame({"where": where, "function": self._sample_function, "in_call": self._sample_in_call})
+        samples["period_ns"] = self._period_ns[self._sample_source]
+        table = samples.groupby(KEYS).agg(
+            samples=("in_call", "size"), samples_in_calls=("in_call", "sum"), period_ns=("period_ns", "first")
+        )
+        estimated_ns = (table["samples"] - table["samples_in_calls"]) * table.pop("period_ns")
+        return table.assign(calls=0, estimated_ns=estimated_ns.round().astype("Int64")).reset_index()
 
-    def _phase_at(self, phases: Pieces, times_ns: np.ndarray) -> np.ndarray:
-        phase = phases.at(times_ns)
-        return np.where(phase == NOBODY, self._count - 1, phase)
 
-    def _keys(self, function: np.ndarray, where: np.ndarray) -> np.ndarray:
-        return function.astype(np.int64) * self._count + where
+def _frame(where: np.ndarray, function: np.ndarray | int, figure: str, values: np.ndarray | int) -> pd.DataFrame:
+    """One figure by KEYS, without rows in which it is 0."""
+    table = pd.DataFrame({"where": where, "function": function, figure: values})
+    return table[table[figure] > 0]
 
-    def _cut(self, phases: Pieces, start_ns: np.ndarray, end_ns: np.ndarray, function: np.ndarray) -> Times:
-        """The time of intervals that are of functions, by function and phase, what is in no phase included."""
-        interval, phase, shared = phases.cut(start_ns, end_ns)
-        rest = end_ns - start_ns
-        np.subtract.at(rest, interval, shared)
-        keys = self._keys(function[interval], phase), self._keys(function, np.full(len(rest), self._count - 1))
-        return np.concatenate(keys), np.concatenate([shared, rest])
 
-    def _calls(self, calls: np.ndarray, time: Times, own: Times) -> Iterator[Row]:
-        """A row per key that has calls or time, from the key of each call."""
-        lasting = time[1] > 0
-        keys = np.unique(np.concatenate([calls, time[0][lasting]]))
-        figures = [np.bincount(np.searchsorted(keys, calls), minlength=len(keys))]
-        for of_keys, times_ns in ((time[0][lasting], time[1][lasting]), own):
-            added = np.zeros(len(keys), np.int64)
-            kept = times_ns > 0
-            np.add.at(added, np.searchsorted(keys, of_keys[kept]), times_ns[kept])
-            figures.append(added)
-        functions = self._events.functions
-        for key, *row in zip(keys.tolist(), *(figure.tolist() for figure in figures), strict=True):
-            function, where = divmod(key, self._count)
-            source, name = divmod(int(self._functions[function]), len(functions))
-            yield where, SOURCES[source], functions[name], *row, 0, 0, None
+def _summed(*figures: pd.DataFrame) -> pd.DataFrame:
+    """The sums of figures of calls by KEYS, 0 where one has none."""
+    sums = [table.groupby(KEYS).sum() for table in figures]
+    table = pd.concat(sums, axis=1).fillna(0).astype("int64").reset_index()
+    return table.assign(samples=0, samples_in_calls=0)

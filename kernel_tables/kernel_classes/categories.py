@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernel_tables.errors import TraceError
-from kernel_tables.kernel_classes.linear_search import found_in, unusable
 from kernel_tables.markdown import code, compact_table
 
 UNKNOWN = "unknown"
@@ -20,8 +19,14 @@ HINTS = {"invalid perl operator": NOT_LINEAR, "invalid escape sequence": NOT_LIN
 PATH_TO_RULES = Path(__file__).with_name("class_rules.toml")
 
 
-class Parts(NamedTuple):
-    """What rules look at in one name; a part that the name does not have is empty."""
+# cuBLAS and CUTLASS name the instruction (tensorop, wmma, hmma, tensor16x8x8) or the operands (tf32f32, bf16bf16);
+# nvjet is cuBLAS's family for Hopper and Blackwell, which has no other kind
+ON_TENSOR_CORES = r"tensorop|tensor\d+x\d+|[wh]g?mma|tf32|bf16bf16|nvjet"
+IN_FP32 = r"sgemm|simt|ffma|f32f32_f32f32"
+
+
+class KernelNameFields(NamedTuple):
+    """What rules search in a name; a field that the name does not have is empty."""
 
     operators: str  # of an ATen operator: its name without aten::
     own_name: str  # of a kernel: up to its template arguments or parameters, in lower case
@@ -30,17 +35,17 @@ class Parts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rule:
-    """Names in which every one of `patterns` is found, each in its part, are of class `kernel_class`."""
+class KernelClassRule:
+    """Names in which all `patterns` are found, each in its field, are of class `kernel_class`."""
 
     kernel_class: str
-    patterns: tuple[tuple[str, str], ...]  # (one of Parts' fields, regular expression)
+    patterns: tuple[tuple[str, str], ...]  # (field of KernelNameFields, regular expression)
     reason: str
     example: str = ""
 
 
 def classify(names: Iterable[str], extra_rules: Sequence[Mapping[str, str]] = ()) -> list[str]:
-    """The class of each name, in order; each distinct name is looked at once.
+    """The class of each name, in order; every distinct name is classified once.
 
     `extra_rules` are {"class": ..., "pattern": ...}, searched in the full name before the built-in rules.
     Raises TraceError for one that cannot be used (users_rules).
@@ -48,63 +53,69 @@ def classify(names: Iterable[str], extra_rules: Sequence[Mapping[str, str]] = ()
     names = list(names)
     distinct = list(dict.fromkeys(names))
     rules = _first_fits(distinct, (*users_rules(extra_rules), *built_in_rules()))
-    class_of = {name: _class(rule) for name, rule in zip(distinct, rules, strict=True)}
+    class_of = {name: rule.kernel_class if rule else UNKNOWN for name, rule in zip(distinct, rules, strict=True)}
     return [class_of[name] for name in names]
 
 
-def rule_for(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> Rule | None:
-    """The rule that gives `name` its class; None where the class is unknown."""
+def rule_for(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> KernelClassRule | None:
+    """The rule that determines the class of `name`; None if the class is unknown."""
     return _first_fits([name], (*users_rules(extra_rules), *built_in_rules()))[0]
 
 
 def family(kernel_class: str) -> str:
-    """What stands before the slash: elementwise for elementwise/copy."""
+    """The class without its subclass: elementwise for elementwise/copy."""
     return kernel_class.partition("/")[0]
 
 
 def as_markdown() -> str:
-    """The built-in rules in their order, as a Markdown table: class, what a name must hold, reason, example."""
+    """The built-in rules in order, as a Markdown table."""
+
+    def in_words(rule: KernelClassRule) -> str:
+        return ", ".join(
+            f"{field.replace('_', ' ')} {code(pattern, in_table=True)}" for field, pattern in rule.patterns
+        )
+
     rows = [
-        (str(number), code(rule.kernel_class), _in_words(rule), rule.reason, code(rule.example, in_table=True))
+        (str(number), code(rule.kernel_class), in_words(rule), rule.reason, code(rule.example, in_table=True))
         for number, rule in enumerate(built_in_rules(), start=1)
     ]
     return compact_table(("rule", "class", "what a name must hold", "reason", "example"), rows, right=[0])
 
 
 @cache
-def built_in_rules() -> tuple[Rule, ...]:
-    """The rules of class_rules.toml in their order; read on first use, so that importing this module costs nothing."""
+def built_in_rules() -> tuple[KernelClassRule, ...]:
+    """The rules of class_rules.toml in order; read on first use, so that importing this module costs nothing."""
     import tomllib
 
-    return tuple(_built_in_rule(written) for written in tomllib.loads(PATH_TO_RULES.read_text("utf-8"))["rule"])
+    rules = []
+    for entry in tomllib.loads(PATH_TO_RULES.read_text("utf-8"))["rule"]:
+        patterns = tuple(
+            (field, " ".join(entry[field].split())) for field in KernelNameFields._fields if field in entry
+        )
+        rules.append(KernelClassRule(entry["class"], patterns, entry["reason"], entry["example"]))
+    return tuple(rules)
 
 
-def users_rules(written_rules: Sequence[Mapping[str, str]]) -> tuple[Rule, ...]:
-    """One's own rules; TraceError names the first that cannot be used, and why.
+def users_rules(written_rules: Sequence[Mapping[str, str]]) -> tuple[KernelClassRule, ...]:
+    """Custom rules. TraceError names the first that cannot be used, and why.
 
-    Needs no capture and, where there are no rules, nothing heavy: call it as soon as they are known.
+    Needs no capture and, without rules, nothing heavy: call it as soon as they are known.
     """
-    return tuple(_users_rule(written, number) for number, written in enumerate(written_rules, start=1))
+    return tuple(_users_rule(entry, number) for number, entry in enumerate(written_rules, start=1))
 
 
-def _built_in_rule(written: Mapping[str, str]) -> Rule:
-    patterns = tuple((part, " ".join(written[part].split())) for part in Parts._fields if part in written)
-    return Rule(written["class"], patterns, written["reason"], written["example"])
-
-
-def _users_rule(written: Mapping[str, str], number: int) -> Rule:
-    where = f"kernel_classes, rule {number}"
-    if not isinstance(written, Mapping) or not all(_is_text(written.get(key)) for key in ("class", "pattern")):
+def _users_rule(entry: Mapping[str, str], number: int) -> KernelClassRule:
+    place = f"kernel_classes, rule {number}"
+    texts = [entry.get(key) for key in ("class", "pattern")] if isinstance(entry, Mapping) else [None]
+    if not all(text and isinstance(text, str) for text in texts):
         raise TraceError(
-            f"{where}: {written!r} lacks a class or a pattern; write {{class: gemm, pattern: 'my_kernel.*'}}"
+            f"{place}: {entry!r} lacks a class or a pattern; write {{class: gemm, pattern: 'my_kernel.*'}}"
         )
-    pattern = written["pattern"]
-    reason = unusable(pattern)
-    if reason:
-        raise TraceError(
-            f"{where}: the pattern {pattern!r} cannot be used ({reason}); {HINTS.get(reason.partition(':')[0], HINT)}"
-        )
-    return Rule(written["class"], (("full_name", pattern),), "a rule of config.yaml")
+    kernel_class, pattern = texts
+    if reason := unusable(pattern):
+        hint = HINTS.get(reason.partition(":")[0], HINT)
+        raise TraceError(f"{place}: the pattern {pattern!r} cannot be used ({reason}); {hint}")
+    return KernelClassRule(kernel_class, (("full_name", pattern),), "a rule of config.yaml")
 
 
 # A kernel's own name ends at its template arguments or parameters. Unnamed namespaces have brackets of their own, and
@@ -112,51 +123,66 @@ def _users_rule(written: Mapping[str, str], number: int) -> Rule:
 _OWN_NAME = re.compile(r"(?:std::enable_if<.*?>::type )?(?:[^<(]|<unnamed>|\(anonymous namespace\))*")
 
 
-def _parts(name: str) -> Parts:
+def _fields(name: str) -> KernelNameFields:
     if name.startswith("aten::"):
-        return Parts(name.removeprefix("aten::"), "", "", name)
+        return KernelNameFields(name.removeprefix("aten::"), "", "", name)
     own_name = _OWN_NAME.match(name).group()
-    return Parts("", own_name.lower(), name[len(own_name) :].lower(), name)
+    return KernelNameFields("", own_name.lower(), name[len(own_name) :].lower(), name)
 
 
-def _first_fits(names: list[str], rules: Iterable[Rule]) -> list[Rule | None]:
-    """The first rule that fits each name, None where none does; a rule looks at the names that none before it fits."""
-    parts = [_parts(name) for name in names]
-    found: list[Rule | None] = [None] * len(names)
-    left = list(range(len(names)))
+def _first_fits(names: list[str], rules: Iterable[KernelClassRule]) -> list[KernelClassRule | None]:
+    """The first rule that fits each name, None if none does; a rule searches only names that no earlier rule fits."""
+    fields = [_fields(name) for name in names]
+    rule_of: list[KernelClassRule | None] = [None] * len(names)
+    remaining = list(range(len(names)))
     for rule in rules:
-        fitting = set(_fitting(rule, parts, left))
+        fitting = set(_fitting(rule, fields, remaining))
         for position in fitting:
-            found[position] = rule
-        left = [position for position in left if position not in fitting]
-        if not left:
+            rule_of[position] = rule
+        remaining = [position for position in remaining if position not in fitting]
+        if not remaining:
             break
-    return found
+    return rule_of
 
 
-def _fitting(rule: Rule, parts: list[Parts], positions: list[int]) -> list[int]:
-    """Those of the positions at which every pattern of the rule is found; what a name does not have is never fitted."""
-    for part, pattern in rule.patterns:
-        positions = [position for position in positions if getattr(parts[position], part)]
-        texts = [getattr(parts[position], part) for position in positions]
-        is_found = found_in(_expression(part, pattern), texts)
-        positions = [position for position, found in zip(positions, is_found, strict=True) if found]
+def _fitting(rule: KernelClassRule, fields: list[KernelNameFields], positions: list[int]) -> list[int]:
+    """The positions at which all patterns of the rule are found; an empty field never fits."""
+    for field, pattern in rule.patterns:
+        positions = [position for position in positions if getattr(fields[position], field)]
+        matches = found_in(_expression(field, pattern), [getattr(fields[position], field) for position in positions])
+        positions = [position for position, matched in zip(positions, matches, strict=True) if matched]
     return positions
 
 
-def _expression(part: str, pattern: str) -> str:
-    if part == "operators":
-        return rf"^_?(?:{'|'.join(pattern.split())})(?:_backward(?:_data)?)?_?$"
-    return pattern
+def _expression(field: str, pattern: str) -> str:
+    """The regular expression of a pattern, which is a list of names for operators."""
+    return rf"^_?(?:{'|'.join(pattern.split())})(?:_backward(?:_data)?)?_?$" if field == "operators" else pattern
 
 
-def _class(rule: Rule | None) -> str:
-    return rule.kernel_class if rule else UNKNOWN
+def found_in(pattern: str, texts: Sequence[str]) -> list[bool]:
+    """Whether the pattern is found in each text, by RE2: its time is linear in the text.
+
+    Python's own engine tries every way to match: `(a|a|[a-z]+)+$!` does not end on a name of forty letters.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not texts:
+        return []
+    return pc.match_substring_regex(pa.array(texts, pa.string()), pattern).to_pylist()
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
+def unusable(pattern: str) -> str:
+    """Why RE2 cannot search for the pattern, in its own words; empty if it can."""
+    import pyarrow as pa
+
+    try:
+        found_in(pattern, [""])
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+        return str(error).removeprefix("Invalid regular expression: ")
+    return ""
 
 
-def _in_words(rule: Rule) -> str:
-    return ", ".join(f"{part.replace('_', ' ')} {code(pattern, in_table=True)}" for part, pattern in rule.patterns)
+def is_fp32_without_tensor_cores(name: str) -> bool:
+    """Whether a matrix multiply of this name computes in fp32 on ordinary cores; False if its name does not say."""
+    return bool(re.search(IN_FP32, name, re.IGNORECASE)) and not re.search(ON_TENSOR_CORES, name, re.IGNORECASE)

@@ -13,7 +13,7 @@ from kernel_tables.kernel_names.short import parts_of, short_name
 MOST_WRITTEN = 28  # characters of a part, before it is cut
 
 
-class Row(NamedTuple):
+class NameFact(NamedTuple):
     """One thing that is said about a name: what it is about, what stands in the name, what it means."""
 
     about: str
@@ -21,16 +21,18 @@ class Row(NamedTuple):
     meaning: str
 
 
-def explained(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> list[Row]:
+def explained(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> list[NameFact]:
     """The rows about a full name: its short name, its class, the rule of that class, then its parts in their order."""
     rule = rule_for(name, extra_rules)
     found = [
-        Row("short name", short_name(name), "more is added where another kernel of a table would have the same"),
-        Row("class", rule.kernel_class if rule else UNKNOWN, rule.reason if rule else "no rule fits; --class adds one"),
+        NameFact("short name", short_name(name), "more is added where another kernel of a table would have the same"),
+        NameFact(
+            "class", rule.kernel_class if rule else UNKNOWN, rule.reason if rule else "no rule fits; --class adds one"
+        ),
     ]
     for part, pattern in rule.patterns if rule else ():
-        found.append(Row("rule", " ".join(pattern.split()), f"searched in {WHERE[part]}"))
-    return found + [Row(part.key, part.written, part.meaning) for part in parts_of(name)]
+        found.append(NameFact("rule", " ".join(pattern.split()), f"searched in {WHERE[part]}"))
+    return found + [NameFact(part.key, part.written, part.meaning) for part in parts_of(name)]
 
 
 WHERE = {
@@ -41,7 +43,7 @@ WHERE = {
 }
 
 
-def as_text(rows: Sequence[Row], width: int) -> str:
+def as_text(rows: Sequence[NameFact], width: int) -> str:
     """The rows as an aligned text: a meaning beside what stands in the name, or below where that is long."""
     about = max(len(row.about) for row in rows)
     written = min(MOST_WRITTEN, max(len(visible(row.written)) for row in rows))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from kernel_tables.kernel_names.parts import Part
+from kernel_tables.kernel_names.parts import NamePart
 
 LIBRARIES = {
     "cutlass": ("cutlass", "from CUTLASS, NVIDIA's templates"),
@@ -38,7 +38,7 @@ _KIND = re.compile(
 )
 
 
-def matrix_parts(name: str) -> tuple[Part, ...]:
+def matrix_parts(name: str) -> tuple[NamePart, ...]:
     """The parts of the name of a matrix multiply or convolution by NVIDIA; none where it is another's."""
     core = _CORE.search(name)
     if core is None:
@@ -52,7 +52,7 @@ def matrix_parts(name: str) -> tuple[Part, ...]:
     return (*order, *rest, *_library(core, name))
 
 
-def _kind(core: str) -> Iterator[Part]:
+def _kind(core: str) -> Iterator[NamePart]:
     """What is computed, on numbers of which type."""
     if xmma := re.match(
         r"sm\d+_xmma_(?:(fprop|dgrad|wgrad)_\w*?)?(?:implicit_)?gemm_(?:indexed_)?([a-z]+\d+?)(?=f|i|b|t|_)", core
@@ -62,39 +62,39 @@ def _kind(core: str) -> Iterator[Part]:
     elif nvjet := re.match(r"nvjet_(?:sm\d+_)?([a-z]+)_", core):
         operands = NVJET.get(nvjet[1][0], nvjet[1])
         meaning = f"letters of types, {operands} operands by the first{NOT_DOCUMENTED}"
-        yield Part("type", nvjet[1], meaning, f"{operands} gemm", True)
+        yield NamePart("type", nvjet[1], meaning, f"{operands} gemm", True)
     elif conv := re.search(r"_(s\d{4,5})(fprop|dgrad|wgrad)_\w*?_(tf32|f16|bf16)_", core):
         yield _typed(conv[3], f"{conv[1]}{conv[2]}_…_{conv[3]}", conv[2])
     elif "scudnn" in core:
-        yield Part("type", "scudnn", "convolution in fp32 on the ordinary cores", "scudnn", True)
+        yield NamePart("type", "scudnn", "convolution in fp32 on the ordinary cores", "scudnn", True)
     elif kind := _KIND.search(core):
         yield from _gemm_kind(kind)
 
 
-def _typed(written_type: str, written: str, work: str | None) -> Part:
+def _typed(written_type: str, written: str, work: str | None) -> NamePart:
     operands = OPERANDS.get(written_type, written_type)
     what = WORK.get(work, "matrix multiply")
     short = (
         {"fp32": "sgemm", "fp64": "dgemm"}.get(operands, f"{operands} gemm") if work is None else f"{operands} {work}"
     )
-    return Part("type", written, f"{what} of {operands} operands", short, True)
+    return NamePart("type", written, f"{what} of {operands} operands", short, True)
 
 
-def _gemm_kind(kind: re.Match) -> Iterator[Part]:
+def _gemm_kind(kind: re.Match) -> Iterator[NamePart]:
     before, letter, instruction, inner, after = kind.groups()
     word, plain = LETTERS[letter]
     if instruction is None:
-        yield Part("type", f"{letter}gemm", f"matrix multiply in {word} precision ({plain})", f"{letter}gemm", True)
+        yield NamePart("type", f"{letter}gemm", f"matrix multiply in {word} precision ({plain})", f"{letter}gemm", True)
     else:
         operands = OPERANDS.get(before or inner or after or "", "tf32" if letter == "s" else plain)
-        yield Part(
+        yield NamePart(
             "type",
             kind[0],
             f"matrix multiply of {operands} operands, summed in {word} precision",
             f"{operands} gemm",
             True,
         )
-        yield Part(
+        yield NamePart(
             "instruction", instruction, f"on tensor cores, by the instruction {_instruction(instruction)} (m×n×k)"
         )
 
@@ -104,54 +104,58 @@ def _instruction(digits: str) -> str:
     return "×".join(re.findall(r"16|8|4|32|64", digits))
 
 
-def _library(core: str, name: str) -> Iterator[Part]:
+def _library(core: str, name: str) -> Iterator[NamePart]:
     found = next((one for one in ("cudnn", "xmma", "nvjet", "cutlass") if one in core or one in name.lower()), "cublas")
     text, meaning = LIBRARIES["xmma" if "xmma" in core else found]
-    yield Part("library", text if text in core else core.partition("_")[0], meaning, text)
+    yield NamePart("library", text if text in core else core.partition("_")[0], meaning, text)
 
 
-def _tile(found: re.Match) -> Part:
+def _tile(found: re.Match) -> NamePart:
     rows, columns, depth = found[1], found[2], found[3]
     meaning = f"each block of threads computes a tile of {rows} × {columns} of the result"
-    return Part("tile", found[0], meaning + (f", {depth} deep at a time" if depth else ""), f"{rows}×{columns}", True)
+    return NamePart(
+        "tile", found[0], meaning + (f", {depth} deep at a time" if depth else ""), f"{rows}×{columns}", True
+    )
 
 
-def _stages(found: re.Match) -> Part:
-    return Part("stages", found[0], f"reads {found[1]} deep at a time, {found[2]} such stages in flight", found[0])
+def _stages(found: re.Match) -> NamePart:
+    return NamePart("stages", found[0], f"reads {found[1]} deep at a time, {found[2]} such stages in flight", found[0])
 
 
-def _layout(found: re.Match) -> Part:
+def _layout(found: re.Match) -> NamePart:
     words = {"n": "as it is stored", "t": "transposed"}
     first, second = (words[letter] for letter in found[0].lower()[:2])
     meaning = f"first operand {first}, second {second} (column by column, as BLAS stores)"
-    return Part("layout", found[0], meaning, found[0].lower(), True)
+    return NamePart("layout", found[0], meaning, found[0].lower(), True)
 
 
-def _architecture(found: re.Match) -> Part:
+def _architecture(found: re.Match) -> NamePart:
     number = found[1]
     if number in ARCHITECTURES:
-        return Part("architecture", number, f"written for {ARCHITECTURES[number]}; later GPUs run it too", number)
+        return NamePart("architecture", number, f"written for {ARCHITECTURES[number]}; later GPUs run it too", number)
     digits = re.sub(r"\D", "", number)
-    return Part("architecture", found[0], f"for compute capability {digits[:-1]}.{digits[-1]} and later", f"sm{digits}")
+    return NamePart(
+        "architecture", found[0], f"for compute capability {digits[:-1]}.{digits[-1]} and later", f"sm{digits}"
+    )
 
 
-def _alignment(found: re.Match) -> Part:
+def _alignment(found: re.Match) -> NamePart:
     operand, elements = found.groups()
     what = {"a": "the first operand", "b": "the second operand", "c": "the result"}.get(operand, "every operand")
-    return Part("alignment", found[0], f"{what} is aligned to {elements} element(s)", found[0])
+    return NamePart("alignment", found[0], f"{what} is aligned to {elements} element(s)", found[0])
 
 
-def _says(key: str, meaning: str, told: bool = False, text: str | None = None) -> Callable[[re.Match], Part]:
+def _says(key: str, meaning: str, told: bool = False, text: str | None = None) -> Callable[[re.Match], NamePart]:
     """A maker of parts whose meaning has the found groups in it: "loads of {1} elements"."""
 
-    def made(found: re.Match) -> Part:
+    def made(found: re.Match) -> NamePart:
         short = found[0] if text is None else text
-        return Part(key, found[0], meaning.format(found[0], *found.groups()), short, told)
+        return NamePart(key, found[0], meaning.format(found[0], *found.groups()), short, told)
 
     return made
 
 
-WORDS: tuple[tuple[str, Callable[[re.Match], Part]], ...] = (
+WORDS: tuple[tuple[str, Callable[[re.Match], NamePart]], ...] = (
     (r"(maxwell|volta|turing|ampere|hopper)|sm(\d+)", lambda found: _architecture(re.match(r"(?:sm)?(\w+)", found[0]))),
     (r"(?:tilesize)?(\d+)x(\d+)(?:x(\d+))?", _tile),
     (r"stage(\d+)", _says("stages", "{1} stages of reading in flight")),
@@ -177,7 +181,7 @@ _WORDS = tuple((re.compile(pattern), made) for pattern, made in WORDS)
 _TOKEN = re.compile(r"split_k|stages_\d+x\d+|[^_]+")
 
 
-def _words(core: str) -> Iterator[Part]:
+def _words(core: str) -> Iterator[NamePart]:
     """The words of the name whose meaning is known, in their order; of several sizes the first is the tile."""
     sizes = 0
     for token in _TOKEN.findall(core):
@@ -186,7 +190,7 @@ def _words(core: str) -> Iterator[Part]:
             if sizes == 2:
                 yield _stages(found)
             elif sizes == 3:
-                yield Part("cluster", token, f"blocks in clusters of {found[1]} × {found[2]}", token)
+                yield NamePart("cluster", token, f"blocks in clusters of {found[1]} × {found[2]}", token)
             else:
                 yield _tile(re.match(r"(\d+)x(\d+)()", token))
         elif core.startswith("cutlass_") and re.fullmatch(r"\d\d\d?", token):

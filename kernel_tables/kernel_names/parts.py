@@ -1,4 +1,4 @@
-"""The parts of a kernel's name, and words for types and numbers that occur in names of every origin."""
+"""The parts of a kernel's name, and the syntax and types of C++ that occur in names of every origin."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ import re
 from typing import NamedTuple
 
 
-class Part(NamedTuple):
-    """One part of a full name. `text` is what it gives to the short name: always where `told`, else only where short
-    names would be alike without it; empty where it tells nothing apart."""
+class NamePart(NamedTuple):
+    """One part of a full name. `text` is its contribution to the short name: always, or only to tell apart short names
+    that would be equal; empty if it contributes nothing."""
 
-    key: str  # what the part is about, as a heading: tile, layout, type
-    written: str  # as it stands in the full name
+    key: str  # a heading for the part: tile, layout, type
+    written: str  # the part as it is in the full name
     meaning: str
     text: str = ""
-    told: bool = False
+    always_in_short_name: bool = False
+
+
+class FunctionName(NamedTuple):
+    """The full name of a function, split; the identifier is empty if the text is not the name of a function."""
+
+    namespaces: str
+    identifier: str
+    arguments: str  # of its template and its parameters, with all that follows
 
 
 TYPES = {
@@ -23,17 +31,60 @@ TYPES = {
     "c10::Float8_e4m3fn": "fp8", "c10::Float8_e5m2": "fp8", "c10::complex<float>": "complex64", "long": "int64",
     "int": "int32", "short": "int16", "bool": "bool", "unsigned char": "uint8", "signed char": "int8",
 }  # fmt: skip
+_UNNAMED = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}")
+_BEFORE = re.compile(r"^(?:void |static |(?:typename )?std::enable_if<.{0,300}?>::type )+")
+_MANGLED = re.compile(r"_ZN?[KVL]*(\d.*)")
 _KNOWN = "|".join(map(re.escape, sorted(TYPES, key=len, reverse=True)))
 _TYPE = re.compile(rf"\bOpaqueType<(\d+)|(?<![\w:])(?:{_KNOWN})(?!\w|::)")
 
 
-def type_in(text: str) -> Part | None:
-    """The first type of numbers in this text of C++, be it as PyTorch, NVIDIA or AMD call it; a type in brackets before
-    a number, `(int)128`, is none."""
-    found = _TYPE.search(re.sub(r"\((?:unsigned )?\w+\)(?=\d)", "", text))
-    if found is None:
+def type_in(text: str) -> NamePart | None:
+    """The first type of numbers in this text of C++, as PyTorch, NVIDIA or AMD call it; None if there is none.
+
+    A type in parentheses before a number, `(int)128`, does not count.
+    """
+    match = _TYPE.search(re.sub(r"\((?:unsigned )?\w+\)(?=\d)", "", text))
+    if match is None:
         return None
-    if found[1]:
-        return Part("type", f"{found[0]}>", f"on elements of {found[1]} bytes, of whatever type", f"{found[1]}-byte")
-    text = TYPES[found[0]]
-    return Part("type", found[0], f"on numbers of type {text}", text)
+    if size := match[1]:
+        return NamePart("type", f"{match[0]}>", f"on elements of {size} bytes, of whatever type", f"{size}-byte")
+    return NamePart("type", match[0], f"on numbers of type {TYPES[match[0]]}", TYPES[match[0]])
+
+
+def split_function_name(name: str) -> FunctionName:
+    plain = _BEFORE.sub("", _UNNAMED.sub("", name))
+    if mangled := _MANGLED.fullmatch(plain):
+        return _demangled(mangled[1])
+    qualified = re.match(r"[^<(]*", plain)[0]
+    namespaces, _, identifier = qualified.rpartition("::")
+    if not re.fullmatch(r"[A-Za-z_]\w*", identifier):
+        return FunctionName("", "", name)
+    return FunctionName(namespaces.strip(":"), identifier, plain[len(qualified) :])
+
+
+def template_arguments(text: str) -> list[str]:
+    """The arguments of the template with which TEXT begins, such as `<float, (int)4>`."""
+    if not text.startswith("<"):
+        return []
+    parts, depth, start = [], 0, 1
+    for index, character in enumerate(text):
+        if character in "<([{":
+            depth += 1
+        elif character in ")]}" or (character == ">" and text[index - 1] != "-"):
+            depth -= 1
+        if depth == 0 or (depth == 1 and character == ","):
+            parts.append(text[start:index].strip())
+            start = index + 1
+        if depth == 0:
+            break
+    return [re.sub(r"^\((?:unsigned )?\w+\)(?=-?\d)", "", argument) for argument in parts if argument]
+
+
+def _demangled(text: str) -> FunctionName:
+    """A mangled name, from the length of its first identifier on."""
+    identifiers = []
+    while digits := re.match(r"\d{1,3}", text):
+        first, length = len(digits[0]), int(digits[0])
+        identifiers.append(text[first : first + length])
+        text = text[first + length :]
+    return FunctionName("::".join(identifiers[:-1]), identifiers[-1], text)

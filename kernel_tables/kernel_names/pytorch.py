@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kernel_tables.kernel_names.parts import Part, type_in
-from kernel_tables.kernel_names.syntax import arguments, identifier_and_arguments
+from kernel_tables.kernel_names.parts import NamePart, split_function_name, template_arguments, type_in
 
 LOOPS = {
     "vectorized_elementwise_kernel": ("vectorized", "operands lie densely: several elements per load"),
@@ -55,23 +54,23 @@ _TELLING = re.compile(
 )
 
 
-def pytorch_parts(name: str) -> tuple[Part, ...]:
+def pytorch_parts(name: str) -> tuple[NamePart, ...]:
     """The parts of the name of one of PyTorch's loops, reductions or lists of tensors; none where it is another's."""
-    _, own, rest = identifier_and_arguments(name)
+    _, own, rest = split_function_name(name)
     if own in LOOPS:
         access, meaning = LOOPS[own]
-        head = Part("loop", own, "a function of every element", HEADS.get(own, "elementwise"), True)
-        return (head, *_operation(rest), Part("access", own, meaning, access), *_numbers(own, rest))
+        head = NamePart("loop", own, "a function of every element", HEADS.get(own, "elementwise"), True)
+        return (head, *_operation(rest), NamePart("access", own, meaning, access), *_numbers(own, rest))
     if own == "reduce_kernel":
-        head = Part("loop", own, "many values to one", "reduce", True)
+        head = NamePart("loop", own, "many values to one", "reduce", True)
         return (head, *_operation(rest), *_numbers(own, rest))
     if own == "multi_tensor_apply_kernel":
-        head = Part("loop", own, "a function of every element of a list of tensors", "foreach", True)
+        head = NamePart("loop", own, "a function of every element of a list of tensors", "foreach", True)
         return (head, *_operation(rest), *_lists(rest))
     return ()
 
 
-def _operation(rest: str) -> Iterator[Part]:
+def _operation(rest: str) -> Iterator[NamePart]:
     """The function that is applied, how its operands are bound, and on which type."""
     words = _WORD.findall(rest[:MOST_READ])
     operation = next((word for word in words if word not in WRAPPERS and _TELLING.fullmatch(word)), None)
@@ -79,16 +78,16 @@ def _operation(rest: str) -> Iterator[Part]:
         yield from filter(None, [type_in(rest)])
         return
     text = _operation_name(operation)
-    yield Part("operation", operation, f"applies {text}", text, True)
+    yield NamePart("operation", operation, f"applies {text}", text, True)
     binding = next((word for word in words[: words.index(operation) + 1] if word.split("_")[0] in BINDINGS), None)
     if binding:
-        yield Part("operands", binding, *reversed(BINDINGS[binding.split("_")[0]]))
+        yield NamePart("operands", binding, *reversed(BINDINGS[binding.split("_")[0]]))
     yield from filter(None, [_type(rest, operation, binding)])
     if "LoadWithCast" in rest:
-        yield Part("cast", "LoadWithCast", "converts what it loads to another type", "cast")
+        yield NamePart("cast", "LoadWithCast", "converts what it loads to another type", "cast")
 
 
-def _type(rest: str, operation: str, binding: str | None) -> Part | None:
+def _type(rest: str, operation: str, binding: str | None) -> NamePart | None:
     """The type of the operands: that to which they are bound, since the operation may compute in another, else that of
     the operation's template, else of the lambda in it, else the first named."""
     bound, own = (re.match(r"<[^<>]*", rest[rest.index(word) + len(word) :]) for word in (binding or rest, operation))
@@ -107,23 +106,23 @@ def _operation_name(word: str) -> str:
     return re.sub(r"_(backward)$", r" \1", bare)
 
 
-def _numbers(own: str, rest: str) -> Iterator[Part]:
+def _numbers(own: str, rest: str) -> Iterator[NamePart]:
     """The numbers among the arguments of the loop itself, and which of several lambdas it is."""
-    numbers = [argument for argument in arguments(rest) if argument.isdigit()]
+    numbers = [argument for argument in template_arguments(rest) if argument.isdigit()]
     if own == "vectorized_elementwise_kernel" and numbers:
-        yield Part("width", numbers[0], f"{numbers[0]} elements per load", f"vec{numbers[0]}")
+        yield NamePart("width", numbers[0], f"{numbers[0]} elements per load", f"vec{numbers[0]}")
     elif numbers:
-        yield Part("numbers", ", ".join(numbers), NUMBERS.get(own, NUMBERS_OF_A_LOOP), "/".join(numbers))
-    instances = re.findall(r"instance (\d+)|#(\d+)", " ".join(arguments(rest)))
+        yield NamePart("numbers", ", ".join(numbers), NUMBERS.get(own, NUMBERS_OF_A_LOOP), "/".join(numbers))
+    instances = re.findall(r"instance (\d+)|#(\d+)", " ".join(template_arguments(rest)))
     if instances:
         text = ".".join(first or second for first, second in instances)
-        yield Part("lambda", text, "which of the lambdas in that function, outermost first", f"λ{text}")
+        yield NamePart("lambda", text, "which of the lambdas in that function, outermost first", f"λ{text}")
 
 
-def _lists(rest: str) -> Iterator[Part]:
+def _lists(rest: str) -> Iterator[NamePart]:
     metadata = re.search(r"TensorList(?:ScalarList)?Metadata<\D*(\d+)", rest)
     if metadata:
-        yield Part("lists", metadata[0], f"{metadata[1]} lists of tensors", f"{metadata[1]} lists")
+        yield NamePart("lists", metadata[0], f"{metadata[1]} lists of tensors", f"{metadata[1]} lists")
     inner = re.search(r",\s*(std::\w+<\w+>|at::native::(?:Copy|\w+)<[\w:, ]+>)", rest)
     if inner:
-        yield Part("function", inner[1], "the function of each element", inner[1].split("::")[-1].split("<")[0])
+        yield NamePart("function", inner[1], "the function of each element", inner[1].split("::")[-1].split("<")[0])

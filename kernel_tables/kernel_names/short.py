@@ -15,7 +15,7 @@ from kernel_tables.kernel_names.others import (
     operator_parts,
     triton_parts,
 )
-from kernel_tables.kernel_names.parts import Part
+from kernel_tables.kernel_names.parts import NamePart
 from kernel_tables.kernel_names.pytorch import pytorch_parts
 
 MOST_READ = 4000  # characters of a full name: a bound in time, whatever it holds
@@ -29,7 +29,7 @@ READERS = (
 
 
 @lru_cache(maxsize=4096)
-def parts_of(name: str) -> tuple[Part, ...]:
+def parts_of(name: str) -> tuple[NamePart, ...]:
     """What the parts of a full name mean; none where it is no name of a kernel that is known."""
     return next((parts for read in READERS if (parts := read(name[:MOST_READ]))), ())
 
@@ -42,7 +42,7 @@ def short_name(name: str) -> str:
 
 def _told(name: str) -> str:
     """The parts that are always told, of any length."""
-    told = " ".join(part.text for part in parts_of(name) if part.told and part.text)
+    told = " ".join(part.text for part in parts_of(name) if part.always_in_short_name and part.text)
     return visible(" ".join((told or name).split()))
 
 
@@ -108,7 +108,7 @@ def _told_apart(text: str, names: list[str]) -> dict[str, str]:
 
 def _more_texts(name: str) -> dict[str, str]:
     """By key: what the parts add that are not always told."""
-    return {part.key: visible(part.text) for part in parts_of(name) if part.text and not part.told}
+    return {part.key: visible(part.text) for part in parts_of(name) if part.text and not part.always_in_short_name}
 
 
 def _numbered(found: dict[str, str], taken: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from kernel_tables.diagnosis.devices import PARTS
 from kernel_tables.ranks.collectives import collectives
-from kernel_tables.ranks.ranks import Rank
+from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.ranks.steps import OVERLAPPED, DeviceSteps, device_steps
 
 KEY = ["rank", "device", "step"]
@@ -22,7 +22,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def communication(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFrame:
+def communication(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:
     """One row per rank, device and measured step.
 
     Columns: rank, device, step; step_ns = compute_ns + exposed_communication_ns + exposed_memory_ns + idle_ns;

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 
 from kernel_tables.errors import ERROR, WARNING, Finding
 from kernel_tables.ranks.collectives import unmatched_steps
-from kernel_tables.ranks.ranks import Rank
+from kernel_tables.ranks.ranks import RankTrace
 
 
-def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Finding]:
+def findings_of_ranks(ranks: Sequence[RankTrace], step_name: str = "step") -> list[Finding]:
     """The findings about the ranks side by side; none of a single one."""
     differing = [*_steps_differ(ranks, step_name)]
     return differing or [*_collectives_differ(ranks, step_name)]
 
 
-def _steps_differ(ranks: Sequence[Rank], step_name: str) -> Iterator[Finding]:
+def _steps_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[Finding]:
     """Of one capture that holds several processes, those without any step are no ranks that lack them."""
     captured_alone = Counter(rank.trace for rank in ranks)
     steps = {rank.number: len(rank.steps(step_name)) for rank in ranks}
@@ -32,7 +32,7 @@ def _steps_differ(ranks: Sequence[Rank], step_name: str) -> Iterator[Finding]:
         )
 
 
-def _collectives_differ(ranks: Sequence[Rank], step_name: str) -> Iterator[Finding]:
+def _collectives_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[Finding]:
     steps = unmatched_steps(ranks, step_name) if ranks else []
     if steps:
         yield Finding(

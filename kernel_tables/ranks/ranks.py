@@ -1,7 +1,7 @@
 """The ranks of a run: the processes that worked on a device, of one capture or of several.
 
-A run on several GPUs has a process for each. nsys captures each in a file of its own, or all of them in one file, where
-their correlation ids collide; both are read alike. Clocks are each capture's own: no duration spans two of them.
+A run on several GPUs has a process for each. nsys captures each in its own file, or all of them in one file, where
+their correlation ids collide; both work. Every capture has its own clock, so no duration may span two of them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kernel_tables.reading.schema import MISSING, RANKS_KEY
 
 
 @dataclass(frozen=True)
-class Rank:
-    """One process of a run. A mask is over the activities of its trace, which may hold other processes too."""
+class RankTrace:
+    """One process of a run. Masks are over the activities of its trace, which may contain other processes, too."""
 
     number: int
     trace: CaptureArrays
-    process: int  # global id; MISSING where its capture holds no work of any process
+    process: int  # global id; MISSING if its capture contains no work of any process
 
     @cached_property
     def is_own(self) -> np.ndarray:
@@ -32,29 +32,31 @@ class Rank:
 
     @cached_property
     def devices(self) -> list[int]:
-        """The numbers of the devices that it worked on, as its capture numbers them; -1 for the processor."""
+        """The numbers of its devices in its capture; -1 for the processor."""
         return np.unique(self.trace.places["device"][self.is_own]).tolist()
 
     def steps(self, step_name: str) -> np.ndarray:
-        """The numbers of the ranges that are its measured steps, in order of time; those without work are among them,
-        so that steps of several ranks can be matched by number."""
+        """The numbers of the ranges that are its measured steps, in order of time.
+
+        Steps without work are included, so that steps of several ranks can be matched by number.
+        """
         steps = measured_steps(self.trace, step_name)
         return steps[self.trace.range_arrays.process[steps] == self.process]
 
 
-def ranks_of(traces: Sequence[CaptureArrays]) -> list[Rank]:
+def ranks_of(traces: Sequence[CaptureArrays]) -> list[RankTrace]:
     """The ranks, numbered in the order of the captures, and within one by device, then by process.
 
-    A capture in which nothing ran on a device counts as one rank, so that those behind it keep their numbers.
+    A capture in which nothing ran on a device counts as one rank, so that later ones keep their numbers.
     """
-    found = [(trace, process) for trace in traces for process in processes_with_work(trace) or [_only_process(trace)]]
-    return [Rank(number, trace, process) for number, (trace, process) in enumerate(found)]
+    pairs = [(trace, process) for trace in traces for process in processes_with_work(trace) or [_only_process(trace)]]
+    return [RankTrace(number, trace, process) for number, (trace, process) in enumerate(pairs)]
 
 
-def ranks_in_run(ranks: Sequence[Rank]) -> int:
-    """How many ranks the run had, as its recordings say; where none does, those that are given."""
-    told = [rank.trace.metadata.get(RANKS_KEY, "") for rank in ranks]
-    return max([len(ranks), *(int(number) for number in told if number.isascii() and number.isdigit())])
+def ranks_in_run(ranks: Sequence[RankTrace]) -> int:
+    """How many ranks the run had, by the metadata of its recordings; without that, how many are given."""
+    counts = [rank.trace.metadata.get(RANKS_KEY, "") for rank in ranks]
+    return max([len(ranks), *(int(count) for count in counts if count.isascii() and count.isdigit())])
 
 
 def processes_with_work(trace: CaptureArrays) -> list[int]:

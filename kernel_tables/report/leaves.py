@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_tables.attribution.keys import compact
+from kernel_tables.attribution.arrays import factorize
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.page.step import Leaf
 
@@ -17,7 +17,7 @@ def step_leaves(scope: Scope) -> list[Leaf]:
     found, trace = scope.activities, scope.trace
     rows = np.flatnonzero(scope.step != NO_STEP) if len(scope.steps) else np.arange(len(found))
     key = trace.activity_path[rows].astype(np.int64) * max(len(found.names), 1) + found.name[rows]
-    group, of_group = compact(key)
+    group, of_group = factorize(key)
     ns, launches = np.zeros(len(group), np.int64), np.bincount(of_group, minlength=len(group))
     np.add.at(ns, of_group, found.duration_ns[rows])
     paths, classes = trace.range_paths.tuples, trace.activity_classes

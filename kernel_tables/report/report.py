@@ -7,7 +7,6 @@ from pathlib import Path
 
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
-from kernel_tables.device_words import place, time_heading
 from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose, silent_by_reason
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.page.colors import PHASES
@@ -18,6 +17,7 @@ from kernel_tables.report import summary, tables
 from kernel_tables.report.leaves import step_leaves, within_room
 from kernel_tables.report.timeline import capture_timeline
 from kernel_tables.trace import Trace
+from kernel_tables.units import device_phrase, time_heading
 
 HERE = Path(__file__).parent
 MOST_NAME = 1000  # characters of a full name
@@ -42,8 +42,8 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         title=title or trace.capture.path.name,
         of_what=summary.of_what(scope),
         steps=len(scope.steps),
-        place=place(trace.is_of_processor),
-        time_heading=time_heading(trace.is_of_processor),
+        place=device_phrase(trace.is_cpu_only),
+        time_heading=time_heading(trace.is_cpu_only),
         sentences=summary.sentences(scope, drawn, leaves, short),
         picture=drawn,
         phases=[bar.name for bar in drawn.bars if bar.name in PHASES],

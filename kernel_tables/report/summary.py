@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kernel_tables.device_words import OF_PROCESSOR, place
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.kernel_classes.categories import family
 from kernel_tables.page.step import Leaf, Picture
-from kernel_tables.units import duration, percent
+from kernel_tables.units import CPU_ONLY_NOTE, device_phrase, duration, percent
 
 MOST_CLASSES = 3
 
@@ -31,7 +30,7 @@ def sentences(scope: Scope, picture: Picture, leaves: Sequence[Leaf], short: Map
 
 
 def _on_cpu(scope: Scope) -> list[str]:
-    return [f"{OF_PROCESSOR[0].upper()}{OF_PROCESSOR[1:]}."] if scope.trace.is_of_processor else []
+    return [f"{CPU_ONLY_NOTE[0].upper()}{CPU_ONLY_NOTE[1:]}."] if scope.trace.is_cpu_only else []
 
 
 def of_what(scope: Scope) -> str:
@@ -52,7 +51,7 @@ def span_ns(scope: Scope) -> np.ndarray:
 
 def _steps(scope: Scope) -> str:
     spans = span_ns(scope)
-    mean, where = duration(float(spans.mean())), place(scope.trace.is_of_processor)
+    mean, where = duration(float(spans.mean())), device_phrase(scope.trace.is_cpu_only)
     if not len(scope.steps):
         return f"No range named {scope.step_name!r} holds work: this page is about the whole capture, {mean} long."
     if len(spans) == 1:
@@ -62,7 +61,7 @@ def _steps(scope: Scope) -> str:
 
 
 def _busy(scope: Scope) -> list[str]:
-    if not scope.span_ns or scope.trace.is_of_processor:
+    if not scope.span_ns or scope.trace.is_cpu_only:
         return []
     idle = scope.parts_ns["idle"]
     from_first = "From the first step's start to the last one's end" if len(scope.steps) else "From first to last"

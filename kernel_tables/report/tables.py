@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS
-from kernel_tables.attribution.keys import compact
+from kernel_tables.attribution.arrays import factorize
 from kernel_tables.attribution.path_text import innermost
-from kernel_tables.device_words import time_heading
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.intervals import union
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.page.names import Names
-from kernel_tables.units import duration, percent, size
+from kernel_tables.units import duration, percent, size, time_heading
 
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
@@ -61,7 +60,7 @@ def ranges(trace: Trace, under: str | None, all_ns: int) -> Table:
         )
         for row in tree.head(MOST_ROWS).itertuples()
     )  # fmt: skip
-    headings = ("range", "times", "kernels", time_heading(trace.is_of_processor), SHARE, "copies, sets")
+    headings = ("range", "times", "kernels", time_heading(trace.is_cpu_only), SHARE, "copies, sets")
     return Table(
         "ranges", "Ranges, inner ones below outer ones", headings, rows, _rest(len(tree), "ranges"), sorts=False
     )
@@ -79,7 +78,7 @@ def classes(trace: Trace, under: str | None, all_ns: int, names: Names) -> Table
         )
         for row in table.head(MOST_ROWS).itertuples(index=False)
     )
-    headings = ("class", "kernels", "launches", time_heading(trace.is_of_processor), SHARE, "most time in")
+    headings = ("class", "kernels", "launches", time_heading(trace.is_cpu_only), SHARE, "most time in")
     return Table("classes", "Classes of kernels", headings, rows, _rest(len(table), "classes"))
 
 
@@ -94,7 +93,7 @@ def kernels(trace: Trace, under: str | None, all_ns: int, names: Names) -> Table
         )
         for row in table.head(MOST_ROWS).itertuples(index=False)
     )  # fmt: skip
-    heading = time_heading(trace.is_of_processor)
+    heading = time_heading(trace.is_cpu_only)
     headings = ("kernel", "launches", heading, SHARE, "mean", "min", "max", "class", "range")
     return Table("kernels", "Kernels by range", headings, rows, _rest(len(table), "kernels in ranges"))
 
@@ -127,7 +126,7 @@ def streams(scope: Scope) -> Table:
     """The streams of each device: what ran on them, and for how much of the capture's device time something did."""
     found, places = scope.activities, scope.trace.places
     key = places["device"].astype(np.int64) * (1 << 32) + places["stream"]
-    codes, of_stream = compact(key)
+    codes, of_stream = factorize(key)
     whole = int(found.end_ns.max() - found.start_ns.min()) if len(found) else 0
     rows = []
     for number, code in enumerate(codes.tolist()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernel_tables.comparison.changes import FACT, SAME, Change
+from kernel_tables.comparison import FACT, SAME, Change
 from kernel_tables.kernel_names.short import short_names
 from kernel_tables.terminal.columns import Column, aligned
 from kernel_tables.units import duration

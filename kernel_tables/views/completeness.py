@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL
-from kernel_tables.attribution.lost_launches import kernels_without_calls, launches_without_kernels
+from kernel_tables.attribution.launches import kernels_without_calls, launches_without_kernels
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.attribution.steps import measured_steps
 from kernel_tables.clean_text import visible

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS
-from kernel_tables.attribution.clocks import offsets_ns
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TIMELINE
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
+from kernel_tables.attribution.steps import offsets_ns
 from kernel_tables.reading.global_ids import BITS, process_number, process_of, thread_number
 from kernel_tables.reading.schema import RUNTIME
 
@@ -104,7 +104,7 @@ def _first_ns(trace: CaptureArrays, activities: np.ndarray, ranges: np.ndarray) 
 
 
 def _range_events(placed: Placed, numbers: np.ndarray) -> Iterator[dict]:
-    found, names = placed.trace.range_arrays, placed.trace.range_names[1]
+    found, names = placed.trace.range_arrays, placed.trace.range_names.names
     columns = (found.start_ns, found.end_ns, found.thread, found.name)
     for start, end, thread, name in zip(*(column[numbers].tolist() for column in columns), strict=True):
         yield _slice(names[name], "range", start, end, placed, thread, thread_number(thread), {})

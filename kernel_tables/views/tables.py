@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS, Activities
-from kernel_tables.attribution.blocks import blocks, made_by_block
-from kernel_tables.attribution.keys import compact
+from kernel_tables.attribution.arrays import blocks, factorize, map_blocks
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.ranges import Ranges
@@ -62,9 +61,9 @@ def ranges(trace: CaptureArrays, under: str | None, process: int | None = None) 
         trace.require_range(under)
     found, paths = trace.gpu_activities, trace.range_paths
     kept = of_process(found, process)
-    used, path = compact(trace.activity_path[kept])
+    used, path = factorize(trace.activity_path[kept])
     is_memop, kind = ~COUNTS_AS_KERNEL, found.kind[kept]
-    group = made_by_block(lambda block: 2 * path[block] + is_memop[kind[block]], len(path), np.int32)
+    group = map_blocks(lambda block: 2 * path[block] + is_memop[kind[block]], len(path), np.int32)
     counts, times_ns = _counts_and_sums(group, found.duration_ns[kept], 2 * len(used))
     place, code = paths.names_in(used, under)
     table = pd.DataFrame({"range": paths.names, "instances": _instances(trace, under, process)})
@@ -81,8 +80,8 @@ def kernels(trace: CaptureArrays, under: str | None, process: int | None = None)
     path, name_of = trace.activity_path[kept], found.name[kept]
     names = max(len(found.names), 1)
     dtype = np.int32 if len(paths) * names < 1 << 31 else np.int64  # memory that is not touched takes no time
-    key = made_by_block(lambda block: path[block] * dtype(names) + name_of[block], len(path), dtype)
-    group, group_of = compact(key)
+    key = map_blocks(lambda block: path[block] * dtype(names) + name_of[block], len(path), dtype)
+    group, group_of = factorize(key)
     del key
     stats = _statistics(group_of, found.duration_ns[kept], len(group))
     path_id, name = group // names, group % names

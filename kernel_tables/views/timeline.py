@@ -54,7 +54,7 @@ def _ranges(trace: CaptureArrays, rows: np.ndarray) -> pd.DataFrame:
 
 def _calls(trace: CaptureArrays, activities: np.ndarray) -> pd.DataFrame:
     found = trace.gpu_activities
-    launched = activities[(found.launch_row[activities] != NO_LAUNCH) & (not trace.is_of_processor)]
+    launched = activities[(found.launch_row[activities] != NO_LAUNCH) & (not trace.is_cpu_only)]
     calls, first = np.unique(found.launch_row[launched], return_index=True)
     rows = launched[first]
     ends_ns, names = trace.capture.call_ends_and_names()

@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution.path_text import names_in
-from kernel_tables.comparison.changes import as_table
-from kernel_tables.comparison.changes import changes as changes_of_sides
-from kernel_tables.comparison.sides import LEVELS, PerStep, Side
+from kernel_tables.comparison import LEVELS, PerStep, Side, as_table
+from kernel_tables.comparison import changes as changes_of_sides
 from profile_grid.comparing.results import Results
 from profile_grid.study.dimensions import DIMENSIONS, Dimension
 from profile_grid.study.table_spec import TableSpec, columns

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from kernel_tables.kernel_names.short import short_names
-from kernel_tables.markdown import Table, code, escaped, pipe_table
+from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
 from profile_grid.comparing.cells import NOT_COMPARABLE
 from profile_grid.quantities import ABSENT, GIBIBYTE, count, known, ratio, significant, with_spread
 from profile_grid.study.dimensions import KEYS
@@ -25,7 +25,7 @@ def facts_section(facts: pd.DataFrame) -> str:
     if facts.empty:
         return "Nothing that was recorded: machine, versions, source and configuration are the same."
     rows = tuple(tuple(escaped(text) for text in row) for row in facts.itertuples(index=False))
-    return pipe_table(Table(("fact", "before", "after"), rows, first_right=99))
+    return pipe_table(MarkdownTable(("fact", "before", "after"), rows, first_right=99))
 
 
 def cells_section(cells: pd.DataFrame) -> str:
@@ -33,7 +33,7 @@ def cells_section(cells: pd.DataFrame) -> str:
     shown = shown_dimensions(cells, ALWAYS)
     rows = tuple(_cell(row, shown) for row in cells.to_dict("records"))
     headings = ("before, ms", "after, ms", "ratio", "interval", "p, adjusted", "processes", "verdict")
-    return pipe_table(Table((*headings_of(shown), *headings), rows, first_right=len(shown)))
+    return pipe_table(MarkdownTable((*headings_of(shown), *headings), rows, first_right=len(shown)))
 
 
 def _cell(row: dict, shown: list[str]) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def memory_section(cells: pd.DataFrame) -> str:
     shown = shown_dimensions(changed, ALWAYS)
     rows = tuple((*leading_cells(row, shown), *_peaks(row)) for row in changed.to_dict("records"))
     headings = (*headings_of(shown), "before, GiB", "after, GiB", "ratio")
-    return f"{said}\n\n{pipe_table(Table(headings, rows, first_right=len(shown)))}"
+    return f"{said}\n\n{pipe_table(MarkdownTable(headings, rows, first_right=len(shown)))}"
 
 
 def _peaks(row: dict) -> tuple[str, str, str]:
@@ -82,7 +82,7 @@ def energy_section(energies: pd.DataFrame) -> str:
         for row in energies.to_dict("records")
     )
     headings = (*headings_of(shown), "before, J per step", "after, J per step", "ratio")
-    return pipe_table(Table(headings, rows, first_right=len(shown)))
+    return pipe_table(MarkdownTable(headings, rows, first_right=len(shown)))
 
 
 def changes_section(cells: pd.DataFrame, changes: pd.DataFrame) -> str:
@@ -100,7 +100,7 @@ def _changes(cells: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
     for run, own in kept.groupby("run", sort=False):
         yield f"### {run_in_words(places.loc[run, ['run', *KEYS]].to_dict())}"
         rows = tuple(_change(row, short) for row in own.to_dict("records"))
-        yield pipe_table(Table(("level", "name", "change", "launches", "ms", "more, ms"), rows, first_right=3))
+        yield pipe_table(MarkdownTable(("level", "name", "change", "launches", "ms", "more, ms"), rows, first_right=3))
     if longer := {label: name for name, label in short.items() if label != name}:
         yield "Full names:"
         yield "\n".join(f"- {code(label)}: {code(name)}" for label, name in longer.items())

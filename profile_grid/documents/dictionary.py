@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernel_tables.markdown import Table, code, escaped, pipe_table
+from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
 from profile_grid.study.table_spec import LEADING_COLUMNS, Column, TableSpec
 from profile_grid.tables.declared import declared_tables
 
@@ -39,4 +39,4 @@ def sections(tables: Iterable[TableSpec]) -> list[str]:
 
 def _as_table(columns: tuple[Column, ...]) -> str:
     rows = tuple((code(column.name, in_table=True), column.unit, escaped(column.meaning)) for column in columns)
-    return pipe_table(Table(("column", "unit", "meaning"), rows, first_right=3))
+    return pipe_table(MarkdownTable(("column", "unit", "meaning"), rows, first_right=3))

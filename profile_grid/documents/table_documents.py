@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, code, escaped, pipe_table
+from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
 from profile_grid.quantities import ABSENT, known, significant
 from profile_grid.tables.declared import declared_tables
 
@@ -35,7 +35,7 @@ def table_document(name: str, table: pd.DataFrame) -> str:
         for row in table[[*text, *numbers]].itertuples(index=False, name=None)
     )
     headings = tuple(_heading(column, units.get(column, "")) for column in (*text, *numbers))
-    return f"{escaped(declared.rows)}.\n\n{pipe_table(Table(headings, rows, first_right=len(text)))}\n"
+    return f"{escaped(declared.rows)}.\n\n{pipe_table(MarkdownTable(headings, rows, first_right=len(text)))}\n"
 
 
 def _heading(column: str, unit: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from kernel_tables.markdown import Table
+from kernel_tables.markdown import MarkdownTable
 from profile_grid.quantities import ABSENT, known
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.cells import headings_of, leading_cells
@@ -20,7 +20,7 @@ def errors_of_runs(merged: Merged) -> pd.DataFrame:
     return merged["accuracy"].reset_index(drop=True)
 
 
-def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> Table | None:
+def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> MarkdownTable | None:
     """One line per run: its relative errors, what its precision explains, and whether that is enough; None where no run
     has errors. `always` are the dimensions that it shows in any case."""
     if rows["loss_error"].isna().all():
@@ -33,4 +33,4 @@ def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> Table | None:
         within = row["within_precision"]
         lines.append((*leading_cells(row, shown), *told, VERDICTS[bool(within)] if known(within) else ABSENT))
     headings = ("loss", "logits", "norm of the gradients", "explained", "within")
-    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))

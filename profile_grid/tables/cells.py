@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, escaped
+from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import BY_KEY, CONTEXT_LENGTH, MODE, MODEL
@@ -26,7 +26,7 @@ def run_table(
     cells: dict[str, tuple[str, ...]],
     mode: str | None = None,
     text: bool = False,
-) -> Table:
+) -> MarkdownTable:
     """One line per run of a mode (inference if none is named): its dimensions, and its cells, or its status and nothing
     else. `text`: the cells are words, which stand to the left."""
     runs = measured.runs[measured.runs["mode"] == (mode or measured.inference_mode)]
@@ -35,7 +35,7 @@ def run_table(
     for row in runs.to_dict("records"):
         blank = (status_word(row[CAPTURE.status_column]), *[ABSENT] * (len(headings) - 1))[: len(headings)]
         lines.append((*leading_cells(row, shown), *cells.get(row["run"], blank)))
-    return Table(
+    return MarkdownTable(
         (*headings_of(shown), *headings), tuple(lines), first_right=len(shown) + len(headings) if text else len(shown)
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, escaped
+from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, known, ratio, significant, with_spread
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, Dimension, keys_without
 from profile_grid.tables.apart import pivoted, shown_dimensions, sorted_values, split
@@ -15,7 +15,7 @@ from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
 ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 
 
-def steps_table(times: pd.DataFrame, dimension: Dimension) -> Table | None:
+def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | None:
     """One line per configuration: its step at the default, then its time and speed-up at each other value; None where
     no two runs can be compared. `times` is a table of `times_beside_base`."""
     rows = times[times["phase"] == WHOLE_STEP]
@@ -33,10 +33,10 @@ def steps_table(times: pd.DataFrame, dimension: Dimension) -> Table | None:
         ]
         lines.append((*leading_cells(row, shown), with_spread(row["base_mean_ms"], row["base_std_ms"]), *cells))
     names = (f"{dimension.name_of(value)}, ms" for value in (dimension.default, *values))
-    return Table((*headings_of(shown), *names), tuple(lines), first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *names), tuple(lines), first_right=len(shown))
 
 
-def phases_table(times: pd.DataFrame, dimension: Dimension) -> Table | None:
+def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | None:
     """One line per run with a backward pass: the speed-up of each phase; None without."""
     phases = [phase for phase in MAIN_PHASES if phase in set(times["phase"])]
     rows = times[(times["mode"] != FORWARD) & times["phase"].isin(phases)]
@@ -51,10 +51,10 @@ def phases_table(times: pd.DataFrame, dimension: Dimension) -> Table | None:
         own = wide.loc[tuple(row[key] for key in keys)]
         gains = [ratio(own.get(("speed_up", phase)), own.get(("speed_up_std", phase))) for phase in phases]
         lines.append((*leading_cells(row, shown), *gains))
-    return Table((*headings_of(shown), *phases), tuple(lines), first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *phases), tuple(lines), first_right=len(shown))
 
 
-def parts_tables(parts: pd.DataFrame) -> list[tuple[str, Table]]:
+def parts_tables(parts: pd.DataFrame) -> list[tuple[str, MarkdownTable]]:
     """Speed-up of the GPU time of each part, one column per model, one table for each combination of the other
     dimensions that vary, with its title; none where no part is told from another. `parts` are rows of
     `parts_beside_base` of one phase."""
@@ -62,12 +62,12 @@ def parts_tables(parts: pd.DataFrame) -> list[tuple[str, Table]]:
     return [(title, _parts_table(own)) for title, own in split(parts, (MODEL.key, MODE.key))] if len(parts) else []
 
 
-def _parts_table(rows: pd.DataFrame) -> Table:
+def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
     wide = pivoted(rows, ["part"], MODEL.key, ["speed_up", "base_share"])
     models = list(dict.fromkeys(rows[MODEL.key]))
     order = wide["base_share"].mean(axis=1).sort_values(ascending=False).index
     lines = tuple((escaped(part), *(ratio(wide["speed_up"][model][part]) for model in models)) for part in order)
-    return Table(("part", *(escaped(model) for model in models)), lines, first_right=1)
+    return MarkdownTable(("part", *(escaped(model) for model in models)), lines, first_right=1)
 
 
 def time_and_gain(ms: float, gain: float, std: float) -> str:

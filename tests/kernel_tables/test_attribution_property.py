@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_tables.attribution import blocks
+from kernel_tables.attribution import arrays
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from tests.kernel_tables import brute_force
@@ -21,7 +21,7 @@ LAST_NS = 24  # a short clock, so that ends and starts meet often
 def many_blocks():
     """Arrays of more than a few rows are handled as those of millions are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "ROWS", 5)
+        patch.setattr(arrays, "ROWS", 5)
         yield
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kernel_tables.errors import TraceError
 from kernel_tables.kernel_classes import categories
-from kernel_tables.kernel_classes.linear_search import unusable
+from kernel_tables.kernel_classes.categories import unusable
 
 PATH_TO_NAMES = Path(__file__).with_name("kernel_names.json")  # full names from public traces: [launches, µs]
 PATH_TO_EXPECTED = Path(__file__).with_name("expected_classes.tsv")

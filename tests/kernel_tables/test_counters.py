@@ -24,9 +24,8 @@ from kernel_tables.counters.metrics import (
     WITHOUT_MATRICES,
 )
 from kernel_tables.counters.reading import kept_counters, no_counters, read_counters, rounds_together
-from kernel_tables.counters.roofs import Roofs
 from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL, UNKNOWN, verdicts_of
-from kernel_tables.counters.work import WORK, rates_of, total_flops, work_of
+from kernel_tables.counters.work import WORK, Roofs, rates_of, total_flops, work_of
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic

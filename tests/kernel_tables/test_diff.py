@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from kernel_tables.__main__ import main
-from kernel_tables.comparison.changes import changes
-from kernel_tables.comparison.sides import side_of
+from kernel_tables.comparison import changes, side_of
 from kernel_tables.trace import Trace
 from tests.kernel_tables.diagnosis.program import ADAM, GEMM, MUL, Program
 

@@ -1,6 +1,6 @@
 import pytest
 
-from kernel_tables.markdown import Table, code, escaped, pipe_table
+from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
 
 HOSTILE = r"<script>alert(1)</script>|$\input{x}$"
 NAMES = [
@@ -31,7 +31,7 @@ def test_a_name_renders_as_itself_in_text_in_code_and_in_a_table(name, reader):
     assert plain(f"x {escaped(name)} y", reader) == f"x {name} y"
     assert plain(escaped(name), reader) == name
     assert plain(f"- {code(name)}", reader) == f"- {name}"
-    cells = plain(pipe_table(Table(("a", "b"), ((code(name, in_table=True), escaped(name)),))), reader)
+    cells = plain(pipe_table(MarkdownTable(("a", "b"), ((code(name, in_table=True), escaped(name)),))), reader)
     assert cells.splitlines()[2].strip().count(name) == 2
 
 
@@ -46,7 +46,7 @@ def test_a_name_never_takes_more_than_one_line_and_never_hides():
 
 
 def test_a_table_lines_up_in_its_source():
-    table = Table(("model", "context", "ms"), (("small", "128", "4.0"), ("large", "1024", "27.5")))
+    table = MarkdownTable(("model", "context", "ms"), (("small", "128", "4.0"), ("large", "1024", "27.5")))
     assert pipe_table(table) == (
         "| model | context |   ms |\n"
         "| :---- | :------ | ---: |\n"

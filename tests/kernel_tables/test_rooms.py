@@ -17,7 +17,6 @@ ROOMS = (
     "files",
     "intervals",
     "units",
-    "device_words",
     "kernel_classes",
     "kernel_names",
     "reading",

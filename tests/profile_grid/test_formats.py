@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_tables.markdown import Table, code, escaped, pipe_table
+from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
 from profile_grid.documents.documents import documents
 from profile_grid.documents.formats import document_in, fragment_in
 from profile_grid.documents.summaries import summary_tables
@@ -116,7 +116,7 @@ def test_every_summary_table_compiles_as_a_fragment_of_a_write_up(style, tmp_pat
 @pytest.mark.parametrize("style", [pytest.param("latex", marks=needs_tex), "typst"])
 @pytest.mark.parametrize("name", [HOSTILE, LONG_NAME, COMMANDS])
 def test_a_name_reads_as_itself_in_text_table_and_list_of_every_format(style, name, tmp_path):
-    table = pipe_table(Table(("a", "b"), ((code(name, in_table=True), "-"), (escaped(name), "-"))))
+    table = pipe_table(MarkdownTable(("a", "b"), ((code(name, in_table=True), "-"), (escaped(name), "-"))))
     source = document_in(style, f"{escaped(name)}\n\n{table}\n\n- {code(name)}\n")
     text = latex_text(source, tmp_path) if style == "latex" else typst_text(source, tmp_path)
     assert text.replace("-", "").count(squeezed(name).replace("-", "")) == 4

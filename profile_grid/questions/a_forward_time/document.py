@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, escaped
+from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, ratio, significant, with_spread
 from profile_grid.questions.a_forward_time.table import MATCH_TOLERANCE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODEL, MODES
@@ -174,7 +174,7 @@ def _asynchronous_sentence(profiled: pd.DataFrame, measured: Measured) -> list[s
     ]
 
 
-def forward_time_table(measured: Measured) -> Table:
+def forward_time_table(measured: Measured) -> MarkdownTable:
     """(a) The forward pass as Python's timer, NVTX and the GPU see it."""
     device = measured.words.device
     headings = (
@@ -201,7 +201,7 @@ def forward_time_table(measured: Measured) -> Table:
     )
 
 
-def timing_pivots(measured: Measured) -> list[tuple[str, Table]]:
+def timing_pivots(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """Python's timing, models by contexts, with the title of each combination of further dimensions that vary; nothing
     where that would be a single row or column."""
     rows = measured.inference("forward_time")
@@ -211,7 +211,7 @@ def timing_pivots(measured: Measured) -> list[tuple[str, Table]]:
     return [(title, _timing_pivot(part)) for title, part in split(rows, (*shown, "mode"))]
 
 
-def _timing_pivot(rows) -> Table:
+def _timing_pivot(rows) -> MarkdownTable:
     contexts, models = sorted_values(rows, CONTEXT_LENGTH.key), sorted_values(rows, MODEL.key)
     cells = {
         (row.model, row.context_length): with_spread(row.unprofiled_step_ms, row.unprofiled_step_std_ms)
@@ -223,4 +223,4 @@ def _timing_pivot(rows) -> Table:
         (escaped(model), *(cells.get((model, context), NOT_IN_GRID) for context in contexts)) for model in models
     )
     headings = (CONTEXT_LENGTH.title(context) for context in contexts)
-    return Table((MODEL.heading, *headings), lines, first_right=1)
+    return MarkdownTable((MODEL.heading, *headings), lines, first_right=1)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pandas as pd
 
 from cs336_model.program.variants.values import EAGER
-from kernel_tables.markdown import Table, escaped
+from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, interval, known, memory, ratio, significant, with_spread
 from profile_grid.questions.attention_sweep.table import PASSES, PLACE
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
@@ -104,7 +104,7 @@ def _compiling(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def cell_tables(measured: Measured) -> Iterator[tuple[str, Table]]:
+def cell_tables(measured: Measured) -> Iterator[tuple[str, MarkdownTable]]:
     """Per precision and figure a table with its title: a line per width of head and context length, a column per
     variant."""
     for precision, cells in measured.tables["attention_sweep"].groupby("precision", sort=False):
@@ -118,7 +118,7 @@ def most_passes(machines: Iterable[Measured]) -> int:
     return max((int(count) for one in machines for count in one.tables["attention_sweep"]["passes"]), default=0)
 
 
-def _table(cells: pd.DataFrame, text: Callable[[pd.Series], str]) -> Table:
+def _table(cells: pd.DataFrame, text: Callable[[pd.Series], str]) -> MarkdownTable:
     variants = list(dict.fromkeys(cells["variant"]))
     wide = pivoted(cells, PLACE, "variant", CELL)
     several = cells["batch_size"].nunique() > 1
@@ -130,7 +130,7 @@ def _table(cells: pd.DataFrame, text: Callable[[pd.Series], str]) -> Table:
         found = (text(pd.Series({name: own[(name, variant)] for name in CELL})) for variant in variants)
         lines.append((*shown, *found))
     headings = ("d", "context", *(["batch"] if several else []), *(escaped(variant) for variant in variants))
-    return Table(headings, tuple(lines), first_right=0)
+    return MarkdownTable(headings, tuple(lines), first_right=0)
 
 
 def _pass_cell(which: str) -> Callable[[pd.Series], str]:

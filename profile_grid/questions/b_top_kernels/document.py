@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, escaped
+from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import count, counted, interval, percent, with_spread
 from profile_grid.study.dimensions import MODE, MODES, keys_without
 from profile_grid.study.stages import CAPTURE
@@ -91,7 +91,7 @@ def _kinds(rows: pd.DataFrame, noun: str) -> list[str]:
     return [f"{'an' if name[0] in 'aeiou' else 'a'} {escaped(name)} {noun}" for name in rows["class"]]
 
 
-def top_kernel_table(measured: Measured) -> Table:
+def top_kernel_table(measured: Measured) -> MarkdownTable:
     """The top kernel of every mode side by side: label, time per pass, invocations per pass, share."""
     top = measured.tables["top_kernels"]
     top = top[top["rank"] == 1]
@@ -107,7 +107,7 @@ def top_kernel_table(measured: Measured) -> Table:
         by_mode = {row["mode"]: row for row in runs.to_dict("records")}
         first = next(iter(by_mode.values()))
         lines.append((*leading_cells(first, shown), *(_cell(cells, by_mode.get(mode)) for mode in modes)))
-    return Table((*headings_of(shown), *(MODES[mode] for mode in modes)), tuple(lines), first_right=99)
+    return MarkdownTable((*headings_of(shown), *(MODES[mode] for mode in modes)), tuple(lines), first_right=99)
 
 
 def _cell(cells: dict[str, str], run: dict | None) -> str:

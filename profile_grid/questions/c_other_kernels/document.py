@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, code, escaped
+from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, interval, known, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODE, MODEL
 from profile_grid.tables.apart import pivoted, split
@@ -88,7 +88,7 @@ def _part_sentences(measured: Measured) -> list[str]:
     return [f"The part of the model that takes most of that time is {most} ({shares} of it)."]
 
 
-def class_table(measured: Measured) -> Table:
+def class_table(measured: Measured) -> MarkdownTable:
     """(c) Shares of the forward pass's GPU time by class, the classes with most time first."""
     shares = family_shares(measured.inference("forward_classes"))
     shares = small_ones_together(shares, ["share"], LEADING)
@@ -98,7 +98,7 @@ def class_table(measured: Measured) -> Table:
     return run_table(measured, tuple(escaped(name) for name in families), cells)
 
 
-def others_table(measured: Measured) -> Table:
+def others_table(measured: Measured) -> MarkdownTable:
     """(c) Outside matrix multiplies: the parts of the model and the kernels with most time, in order."""
     parts, top = told_apart(measured.inference("forward_parts")), measured.inference("top_kernels")
     top = top[top["scope"] == FORWARD_OTHERS]
@@ -114,7 +114,7 @@ def others_table(measured: Measured) -> Table:
     return run_table(measured, headings, cells, text=True)
 
 
-def parts_tables(measured: Measured) -> tuple[int, list[tuple[str, Table]]] | None:
+def parts_tables(measured: Measured) -> tuple[int, list[tuple[str, MarkdownTable]]] | None:
     """(c) Share of the forward pass by part of the model, one column per model, and the context at which: the longest
     that most models have. One table for each combination of further dimensions that vary, with its title."""
     parts = told_apart(measured.inference("forward_parts"))
@@ -127,7 +127,7 @@ def parts_tables(measured: Measured) -> tuple[int, list[tuple[str, Table]]] | No
     return int(context), [(title, _parts_table(some)) for title, some in split(rows, shown)]
 
 
-def _parts_table(rows: pd.DataFrame) -> Table:
+def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
     wide = pivoted(rows, ["part"], MODEL.key, ["share", "other_share"])
     models = list(dict.fromkeys(rows[MODEL.key]))
     order = wide["share"].mean(axis=1).sort_values(ascending=False).index
@@ -135,7 +135,7 @@ def _parts_table(rows: pd.DataFrame) -> Table:
         (escaped(part), *(_share_and_others(wide["share"][m][part], wide["other_share"][m][part]) for m in models))
         for part in order
     )
-    return Table(("part", *(escaped(model) for model in models)), lines, first_right=1)
+    return MarkdownTable(("part", *(escaped(model) for model in models)), lines, first_right=1)
 
 
 def _share_and_others(share: float, others: float) -> str:

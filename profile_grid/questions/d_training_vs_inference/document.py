@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, code, escaped
+from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, interval, percent, points, significant
 from profile_grid.questions.d_training_vs_inference.shares import matmul_change, phase_shares, training_change
 from profile_grid.study.dimensions import MODE, keys_without
@@ -106,7 +106,7 @@ def _parts_sentence(measured: Measured) -> list[str]:
     return [f"The part of the model that takes most of the backward pass is {most} ({share} of it)."]
 
 
-def change_table(measured: Measured) -> Table | None:
+def change_table(measured: Measured) -> MarkdownTable | None:
     """(d) Every class's share in inference and in training; the first columns are the matrix multiplies. None where
     no configuration has both."""
     place = keys_without(MODE.key)
@@ -124,7 +124,7 @@ def change_table(measured: Measured) -> Table | None:
     return run_table(measured, tuple(f"{escaped(name)}, %" for name in families), cells, measured.training_mode)
 
 
-def phase_table(measured: Measured) -> Table | None:
+def phase_table(measured: Measured) -> MarkdownTable | None:
     """(d) Each phase's share of the training step, and of that phase the share of matrix multiplies; None where no
     training was captured."""
     shares = phase_shares(measured)
@@ -139,7 +139,7 @@ def phase_table(measured: Measured) -> Table | None:
     return run_table(measured, tuple(escaped(phase) for phase in phases), cells, measured.training_mode)
 
 
-def parts_table(measured: Measured) -> Table | None:
+def parts_table(measured: Measured) -> MarkdownTable | None:
     """(d) Time of the parts with most of it, forward and backward; None where no capture tells the backward ones."""
     rows = _of_training(measured)
     if rows.empty:

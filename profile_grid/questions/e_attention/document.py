@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, code, escaped
+from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import count, interval, percent, rate, ratio, significant
 from profile_grid.questions.e_attention.table import MASK, MATMULS, PARTS, SCORES, SOFTMAX, VALUES
 from profile_grid.study.dimensions import MODE, keys_without
@@ -94,12 +94,12 @@ def _layers_sentence(rows: pd.DataFrame) -> list[str]:
     return [f"`{SOFTMAX}` does not run once per layer in {places(odd)}: there a layer is one instance of the range."]
 
 
-def attention_table(measured: Measured) -> Table:
+def attention_table(measured: Measured) -> MarkdownTable:
     """(e) GPU time of one layer's parts of attention, rates, and the two ratios of softmax to the matrix multiplies."""
     return _table_of(measured, "attention", measured.inference_mode)
 
 
-def backward_table(measured: Measured) -> Table | None:
+def backward_table(measured: Measured) -> MarkdownTable | None:
     """(e) The same in the backward pass of training; None where no capture tells its parts apart."""
     mode = measured.training_mode
     if mode is None or measured.mode("attention_backward", mode).empty:
@@ -107,7 +107,7 @@ def backward_table(measured: Measured) -> Table | None:
     return _table_of(measured, "attention_backward", mode)
 
 
-def _table_of(measured: Measured, name: str, mode: str) -> Table:
+def _table_of(measured: Measured, name: str, mode: str) -> MarkdownTable:
     rows = measured.mode(name, mode)
     parts = [part for part in PARTS if part in set(rows["part"])]
     headings = (*(f"{part}, µs" for part in parts), "matmuls", "softmax", "runtime ratio", "FLOP ratio")
@@ -129,7 +129,7 @@ def _table_of(measured: Measured, name: str, mode: str) -> Table:
     return run_table(measured, headings, cells, mode)
 
 
-def flops_table(measured: Measured) -> Table | None:
+def flops_table(measured: Measured) -> MarkdownTable | None:
     """(e) FLOPs of one layer's parts of attention: the formula, and the number for every configuration; None where the
     sizes that they follow from are not known."""
     rows = measured.inference("attention")
@@ -143,4 +143,4 @@ def flops_table(measured: Measured) -> Table | None:
         cells = (count(flops.get(part)) for part in formulas.index)
         lines.append((*leading_cells(own.iloc[0].to_dict(), shown), *cells))
     headings = (f"{part}: {escaped(formula)}" for part, formula in formulas.items())
-    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))

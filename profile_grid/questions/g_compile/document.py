@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, escaped
+from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, counted, interval, known, percent, significant
 from profile_grid.questions.g_compile.parts_sentences import fused_sentences, matmuls_sentence
 from profile_grid.study.dimensions import COMPILE, MODEL
@@ -96,17 +96,17 @@ def _graphs(cost: pd.DataFrame) -> list[str]:
     return [f"The graph is broken into parts in {places(broken)}."]
 
 
-def steps_table(measured: Measured) -> Table | None:
+def steps_table(measured: Measured) -> MarkdownTable | None:
     """(g) One line per configuration: its step as written, then its time and speed-up compiled."""
     return ratio_tables.steps_table(measured.tables["compile_times"], COMPILE)
 
 
-def phases_table(measured: Measured) -> Table | None:
+def phases_table(measured: Measured) -> MarkdownTable | None:
     """(g) One line per compiled run with a backward pass: the speed-up of each phase."""
     return ratio_tables.phases_table(measured.tables["compile_times"], COMPILE)
 
 
-def kernels_table(measured: Measured) -> Table | None:
+def kernels_table(measured: Measured) -> MarkdownTable | None:
     """(g) One line per compiled run: kernels of a step, and GPU time by family of classes, before and after."""
     rows = measured.tables["compile_kernels"]
     if rows.empty:
@@ -120,10 +120,10 @@ def kernels_table(measured: Measured) -> Table | None:
         times = [_change(by_class.loc[name]) if name in by_class.index else ABSENT for name in families]
         lines.append((*leading_cells(own.iloc[0].to_dict(), shown), launches, _change(whole), *times))
     headings = (measured.words.kernels, "all, ms", *(f"{escaped(name)}, ms" for name in families))
-    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
 
 
-def parts_tables(measured: Measured) -> list[tuple[str, Table]]:
+def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(g) What the kernels of the forward pass serve, and of the backward pass where a run has one: a column per model,
     a table with its title for each combination of the other dimensions."""
     modes = {FORWARD: measured.inference_mode, BACKWARD: measured.training_mode}
@@ -136,7 +136,7 @@ def parts_tables(measured: Measured) -> list[tuple[str, Table]]:
     return found
 
 
-def _parts_table(rows: pd.DataFrame) -> Table:
+def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
     """One line per set of parts, most time first, and one for all that are trivial on both sides."""
     base_share = rows["base_gpu_time_ms"] / rows.groupby("run")["base_gpu_time_ms"].transform("sum")
     trivial = (rows["share"].fillna(0.0) < NON_TRIVIAL_SHARE) & (base_share.fillna(0.0) < NON_TRIVIAL_SHARE)
@@ -148,7 +148,7 @@ def _parts_table(rows: pd.DataFrame) -> Table:
     models = list(dict.fromkeys(rows[MODEL.key]))
     cells = (tuple(_sides(line, sums, model) for model in models) for line in order)
     table = tuple((escaped(line), *told) for line, told in zip(order, cells, strict=True))
-    return Table(("parts", *(f"{escaped(model)}, ms" for model in models)), table, first_right=1)
+    return MarkdownTable(("parts", *(f"{escaped(model)}, ms" for model in models)), table, first_right=1)
 
 
 def _sides(line: str, sums: pd.DataFrame, model: str) -> str:
@@ -161,7 +161,7 @@ def _sides(line: str, sums: pd.DataFrame, model: str) -> str:
     return f"{before} → {significant(row['gpu_time_ms'])}"
 
 
-def cost_table(measured: Measured) -> Table:
+def cost_table(measured: Measured) -> MarkdownTable:
     """(g) One line per compiled run: seconds of compilation, what a step gains, and steps until that has paid."""
     rows = measured.tables["compile_cost"]
     shown = shown_dimensions(rows, LEADING_DIMENSIONS)
@@ -174,7 +174,7 @@ def cost_table(measured: Measured) -> Table:
         for row in rows.to_dict("records")
     )  # fmt: skip
     headings = ("compiling, s", "gain per step, ms", "steps to pay", "graphs", "breaks")
-    return Table((*headings_of(shown), *headings), lines, first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown))
 
 
 def _change(figures) -> str:

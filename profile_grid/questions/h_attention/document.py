@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, escaped
+from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, interval, known, memory, ratio, significant
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import ATTENTION, keys_without
@@ -116,19 +116,19 @@ def _modes(rows: pd.DataFrame) -> str:
     return listed([PASSES[mode] for mode in dict.fromkeys(rows["mode"])])
 
 
-def steps_table(measured: Measured) -> Table | None:
+def steps_table(measured: Measured) -> MarkdownTable | None:
     """(h) One line per configuration, one column per attention: time of a step, and beside the written-out one its
     speed-up; or why there is none."""
     return _by_attention(measured, _time)
 
 
-def memory_table(measured: Measured) -> Table | None:
+def memory_table(measured: Measured) -> MarkdownTable | None:
     """(h) The same with the most memory that tensors took; None on a CPU, which does not tell."""
     known_peaks = measured.tables["attention_times"]["peak_allocated_bytes"].notna().any()
     return _by_attention(measured, _peak) if known_peaks else None
 
 
-def operator_table(measured: Measured) -> Table | None:
+def operator_table(measured: Measured) -> MarkdownTable | None:
     """(h) One line per run: the operator of all layers in a forward pass beside the written-out one."""
     rows = measured.tables["attention_operator"]
     if rows.empty:
@@ -142,10 +142,10 @@ def operator_table(measured: Measured) -> Table | None:
         for row in rows.to_dict("records")
     )  # fmt: skip
     headings = ("written out, ms", "this, ms", "times as fast", "ideal by FLOP/s", "ideal by bytes/s")
-    return Table((*headings_of(shown), *headings), lines, first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown))
 
 
-def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> Table | None:
+def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> MarkdownTable | None:
     rows = measured.tables["attention_times"]
     rows = rows[rows["phase"] == WHOLE_STEP]
     if rows.empty:
@@ -160,7 +160,7 @@ def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> Table
         cells = (cell(pd.Series({name: own[(name, value)] for name in CELL})) for value in values)
         lines.append((*leading_cells(row, shown), *cells))
     headings = (f"{value} (written out)" if value == ATTENTION.default else str(value) for value in values)
-    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
 
 
 def _time(cell: pd.Series) -> str:

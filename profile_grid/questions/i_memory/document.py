@@ -8,7 +8,7 @@ import pandas as pd
 
 from kernel_tables import units
 from kernel_tables.attribution.path_text import as_path, innermost, names_in
-from kernel_tables.markdown import Table, code, escaped
+from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, memory, percent, significant
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.questions.i_memory.table import COUNTED
@@ -143,7 +143,7 @@ def _times(value: float) -> str:
     return f"× {significant(value)}"
 
 
-def peak_table(measured: Measured) -> Table:
+def peak_table(measured: Measured) -> MarkdownTable:
     """(i) One line per run: the fullest moment of a step, in which phase it is, and its categories."""
     rows = measured.tables["memory_peak"]
     names = [name for name, own in rows.groupby("category", sort=False) if own["bytes"].any()]
@@ -155,14 +155,14 @@ def peak_table(measured: Measured) -> Table:
     return _by_run(rows.drop_duplicates("run"), ("in", "peak", *names), cells, words=1)
 
 
-def parts_tables(measured: Measured) -> list[tuple[str, Table]]:
+def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(i) What each part keeps for the backward pass and its share, one column per model, one table with a title for
     each combination of the other dimensions."""
     rows = told_apart(measured.tables["memory_parts"])
     return [(title, _parts_table(part)) for title, part in split(rows, (MODEL.key,))] if len(rows) else []
 
 
-def _parts_table(rows: pd.DataFrame) -> Table:
+def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
     wide = pivoted(rows, ["part"], MODEL.key, ["bytes", "share"])
     models = list(dict.fromkeys(rows[MODEL.key]))
     order = wide["share"].mean(axis=1).sort_values(ascending=False, kind="stable").index
@@ -170,17 +170,17 @@ def _parts_table(rows: pd.DataFrame) -> Table:
         (escaped(part), *(_size_and_share(wide["bytes"][model][part], wide["share"][model][part]) for model in models))
         for part in order
     )
-    return Table(("part", *(escaped(model) for model in models)), lines, first_right=1)
+    return MarkdownTable(("part", *(escaped(model) for model in models)), lines, first_right=1)
 
 
-def counted_table(measured: Measured) -> Table:
+def counted_table(measured: Measured) -> MarkdownTable:
     """(i) One line per run: the peak as each counts it, and as the shapes let expect it."""
     rows = measured.tables["memory_room"]
     names = [name for name in (*COUNTED, "estimated_peak_bytes") if rows[name].notna().any()]
     return _by_run(rows, [COUNTED_AS[name] for name in names], lambda row: [size(row[name]) for name in names])
 
 
-def fitting_table(measured: Measured) -> Table | None:
+def fitting_table(measured: Measured) -> MarkdownTable | None:
     """(i) One line per run: the longest context and the largest batch that fit by the shapes; None without a GPU."""
     rows = measured.tables["memory_room"]
     rows = rows[rows[LONGEST_CONTEXT].notna()]
@@ -191,7 +191,7 @@ def fitting_table(measured: Measured) -> Table | None:
     )
 
 
-def bisected_table(measured: Measured) -> Table | None:
+def bisected_table(measured: Measured) -> MarkdownTable | None:
     """(i) One line per run and dimension: the largest value that was measured to fit, beside that by the shapes."""
     rows = measured.tables["memory_fits"]
     if rows.empty:
@@ -204,7 +204,7 @@ def bisected_table(measured: Measured) -> Table | None:
     return _by_run(rows, ("largest", "measured", "fails at", "by the shapes", "memory", "tries"), cells, words=1)
 
 
-def largest_table(measured: Measured) -> tuple[str, Table] | None:
+def largest_table(measured: Measured) -> tuple[str, MarkdownTable] | None:
     """(i) The run that needs most, and the largest groups of its allocations at that moment; None without any."""
     rows, peaks = measured.tables["memory_groups"], measured.tables["memory_peak"]
     if rows.empty:
@@ -213,7 +213,7 @@ def largest_table(measured: Measured) -> tuple[str, Table] | None:
     return name, _groups_table(rows[rows["run"] == name])
 
 
-def failures_table(measured: Measured) -> Table | None:
+def failures_table(measured: Measured) -> MarkdownTable | None:
     """(i) One line per run out of memory: where, what was asked for and free, and what was live then by category; None
     where none recorded that."""
     rows = measured.tables["memory_at_failure"]
@@ -229,13 +229,13 @@ def failures_table(measured: Measured) -> Table | None:
     return _by_run(rows.drop_duplicates("run"), headings, cells, words=1)
 
 
-def failures_largest(measured: Measured) -> list[tuple[str, Table]]:
+def failures_largest(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(i) Of some runs out of memory the name, and the largest groups of allocations that were live then."""
     rows = measured.tables["memory_at_failure"]
     return [(name, _groups_table(own)) for name, own in list(rows.groupby("run", sort=False))[:MOST_FAILURES]]
 
 
-def _groups_table(rows: pd.DataFrame) -> Table:
+def _groups_table(rows: pd.DataFrame) -> MarkdownTable:
     lines = [
         (
             escaped(row["category"]), _place(row["phase"], row["range"]),
@@ -244,7 +244,7 @@ def _groups_table(rows: pd.DataFrame) -> Table:
         )
         for row in rows.to_dict("records")
     ]  # fmt: skip
-    return Table(("category", "made in", "by", "number", "each", "together"), tuple(lines), first_right=3)
+    return MarkdownTable(("category", "made in", "by", "number", "each", "together"), tuple(lines), first_right=3)
 
 
 def _place(phase: str, path: str) -> str:
@@ -268,8 +268,8 @@ def _size_and_share(bytes_: float, share: float) -> str:
     return f"{size(bytes_)} ({percent(share)})" if known(bytes_) else ABSENT
 
 
-def _by_run(rows: pd.DataFrame, headings: Sequence[str], cells, words: int = 0) -> Table:
+def _by_run(rows: pd.DataFrame, headings: Sequence[str], cells, words: int = 0) -> MarkdownTable:
     """One line per row, led by the dimensions of its run; the first `words` cells are text."""
     shown = shown_dimensions(rows, LED_BY)
     lines = tuple((*leading_cells(row, shown), *cells(row)) for row in rows.to_dict("records"))
-    return Table((*headings_of(shown), *headings), lines, first_right=len(shown) + words)
+    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown) + words)

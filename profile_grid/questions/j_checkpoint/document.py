@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import Table
+from kernel_tables.markdown import MarkdownTable
 from profile_grid.quantities import ABSENT, interval, known, memory, percent, ratio, with_spread
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import CHECKPOINT, keys_without
@@ -99,7 +99,7 @@ def _fits(taken: pd.DataFrame) -> list[str]:
     return ["; ".join(told) + "."]
 
 
-def trade_table(measured: Measured) -> Table | None:
+def trade_table(measured: Measured) -> MarkdownTable | None:
     """(j) One line per training run, that without checkpoints among them: its step, how many times as long that is,
     its memory as far as any run tells it, and the part of GPU time that computes again; or why there is none."""
     taken, times = measured.tables["checkpoint_memory"], measured.tables["checkpoint_times"]
@@ -115,7 +115,7 @@ def trade_table(measured: Measured) -> Table | None:
         longer = _longer_cells(steps.loc[row["run"]]) if row["run"] in steps.index else (ABSENT, ABSENT)
         lines.append((*leading_cells(row, shown), time, *longer, *_memory_cells(row, sizes)))
     headings = ("step, ms", "times as long", "by FLOPs", *(MEMORY[name] for name in sizes), "computed again")
-    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
 
 
 def _longer_cells(row: pd.Series) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, escaped
+from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, percent, ratio, significant, with_spread
 from profile_grid.questions.k_warmup.table import of_whole_steps
 from profile_grid.tables.apart import shown_dimensions
@@ -93,7 +93,7 @@ def _steps(count: int) -> str:
     return f"{count} warm-up step{'' if count == 1 else 's'}"
 
 
-def reports_table(measured: Measured) -> Table:
+def reports_table(measured: Measured) -> MarkdownTable:
     """(k) One line per run: the step that would have been reported after so many warm-up steps."""
     rows = of_whole_steps(measured.tables["warmup_reports"])
     taken = int(rows["warmup_steps"].max())
@@ -105,15 +105,15 @@ def reports_table(measured: Measured) -> Table:
         (*leading_cells(row, shown), *(cells.get((row["run"], one), ABSENT) for one in counts))
         for row in runs.to_dict("records")
     )
-    return Table((*headings_of(shown), *(f"after {one}, ms" for one in counts)), lines, first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *(f"after {one}, ms" for one in counts)), lines, first_right=len(shown))
 
 
-def first_step_tables(measured: Measured) -> list[tuple[str, Table]]:
+def first_step_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(k) Of each run whose first step was captured the name, and where that takes longer than the steps behind it."""
     rows = measured.tables["warmup_first_step"]
     headings = ("cause", "first step, ms", "later, ms", "more, ms", "calls", "later")
     return [
-        (name, Table(headings, tuple(_cause(row) for row in own.to_dict("records")), first_right=1))
+        (name, MarkdownTable(headings, tuple(_cause(row) for row in own.to_dict("records")), first_right=1))
         for name, own in rows.groupby("run", sort=False)
     ]
 
@@ -123,7 +123,7 @@ def _cause(row: dict) -> tuple[str, ...]:
     return escaped(row["cause"]), *times, count(row["first_calls"]), count(row["later_calls"])
 
 
-def enough_table(measured: Measured) -> Table:
+def enough_table(measured: Measured) -> MarkdownTable:
     """(k) One line per run: its first step beside the measured ones, and how many warm-up steps are enough."""
     rows = of_whole_steps(measured.tables["warmup_enough"])
     shown = shown_dimensions(rows, LED_BY)
@@ -134,4 +134,4 @@ def enough_table(measured: Measured) -> Table:
         figures = (significant(row["first_ms"]), significant(row["measured_mean_ms"]), ratio(row["first_ratio"]))
         lines.append((*leading_cells(row, shown), *figures, percent(row["tolerance"]), enough))
     headings = ("first step, ms", "measured, ms", "first ÷ measured", "tolerance", "enough")
-    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))

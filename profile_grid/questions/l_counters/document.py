@@ -8,7 +8,7 @@ import pandas as pd
 
 from cs336_model.ranges import SOFTMAX
 from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, RULES, TOO_SMALL, UNKNOWN
-from kernel_tables.markdown import Table, escaped
+from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, ratio, significant
 from profile_grid.questions.l_counters.padding import SUMS, UNTOLD
 from profile_grid.tables.apart import pivoted, shown_dimensions
@@ -141,7 +141,7 @@ LED_BY = ("model", "context_length", "mode")
 MOST_KERNELS, MOST_PARTS = 8, 10  # of a run
 
 
-def kernels_table(measured: Measured) -> Table:
+def kernels_table(measured: Measured) -> MarkdownTable:
     """(l) The kernel configurations of every run with the most time: what they did, and what limits them."""
     rows = measured.tables["counter_kernels"].groupby("run", sort=False).head(MOST_KERNELS)
 
@@ -162,17 +162,17 @@ def kernels_table(measured: Measured) -> Table:
     return _by_run(rows, headings, cells, words=5)
 
 
-def parts_table(measured: Measured) -> Table:
+def parts_table(measured: Measured) -> MarkdownTable:
     """(l) The parts of the model with the most time in every run: what all their kernels did."""
     return _sums_table(measured, "part", MOST_PARTS)
 
 
-def phases_table(measured: Measured) -> Table:
+def phases_table(measured: Measured) -> MarkdownTable:
     """(l) The phases of every run: what all their kernels did."""
     return _sums_table(measured, "phase", MOST_PARTS)
 
 
-def matmuls_table(measured: Measured) -> Table | None:
+def matmuls_table(measured: Measured) -> MarkdownTable | None:
     """(l) FLOPs of matrix multiplies by counters and by the shapes; None where no run is of this project's model."""
     rows = measured.tables["counter_matmuls"]
     if rows.empty:
@@ -189,7 +189,7 @@ def matmuls_table(measured: Measured) -> Table | None:
     return _by_run(rows, ("pass", "part", *figures), cells, words=2)
 
 
-def roofs_table(measured: Measured) -> Table:
+def roofs_table(measured: Measured) -> MarkdownTable:
     """(l) One line per run: every roof as it was reached, and of the data sheet how much."""
     rows = measured.tables["counter_roofs"]
     names = [roof for roof, own in rows.groupby("roof", sort=False) if own["reached_per_s"].notna().any()]
@@ -220,7 +220,7 @@ def speed(bytes_per_s) -> str:
     return bandwidth(bytes_per_s) if known(bytes_per_s) else ABSENT
 
 
-def _sums_table(measured: Measured, by: str, most: int) -> Table:
+def _sums_table(measured: Measured, by: str, most: int) -> MarkdownTable:
     rows = measured.tables["counter_sums"]
     rows = rows[rows["by"] == by].sort_values("gpu_time_ms", ascending=False, kind="stable")
     rows = rows.groupby("run", sort=False).head(most).sort_values("run", kind="stable", key=_order_of(measured))
@@ -243,8 +243,8 @@ def _order_of(measured: Measured) -> Callable[[pd.Series], pd.Series]:
     return lambda runs: runs.map(order)
 
 
-def _by_run(rows: pd.DataFrame, headings: Sequence[str], cells: Callable, words: int) -> Table:
+def _by_run(rows: pd.DataFrame, headings: Sequence[str], cells: Callable, words: int) -> MarkdownTable:
     """One line per row, led by the dimensions of its run; the first `words` cells are text."""
     shown = shown_dimensions(rows, LED_BY)
     lines = tuple((*leading_cells(row, shown), *cells(row)) for row in rows.to_dict("records"))
-    return Table((*headings_of(shown), *headings), lines, first_right=len(shown) + words)
+    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown) + words)

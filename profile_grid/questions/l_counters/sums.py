@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.counters.metrics import KINDS
-from kernel_tables.counters.roofs import Roofs
-from kernel_tables.counters.work import WORK, rates_of
+from kernel_tables.counters.work import WORK, Roofs, rates_of
 from profile_grid.quantities import known
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.conservation import check_shares, require_same

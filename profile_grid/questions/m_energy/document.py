@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, escaped
+from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import counted, interval, percent, ratio, significant, with_spread
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, PRECISION, keys_without
@@ -119,7 +119,7 @@ def _watts(watts: float) -> str:
     return f"{significant(watts)} W"
 
 
-def energy_table(measured: Measured) -> Table:
+def energy_table(measured: Measured) -> MarkdownTable:
     """(m) One line per run: energy of a step and a token, power, and what idle power takes while the GPU waits."""
     rows = measured.tables["energy_use"]
     shown = shown_dimensions(rows, LED_BY)
@@ -133,4 +133,4 @@ def energy_table(measured: Measured) -> Table:
         for row in rows.to_dict("records")
     )
     headings = (*(heading for heading, _ in FIGURES.values()), *shares)
-    return Table((*headings_of(shown), *headings), lines, first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, escaped
+from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, significant, with_spread
 from profile_grid.questions.n_communication.losses import BEHIND_A_REDUCTION
 from profile_grid.questions.n_communication.scaling import STRONG, WEAK
@@ -159,7 +159,7 @@ def _accuracy(measured: Measured) -> list[str]:
     return [f"Against an eager fp64 run of the whole batch the first step is off in its {most}; {verdict}."]
 
 
-def times_table(measured: Measured) -> Table | None:
+def times_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run: its step, the same without communication, and the difference."""
     rows = measured.tables["communication_times"]
     if rows.empty:
@@ -173,10 +173,10 @@ def times_table(measured: Measured) -> Table | None:
             (*leading_cells(row, shown), step, without, significant(row["cost_ms"]), percent(row["cost_share"]))
         )
     headings = ("step, ms", "without communication, ms", "difference, ms", "of the step")
-    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
 
 
-def steps_table(measured: Measured) -> Table | None:
+def steps_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run and rank: what fills a captured step, and communication in all."""
     rows = communication_of_steps(measured.tables["communication_steps"])
     if rows.empty:
@@ -195,10 +195,10 @@ def steps_table(measured: Measured) -> Table | None:
         "rank", "compute, ms", "exposed communication, ms", "exposed memory, ms", "idle, ms", "step, ms",
         "communication, ms", "transfer, ms", "waiting, ms", "overlap",
     )  # fmt: skip
-    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
 
 
-def collectives_table(measured: Measured) -> Table | None:
+def collectives_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run, size and bucket, those with the most time first where there are many."""
     rows = measured.tables["communication_collectives"]
     if rows.empty:
@@ -221,10 +221,10 @@ def collectives_table(measured: Measured) -> Table | None:
     headings = (
         "operation", "bucket", "MB", "per step", "time, ms", "transfer, ms", "algorithm, GB/s", "bus, GB/s",
     )  # fmt: skip
-    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown) + 1)
+    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown) + 1)
 
 
-def all_reduce_table(measured: Measured) -> Table | None:
+def all_reduce_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run and size of all-reduce alone."""
     rows = measured.tables["communication_all_reduce"]
     if rows.empty:
@@ -241,10 +241,10 @@ def all_reduce_table(measured: Measured) -> Table | None:
         for row in rows.to_dict("records")
     ]
     headings = ("MB", "time, ms", "algorithm, GB/s", "bus, GB/s")
-    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
 
 
-def losses_table(measured: Measured) -> Table | None:
+def losses_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run: how far its losses are from those on one GPU, and the verdict."""
     rows = measured.tables["communication_losses"]
     if rows.empty:
@@ -260,7 +260,7 @@ def losses_table(measured: Measured) -> Table | None:
         for row in rows.to_dict("records")
     ]
     headings = ("losses", "first off by", "at most off by", "explained of the first", "verdict")
-    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
 
 
 def _verdict(row: dict) -> str:
@@ -273,12 +273,12 @@ def _verdict(row: dict) -> str:
     return f"the same for {agreeing}, then apart" if agreeing >= BEHIND_A_REDUCTION else "not the same"
 
 
-def accuracy_table(measured: Measured) -> Table | None:
+def accuracy_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run: how far its first step is from fp64, and the verdict."""
     return errors_table(measured.tables["communication_accuracy"], LED_BY)
 
 
-def scaling_table(measured: Measured) -> Table | None:
+def scaling_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run and kind of scaling."""
     rows = measured.tables["communication_scaling"]
     if rows.empty:
@@ -296,4 +296,4 @@ def scaling_table(measured: Measured) -> Table | None:
         for row in rows.to_dict("records")
     ]
     headings = ("scaling", "step, ms", "on one GPU, ms", "throughput ÷ one GPU's", "efficiency")
-    return Table((*headings_of(shown), *headings), tuple(lines), first_right=len(shown) + 1)
+    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown) + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from kernel_tables.markdown import Table, code, escaped
+from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, count, interval, percent, significant
 from profile_grid.questions.time_lost.bounds import at_most
 from profile_grid.study.dimensions import BY_KEY
@@ -79,7 +79,7 @@ def _per_launch(own: pd.DataFrame, measured: Measured) -> str:
     return told
 
 
-def findings_table(measured: Measured) -> Table:
+def findings_table(measured: Measured) -> MarkdownTable:
     """One line per run: what its diagnosis finds, largest gain first, each with the most that mending it gains."""
     found = measured.tables["time_lost"]
     said = at_most(found[~found["abstained"].astype(bool)])
@@ -91,10 +91,10 @@ def findings_table(measured: Measured) -> Table:
         more = [f"and {len(own) - MOST} more"] if len(own) > MOST else []
         diagnosed = run["run"] in set(found["run"])
         lines.append((*leading_cells(run, shown), ", ".join([*told, *more]) or ("nothing" if diagnosed else ABSENT)))
-    return Table((*headings_of(shown), "found, with the most that it could gain"), tuple(lines), first_right=99)
+    return MarkdownTable((*headings_of(shown), "found, with the most that it could gain"), tuple(lines), first_right=99)
 
 
-def predictions_table(measured: Measured) -> Table | None:
+def predictions_table(measured: Measured) -> MarkdownTable | None:
     """One line per remedy that the grid holds: the most that was said to be gained, and what was; None without one."""
     rows = measured.tables["predictions"]
     if rows.empty:
@@ -110,10 +110,10 @@ def predictions_table(measured: Measured) -> Table | None:
         for row in rows.to_dict("records")
     )  # fmt: skip
     headings = ("remedy", "for", "at most, ms (of a step)", "gained, ms (of a step)", "holds")
-    return Table((*headings_of(shown), *headings), lines, first_right=len(shown) + 2)
+    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown) + 2)
 
 
-def host_tables(measured: Measured) -> list[tuple[str, Table, Table | None]]:
+def host_tables(measured: Measured) -> list[tuple[str, MarkdownTable, MarkdownTable | None]]:
     """Of each run whose host was traced the name, what its launching threads do per launch, and in which functions."""
     told, stacks = measured.tables["host_per_launch"], measured.tables["host_stacks"]
     return [
@@ -122,7 +122,7 @@ def host_tables(measured: Measured) -> list[tuple[str, Table, Table | None]]:
     ]
 
 
-def _per_launch_cells(own: pd.DataFrame) -> Table:
+def _per_launch_cells(own: pd.DataFrame) -> MarkdownTable:
     """One line per phase that launches: microseconds of its launching thread per launch, by what it does."""
     doing = list(own.groupby("doing", sort=False)["own_ms"].sum().sort_values(ascending=False).index)
     lines = []
@@ -133,10 +133,10 @@ def _per_launch_cells(own: pd.DataFrame) -> Table:
         figures = (count(launches), significant(ms), significant(us.sum()), *map(significant, cells))
         lines.append((escaped(phase), *figures))
     headings = ("phase", "launches", "ms", "µs per launch", *(f"{what}, µs" for what in doing))
-    return Table(headings, tuple(lines), first_right=1)
+    return MarkdownTable(headings, tuple(lines), first_right=1)
 
 
-def _stacks(own: pd.DataFrame) -> Table | None:
+def _stacks(own: pd.DataFrame) -> MarkdownTable | None:
     """One line per function of the most sampled; None where no stack was sampled outside of calls."""
     if own.empty:
         return None
@@ -145,7 +145,7 @@ def _stacks(own: pd.DataFrame) -> Table | None:
         figures = count(row.samples), count(row.samples_in_calls), significant(row.estimated_ms)
         lines.append((code(row.function, in_table=True), *figures, significant(row.estimated_us_per_launch)))
     headings = ("function", "samples", "in calls", "about, ms", "about, µs per launch")
-    return Table(headings, tuple(lines), first_right=1)
+    return MarkdownTable(headings, tuple(lines), first_right=1)
 
 
 def _told(row) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from kernel_tables.errors import TraceError
 from kernel_tables.ranks import collectives, communication
 from kernel_tables.ranks.completeness import findings_of_ranks
-from kernel_tables.ranks.ranks import Rank
+from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.trace import Trace
 from profile_grid.host.processes.problems import joined
 from profile_grid.results.results import COMPLETE, StageResult
@@ -54,13 +54,13 @@ def empty_tables() -> dict[str, pd.DataFrame]:
     return {table.name: table.empty() for table in TABLES}
 
 
-def _rank(number: int, trace: Trace) -> Rank:
+def _rank(number: int, trace: Trace) -> RankTrace:
     """The rank whose process alone its capture holds."""
     process = trace.gpu_activities.process
-    return Rank(number, trace, int(process[0]) if len(process) else -1)
+    return RankTrace(number, trace, int(process[0]) if len(process) else -1)
 
 
-def _incomplete(capture: StageResult, ranks: Sequence[Rank]) -> str | None:
+def _incomplete(capture: StageResult, ranks: Sequence[RankTrace]) -> str | None:
     """Why the captures of these ranks are not whole together; None where they are."""
     facts = {
         "measured_steps": capture.program.spec["measured_steps"],
@@ -75,7 +75,7 @@ def _incomplete(capture: StageResult, ranks: Sequence[Rank]) -> str | None:
     return together[0] if together else None
 
 
-def _phases(rank: Rank) -> pd.DataFrame:
+def _phases(rank: RankTrace) -> pd.DataFrame:
     """The phases of a rank on each of its devices."""
     activities, ranges = measured_activities(rank.trace), measured_ranges(rank.trace)
     tables = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from cs336_model.program.variants.values import FP32
-from kernel_tables.kernel_classes.tensor_cores import ON_TENSOR_CORES
+from kernel_tables.kernel_classes.categories import ON_TENSOR_CORES
 from profile_grid.tables.classes import is_matmul
 
 

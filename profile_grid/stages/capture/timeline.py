@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from kernel_tables.attribution.clocks import offsets_ns
 from kernel_tables.attribution.path_text import as_path
-from kernel_tables.attribution.steps import measured_steps
+from kernel_tables.attribution.steps import measured_steps, offsets_ns
 from kernel_tables.trace import Trace
 from kernel_tables.views.timeline import KERNEL, LAUNCH, inside_step, timeline_rows
 from profile_grid.tables.names import STEP

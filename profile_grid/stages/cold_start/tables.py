@@ -37,7 +37,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
             scope = Scope(trace)
-            if len(scope.steps) < 2 or not (scope.trace.is_of_processor or scope.has_calls):
+            if len(scope.steps) < 2 or not (scope.trace.is_cpu_only or scope.has_calls):
                 raise TraceError("the capture does not tell the calls of two steps")
             return RunTables(tables_status(COMPLETE), {"first_step": first_step_table(scope)})
     except TraceError as error:
@@ -51,8 +51,8 @@ def empty_run_tables() -> dict[str, pd.DataFrame]:
 
 def first_step_table(scope: Scope) -> pd.DataFrame:
     """One row per cause: its time in the first step and, as a mean, in the later ones, and how many calls these are."""
-    parts, ranges = list(_operators(scope) if scope.trace.is_of_processor else _calls(scope)), scope.trace.range_arrays
-    rest = NO_OPERATOR if scope.trace.is_of_processor else NO_CALL
+    parts, ranges = list(_operators(scope) if scope.trace.is_cpu_only else _calls(scope)), scope.trace.range_arrays
+    rest = NO_OPERATOR if scope.trace.is_cpu_only else NO_CALL
     windows = [(int(ranges.start_ns[step]), int(ranges.end_ns[step])) for step in scope.steps]
     steps = [_of_step(parts, rest, *window) for window in windows]
     for (start, end), causes in zip(windows, steps, strict=True):

@@ -7,9 +7,8 @@ import pandas as pd
 from kernel_tables.counters.joining import NONE, configurations, joined
 from kernel_tables.counters.launches import launches_of
 from kernel_tables.counters.reading import CONFIGURATION
-from kernel_tables.counters.roofs import Roofs
 from kernel_tables.counters.verdicts import verdicts_of
-from kernel_tables.counters.work import WORK, rates_of, work_of
+from kernel_tables.counters.work import WORK, Roofs, rates_of, work_of
 from kernel_tables.trace import Trace
 from profile_grid.stages.capture.step_tables import measured_activities
 from profile_grid.stages.counters.described import COUNTER_RANGES, COUNTERS_TABLE, ROOFS

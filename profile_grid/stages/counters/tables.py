@@ -10,7 +10,7 @@ import pandas as pd
 from kernel_recorder.gpu import NSYS
 from kernel_tables.counters.metrics import KINDS
 from kernel_tables.counters.reading import kept_counters
-from kernel_tables.counters.roofs import Roofs
+from kernel_tables.counters.work import Roofs
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.gpu_peaks import peaks_of

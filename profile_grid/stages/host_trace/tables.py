@@ -12,7 +12,7 @@ import pandas as pd
 
 from kernel_tables.diagnosis.calls import ALLOCATION, COPY, LAUNCH, WAIT, kind_of
 from kernel_tables.errors import TraceError
-from kernel_tables.host.sources import CUDA, OS_RUNTIME, PYTHON
+from kernel_tables.host import CUDA, OS_RUNTIME, PYTHON
 from kernel_tables.host.table import host_table
 from kernel_tables.trace import Trace
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult

@@ -7,9 +7,9 @@ import pytest
 from kernel_tables.__main__ import main
 from kernel_tables.errors import NotConserved
 from kernel_tables.ranks import steps as steps_of_ranks
+from kernel_tables.ranks.collective_names import bus_factor, operation_of, parse_range_path
 from kernel_tables.ranks.collectives import collectives, unmatched_steps
 from kernel_tables.ranks.communication import PART_COLUMNS, communication
-from kernel_tables.ranks.naming import bus_factor, operation_of, told_by
 from kernel_tables.ranks.ranks import ranks_of
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
@@ -185,9 +185,9 @@ def test_operations_are_read_from_kernels_of_nccl_and_gloo():
 
 
 def test_the_innermost_range_that_names_a_collective_tells_of_it():
-    assert told_by(("step", BUCKETS[1], "ncclAllReduce")) == ("all-reduce", 2000, 1)
-    assert told_by(("all-gather, bytes = 5", "all_reduce")) == ("all-reduce", None, None)
-    assert told_by(("step", "reduced precision")) == (None, None, None)
+    assert parse_range_path(("step", BUCKETS[1], "ncclAllReduce")) == ("all-reduce", 2000, 1)
+    assert parse_range_path(("all-gather, bytes = 5", "all_reduce")) == ("all-reduce", None, None)
+    assert parse_range_path(("step", "reduced precision")) == (None, None, None)
 
 
 def test_the_factor_of_the_bus_is_that_of_ncclys_tests():

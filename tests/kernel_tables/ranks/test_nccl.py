@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.__main__ import main
-from kernel_tables.ranks.asked import Asked, asked
 from kernel_tables.ranks.collectives import collectives, unmatched_steps
+from kernel_tables.ranks.nccl_requests import CollectiveRequest, match_requests
 from kernel_tables.ranks.ranks import ranks_of
 from kernel_tables.reading.nccl_calls import NcclCall, bytes_of, layouts, publishable_call, told
 from kernel_tables.reading.publishable import write_publishable
@@ -36,7 +36,7 @@ def real():
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_bytes_are_those_that_the_program_gave_on_an_h200(real, name):
-    given = {text: int(text.split()[2]) for text in real.range_names[1] if re.match(rf"known {name} ", text)}
+    given = {text: int(text.split()[2]) for text in real.range_names.names if re.match(rf"known {name} ", text)}
     ((text, size),) = given.items()
     operation, parts = OPERATIONS[name]
     table = collectives(ranks_of([real]), step_name=text)
@@ -132,9 +132,9 @@ CALLS = {
 def test_what_a_kernel_was_asked_for_by_a_call(what):
     calls, at_ns, (operation, size) = CALLS[what]
     made = [NcclCall(start, end, 1, name, given, 7) for name, start, end, given in calls]
-    (found,) = asked(made, [(1, at_ns)])
+    (found,) = match_requests(made, [(1, at_ns)])
     assert found[:2] == (operation, size)
-    assert asked(made, [(2, at_ns)]) == [Asked()]  # another thread
+    assert match_requests(made, [(2, at_ns)]) == [CollectiveRequest()]  # another thread
 
 
 def test_collectives_of_two_communicators_are_matched_each_by_itself(tmp_path):

@@ -1,6 +1,6 @@
-"""What a collective is and how much it moves, from the names of its kernel and of the ranges around its launch.
+"""The operation and the bytes of a collective, by the names of its kernel and of the ranges around its launch.
 
-A range names the bytes of what is reduced or gathered, on one rank: `all-reduce, bytes = 26214400, bucket = 0`.
+A range names the bytes that are reduced or gathered on one rank: `all-reduce, bytes = 26214400, bucket = 0`.
 """
 
 from __future__ import annotations
@@ -16,39 +16,41 @@ BYTES, BUCKET = re.compile(r"\bbytes = (\d+)"), re.compile(r"\bbucket = (\d+)")
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
 ALL_TO_ALL = "all-to-all"
 ONE_WAY = ("broadcast", "reduce")
-IN_PARTS = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, "gather", "scatter")  # NCCL counts the part of one rank
+COUNTED_BY_RANK = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, "gather", "scatter")  # by NCCL
 FACTORS = {ALL_REDUCE: 2.0, ALL_GATHER: 1.0, REDUCE_SCATTER: 1.0, ALL_TO_ALL: 1.0}
 
 
-class Told(NamedTuple):
-    """What the ranges around a launch tell of a collective; None where they do not."""
+class CollectiveInfo(NamedTuple):
+    """A collective as the ranges around its launch name it; None for what they do not name."""
 
     operation: str | None = None
     bytes: int | None = None
     bucket: int | None = None
 
 
-def told_by(path: Sequence[str]) -> Told:
-    """What the innermost range that names a collective or its bytes tells; NCCL's own range may lie inside."""
+def parse_range_path(path: Sequence[str]) -> CollectiveInfo:
+    """The collective that the innermost range that names an operation or bytes describes; NCCL's own may be inside."""
     for name in reversed(path):
         operation, size, bucket = OF_RANGE.search(name), BYTES.search(name), BUCKET.search(name)
         if size or operation:
-            return Told(operation and _spelled(operation[1]), size and int(size[1]), bucket and int(bucket[1]))
-    return Told()
+            return CollectiveInfo(
+                operation and _spelled(operation[1]), size and int(size[1]), bucket and int(bucket[1])
+            )
+    return CollectiveInfo()
 
 
 def operation_of(kernel: str) -> str | None:
-    """The operation that a kernel's name tells: all-reduce; None where it does not (ncclDevKernel_Generic)."""
-    if found := OF_GLOO.search(kernel):
-        return _spelled(found[1])
-    found = OF_NCCL.search(kernel)
-    if found is None or found[1] == "Generic":
+    """The operation in a kernel's name: all-reduce; None if it has none (ncclDevKernel_Generic)."""
+    if match := OF_GLOO.search(kernel):
+        return _spelled(match[1])
+    match = OF_NCCL.search(kernel)
+    if match is None or match[1] == "Generic":
         return None
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", found[1]).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", match[1]).lower()
 
 
 def bus_factor(operation: str, ranks: int) -> float | None:
-    """By what the bandwidth of an algorithm is multiplied to have that of the busiest link, as NCCL's own tests do."""
+    """Bandwidth of the busiest link ÷ bandwidth of the algorithm, as in NCCL's own tests; None if unknown."""
     if operation in ONE_WAY:
         return 1.0
     return FACTORS.get(operation, 0.0) * (ranks - 1) / ranks or None

@@ -1,15 +1,14 @@
-"""Ranges that overlap without nesting, cut into pieces; each case by its times, the pieces below it."""
+"""Ranges that overlap without nesting, cut into segments; each case by its times, the segments below it."""
 
 import numpy as np
 import pytest
 
-from kernel_tables.attribution.nesting import nesting
-from kernel_tables.attribution.pieces import pieces_that_nest
+from kernel_tables.attribution.nesting import nesting_of, segments_that_nest
 
 
 def cut(*ranges: tuple[int, int]) -> list[tuple[int, int, int]]:
-    """(range, start, end) of each piece of these ranges, given in opening order."""
-    found = pieces_that_nest(np.array([start for start, _ in ranges]), np.array([end for _, end in ranges]))
+    """(range, start, end) of each segment of these ranges, given in opening order."""
+    found = segments_that_nest(np.array([start for start, _ in ranges]), np.array([end for _, end in ranges]))
     return list(zip(found.range.tolist(), found.start_ns.tolist(), found.end_ns.tolist(), strict=True))
 
 
@@ -50,9 +49,9 @@ def test_the_pieces_of_any_ranges_nest_and_cover_them(seed):
     start_ns, duration_ns = np.random.default_rng(seed).integers(0, 60, (2, 40))
     order = np.lexsort((-start_ns - duration_ns, start_ns))
     start_ns, end_ns = start_ns[order], (start_ns + duration_ns)[order]
-    pieces = pieces_that_nest(start_ns, end_ns)
-    assert nesting(start_ns, end_ns) is None
-    assert nesting(pieces.start_ns, pieces.end_ns) is not None
+    segments = segments_that_nest(start_ns, end_ns)
+    assert nesting_of(start_ns, end_ns) is None
+    assert nesting_of(segments.start_ns, segments.end_ns) is not None
     for number, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
-        mine = pieces.range == number
-        assert [start, *pieces.end_ns[mine].tolist()] == [*pieces.start_ns[mine].tolist(), end]
+        mine = segments.range == number
+        assert [start, *segments.end_ns[mine].tolist()] == [*segments.start_ns[mine].tolist(), end]

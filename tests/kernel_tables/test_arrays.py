@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernel_tables.attribution.keys import compact, grouped, matched
+from kernel_tables.attribution.arrays import factorize, grouped, matched
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from kernel_tables.attribution.keys import compact, grouped, matched
     ids=["none", "one", "all equal", "close together", "with a negative one", "global ids", "far apart"],
 )
 def test_compact_keys_are_the_distinct_ones_and_their_indices(keys):
-    distinct, index = compact(np.array(keys, np.int64))
+    distinct, index = factorize(np.array(keys, np.int64))
     assert distinct.tolist() == sorted(set(keys))
     assert distinct[index].tolist() == keys
 

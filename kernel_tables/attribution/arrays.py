@@ -1,0 +1,89 @@
+"""Long integer arrays: worked on by blocks, and their keys numbered without gaps.
+
+Temporary arrays of a block stay small, so that their memory is used again, and two cores share the work. Memory that is
+touched for the first time costs more than what is computed in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+
+ROWS = 1 << 18  # of a block
+THREADS = 2  # as many as read
+
+
+def blocks(rows: int) -> list[slice]:
+    """Slices of so many rows, in order."""
+    return [slice(first, min(first + ROWS, rows)) for first in range(0, rows, ROWS)]
+
+
+def each_block(use: Callable[[slice], None], rows: int) -> None:
+    """Calls USE for every block, several at once; numpy releases the interpreter."""
+    if rows <= ROWS:
+        use(slice(0, rows))
+        return
+    with ThreadPoolExecutor(THREADS) as pool:
+        for _ in pool.map(use, blocks(rows)):
+            pass  # an exception comes out here
+
+
+def map_blocks(values_of: Callable[[slice], np.ndarray], rows: int, dtype: type) -> np.ndarray:
+    """The array of so many rows whose blocks VALUES_OF returns."""
+    values = np.empty(rows, dtype)
+
+    def fill(block: slice) -> None:
+        values[block] = values_of(block)
+
+    each_block(fill, rows)
+    return values
+
+
+def factorize(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct keys, ascending, and the index of each key among them as int32; nothing long is sorted."""
+    if not len(keys):
+        return np.empty(0, np.int64), np.empty(0, np.int32)
+    low, high = int(keys.min()), int(keys.max())
+    if low == high:
+        return np.array([low]), np.zeros(len(keys), np.int32)
+    if high - low > len(keys) + 1024:  # too spread for an array by key
+        encoded = pa.array(keys).dictionary_encode()
+        values, codes = encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
+        order = np.argsort(values)
+        index = _inverse(order, len(order))
+        return values[order], map_blocks(lambda block: index[codes[block]], len(keys), np.int32)
+    present = np.zeros(high - low + 1, bool)
+
+    def mark(block: slice) -> None:
+        present[keys[block] - low] = True
+
+    each_block(mark, len(keys))
+    distinct = np.flatnonzero(present)
+    index = _inverse(distinct, len(present))
+    return distinct + low, map_blocks(lambda block: index[keys[block] - low], len(keys), np.int32)
+
+
+def grouped(groups: np.ndarray, count: int) -> list[np.ndarray]:
+    """The positions of each of the groups 0 to COUNT - 1 in GROUPS, ascending; a negative number is in no group."""
+    if count < 8:
+        return [np.flatnonzero(groups == group) for group in range(count)]
+    small = (groups + 1).astype(np.min_scalar_type(count))
+    order = np.argsort(small, kind="stable")  # a radix sort where the integers are small enough
+    return np.split(order, np.cumsum(np.bincount(small, minlength=count + 1))[:-1])[1:]
+
+
+def matched(keys: np.ndarray, other_keys: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For every distinct key of KEYS, its positions in KEYS and its positions in OTHER_KEYS, each ascending."""
+    distinct, code = factorize(np.concatenate([keys, other_keys]))
+    here, there = grouped(code[: len(keys)], len(distinct)), grouped(code[len(keys) :], len(distinct))
+    return [pair for pair in zip(here, there, strict=True) if len(pair[0])]
+
+
+def _inverse(values: np.ndarray, size: int) -> np.ndarray:
+    """The position in VALUES of each number below SIZE; undefined for numbers that are not there."""
+    position = np.empty(size, np.int32)
+    position[values] = np.arange(len(values), dtype=np.int32)
+    return position

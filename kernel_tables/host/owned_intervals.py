@@ -1,0 +1,91 @@
+"""Time without overlaps: intervals that share no moment, each owned by the interval that has priority there."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+
+from kernel_tables.intervals import Intervals, union
+
+NO_OWNER = -1
+
+
+class Overlaps(NamedTuple):
+    """The overlaps of some intervals with OwnedIntervals: one entry per pair that shares time."""
+
+    interval_index: np.ndarray
+    owner: np.ndarray
+    time_ns: np.ndarray
+
+
+class OwnedIntervals(NamedTuple):
+    """Intervals in order of time that do not overlap, and the number of the owner of each."""
+
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+    owner: np.ndarray
+
+    @property
+    def covered(self) -> Intervals:
+        """The time in any of them."""
+        return union(self.start_ns, self.end_ns)
+
+    def owner_at(self, times_ns: np.ndarray) -> np.ndarray:
+        """The owner of each of TIMES, NO_OWNER between the intervals."""
+        index = np.searchsorted(self.start_ns, times_ns, "right") - 1
+        is_inside = (index >= 0) & (times_ns < np.append(self.end_ns, 0)[index])
+        return np.where(is_inside, np.append(self.owner, NO_OWNER)[index], NO_OWNER)
+
+    def renumbered(self, new_owner: np.ndarray) -> OwnedIntervals:
+        """The same with another number for each owner, without the intervals for which that is NO_OWNER."""
+        owner = new_owner[self.owner]
+        kept = owner != NO_OWNER
+        return OwnedIntervals(self.start_ns[kept], self.end_ns[kept], owner[kept])
+
+    def overlaps(self, start_ns: np.ndarray, end_ns: np.ndarray) -> Overlaps:
+        """The overlaps with intervals that are given in any order."""
+        first = np.searchsorted(self.end_ns, start_ns, "right")
+        count = np.maximum(np.searchsorted(self.start_ns, end_ns, "left") - first, 0)
+        given = np.repeat(np.arange(len(start_ns)), count)
+        own = np.arange(len(given)) + np.repeat(first - np.cumsum(count) + count, count)
+        time_ns = np.minimum(end_ns[given], self.end_ns[own]) - np.maximum(start_ns[given], self.start_ns[own])
+        return Overlaps(given, self.owner[own], time_ns)
+
+
+def by_priority(start_ns: np.ndarray, end_ns: np.ndarray, priority: np.ndarray) -> OwnedIntervals:
+    """At every moment the open interval with the lowest PRIORITY; owners are indices of intervals."""
+    segments: list[tuple[int, int, int]] = []
+    open_now: list[tuple[int, int, int]] = []  # a heap of (priority, end, index)
+    now = int(start_ns.min(initial=0))
+
+    def advance(to: int) -> None:
+        nonlocal now
+        while open_now and now < to:
+            _, end, index = open_now[0]
+            until = min(end, to)
+            if until > now:
+                segments.append((now, until, index))
+                now = until
+            if end <= to:
+                heappop(open_now)
+        now = max(now, to)
+
+    order = np.argsort(start_ns, kind="stable")
+    columns = (order, priority[order], start_ns[order], end_ns[order])
+    for index, own_priority, start, end in zip(*(column.tolist() for column in columns), strict=True):
+        advance(start)
+        heappush(open_now, (own_priority, end, index))
+    advance(int(end_ns.max(initial=0)))
+    return OwnedIntervals(*np.array(segments, np.int64).reshape(-1, 3).T)
+
+
+def exclusive_time(start_ns: np.ndarray, end_ns: np.ndarray) -> OwnedIntervals:
+    """The time of a thread's calls without the calls inside them: a thread is in the call that began last.
+
+    Of calls that begin together, the shorter one is inside the longer. Owners are indices of calls.
+    """
+    priority = np.empty(len(start_ns), np.int64)
+    priority[np.lexsort((-end_ns, start_ns))] = -np.arange(len(start_ns))
+    return by_priority(start_ns, end_ns, priority)
