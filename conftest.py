@@ -1,5 +1,7 @@
 """What holds for all tests."""
 
+import signal
+
 import pytest
 
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE
@@ -7,6 +9,10 @@ from tests.browser import browser
 from tests.budget import pytest_sessionfinish, pytest_terminal_summary, pytest_testnodedown
 
 __all__ = ["browser", "pytest_sessionfinish", "pytest_terminal_summary", "pytest_testnodedown"]
+
+# A shell that starts pytest in the background has it ignore Ctrl-C, and the programs that tests interrupt would inherit it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

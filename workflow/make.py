@@ -14,7 +14,7 @@ from pathlib import Path
 
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.digests import FileDigests
-from profile_grid.freshness.imports import forget_imports
+from profile_grid.freshness.imports import forget_imports, remember_sources
 from profile_grid.freshness.made import LOCK, NAME, Recipe, remove_records, write_records
 from profile_grid.freshness.making import Making
 from workflow.command import run_command
@@ -30,6 +30,7 @@ def main() -> None:
     options = parser.parse_args()
     digest_of = FileDigests()
     before = making_now(options.recipe, digest_of)
+    remember_sources()
     remove_records(options.recipe.outputs)
     sys.argv = [options.script, *options.arguments]
     runpy.run_module(options.script, run_name="__main__", alter_sys=True)

@@ -22,6 +22,7 @@ from profile_grid.freshness.digests import digest_of_source, digest_of_sources
 SUFFIXES = (".py", *EXTENSION_SUFFIXES)
 MEMORY = Path(".snakemake/sources.json")
 FORMAT = 1
+MAX_REMEMBERED = 2000  # files; more are versions that nothing uses any longer
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,13 @@ def import_statements(content: bytes) -> list[Import]:
 
 
 def remember_sources() -> None:
-    """Keeps what was read for the next start, if Snakemake has a folder that can be written to."""
+    """Keeps what was read for the next process, if Snakemake has a folder that can be written to."""
     if MEMORY.parent.is_dir() and not _used.keys() <= _remembered().keys():
+        files = _used if len(_remembered()) > MAX_REMEMBERED else _remembered() | _used
         try:
-            write_text(MEMORY, json.dumps({"format": FORMAT, "files": _used}))
+            write_text(MEMORY, json.dumps({"format": FORMAT, "files": files}))
         except OSError:
-            return  # the next start parses again
+            return  # the next process parses again
 
 
 def forget_imports() -> None:

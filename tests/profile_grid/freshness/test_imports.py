@@ -142,6 +142,15 @@ def test_what_was_read_once_is_not_parsed_again_until_the_file_changes(memory, m
         imports.import_statements(b"import two")
 
 
+def test_a_process_that_reads_other_files_keeps_what_was_remembered(memory, monkeypatch):
+    for content in (b"import one", b"import two"):
+        imports.import_statements(content)
+        remember_sources()
+        memory()
+    monkeypatch.setattr(ast, "parse", lambda content: pytest.fail("parsed again"))
+    assert [imported.module for imported in imports.import_statements(b"import one")] == ["one"]
+
+
 @pytest.mark.parametrize("damaged", ["", "[]", '{"format": 0, "files": {}}', '{"format": 1}'])
 def test_a_damaged_memory_is_no_answer(memory, damaged):
     imports.MEMORY.write_text(damaged)
