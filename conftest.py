@@ -10,7 +10,7 @@ from tests.budget import pytest_sessionfinish, pytest_terminal_summary, pytest_t
 
 __all__ = ["browser", "pytest_sessionfinish", "pytest_terminal_summary", "pytest_testnodedown"]
 
-# A shell that starts pytest in the background has it ignore Ctrl-C, and the programs that tests interrupt would inherit it.
+# In the background of a shell, pytest ignores Ctrl-C, and the programs that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
