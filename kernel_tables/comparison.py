@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import factorize
+from kernel_tables.attribution.arrays import factorize, sums_by_group
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.steps import phases_and_parts
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
@@ -79,7 +79,7 @@ def side_of(trace: CaptureArrays, step_name: str = "step") -> Side:
     facts = {name: trace.metadata[key] for key, name in FACTS.items() if key in trace.metadata}
     facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "not told", "steps": str(len(scope.steps))}
     trace.capture.require_sound()
-    return Side(facts, scope.count, by_level, _sums(step, duration_ns, scope.count))
+    return Side(facts, scope.count, by_level, sums_by_group(step, duration_ns, scope.count))
 
 
 def _per_step(
@@ -91,14 +91,8 @@ def _per_step(
     number = np.array([numbers[names[used_code]] for used_code in used.tolist()], np.int64)[index]
     key, size = number * steps + step, len(numbers) * steps
     launches = np.bincount(key, minlength=size).reshape(-1, steps)
-    time_ns = _sums(key, duration_ns, size).reshape(-1, steps)
+    time_ns = sums_by_group(key, duration_ns, size).reshape(-1, steps)
     return {name: PerStep(launches[row], time_ns[row]) for name, row in numbers.items() if launches[row].any()}
-
-
-def _sums(key: np.ndarray, duration_ns: np.ndarray, size: int) -> np.ndarray:
-    sums = np.zeros(size, np.int64)
-    np.add.at(sums, key, duration_ns)
-    return sums
 
 
 def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything: bool = False) -> list[Change]:

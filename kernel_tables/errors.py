@@ -1,4 +1,7 @@
-"""What is wrong with a capture: one thing found, and the exception that a reader of captures has to catch."""
+"""What is wrong with a capture: findings with their codes, and the exceptions that a reader of captures has to catch.
+
+Programs read the codes, which do not change; people read the messages.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,61 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_tables.codes import CODES
+from kernel_tables.markdown import code, compact_table
 
 ERROR, WARNING = "error", "warning"
+IMPOSSIBLE = {  # no table is made from such a capture
+    "damaged_file": "SQLite refuses the file: pages are damaged, truncated, lost or exchanged",
+    "wrong_type": "a column of numbers holds something else",
+    "no_time": "a start, or the end of an activity, is missing",
+    "negative_time": "a time is below zero",
+    "ends_before_start": "an activity, a range or an API call ends before it starts",
+    "outside_capture": "a time is after the capture's end (after 146 years, if the capture names no end)",
+    "longer_than_capture": "something lasted longer than the capture's stated duration",
+    "impossible_bounds": "the capture's start, end or duration is invalid",
+    "times_overflow": "sums of times exceed 64 bits",
+    "kernels_without_names": "kernels refer to missing strings",
+    "ranges_without_names": "ranges refer to missing strings",
+    "too_many_open_ranges": "ranges are a thousand deep, or their paths exceed the memory limit",
+}
+INCOMPLETE = {  # errors: numbers are wrong or missing
+    "older_than_report": "the report next to the export is newer",
+    "no_kernels": "no kernel was recorded",
+    "no_ranges": "no range was recorded; a warning if PyTorch's profiler recorded",
+    "no_api_calls": "no CUDA API call was recorded",
+    "step_count": "there are more or fewer steps than expected",
+    "ranks_differ": "ranks of one run hold different numbers of steps",
+    "short_steps": "steps hold fewer kernels than is usual among them",
+    "launches_without_kernels": "launches have no kernel",
+    "lost_launches": "kernels were launched within the capture by calls that were not recorded",
+    "nsys_lost_events": "nsys reports lost events",
+    "nsys_error": "nsys reports an error",
+}
+ODD = {  # warnings: nothing is known to be lost
+    "steps_vary": "steps hold different numbers of kernels",
+    "launched_before": "activities were launched before the capture began",
+    "collectives_differ": "ranks of one run ran different collectives in a step",
+    "calls_without_names": "API calls have no names or ends, so lost launches cannot be counted",
+    "ranges_left_open": "ranges were never closed",
+    "several_threads": "launches inherit ranges of several other threads",
+    "nsys_hedge": "nsys warns that some events may be missing",
+    "nsys_older_than_driver": "nsys does not know the driver's CUDA",
+    "nsys_warning": "nsys reports another warning",
+}
+CODES = IMPOSSIBLE | INCOMPLETE | ODD
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing found: what is wrong, what it means for the figures, what to do."""
+    """What is wrong, what it means for the figures, and what to do."""
 
-    severity: str  # error: figures are wrong or lacking; warning: odd, but nothing is lost
-    code: str  # one of codes.CODES
+    severity: str  # error: figures are wrong or missing; warning: odd, but nothing is lost
+    code: str  # one of CODES
     message: str  # one line
 
     def __post_init__(self) -> None:
         if self.code not in CODES:
-            raise ValueError(f"{self.code!r} is no code of codes.py")
+            raise ValueError(f"{self.code!r} is not one of CODES")
 
 
 class TraceError(Exception):
@@ -29,14 +71,14 @@ class TraceError(Exception):
 
 
 class NotConserved(TraceError):
-    """Time or launches were lost or invented on the way from a capture to a table, or two tables of one run disagree.
+    """Time or launches were lost or added between a capture and a table, or two tables of one run disagree.
 
-    It is a defect, or tables of different captures; never a result.
+    It is a defect, or the tables are of different captures.
     """
 
 
 class ImpossibleCapture(TraceError):
-    """The file is damaged or holds what cannot be, so no figure is made from it; `findings` say what."""
+    """The file is damaged or contradicts itself, so no figure is made from it; `findings` say why."""
 
     def __init__(self, path: Path, findings: Sequence[Finding]):
         self.findings = tuple(findings)
@@ -45,5 +87,12 @@ class ImpossibleCapture(TraceError):
 
 
 def impossible(path: Path, code: str, message: str) -> ImpossibleCapture:
-    """The exception for one thing that cannot be."""
+    """The exception for a single finding."""
     return ImpossibleCapture(path, [Finding(ERROR, code, message)])
+
+
+def codes_as_markdown() -> str:
+    """All codes as a Markdown table."""
+    groups = {"error, no tables": IMPOSSIBLE, "error": INCOMPLETE, "warning": ODD}
+    rows = [(kind, code(name), meaning) for kind, codes in groups.items() for name, meaning in codes.items()]
+    return compact_table(("severity", "code", "meaning"), rows)

@@ -1,7 +1,7 @@
 """A capture as tables: `with Trace(path) as trace: trace.kernels()`.
 
-Times are integer nanoseconds on the capture's own clock; processes and threads are nsys's global ids. The rule that
-gives activities to ranges stands in attribution/rule.py.
+Times are integer nanoseconds on the clock of the capture; processes and threads are nsys's global ids. The rule of
+attribution is in attribution/rule.py.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class Trace(CaptureArrays):
     """An nsys SQLite export, an .nsys-rep, either of them gzipped, or a file with the same tables.
 
-    EXTRA_RULES are classes of one's own kernels, tried before the table of classes. Raises TraceError with one line
-    where the file cannot be read; every table raises ImpossibleCapture, which is one, for what cannot be believed.
+    EXTRA_RULES are custom classes of kernels, tried before the built-in ones. Raises TraceError with one line if the
+    file cannot be read; every table raises ImpossibleCapture, a TraceError, if the content cannot be believed.
     """
 
     @property
     def paths(self) -> list[tuple[str, ...]]:
-        """The paths by path_id: names of ranges, inherited first, innermost last; () for no range."""
+        """The paths by path_id: names of ranges, outermost first; () for no range."""
         return self.range_paths.tuples
 
     def activities(self) -> pd.DataFrame:
@@ -55,9 +55,7 @@ class Trace(CaptureArrays):
 
     def range_tree(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range path, inner below outer ones: range (the path), depth, then the columns of `ranges`."""
-        from kernel_tables.views.tree import range_tree
-
-        return self._proven(range_tree(self, under, process))
+        return self._proven(_tables().range_tree(self, under, process))
 
     def kernels(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range path x activity name.
@@ -72,13 +70,13 @@ class Trace(CaptureArrays):
         return self._proven(_tables().classes(self, under, process))
 
     def check(self, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
-        """What speaks against believing this capture's figures; see views/completeness.py."""
+        """The errors and warnings of a consistency check; see views/completeness.py."""
         from kernel_tables.views.completeness import findings
 
         return findings(self, expected_steps, step_name)
 
     def _proven(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The table, once the file that it was read from is known to be sound."""
+        """The table, once its file is known to be sound."""
         self.capture.require_sound()
         return table
 

@@ -75,6 +75,14 @@ def grouped(groups: np.ndarray, count: int) -> list[np.ndarray]:
     return np.split(order, np.cumsum(np.bincount(small, minlength=count + 1))[:-1])[1:]
 
 
+def sums_by_group(groups: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
+    """The exact integer sum of the values of each of the groups 0 to COUNT - 1."""
+    sums = np.zeros(count, np.int64)
+    for block in blocks(len(groups)):
+        np.add.at(sums, groups[block].astype(np.intp), values[block])
+    return sums
+
+
 def matched(keys: np.ndarray, other_keys: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """For every distinct key of KEYS, its positions in KEYS and its positions in OTHER_KEYS, each ascending."""
     distinct, code = factorize(np.concatenate([keys, other_keys]))

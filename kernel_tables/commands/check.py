@@ -9,7 +9,6 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from kernel_tables.codes import IMPOSSIBLE
 from kernel_tables.commands.options import (
     add_captures,
     add_output,
@@ -19,7 +18,7 @@ from kernel_tables.commands.options import (
     require_output,
     write,
 )
-from kernel_tables.errors import ERROR, Finding, ImpossibleCapture
+from kernel_tables.errors import ERROR, IMPOSSIBLE, Finding, ImpossibleCapture
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 def check_table(paths: Sequence[Path], expected_steps: int | None, step_name: str) -> pd.DataFrame:
     """One row per finding: severity, code, message. Of several captures the first column is the name of its file, empty
     for what is wrong of them together."""
-    from kernel_tables.ranks.completeness import findings_of_ranks
+    from kernel_tables.ranks.communication import findings_of_ranks
     from kernel_tables.ranks.ranks import ranks_of
     from kernel_tables.trace import Trace
     from kernel_tables.views.completeness import as_table

@@ -39,8 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     require_output(options, *options.captures)
     from kernel_tables.ranks.collectives import collectives
-    from kernel_tables.ranks.communication import communication
-    from kernel_tables.ranks.completeness import findings_of_ranks
+    from kernel_tables.ranks.communication import communication, findings_of_ranks
     from kernel_tables.ranks.ranks import ranks_in_run, ranks_of
 
     with opened_traces(options) as traces:

@@ -1,14 +1,16 @@
-"""What communication costs each step, on every device of every rank."""
+"""What communication costs each step on every device of every rank, and whether the ranks fit together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
 from kernel_tables.diagnosis.devices import PARTS
-from kernel_tables.ranks.collectives import collectives
+from kernel_tables.errors import ERROR, WARNING, Finding
+from kernel_tables.ranks.collectives import collectives, unmatched_steps
 from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.ranks.steps import OVERLAPPED, DeviceSteps, device_steps
 
@@ -28,20 +30,20 @@ def communication(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.Dat
     Columns: rank, device, step; step_ns = compute_ns + exposed_communication_ns + exposed_memory_ns + idle_ns;
     communication_ns (while at least one collective ran), overlapped_ns (of that, while a kernel computed); collectives
     (their number); bytes, transfer_ns, waiting_ns (sums over the collectives; missing where one of them is).
-    Raises NotConserved where the parts are not the step.
+    Raises NotConserved if the parts are not the step.
     """
-    found = device_steps(ranks, step_name)
-    if not found:  # no device has a step in which anything ran
+    tables = [_device_table(steps) for steps in device_steps(ranks, step_name)]
+    if not tables:  # no device has a step in which anything ran
         return pd.DataFrame(columns=COLUMNS, dtype="Int64")
-    table = pd.concat([_of_device(steps) for steps in found], ignore_index=True)
-    single = collectives(ranks, step_name).groupby(KEY)
-    sums = single[list(SUMS)].agg(lambda column: column.sum(skipna=False))
-    table = table.join(single.size().rename("collectives"), on=KEY).join(sums, on=KEY)
+    by_step = collectives(ranks, step_name).groupby(KEY)
+    sums = by_step[list(SUMS)].agg(lambda column: column.sum(skipna=False))
+    table = pd.concat(tables, ignore_index=True)
+    table = table.join(by_step.size().rename("collectives"), on=KEY).join(sums, on=KEY)
     table["collectives"] = table["collectives"].fillna(0).astype("int64")
     return table[COLUMNS]
 
 
-def _of_device(steps: DeviceSteps) -> pd.DataFrame:
+def _device_table(steps: DeviceSteps) -> pd.DataFrame:
     parts = steps.parts_ns()
     exposed, overlapped = parts["exposed communication"], parts[OVERLAPPED]
     named = {column: parts[part] for part, column in PART_COLUMNS.items()}
@@ -56,3 +58,35 @@ def _of_device(steps: DeviceSteps) -> pd.DataFrame:
             "overlapped_ns": overlapped,
         }
     )
+
+
+def findings_of_ranks(ranks: Sequence[RankTrace], step_name: str = "step") -> list[Finding]:
+    """The findings about several ranks together; none for a single rank."""
+    return [*_steps_differ(ranks, step_name)] or [*_collectives_differ(ranks, step_name)]
+
+
+def _steps_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[Finding]:
+    """Processes without steps do not count if another process is in the same capture."""
+    processes = Counter(rank.trace for rank in ranks)
+    steps = {rank.number: len(rank.steps(step_name)) for rank in ranks}
+    steps = {rank.number: steps[rank.number] for rank in ranks if steps[rank.number] or processes[rank.trace] == 1}
+    usual = max(steps.values(), default=0)
+    others = [f"rank {number}: {count}" for number, count in steps.items() if count != usual]
+    if others:
+        yield Finding(
+            ERROR,
+            "ranks_differ",
+            f"ranks hold up to {usual} ranges {step_name!r}, others fewer ({', '.join(others)}): steps of ranks are"
+            " matched by number, so they would be compared with other steps; capture the same steps of all ranks",
+        )
+
+
+def _collectives_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[Finding]:
+    steps = unmatched_steps(ranks, step_name) if ranks else []
+    if steps:
+        yield Finding(
+            WARNING,
+            "collectives_differ",
+            f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}: what was transfer and what was"
+            " waiting for the slowest rank cannot be told there; capture all ranks of the run",
+        )

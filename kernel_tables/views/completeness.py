@@ -1,7 +1,8 @@
-"""What speaks against believing a capture's figures: losses are errors, oddities that lose nothing are warnings."""
+"""Consistency checks of a capture: losses are errors, oddities warnings."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ from kernel_tables.errors import ERROR, WARNING, Finding, ImpossibleCapture
 from kernel_tables.files import reports_beside
 from kernel_tables.reading.global_ids import process_number, process_of
 from kernel_tables.reading.schema import MISSING, NVTX, RUNTIME
-from kernel_tables.views.nsys_messages import findings_of_nsys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,33 +26,46 @@ if TYPE_CHECKING:
     from kernel_tables.attribution.capture_arrays import CaptureArrays
 
 SHORT_OF_VARYING_TWINS = 0.9  # steps that differ anyway are short below this share of their median
+NSYS_WARNING, NSYS_ERROR = 2, 3
+MAX_MESSAGE = 500  # characters; a longer one is cut, and is searched no further
+LOSSES = re.compile(
+    r"\bdropped\b|\blost\b|incomplete .*events"
+    r"|buffer.*(overflow|full|exceeded)|out of (disk space|memory)|no space left",
+    re.IGNORECASE,
+)
+# nsys says "might" of every capture range that ends before its program does, whole captures included (2025.3 on an
+# H200): whether anything is lost is then for the counts of the steps and of the launches to tell.
+HEDGE = re.compile(r"not all .* might have been collected", re.IGNORECASE)
+NO_LOSS = re.compile(r"\b0 .*\bdropped\b|\bdropped:?\s*0\b", re.IGNORECASE)
+OF_CPU_SAMPLING = re.compile(r"sampling|perf_event|paranoid|context switch|backtrace", re.IGNORECASE)
+NEWER_DRIVER = re.compile(r"driver version .* is not supported by this build", re.IGNORECASE)
 
 
 def findings(trace: CaptureArrays, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
     """The findings, errors first. EXPECTED_STEPS is how many ranges STEP_NAME the measured window should hold."""
     try:
-        found = [
+        rows = [
             *_older_than_report(trace),
             *_no_kernels(trace),
             *_no_ranges(trace),
             *_steps(trace, expected_steps, step_name),
             *_launches(trace),
             *_calls_without_names(trace),
-            *findings_of_nsys(trace.capture.diagnostics()),
+            *_messages_of_nsys(trace),
             *_left_open(trace),
             *_several_threads(trace),
         ]
         trace.capture.require_sound()
-    except ImpossibleCapture as error:  # nothing else can be said of what cannot be
-        found = list(error.findings)
-    return sorted(found, key=lambda finding: finding.severity != ERROR)
+    except ImpossibleCapture as error:
+        rows = list(error.findings)
+    return sorted(rows, key=lambda finding: finding.severity != ERROR)
 
 
-def as_table(found: list[Finding]) -> pd.DataFrame:
+def as_table(rows: list[Finding]) -> pd.DataFrame:
     """One row per finding: severity, code, message."""
     import pandas as pd
 
-    return pd.DataFrame([vars(finding) for finding in found], columns=["severity", "code", "message"])
+    return pd.DataFrame([vars(finding) for finding in rows], columns=["severity", "code", "message"])
 
 
 def _older_than_report(trace: CaptureArrays) -> Iterator[Finding]:
@@ -97,7 +110,7 @@ def _no_ranges(trace: CaptureArrays) -> Iterator[Finding]:
 
 
 def _steps(trace: CaptureArrays, expected: int | None, step_name: str) -> Iterator[Finding]:
-    """Of every process that has steps: each of them has its own."""
+    """The findings about the steps of every process that has any."""
     by_process = _kernels_by_step(trace, step_name)
     for process, kernels in by_process.items():
         of_process = f" of process {process_number(process)}" if len(by_process) > 1 else ""
@@ -134,7 +147,7 @@ def _steps_of_process(trace: CaptureArrays, kernels: list[int], expected: int | 
 
 
 def _short_steps(kernels: list[int]) -> tuple[list[int], int, bool]:
-    """(the steps that hold too few kernels, how many they should, whether steps differ), from each step's KERNELS."""
+    """Which steps have too few kernels, how many are usual, and whether steps differ, from each step's KERNELS."""
     if not kernels:
         return [], 0, False
     usual, twins = Counter(kernels).most_common(1)[0]
@@ -147,7 +160,7 @@ def _short_steps(kernels: list[int]) -> tuple[list[int], int, bool]:
 
 
 def _kernels_by_step(trace: CaptureArrays, step_name: str) -> dict[int, list[int]]:
-    """By process that has measured steps: the number of kernels in each of them; without steps, one process of none."""
+    """The number of kernels in each measured step, by process; a MISSING process without steps if there are none."""
     steps, ranges = measured_steps(trace, step_name), trace.range_arrays
     step = trace.enclosing(step_name)[_is_kernel(trace)]
     kernels = np.bincount(step[step != NONE], minlength=len(ranges))[steps]
@@ -157,8 +170,8 @@ def _kernels_by_step(trace: CaptureArrays, step_name: str) -> dict[int, list[int
 
 
 def _launches(trace: CaptureArrays) -> Iterator[Finding]:
-    found = trace.gpu_activities
-    missing = launches_without_kernels(trace.capture, found) if _is_kernel(trace).any() else 0
+    activities = trace.gpu_activities
+    missing = launches_without_kernels(trace.capture, activities) if _is_kernel(trace).any() else 0
     if missing:
         yield Finding(
             ERROR,
@@ -166,7 +179,8 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
             f"{missing} launches have no kernel: their time is missing from every table; wait for the GPU"
             " (torch.cuda.synchronize) before the capture ends, or capture less at a time",
         )
-    if not len(trace.columns[RUNTIME]["start"]) and len(found):
+    calls = trace.columns[RUNTIME]
+    if not len(calls["start"]) and len(activities):
         yield Finding(
             ERROR,
             "no_api_calls",
@@ -174,7 +188,7 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
             " the whole report",
         )
         return
-    before, lost = kernels_without_calls(found, trace.columns[RUNTIME], process_of(trace.columns[RUNTIME]["thread"]))
+    before, lost = kernels_without_calls(activities, calls, process_of(calls["thread"]))
     if lost:
         yield Finding(
             ERROR,
@@ -201,6 +215,34 @@ def _calls_without_names(trace: CaptureArrays) -> Iterator[Finding]:
         )
 
 
+def _messages_of_nsys(trace: CaptureArrays) -> Iterator[Finding]:
+    for severity, text, processes in trace.capture.diagnostics():
+        text = " ".join(text[:MAX_MESSAGE].split()) + ("..." if len(text) > MAX_MESSAGE else "")
+        source = "nsys" if processes == 1 else f"nsys, of {processes} processes"
+        if kind_of_finding := _kind_of_finding(severity, text):
+            kind, code, meaning = kind_of_finding
+            yield Finding(kind, code, f"{source}: {text}: {meaning}")
+
+
+def _kind_of_finding(severity: int, text: str) -> tuple[str, str, str] | None:
+    """The severity, the code and the consequence of a message of nsys; None if it is not a finding."""
+    if LOSSES.search(text) and not NO_LOSS.search(text):
+        return ERROR, "nsys_lost_events", "times and counts may be too small; capture less at a time"
+    if severity >= NSYS_ERROR and not OF_CPU_SAMPLING.search(text):
+        return ERROR, "nsys_error", "what it failed to record is missing; capture again"
+    if HEDGE.search(text):
+        return (
+            WARNING,
+            "nsys_hedge",
+            "it says so whenever a program outlives its capture range; figures stand unless another finding counts a"
+            " loss",
+        )
+    if severity >= NSYS_WARNING:
+        code = "nsys_older_than_driver" if NEWER_DRIVER.search(text) else "nsys_warning"
+        return WARNING, code, "nothing is known to be lost; nothing has to be done"
+    return None
+
+
 def _left_open(trace: CaptureArrays) -> Iterator[Finding]:
     left_open = int((trace.columns[NVTX]["end"] == MISSING).sum())
     if left_open:
@@ -224,7 +266,7 @@ def _several_threads(trace: CaptureArrays) -> Iterator[Finding]:
 
 
 def _launches_inheriting_from_several(trace: CaptureArrays) -> int:
-    """The number of launches whose inherited ranges are of two or more threads."""
+    """The number of launches that inherit ranges of two or more threads."""
     forest, ranges = trace.attribution, trace.range_arrays
     if not len(ranges):
         return 0

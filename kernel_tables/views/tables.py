@@ -1,4 +1,4 @@
-"""The tables of a trace as pandas DataFrames; what their columns mean stands at the methods of Trace."""
+"""The tables of a trace as pandas DataFrames; their columns are documented at the methods of Trace."""
 
 from __future__ import annotations
 
@@ -6,52 +6,57 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS, Activities
-from kernel_tables.attribution.arrays import blocks, factorize, map_blocks
-from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE
+from kernel_tables.attribution.arrays import factorize, map_blocks, sums_by_group
+from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE, require_text
 from kernel_tables.attribution.path_text import as_path
+from kernel_tables.attribution.paths import NO_RANGE, Paths
 from kernel_tables.attribution.ranges import Ranges
 from kernel_tables.kernel_classes.categories import UNKNOWN
 
 if TYPE_CHECKING:
     from kernel_tables.attribution.capture_arrays import CaptureArrays
 
+SUMS = ("instances", "kernels", "gpu_time_ns", "memops", "memop_time_ns")
+CLASS_COLUMNS = ["class", "kernels", "launches", "total_ns", "share_of_gpu_time", "largest_kernel", "unknown_names"]
+
 
 def activities(trace: CaptureArrays) -> pd.DataFrame:
-    found = trace.gpu_activities
+    rows = trace.gpu_activities
     class_names, class_of_name = np.unique(np.array(trace.activity_classes, object), return_inverse=True)
-    launch_ns = pd.arrays.IntegerArray(found.launch_ns, mask=~found.launched)
     return pd.DataFrame(
         {
-            "kind": pd.Categorical.from_codes(found.kind, KINDS),
-            "name": _categorical(found.name, found.names),
-            "class": pd.Categorical.from_codes(class_of_name.reshape(-1)[found.name], class_names.astype(str)),
-            "start_ns": found.start_ns,
-            "end_ns": found.end_ns,
-            "duration_ns": found.duration_ns,
-            "process": found.process,
-            "thread": found.thread,
+            "kind": pd.Categorical.from_codes(rows.kind, KINDS),
+            "name": _categorical(rows.name, rows.names),
+            "class": pd.Categorical.from_codes(class_of_name.reshape(-1)[rows.name], class_names.astype(str)),
+            "start_ns": rows.start_ns,
+            "end_ns": rows.end_ns,
+            "duration_ns": rows.duration_ns,
+            "process": rows.process,
+            "thread": rows.thread,
             "device": trace.places["device"],
             "stream": trace.places["stream"],
-            "launch_ns": launch_ns,
+            "launch_ns": pd.arrays.IntegerArray(rows.launch_ns, mask=~rows.launched),
             "path_id": trace.activity_path,
         }
     )
 
 
 def range_instances(trace: CaptureArrays) -> pd.DataFrame:
-    found, (_, names) = trace.range_arrays, trace.range_names
+    rows = trace.range_arrays
     return pd.DataFrame(
         {
-            "instance": np.arange(len(found)),
-            "name": _categorical(found.name, names),
+            "instance": np.arange(len(rows)),
+            "name": _categorical(rows.name, trace.range_names.names),
             "domain": _domains(trace),
-            "process": found.process,
-            "thread": found.thread,
-            "start_ns": found.start_ns,
-            "end_ns": found.end_ns,
-            "path_id": trace.range_paths.of_node[: len(found)],
+            "process": rows.process,
+            "thread": rows.thread,
+            "start_ns": rows.start_ns,
+            "end_ns": rows.end_ns,
+            "path_id": trace.range_paths.of_node[: len(rows)],
         }
     )
 
@@ -59,127 +64,163 @@ def range_instances(trace: CaptureArrays) -> pd.DataFrame:
 def ranges(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
     if under is not None:
         trace.require_range(under)
-    found, paths = trace.gpu_activities, trace.range_paths
-    kept = of_process(found, process)
-    used, path = factorize(trace.activity_path[kept])
-    is_memop, kind = ~COUNTS_AS_KERNEL, found.kind[kept]
-    group = map_blocks(lambda block: 2 * path[block] + is_memop[kind[block]], len(path), np.int32)
-    counts, times_ns = _counts_and_sums(group, found.duration_ns[kept], 2 * len(used))
-    place, code = paths.names_in(used, under)
+    paths = trace.range_paths
+    used, direct = _sums_by_path(trace, process)
+    position, code = paths.names_in(used, under)
     table = pd.DataFrame({"range": paths.names, "instances": _instances(trace, under, process)})
-    for first, count_column, time_column in ((0, "kernels", "gpu_time_ns"), (1, "memops", "memop_time_ns")):
-        table[count_column] = _sums(code, counts[first::2][place], len(paths.names))
-        table[time_column] = _sums(code, times_ns[first::2][place], len(paths.names))
+    for name, sums in direct.items():
+        table[name] = sums_by_group(code, sums[position], len(paths.names))
     table = table[(table["instances"] > 0) | (table["kernels"] > 0) | (table["memops"] > 0)]
     return _sorted(table, "gpu_time_ns", "range")
 
 
+def range_tree(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
+    """Columns range (the path), depth (0 for the outermost), then those of `ranges`, inclusive.
+
+    Children are below their parents, those with the most time first. Only paths with the name UNDER, if given.
+    """
+    if under is not None:
+        trace.require_range(under)
+    paths, sums = trace.range_paths, {name: np.zeros(len(trace.range_paths), np.int64) for name in SUMS}
+    ranges_of_process = of_process(trace.range_arrays, process)
+    np.add.at(sums["instances"], paths.of_node[: len(trace.range_arrays)][ranges_of_process], 1)
+    used, direct = _sums_by_path(trace, process)
+    for name, values in direct.items():
+        sums[name][used] = values
+    depth = _depths(paths)
+    for level in range(int(depth.max(initial=0)), 1, -1):
+        here = np.flatnonzero(depth == level)
+        for name in SUMS[1:]:
+            np.add.at(sums[name], paths.parent[here], sums[name][here])
+    is_shown = (sums["instances"] > 0) | (sums["kernels"] > 0) | (sums["memops"] > 0)
+    is_shown &= paths.inside(under) if under is not None else True
+    is_shown[NO_RANGE] = False
+    shown = [path for path in _in_order(paths, sums["gpu_time_ns"] + sums["memop_time_ns"]) if is_shown[path]]
+    require_text(int(paths.text[shown].sum()), MOST_TEXT_OF_A_TABLE)
+    outermost = int(depth[shown].min(initial=depth.max(initial=0)))
+    head = {"range": [as_path(paths.tuples[path]) for path in shown], "depth": depth[shown] - outermost}
+    return pd.DataFrame(head | {name: sums[name][shown] for name in SUMS})
+
+
 def kernels(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
-    found, paths = trace.gpu_activities, trace.range_paths
-    kept = _kept(trace, under, process)
-    path, name_of = trace.activity_path[kept], found.name[kept]
-    names = max(len(found.names), 1)
+    rows, paths = trace.gpu_activities, trace.range_paths
+    selected = _selected(trace, under, process)
+    path, name_of = trace.activity_path[selected], rows.name[selected]
+    names = max(len(rows.names), 1)
     dtype = np.int32 if len(paths) * names < 1 << 31 else np.int64  # memory that is not touched takes no time
     key = map_blocks(lambda block: path[block] * dtype(names) + name_of[block], len(path), dtype)
     group, group_of = factorize(key)
     del key
-    stats = _statistics(group_of, found.duration_ns[kept], len(group))
+    statistics = _statistics(group_of, rows.duration_ns[selected])
     path_id, name = group // names, group % names
     trace.require_text(path_id, name, MOST_TEXT_OF_A_TABLE)
-    used = np.unique(path_id)
-    label = dict(zip(used.tolist(), [as_path(paths.tuples[path]) for path in used.tolist()], strict=True))
+    label = {path: as_path(paths.tuples[path]) for path in np.unique(path_id).tolist()}
     head = {
         "range": [label[path] for path in path_id.tolist()],
-        "kernel": [found.names[code] for code in name.tolist()],
+        "kernel": [rows.names[code] for code in name.tolist()],
         "class": [trace.activity_classes[code] for code in name.tolist()],
     }
-    return _sorted(pd.DataFrame(head | stats), "total_ns", "range", "kernel")
+    return _sorted(pd.DataFrame(head | statistics), "total_ns", "range", "kernel")
 
 
 def classes(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
-    found = trace.gpu_activities
-    kept = _kept(trace, under, process)
-    launches, total_ns = _counts_and_sums(found.name[kept], found.duration_ns[kept], len(found.names))
+    rows, selected = trace.gpu_activities, _selected(trace, under, process)
+    name = rows.name[selected]
+    total_ns = sums_by_group(name, rows.duration_ns[selected], len(rows.names))
+    launches = np.bincount(name, minlength=len(rows.names))
     by_name = pd.DataFrame(
-        {"class": trace.activity_classes, "kernel": found.names, "launches": launches, "total_ns": total_ns}
+        {"class": trace.activity_classes, "kernel": rows.names, "launches": launches, "total_ns": total_ns}
     )
     by_name = _sorted(by_name[by_name["launches"] > 0], "total_ns", "kernel")
-    rows = [_class_row(name, of_class, by_name["total_ns"].sum()) for name, of_class in by_name.groupby("class")]
-    columns = ["class", "kernels", "launches", "total_ns", "share_of_gpu_time", "largest_kernel", "unknown_names"]
-    return _sorted(pd.DataFrame(rows, columns=columns), "total_ns", "class")
+    table = [_class_row(name, of_class, by_name["total_ns"].sum()) for name, of_class in by_name.groupby("class")]
+    return _sorted(pd.DataFrame(table, columns=CLASS_COLUMNS), "total_ns", "class")
 
 
 def _class_row(name: str, of_class: pd.DataFrame, all_ns: int) -> tuple:
-    """One row of the classes table, from the class's kernels by falling time."""
+    """The CLASS_COLUMNS of a class, from its kernels by falling time."""
     names = of_class["kernel"].tolist()
     launches, total_ns = int(of_class["launches"].sum()), int(of_class["total_ns"].sum())
     share = total_ns / all_ns if all_ns else 0.0
     return name, len(names), launches, total_ns, share, names[0], "; ".join(names) if name == UNKNOWN else ""
 
 
-def of_process(found: Activities | Ranges, process: int | None) -> np.ndarray | slice:
-    """Which of the activities, or of the ranges, are of this process; all of them without one."""
-    return slice(None) if process is None else found.process == process
+def of_process(rows: Activities | Ranges, process: int | None) -> np.ndarray | slice:
+    """Selects the activities, or the ranges, of this process; all of them if it is None."""
+    return slice(None) if process is None else rows.process == process
 
 
-def _kept(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray | slice:
-    """Which activities of a process lie in an instance of UNDER; all of them without both."""
-    of_its = of_process(trace.gpu_activities, process)
+def _selected(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray | slice:
+    """Selects the activities of a process inside an instance of UNDER; all of them if both are None."""
+    in_process = of_process(trace.gpu_activities, process)
     if under is None:
-        return of_its
+        return in_process
     trace.require_range(under)
     inside = trace.range_paths.inside(under)[trace.activity_path]
-    return inside if process is None else inside & of_its
+    return inside if process is None else inside & in_process
+
+
+def _sums_by_path(trace: CaptureArrays, process: int | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The paths in which anything was launched, and by path SUMS, without instances, of what was launched directly."""
+    rows, selected = trace.gpu_activities, of_process(trace.gpu_activities, process)
+    used, path = factorize(trace.activity_path[selected])
+    is_memop, kind, duration_ns = ~COUNTS_AS_KERNEL, rows.kind[selected], rows.duration_ns[selected]
+    group = map_blocks(lambda block: 2 * path[block] + is_memop[kind[block]], len(path), np.int32)
+    counts = np.bincount(group, minlength=2 * len(used)).reshape(-1, 2)
+    times_ns = sums_by_group(group, duration_ns, 2 * len(used)).reshape(-1, 2)
+    return used, dict(zip(SUMS[1:], (counts[:, 0], times_ns[:, 0], counts[:, 1], times_ns[:, 1]), strict=True))
 
 
 def _instances(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray:
-    """The number of instances by code of name; of those inside an instance of UNDER, and of one process, when given."""
-    found, paths = trace.range_arrays, trace.range_paths
-    kept = of_process(found, process)
+    """The number of instances by code of name, of a process and inside an instance of UNDER, if given."""
+    rows, paths = trace.range_arrays, trace.range_paths
+    selected = of_process(rows, process)
     if under is not None:
-        inside = paths.inside(under)[paths.of_node[: len(found)]]
-        kept = inside if process is None else inside & kept
-    return np.bincount(found.name[kept], minlength=len(paths.names))
+        inside = paths.inside(under)[paths.of_node[: len(rows)]]
+        selected = inside if process is None else inside & selected
+    return np.bincount(rows.name[selected], minlength=len(paths.names))
 
 
-def _statistics(group: np.ndarray, duration_ns: np.ndarray, groups: int) -> dict[str, np.ndarray]:
-    """Launches, total, mean, min, max and sample standard deviation (NaN for one launch) of each group."""
-    launches, total_ns = _counts_and_sums(group, duration_ns, groups)
-    min_ns, max_ns = np.full(groups, np.iinfo(np.int64).max), np.full(groups, np.iinfo(np.int64).min)
-    mean_ns, squares = total_ns / launches, np.zeros(groups)
-    for block in blocks(len(group)):
-        here, times_ns = group[block].astype(np.intp), duration_ns[block]
-        np.minimum.at(min_ns, here, times_ns)
-        np.maximum.at(max_ns, here, times_ns)
-        np.add.at(squares, here, np.square(times_ns - mean_ns[here]))
-    std_ns = np.sqrt(np.where(launches > 1, squares, np.nan) / np.maximum(launches - 1, 1))
-    return {
-        "launches": launches, "total_ns": total_ns, "mean_ns": mean_ns, "min_ns": min_ns, "max_ns": max_ns,
-        "std_ns": std_ns,
-    }  # fmt: skip
+def _statistics(group: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndarray]:
+    """Launches, total, mean, min, max and sample standard deviation (NaN for one launch) of the groups, numbered from 0
+    without gaps."""
+    figures = {"launches": "count", "total_ns": "sum", "mean_ns": "mean", "min_ns": "min", "max_ns": "max"}
+    aggregations = [("ns", function) for function in figures.values()]
+    aggregations.append(("ns", "stddev", pc.VarianceOptions(ddof=1)))
+    table = pa.table({"group": group, "ns": duration_ns}).group_by("group").aggregate(aggregations).sort_by("group")
+    columns = zip([*figures, "std_ns"], [function for _, function, *_ in aggregations], strict=True)
+    return {name: table[f"ns_{function}"].to_numpy() for name, function in columns}
 
 
-def _counts_and_sums(group: np.ndarray, values: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """The number and the exact integer sum of the values of each group."""
-    return _sums(group, np.broadcast_to(1, len(group)), groups), _sums(group, values, groups)
+def _depths(paths: Paths) -> np.ndarray:
+    """How many names each path has: 1 for the outermost, 0 for no range."""
+    depth = np.ones(len(paths), np.int64)
+    depth[NO_RANGE] = 0
+    current = paths.parent
+    while current.any():
+        depth += current != NO_RANGE
+        current = paths.parent[current]
+    return depth
 
 
-def _sums(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
-    """The exact integer sum of each group."""
-    sums = np.zeros(groups, np.int64)
-    for block in blocks(len(group)):
-        np.add.at(sums, group[block].astype(np.intp), values[block])
-    return sums
+def _in_order(paths: Paths, time_ns: np.ndarray) -> list[int]:
+    """The paths with children below their parents, the longest time first."""
+    children: dict[int, list[int]] = {}
+    for path in np.lexsort((np.arange(len(paths)), -time_ns)).tolist():
+        if path != NO_RANGE:
+            children.setdefault(int(paths.parent[path]), []).append(path)
+    order, pending = [], children.get(NO_RANGE, [])[::-1]
+    while pending:
+        path = pending.pop()
+        order.append(path)
+        pending += children.get(path, [])[::-1]
+    return order
 
 
 def _domains(trace: CaptureArrays) -> pd.Categorical:
-    """The domain's name of each range instance, '' for the default domain."""
-    found = trace.range_arrays
-    domain = trace.capture.range_domains()[found.row]
-    names = trace.capture.domains()
-    pairs, code = np.unique(np.stack([found.process, domain]), axis=1, return_inverse=True)
-    labels = [names.get((process, number), "") for process, number in pairs.T.tolist()]
-    return _categorical(code.reshape(-1), labels)
+    """The name of the domain of each range instance, '' for the default domain."""
+    rows, names = trace.range_arrays, trace.capture.domains()
+    pairs, code = np.unique([rows.process, trace.capture.range_domains()[rows.row]], axis=1, return_inverse=True)
+    return _categorical(code.reshape(-1), [names.get((process, domain), "") for process, domain in pairs.T.tolist()])
 
 
 def _categorical(code: np.ndarray, labels: list[str]) -> pd.Categorical:

@@ -11,7 +11,6 @@ ROOMS = (
     "whole_files",
     "kineto",
     "markdown",
-    "codes",
     "errors",
     "clean_text",
     "files",

@@ -10,7 +10,7 @@ import pandas as pd
 
 from kernel_tables.errors import TraceError
 from kernel_tables.ranks import collectives, communication
-from kernel_tables.ranks.completeness import findings_of_ranks
+from kernel_tables.ranks.communication import findings_of_ranks
 from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.trace import Trace
 from profile_grid.host.processes.problems import joined
