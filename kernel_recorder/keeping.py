@@ -16,14 +16,13 @@ from kernel_recorder.unfinished import name_unfinished_step
 from kernel_tables.errors import TraceError
 from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.kineto.capture import CaptureError, capture_tables, write_capture
-from kernel_tables.kineto.trace import read_trace
+from kernel_tables.kineto.trace import CALL, ON_DEVICE, Trace
 from kernel_tables.reading.nsys import export_report
 from kernel_tables.reading.publishable import write_publishable
 from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY
 from kernel_tables.whole_files import written_whole
 
 DEFAULT, EXPORT = Path("recording.sqlite"), "export.sqlite"
-ON_A_GPU = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver")
 
 
 def free_output(wanted: Path | None, *, of_ranks: bool = True) -> Path:
@@ -119,10 +118,10 @@ def _export(handover: Path) -> None:
 
 def _write_trace(path: Path, target: Path, torch_version: str) -> None:
     try:
-        trace = read_trace(path)
-        if not trace.events:
+        trace = Trace(path)
+        if not trace.count(*trace.columns):
             raise TraceError("nothing of PyTorch ran in the window; take a later or longer one")
-        tables = capture_tables(trace, bool(trace.of(*ON_A_GPU)), torch_version)
+        tables = capture_tables(trace, bool(trace.count(*ON_DEVICE, CALL)), torch_version)
     except (CaptureError, ValueError) as error:
         raise TraceError(f"PyTorch's profiler left no usable trace: {error}") from error
     with full_disk_as_os_error(target):

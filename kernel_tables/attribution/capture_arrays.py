@@ -54,8 +54,8 @@ class _RangesRead(NamedTuple):
 class CaptureArrays:
     """The arrays of one capture, each made on first use. Use as a context manager."""
 
-    def __init__(self, path: str | os.PathLike, extra_rules=()):
-        self.capture = Capture(path)
+    def __init__(self, path: str | os.PathLike, extra_rules=(), *, up_to_damage: bool = False):
+        self.capture = Capture(path, up_to_damage=up_to_damage)
         self._extra_rules = extra_rules
 
     def __enter__(self) -> Self:

@@ -1,31 +1,47 @@
-"""A capture of PyTorch's own profiler as a SQLite file with the tables and columns of an nsys export.
+"""A trace of PyTorch's profiler (Kineto) as a SQLite file with the tables and columns of an nsys export.
 
-On a GPU: the ranges, the CUDA calls, and the kernels, copies and fills, joined by correlation id. On a CPU: each
+On a GPU: the ranges, the API calls, and the kernels, copies and fills, joined by correlation id. On a processor: each
 outermost ATen operator of a thread is one row of the kernel table, with a launch row of the same interval; operators
 inside it are part of its time, so every nanosecond is counted once. So is each collective of Gloo (collectives.py).
-Times are integer nanoseconds since the first event: the trace has three decimals of a microsecond, so none is rounded.
 """
 
 import re
 import sqlite3
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from kernel_tables.kineto.backward import Range
 from kernel_tables.kineto.capture_schema import COLLECTIVES, CPU_DEVICE, SCHEMA, SCHEMA_VERSION
-from kernel_tables.kineto.collectives import is_collective, launched_collectives
+from kernel_tables.kineto.collectives import launched_collectives
 from kernel_tables.kineto.nccl_kernels import collective_rows
-from kernel_tables.kineto.trace import Event, Trace, global_thread, read_trace
+from kernel_tables.kineto.nests import by_thread, outermost
+from kernel_tables.kineto.ranges import annotations, ranges_of
+from kernel_tables.kineto.trace import (
+    ANNOTATION,
+    BITS,
+    CALL,
+    COPY,
+    FILL,
+    KERNEL,
+    NONE,
+    OPERATOR,
+    SIZES,
+    Columns,
+    Trace,
+)  # fmt: skip
 from kernel_tables.whole_files import written_whole
 
 PUSH_POP_RANGE = 59  # ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange
 # ENUM_CUDA_MEMCPY_OPER, by the word after "Memcpy" in the names that Kineto gives to copies.
 COPY_KINDS = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9}
 INDUCTOR_KERNEL = re.compile(r"(graph_\d+_)?cpp_fused_")
-LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver")
+PROCESS = ~((1 << BITS) - 1)
 
-Row = dict[str, Any]
+Table = dict[str, Sequence[Any]]  # the values of every column
 
 
 class CaptureError(RuntimeError):
@@ -38,70 +54,87 @@ def export_capture(profiler: Any, path_to_capture: Path, on_gpu: bool, torch_ver
     with tempfile.TemporaryDirectory(prefix="kineto-") as folder:
         path_to_trace = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path_to_trace))
-        trace = read_trace(path_to_trace)
+        trace = Trace(path_to_trace)
     tables = capture_tables(trace, on_gpu, torch_version)
     with written_whole(path_to_capture) as partial:
         write_capture(tables, partial)
 
 
-def capture_tables(trace: Trace, on_gpu: bool, torch_version: str) -> dict[str, list[Row]]:
-    """Rows of every table by its name. CaptureError when nothing that took time on the device was recorded."""
+def capture_tables(
+    trace: Trace, on_gpu: bool, torch_version: str = "unknown", *, without_marks: bool = False
+) -> dict[str, Table]:
+    """The columns of every table by its name; of a program WITHOUT MARKS of ours, ranges are made of what the trace
+    tells. CaptureError when nothing that took time on the device was recorded."""
     strings = Strings()
     tables = _gpu_tables(trace, strings) if on_gpu else _cpu_tables(trace, strings)
-    if not tables["CUPTI_ACTIVITY_KIND_KERNEL"]:
+    if not len(tables["CUPTI_ACTIVITY_KIND_KERNEL"]["start"]) and not trace.count(COPY, FILL):
         raise CaptureError(
-            f"the profiler recorded {len(trace.events)} events and no {'kernel' if on_gpu else 'ATen operator'}: "
+            f"the profiler recorded {trace.counts.total()} events and no {'kernel' if on_gpu else 'ATen operator'}: "
             "on a GPU, CUPTI may be refused to this user or taken by another profiler (nsys around this program?)"
         )
-    tables["NVTX_EVENTS"] = [
-        _range_row(event) for event in trace.of("user_annotation") if on_gpu or not is_collective(event)
-    ]
-    tables["TARGET_INFO_SESSION_START_TIME"] = [{"utcEpochNs": trace.began_utc_ns}]
-    tables["TARGET_INFO_GPU"] = [_gpu_row(device) for device in trace.devices]
-    tables["ANALYSIS_DETAILS"] = [_bounds_row(trace)]
-    tables["META_DATA_EXPORT"] = _metadata_rows(torch_version)
-    tables["StringIds"] = strings.rows()
+    found = ranges_of(trace, on_gpu=on_gpu) if without_marks else annotations(trace, with_gloo=on_gpu)
+    tables["NVTX_EVENTS"] = _range_table(found)
+    began = trace.began_utc_ns
+    tables["TARGET_INFO_SESSION_START_TIME"] = {"utcEpochNs": [began]}
+    tables["TARGET_INFO_GPU"] = _gpu_table(trace.facts.get("deviceProperties"))
+    last_ns = trace.last_ns  # no time that is read later may lie outside
+    tables["ANALYSIS_DETAILS"] = {"globalVid": [0], "duration": [last_ns], "startTime": [0], "stopTime": [last_ns]}
+    tables["META_DATA_EXPORT"] = _metadata(torch_version)
+    tables["StringIds"] = {"id": range(len(strings.ids)), "value": list(strings.ids)}
     return tables
 
 
-def write_capture(tables: dict[str, list[Row]], path: Path) -> None:
+def write_capture(tables: dict[str, Table], path: Path) -> None:
     """A new SQLite file with every table of the schema, empty where there are no rows."""
     connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = OFF")  # the file appears when it is whole, or not at all
+    connection.execute("PRAGMA synchronous = OFF")
     with connection:
         for table, columns in SCHEMA.items():
             connection.execute(f"CREATE TABLE {table} ({columns})")
-        for table, rows in tables.items():
-            if rows:
-                names = ", ".join(f'"{name}"' for name in rows[0])
-                values = ", ".join(f":{name}" for name in rows[0])
-                connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({values})", rows)
+        for table, columns in tables.items():
+            names = ", ".join(f'"{name}"' for name in columns)
+            values = ", ".join("?" * len(columns))
+            rows = zip(*map(_values, columns.values()), strict=True)
+            connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({values})", rows)
     connection.close()
+
+
+def _values(column: Sequence[Any]) -> Sequence[Any]:
+    """The values of a column as SQLite takes them; NULL for a number that is missing."""
+    if not isinstance(column, np.ndarray):
+        return column
+    values = column.tolist()
+    return [None if value == NONE else value for value in values] if (column == NONE).any() else values
 
 
 class Strings:
     """The StringIds table while it grows: one id per different string."""
 
     def __init__(self) -> None:
-        self._ids: dict[str, int] = {}
+        self.ids: dict[str, int] = {}
 
-    def id_of(self, text: str) -> int:
-        return self._ids.setdefault(text, len(self._ids))
+    def ids_of(self, trace: Trace, kind: str, rows: np.ndarray | slice = slice(None), of=str) -> np.ndarray:
+        """The id of the name of each event of a kind, or of what OF makes of it."""
+        names = trace.names.things
+        distinct, place = np.unique(trace[kind]["name"][rows], return_inverse=True)
+        ids = [self.ids.setdefault(of(names[number]), len(self.ids)) for number in distinct.tolist()]
+        return np.array(ids, np.int64)[place]
 
-    def rows(self) -> list[Row]:
-        return [{"id": number, "value": text} for text, number in self._ids.items()]
 
-
-def outermost_operators(events: Iterable[Event]) -> list[Event]:
-    """The ATen operators, and inductor's own kernels, with none of them around on their thread, by start. Autograd's
-    nodes ("MulBackward0") are no operators: they launch nothing themselves, and what they call is counted."""
-    outermost: list[Event] = []
-    covered_until_ns: dict[int, int] = {}
-    operators = [event for event in events if event.name.startswith("aten::") or INDUCTOR_KERNEL.match(event.name)]
-    for event in sorted(operators, key=lambda event: (event.start_ns, -event.end_ns, event.sequence)):
-        if event.start_ns >= covered_until_ns.get(event.global_thread, event.start_ns):
-            outermost.append(event)
-            covered_until_ns[event.global_thread] = event.end_ns
-    return outermost
+def outermost_operators(trace: Trace) -> np.ndarray:
+    """The rows of the ATen operators, and inductor's own kernels, with none of them around on their thread, by start.
+    Autograd's nodes ("MulBackward0") are no operators: they launch nothing themselves, and what they call is counted.
+    """
+    operators = trace[OPERATOR]
+    names = trace.names.things
+    wanted = [n for n, name in enumerate(names) if name.startswith("aten::") or INDUCTOR_KERNEL.match(name)]
+    threads = by_thread(operators["thread"], np.isin(operators["name"], wanted))
+    found = [
+        rows[outermost(*(operators[name][rows] for name in ("start", "end", "order")))] for rows in threads.values()
+    ]
+    rows = np.concatenate([np.empty(0, np.int64), *found])
+    return rows[np.lexsort((operators["order"][rows], -operators["end"][rows], operators["start"][rows]))]
 
 
 def short_name(kernel: str) -> str:
@@ -110,128 +143,127 @@ def short_name(kernel: str) -> str:
     return bare.split("::")[-1].split(" ")[-1] or kernel
 
 
-def _cpu_tables(trace: Trace, strings: Strings) -> dict[str, list[Row]]:
-    kernels, launches = [], []
-    for correlation, event in enumerate(outermost_operators(trace.of("cpu_op")), start=1):
-        name = strings.id_of(event.name)
-        launches.append(_launch_row(event, correlation, name))
-        place = {"deviceId": CPU_DEVICE, "contextId": 0, "streamId": event.thread}
-        kernels.append(_operation_row(event, place, correlation, event.process) | _name_columns(name, name))
-    for correlation, (event, call) in enumerate(launched_collectives(trace), start=len(kernels) + 1):
-        name = strings.id_of(event.name)
-        if call is not None:
-            launches.append(_launch_row(call, correlation, strings.id_of(call.name)))
-        place = {"deviceId": CPU_DEVICE, "contextId": 0, "streamId": event.thread}
-        kernels.append(_operation_row(event, place, correlation, event.process) | _name_columns(name, name))
-    return {"CUPTI_ACTIVITY_KIND_KERNEL": kernels, "CUPTI_ACTIVITY_KIND_RUNTIME": launches}
-
-
-def _gpu_tables(trace: Trace, strings: Strings) -> dict[str, list[Row]]:
-    calls = [event for event in trace.of(*LAUNCH_CATEGORIES) if event.correlation is not None]
-    process_of_call = {call.correlation: call.process for call in calls}
-
-    def operation(event: Event) -> Row:
-        process = process_of_call.get(event.correlation, trace.process)
-        return _operation_row(event, _gpu_place(event), event.correlation, process)
-
-    return {
-        "CUPTI_ACTIVITY_KIND_RUNTIME": [
-            _launch_row(call, call.correlation, strings.id_of(call.name)) for call in calls
-        ],
-        "CUPTI_ACTIVITY_KIND_KERNEL": [
-            operation(event)
-            | _name_columns(strings.id_of(event.name), strings.id_of(short_name(event.name)))
-            | _geometry(event)
-            for event in trace.of("kernel")
-        ],
-        "CUPTI_ACTIVITY_KIND_MEMCPY": [
-            operation(event) | {"bytes": event.args["bytes"], "copyKind": copy_kind(event.name)}
-            for event in trace.of("gpu_memcpy")
-        ],
-        "CUPTI_ACTIVITY_KIND_MEMSET": [
-            operation(event) | {"bytes": event.args["bytes"], "value": 0} for event in trace.of("gpu_memset")
-        ],
-        COLLECTIVES: [
-            {"globalPid": global_thread(process_of_call.get(row["correlationId"], trace.process), 0)} | row
-            for row in collective_rows(list(trace.of("kernel")))
-        ],
-    }
-
-
 def copy_kind(name: str) -> int:
     """ENUM_CUDA_MEMCPY_OPER of "Memcpy HtoD (Pageable -> Device)"; 0 (unknown) for a direction that has no number."""
     words = name.split()
     return COPY_KINDS.get(words[1], 0) if len(words) > 1 else 0
 
 
-def _operation_row(event: Event, place: Row, correlation: int | None, process: int) -> Row:
+def _cpu_tables(trace: Trace, strings: Strings) -> dict[str, Table]:
+    rows, collectives = outermost_operators(trace), launched_collectives(trace)
+    works = np.array([work for work, _ in collectives], np.int64)
+    calls = [(len(rows) + place, call) for place, (_, call) in enumerate(collectives, 1) if call is not None]
+    called = np.concatenate([rows, np.array([call for _, call in calls], np.int64)])
+    correlation = np.concatenate([np.arange(1, len(rows) + 1), np.array([number for number, _ in calls], np.int64)])
+    launches = {name: trace[OPERATOR][name][called] for name in ("start", "end", "thread")}
+    name = np.concatenate([strings.ids_of(trace, OPERATOR, rows), strings.ids_of(trace, ANNOTATION, works)])
+    work = {
+        key: np.concatenate([trace[OPERATOR][key][rows], trace[ANNOTATION][key][works]])
+        for key in ("start", "end", "thread")
+    }
+    work |= {
+        "device": np.full(len(name), CPU_DEVICE),
+        "context": np.zeros(len(name), np.int64),
+        "stream": work["thread"] & ~PROCESS,
+        "correlation": np.arange(1, len(name) + 1),
+    }
     return {
-        "start": event.start_ns,
-        "end": event.end_ns,
-        **place,
-        "correlationId": correlation,
-        "globalPid": global_thread(process, 0),
+        "CUPTI_ACTIVITY_KIND_KERNEL": _operation_table(work, work["thread"] & PROCESS) | _name_columns(name, name),
+        "CUPTI_ACTIVITY_KIND_RUNTIME": _launch_table(
+            launches | {"correlation": correlation}, strings.ids_of(trace, OPERATOR, called)
+        ),
     }
 
 
-def _gpu_place(event: Event) -> Row:
-    return {name + "Id": event.args[name] for name in ("device", "context", "stream")}
+def _gpu_tables(trace: Trace, strings: Strings) -> dict[str, Table]:
+    calls, kernels = trace[CALL], trace[KERNEL]
+    called = np.flatnonzero(calls["correlation"] != NONE)
+    calls = {name: column[called] for name, column in calls.items()}
+    of_call = dict(zip(calls["correlation"].tolist(), (calls["thread"] & PROCESS).tolist(), strict=True))
+    usual = _usual_process(trace)
+
+    def process(correlations: Sequence[int]) -> np.ndarray:
+        return np.array([of_call.get(number, usual) for number in correlations], np.int64)
+
+    def operations(kind: str) -> Table:
+        return _operation_table(trace[kind], process(trace[kind]["correlation"].tolist()))
+
+    full, short = strings.ids_of(trace, KERNEL), strings.ids_of(trace, KERNEL, of=short_name)
+    sizes = {name: kernels[name] for name in SIZES} | {"registersPerThread": kernels["registers"]}
+    collectives = collective_rows(trace.asked)
+    columns = ("correlationId", "operation", "bytes", "communicator")
+    return {
+        "CUPTI_ACTIVITY_KIND_RUNTIME": _launch_table(calls, strings.ids_of(trace, CALL, called)),
+        "CUPTI_ACTIVITY_KIND_KERNEL": operations(KERNEL) | _name_columns(full, short) | sizes,
+        "CUPTI_ACTIVITY_KIND_MEMCPY": operations(COPY)
+        | {"bytes": trace[COPY]["bytes"], "copyKind": [copy_kind(name) for name in trace.named(COPY)]},
+        "CUPTI_ACTIVITY_KIND_MEMSET": operations(FILL)
+        | {"bytes": trace[FILL]["bytes"], "value": [0] * trace.count(FILL)},
+        COLLECTIVES: {name: [row[name] for row in collectives] for name in columns}
+        | {"globalPid": process([row["correlationId"] for row in collectives])},
+    }
 
 
-def _geometry(event: Event) -> Row:
-    grid, block = event.args.get("grid", (None,) * 3), event.args.get("block", (None,) * 3)
-    sizes = dict(zip(("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"), (*grid, *block), strict=True))
-    return sizes | {"registersPerThread": event.args.get("registers per thread")}
+def _usual_process(trace: Trace) -> int:
+    """The global id of the process of the first event of a thread: a trace is of one process."""
+    threads = [trace[kind]["thread"] for kind in (CALL, OPERATOR, ANNOTATION) if trace.count(kind)]
+    return int(threads[0][0]) & PROCESS if threads else 0
 
 
-def _name_columns(full: int, short: int) -> Row:
+def _operation_table(events: Columns, process: np.ndarray) -> Table:
+    return {
+        "start": events["start"],
+        "end": events["end"],
+        "deviceId": events["device"].tolist(),  # as it is: the processor is -1, and no place is unknown
+        "contextId": events["context"].tolist(),
+        "streamId": events["stream"].tolist(),
+        "correlationId": events["correlation"],
+        "globalPid": process,
+    }
+
+
+def _name_columns(full: np.ndarray, short: np.ndarray) -> Table:
     return {"demangledName": full, "shortName": short, "mangledName": full}
 
 
-def _launch_row(event: Event, correlation: int, name: int) -> Row:
+def _launch_table(calls: Columns, names: np.ndarray) -> Table:
+    zeros = [0] * len(names)
     return {
-        "start": event.start_ns,
-        "end": event.end_ns,
-        "eventClass": 0,
-        "globalTid": event.global_thread,
-        "correlationId": correlation,
-        "nameId": name,
-        "returnValue": 0,
+        "start": calls["start"],
+        "end": calls["end"],
+        "eventClass": zeros,
+        "globalTid": calls["thread"],
+        "correlationId": calls["correlation"],
+        "nameId": names,
+        "returnValue": zeros,
     }
 
 
-def _range_row(event: Event) -> Row:
+def _range_table(found: Sequence[Range]) -> Table:
     return {
-        "start": event.start_ns,
-        "end": event.end_ns,
-        "eventType": PUSH_POP_RANGE,
-        "text": event.name,
-        "globalTid": event.global_thread,
-        "domainId": 0,
+        "start": [one.start_ns for one in found],
+        "end": [one.end_ns for one in found],
+        "eventType": [PUSH_POP_RANGE] * len(found),
+        "text": [one.name for one in found],
+        "globalTid": [one.thread for one in found],
+        "domainId": [0] * len(found),
     }
 
 
-def _gpu_row(device: Row) -> Row:
-    """A row of TARGET_INFO_GPU from one entry of Kineto's deviceProperties."""
-    return {
-        "vmId": 0,
-        "id": device["id"],
-        "name": device.get("name"),
-        "totalMemory": device.get("totalGlobalMem"),
-        "smCount": device.get("numSms"),
-        "threadsPerWarp": device.get("warpSize"),
-        "computeMajor": device.get("computeMajor"),
-        "computeMinor": device.get("computeMinor"),
+def _gpu_table(devices: Any) -> Table:
+    """TARGET_INFO_GPU from Kineto's deviceProperties."""
+    devices = [device for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
+    keys = {
+        "id": "id", "name": "name", "totalMemory": "totalGlobalMem", "smCount": "numSms", "threadsPerWarp": "warpSize",
+        "computeMajor": "computeMajor", "computeMinor": "computeMinor",
+    }  # fmt: skip
+    return {"vmId": [0] * len(devices)} | {
+        column: [device.get(key) if isinstance(device.get(key), int | str) else None for device in devices]
+        for column, key in keys.items()
     }
 
 
-def _bounds_row(trace: Trace) -> Row:
-    """When the capture began and ended on its own clock: no time that is read of it later may lie outside."""
-    last_ns = max(event.end_ns for event in trace.events)
-    return {"globalVid": 0, "duration": last_ns, "startTime": 0, "stopTime": last_ns}
-
-
-def _metadata_rows(torch_version: str) -> list[Row]:
+def _metadata(torch_version: str) -> Table:
     major, minor, _ = SCHEMA_VERSION.split(".")
     values = {
         "EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)",
@@ -241,4 +273,4 @@ def _metadata_rows(torch_version: str) -> list[Row]:
         "EXPORT_SCHEMA_VERSION_MINOR": minor,
         "CAPTURE_BACKEND": "torch",
     }
-    return [{"name": name, "value": value} for name, value in values.items()]
+    return {"name": list(values), "value": list(values.values())}

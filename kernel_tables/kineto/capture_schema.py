@@ -39,12 +39,12 @@ SCHEMA = {
         "sharedMemoryExecuted INTEGER, graphNodeId INTEGER, sharedMemoryLimitConfig INTEGER"
     ),
     "CUPTI_ACTIVITY_KIND_MEMCPY": (
-        f"{_OPERATION}, bytes INTEGER NOT NULL, copyKind INTEGER NOT NULL, deprecatedSrcId INTEGER, srcKind INTEGER, "
+        f"{_OPERATION}, bytes INTEGER, copyKind INTEGER NOT NULL, deprecatedSrcId INTEGER, srcKind INTEGER, "
         "dstKind INTEGER, srcDeviceId INTEGER, srcContextId INTEGER, dstDeviceId INTEGER, dstContextId INTEGER, "
         "migrationCause INTEGER, graphNodeId INTEGER, virtualAddress INTEGER, copyCount INTEGER"
     ),
     "CUPTI_ACTIVITY_KIND_MEMSET": (
-        f"{_OPERATION}, value INTEGER NOT NULL, bytes INTEGER NOT NULL, graphNodeId INTEGER, memKind INTEGER"
+        f"{_OPERATION}, value INTEGER NOT NULL, bytes INTEGER, graphNodeId INTEGER, memKind INTEGER"
     ),
     COLLECTIVES: "globalPid INTEGER, correlationId INTEGER, operation TEXT, bytes INTEGER, communicator INTEGER",
 }

@@ -3,37 +3,38 @@ and the call that started it, `c10d::allreduce_`, as an operator on the thread t
 
 from collections import defaultdict, deque
 
-from kernel_tables.kineto.trace import Event, Trace
+import numpy as np
+
+from kernel_tables.kineto.trace import ANNOTATION, OPERATOR, Trace
 
 PREFIX, CALL_PREFIX = "gloo:", "c10d::"
 
 
-def is_collective(event: Event) -> bool:
-    """Whether a range is the work of a thread of Gloo."""
-    return event.category == "user_annotation" and event.name.startswith(PREFIX)
-
-
-def launched_collectives(trace: Trace) -> list[tuple[Event, Event | None]]:
-    """Every collective with the call that started it, by start; None for a call before the first event.
+def launched_collectives(trace: Trace) -> list[tuple[int, int | None]]:
+    """(row of its annotation, row of the operator that started it) of every collective, by start; None for a call
+    before the first event.
 
     Gloo takes its work in the order of the calls: a collective is of the earliest call of its kind that is not taken
     yet and came before it.
     """
-    calls: dict[str, deque[Event]] = defaultdict(deque)
-    for call in sorted(trace.of("cpu_op"), key=_start):
-        if call.name.startswith(CALL_PREFIX):
-            calls[_kind(call.name.removeprefix(CALL_PREFIX))].append(call)
+    calls: dict[str, deque[int]] = defaultdict(deque)
+    names = trace.named(OPERATOR)
+    for row in _named_in_order(trace, OPERATOR, names, CALL_PREFIX):
+        calls[_kind(names[row].removeprefix(CALL_PREFIX))].append(row)
     found = []
-    for event in sorted(filter(is_collective, trace.of("user_annotation")), key=_start):
-        waiting = calls[_kind(event.name.removeprefix(PREFIX))]
-        came_before = waiting and waiting[0].start_ns <= event.start_ns
-        found.append((event, waiting.popleft() if came_before else None))
+    names = trace.named(ANNOTATION)
+    for row in _named_in_order(trace, ANNOTATION, names, PREFIX):
+        waiting = calls[_kind(names[row].removeprefix(PREFIX))]
+        came_before = waiting and trace[OPERATOR]["start"][waiting[0]] <= trace[ANNOTATION]["start"][row]
+        found.append((row, waiting.popleft() if came_before else None))
     return found
+
+
+def _named_in_order(trace: Trace, kind: str, names: list[str], prefix: str) -> list[int]:
+    """The rows whose name begins so, by start."""
+    rows = np.array([row for row, name in enumerate(names) if name.startswith(prefix)], np.int64)
+    return rows[np.lexsort((trace[kind]["order"][rows], trace[kind]["start"][rows]))].tolist()
 
 
 def _kind(name: str) -> str:
     return name.replace("_", "")
-
-
-def _start(event: Event) -> tuple[int, int]:
-    return event.start_ns, event.sequence

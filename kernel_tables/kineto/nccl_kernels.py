@@ -3,10 +3,10 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from kernel_tables.kineto.trace import Event
+from kernel_tables.kineto.events import Event
 
 OPERATIONS = {  # by how the name of a collective begins, without underscores
     "allreduce": "all-reduce",
@@ -27,28 +27,51 @@ ITEM_BYTES = {
 }  # fmt: skip
 
 
-def collective_rows(kernels: Sequence[Event]) -> list[dict[str, Any]]:
+class Asked(NamedTuple):
+    """What PyTorch told of one kernel, as it told it."""
+
+    correlation: int | None
+    call: Any  # the same for all kernels of a call of PyTorch
+    name: str
+    elements: tuple[Any, Any]
+    dtype: Any
+    communicator: int
+
+
+def asked(kernels: Iterable[Event]) -> list[Asked]:
+    """What PyTorch told of those kernels of which it told anything."""
+    told = [event.args for event in kernels if event.args and event.args.collective is not None]
+    return [
+        Asked(
+            correlation=args.correlation if isinstance(args.correlation, int) else None,
+            call=str(args.external_id),
+            name=str(args.collective).replace("_", "").lower(),
+            elements=(args.elements_in, args.elements_out),
+            dtype=args.dtype,
+            communicator=_communicator(str(args.group), str(args.group_ranks)),
+        )
+        for args in told
+    ]
+
+
+def collective_rows(kernels: Sequence[Asked]) -> list[dict[str, Any]]:
     """A row for each kernel of which PyTorch told what it asked for: correlationId, operation, bytes, communicator.
 
     `bytes` are those of the larger side of one rank: of what is reduced, of all that is gathered or scattered. They are
     missing where PyTorch's call launched several kernels.
     """
-    asked = [event for event in kernels if "Collective name" in event.args]
-    of_call = Counter(event.args.get("External id") for event in asked)
-    return [_row(event, is_alone=of_call[event.args.get("External id")] == 1) for event in asked]
+    of_call = Counter(kernel.call for kernel in kernels)
+    return [_row(kernel, is_alone=of_call[kernel.call] == 1) for kernel in kernels]
 
 
-def _row(event: Event, *, is_alone: bool) -> dict[str, Any]:
-    args = event.args
-    name = str(args["Collective name"]).replace("_", "").lower()
-    sizes = [args.get("In msg nelems"), args.get("Out msg nelems")]
-    item = ITEM_BYTES.get(args.get("dtype"))
-    is_known = is_alone and item is not None and all(isinstance(size, int) for size in sizes)
+def _row(kernel: Asked, *, is_alone: bool) -> dict[str, Any]:
+    item = ITEM_BYTES.get(kernel.dtype) if isinstance(kernel.dtype, str) else None
+    is_known = is_alone and item is not None and all(isinstance(size, int) for size in kernel.elements)
     return {
-        "correlationId": event.correlation,
-        "operation": next((OPERATIONS[begin] for begin in OPERATIONS if name.startswith(begin)), None),
-        "bytes": max(sizes) * item if is_known else None,
-        "communicator": _communicator(str(args.get("Process Group Name")), str(args.get("Process Group Ranks"))),
+        "correlationId": kernel.correlation,
+        "operation": next((OPERATIONS[begin] for begin in OPERATIONS if kernel.name.startswith(begin)), None),
+        "bytes": max(kernel.elements) * item if is_known else None,
+        "communicator": kernel.communicator,
     }
 
 

@@ -1,96 +1,231 @@
-"""The events of a Chrome trace that PyTorch's profiler exported, with integer nanoseconds."""
+"""The events of a trace that PyTorch's profiler wrote as JSON, in columns; times are integer nanoseconds.
 
-import json
-from collections import defaultdict
-from dataclasses import dataclass
-from decimal import Decimal
+Categories changed over the years: 2021 has `Kernel`, `Runtime` and `Operator` for `kernel`, `cuda_runtime` and
+`cpu_op`. ROCm writes the calls of HIP into `cuda_runtime`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernel_tables.kineto.names import decoded
+import numpy as np
 
-CPU_CATEGORIES = {"user_annotation", "cpu_op", "cuda_runtime", "cuda_driver"}
-GPU_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset"}
+from kernel_tables.kineto.events import NO_ARGS, Event, integers, shapes_text, texts
+from kernel_tables.kineto.exact_times import has_fractions, nanoseconds
+from kernel_tables.kineto.json_stream import EventStream, InvalidJson, NotATrace
+from kernel_tables.kineto.nccl_kernels import Asked, asked
+
+KERNEL, COPY, FILL, CALL, OPERATOR, ANNOTATION, FUNCTION = (
+    "kernel", "copy", "fill", "call", "operator", "annotation", "function",
+)  # fmt: skip
+CATEGORIES = {
+    "kernel": KERNEL, "Kernel": KERNEL, "gpu_memcpy": COPY, "Memcpy": COPY, "gpu_memset": FILL, "Memset": FILL,
+    "cuda_runtime": CALL, "cuda_driver": CALL, "Runtime": CALL, "hip_runtime": CALL, "xpu_runtime": CALL,
+    "xpu_driver": CALL, "privateuse1_runtime": CALL, "privateuse1_driver": CALL, "mtia_runtime": CALL,
+    "cpu_op": OPERATOR, "Operator": OPERATOR, "user_annotation": ANNOTATION, "python_function": FUNCTION,
+}  # fmt: skip
+ON_DEVICE = (KERNEL, COPY, FILL)
+MODULE, BACKWARD_CALL = "nn.Module: ", "torch/autograd/__init__.py("
+NONE = -1
+SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+BITS = 24
+
+Columns = dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Event:
-    """One event with a duration. Its process and thread are those of the CPU side; a GPU event has neither (0).
-    `sequence` is Kineto's own order of starts, which settles equal times."""
+class Numbers:
+    """A number for each different thing, in the order in which they come."""
 
-    category: str
-    name: str
-    process: int
-    thread: int
-    start_ns: int
-    end_ns: int
-    args: dict[str, Any]
+    def __init__(self) -> None:
+        self.of: dict[Any, int] = {}
+
+    def number(self, thing: Any) -> int:
+        return self.of.setdefault(thing, len(self.of))
+
+    def numbers(self, things: Sequence[Any]) -> np.ndarray:
+        number = self.of.setdefault
+        return np.array([number(thing, len(self.of)) for thing in things], np.int64)
 
     @property
-    def global_thread(self) -> int:
-        return global_thread(self.process, self.thread)
+    def things(self) -> list[Any]:
+        return list(self.of)
 
-    @property
-    def correlation(self) -> int | None:
-        return self.args.get("correlation")
 
-    @property
-    def sequence(self) -> int:
-        return self.args.get("External id", 0)
+class Threads:
+    """Global ids of threads, as nsys packs them. A process or thread that has no such number gets a free one."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple, int] = {}
+        self._processes, self._threads = Numbers(), Numbers()
+
+    def ids(self, events: Sequence[Event]) -> np.ndarray:
+        keys = [(event.pid, event.tid) for event in events]
+        for process, thread in set(keys) - self._ids.keys():
+            numbers = self._number(self._processes, process), self._number(self._threads, thread)
+            self._ids[process, thread] = global_thread(*numbers)
+        return np.array([self._ids[key] for key in keys], np.int64)
+
+    @staticmethod
+    def _number(numbers: Numbers, name: Any) -> int:
+        if isinstance(name, int) and 0 <= name < (1 << BITS) - (1 << 16):
+            return name
+        return (1 << BITS) - 1 - numbers.number(str(name))
 
 
 class Trace:
-    """The events by category, and the devices that Kineto saw."""
+    """The columns of every kind of event by its name: start, end (nanoseconds from the first event), name (a number
+    of `names`), and those of _COLUMNS. `facts` is what else the JSON holds."""
 
-    def __init__(self, events: list[Event], devices: list[dict[str, Any]], began_utc_ns: int | None = None) -> None:
-        self.events = events
-        self.devices = devices
-        self.began_utc_ns = began_utc_ns  # when the time of the first event was, in nanoseconds since 1970
-        self._by_category: dict[str, list[Event]] = defaultdict(list)
-        for event in events:
-            self._by_category[event.category].append(event)
+    def __init__(self, path: Path, *, up_to_damage: bool = False) -> None:
+        """With UP_TO_DAMAGE, what invalid JSON holds before the damage, and `damage` says where that is."""
+        self.names, self.shapes, self.threads = Numbers(), Numbers(), Threads()
+        self.asked: list[Asked] = []
+        self.counts: Counter[str | None] = Counter()
+        self.damage: str | None = None
+        self.whole_microseconds = True
+        self._blocks: dict[str, list[Columns]] = {kind: [] for kind in _COLUMNS}
+        stream = EventStream(path)
+        try:
+            for events in stream:
+                self._use(events)
+        except InvalidJson as error:
+            if not up_to_damage:
+                raise
+            self.damage = str(error)
+        self.facts = stream.facts
+        self.columns = {kind: _joined(kind, blocks) for kind, blocks in self._blocks.items()}
+        self._blocks.clear()
+        self.first_ns = min((int(c["start"].min()) for c in self.columns.values() if len(c["start"])), default=0)
+        for columns in self.columns.values():
+            columns["start"] -= self.first_ns
+            columns["end"] -= self.first_ns
+
+    def __getitem__(self, kind: str) -> Columns:
+        return self.columns[kind]
+
+    def count(self, *kinds: str) -> int:
+        """How many events there are of these kinds."""
+        return sum(len(self.columns[kind]["start"]) for kind in kinds)
+
+    def named(self, kind: str) -> list[str]:
+        """The name of each event of a kind."""
+        names = self.names.things
+        return [names[number] for number in self.columns[kind]["name"].tolist()]
 
     @property
-    def process(self) -> int:
-        """The one process that the profiler ran in."""
-        return next(event.process for event in self.events if event.category in CPU_CATEGORIES)
+    def last_ns(self) -> int:
+        return max((int(c["end"].max()) for c in self.columns.values() if len(c["end"])), default=0)
 
-    def of(self, *categories: str) -> list[Event]:
-        """The events of these categories, in the order of the trace."""
-        return [event for category in categories for event in self._by_category[category]]
+    @property
+    def began_utc_ns(self) -> int | None:
+        """When the first event was, in nanoseconds since 1970; None where the trace does not say."""
+        base_ns = self.facts.get("baseTimeNanoseconds")
+        return base_ns + self.first_ns if isinstance(base_ns, int) else None
+
+    def _use(self, events: list[Event]) -> None:
+        by_kind: dict[str, list[Event]] = {kind: [] for kind in _COLUMNS}
+        by_category = {category: by_kind[kind].append for category, kind in CATEGORIES.items()}
+        for event in events:
+            keep = by_category.get(event.cat)
+            if keep is not None and event.ph == "X":
+                keep(event)
+        self.counts.update([event.cat for event in events])
+        by_kind[FUNCTION] = [event for event in by_kind[FUNCTION] if _is_kept(event.name or "")]
+        for kind, kept in by_kind.items():
+            if kept:
+                try:
+                    self._blocks[kind].append(self._columns(kind, kept))
+                except ValueError as error:
+                    raise NotATrace(f"no trace of PyTorch's profiler: {error}") from error
+
+    def _columns(self, kind: str, events: list[Event]) -> Columns:
+        started, lasted = (texts([getattr(event, name) for event in events]) for name in ("ts", "dur"))
+        if self.whole_microseconds and kind in ON_DEVICE:
+            self.whole_microseconds = not has_fractions(lasted)
+        start_ns = nanoseconds(started)
+        columns = {"start": start_ns, "end": start_ns + nanoseconds(lasted)}
+        if kind in (ANNOTATION, FUNCTION):  # Kineto writes a negative duration for one that it did not see end
+            columns["end"] = np.maximum(start_ns, columns["end"])
+        columns["name"] = self.names.numbers([event.name or "" for event in events])
+        for name, column_of in _COLUMNS[kind].items():
+            columns[name] = column_of(self, events)
+        if kind == KERNEL:
+            self.asked += asked(events)
+        return columns
+
+
+def _is_kept(function: str) -> bool:
+    return function.startswith(MODULE) or (BACKWARD_CALL in function and function.endswith("): backward"))
+
+
+def _joined(kind: str, blocks: list[Columns]) -> Columns:
+    if blocks:
+        return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    return {name: np.empty(0, np.int64) for name in ("start", "end", "name", *_COLUMNS[kind])}
 
 
 def global_thread(process: int, thread: int) -> int:
     """globalTid as nsys packs it: thread in bits 0-23, process in bits 24-47; with thread 0 it is the globalPid."""
-    return (process << 24) | (thread & 0xFFFFFF)
+    return (process << BITS) | (thread & (1 << BITS) - 1)
 
 
-def read_trace(path: Path) -> Trace:
-    """The trace in a JSON file, its times in nanoseconds since the first event that is kept."""
-    with path.open() as file:
-        # Decimal, not float: microseconds since boot with three decimals may not fit 53 bits.
-        content = json.load(file, parse_float=Decimal)
-    kept = [item for item in content["traceEvents"] if item.get("cat") in CPU_CATEGORIES | GPU_CATEGORIES]
-    complete = [item for item in kept if item["ph"] == "X"]
-    epoch_ns = min((_nanoseconds(item["ts"]) for item in complete), default=0)
-    base_ns = content.get("baseTimeNanoseconds")
-    began_utc_ns = None if base_ns is None else base_ns + epoch_ns
-    return Trace([_event(item, epoch_ns) for item in complete], content.get("deviceProperties", []), began_utc_ns)
+def _arguments(events: Sequence[Event]) -> list[Any]:
+    return [event.args or NO_ARGS for event in events]
 
 
-def _event(item: dict[str, Any], epoch_ns: int) -> Event:
-    on_cpu = item["cat"] in CPU_CATEGORIES
-    start_ns = _nanoseconds(item["ts"]) - epoch_ns
-    return Event(
-        category=item["cat"],
-        name=decoded(item["name"]),
-        process=item["pid"] if on_cpu else 0,
-        thread=item["tid"] if on_cpu else 0,
-        start_ns=start_ns,
-        end_ns=start_ns + _nanoseconds(item["dur"]),
-        args=item.get("args", {}),
-    )
+def _argument(name: str, otherwise: int = NONE) -> Callable[[Trace, Sequence[Event]], np.ndarray]:
+    return lambda _, events: integers([getattr(args, name) for args in _arguments(events)], otherwise)
 
 
-def _nanoseconds(microseconds: Decimal | int) -> int:
-    return int(Decimal(microseconds).scaleb(3))
+def _place(name: str, field: str) -> Callable[[Trace, Sequence[Event]], np.ndarray]:
+    """An argument, or the field of an event that says the same."""
+
+    def column(_: Trace, events: Sequence[Event]) -> np.ndarray:
+        told = [getattr(args, name) for args in _arguments(events)]
+        values = [getattr(event, field) if value is None else value for event, value in zip(events, told, strict=True)]
+        return np.maximum(integers(values, 0), 0)
+
+    return column
+
+
+def _correlation(_: Trace, events: Sequence[Event]) -> np.ndarray:
+    found = [(args.correlation, args.external_id, args.old_external_id) for args in _arguments(events)]
+    return integers([next((number for number in ids if number is not None), None) for ids in found], NONE)
+
+
+def _size(name: str, axis: int) -> Callable[[Trace, Sequence[Event]], np.ndarray]:
+    def column(_: Trace, events: Sequence[Event]) -> np.ndarray:
+        sizes = [getattr(args, name) for args in _arguments(events)]
+        return integers([size[axis] if isinstance(size, list) and len(size) == 3 else None for size in sizes], NONE)
+
+    return column
+
+
+_THREAD = {"thread": lambda trace, events: trace.threads.ids(events)}
+_OPERATION = {
+    "device": _place("device", "pid"),
+    "stream": _place("stream", "tid"),
+    "context": _argument("context", 0),
+    "correlation": _correlation,
+}
+_MEMORY = _OPERATION | {"bytes": _argument("bytes")}
+_COLUMNS = {
+    KERNEL: _OPERATION
+    | {"registers": _argument("registers")}
+    | {size: _size(size[:-1], "XYZ".index(size[-1])) for size in SIZES},
+    COPY: _MEMORY,
+    FILL: _MEMORY,
+    CALL: _THREAD | {"correlation": _correlation},
+    OPERATOR: _THREAD
+    | {
+        "order": _argument("external_id", 0),  # in which they began; settles equal times
+        "sequence": _argument("sequence"),
+        "forward_thread": _argument("forward_thread", 0),
+        "shapes": lambda trace, events: trace.shapes.numbers([shapes_text(a.shapes) for a in _arguments(events)]),
+    },
+    ANNOTATION: _THREAD | {"order": _argument("external_id", 0)},
+    FUNCTION: _THREAD,
+}

@@ -56,10 +56,11 @@ class Capture(SmallTables):
     before `require_sound`.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike, *, up_to_damage: bool = False):
+        """UP_TO_DAMAGE, JSON that is invalid is read as far as it is valid."""
         self._stack = ExitStack()
         try:
-            file = self._stack.enter_context(sqlite_file(path))
+            file = self._stack.enter_context(sqlite_file(path, up_to_damage=up_to_damage))
             self._proof = Proof(file, named=Path(path))
             self._stack.callback(self._proof.close)
             super().__init__(Path(path), file, tables_of_nsys(file, named=Path(path)))

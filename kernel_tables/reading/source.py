@@ -15,20 +15,25 @@ from kernel_tables.errors import TraceError
 from kernel_tables.files import REPORT_SUFFIXES
 from kernel_tables.reading.nsys import export_report
 from kernel_tables.reading.sqlite_header import first_bytes, require_whole_sqlite
+from kernel_tables.reading.torch_trace import is_json, sqlite_of_trace
 
 GZIP_MAGIC = b"\x1f\x8b"
 
 
 @contextmanager
-def sqlite_file(path: str | os.PathLike) -> Iterator[Path]:
+def sqlite_file(path: str | os.PathLike, *, up_to_damage: bool = False) -> Iterator[Path]:
     """The path of a whole SQLite file with what PATH holds, for as long as the block lasts.
 
-    PATH is an SQLite file, an nsys report (exported by the nsys on PATH), or either of them gzipped. What is unpacked
-    or exported lies in a temporary folder that goes with the block. Raises TraceError for what is none of these.
+    PATH is an SQLite file, an nsys report (exported by the nsys on PATH), JSON of PyTorch's profiler, or any of them
+    gzipped. What is unpacked or made of it lies in a temporary folder that goes with the block. UP_TO_DAMAGE, invalid
+    JSON is read as far as it is valid. Raises TraceError for what is none of these.
     """
     path = Path(path)
     _require_readable(path)
     with tempfile.TemporaryDirectory(prefix="kernel_tables_") as folder:
+        if is_json(path):
+            yield sqlite_of_trace(path, Path(folder) / "trace.sqlite", up_to_damage=up_to_damage)
+            return
         plain = _unpacked(path, Path(folder)) if first_bytes(path, 2) == GZIP_MAGIC else path
         if plain.suffix in REPORT_SUFFIXES:
             plain = export_report(plain, Path(folder) / (plain.stem + ".sqlite"), payloads=True)

@@ -17,10 +17,21 @@ from kernel_tables.kineto.capture import (
     write_capture,
 )
 from kernel_tables.kineto.capture_schema import SCHEMA
-from kernel_tables.kineto.trace import global_thread, read_trace
-from tests.kernel_tables.kineto_events import FILL, KERNEL, event, trace_of
+from kernel_tables.kineto.trace import ANNOTATION, OPERATOR, Trace, global_thread
+from tests.kernel_tables.kineto_events import FILL, KERNEL, event, rows_of, trace_of
 
 COPY = {"device": 0, "context": 1, "stream": 7, "bytes": 4096}
+
+
+KINDS = (OPERATOR, ANNOTATION)
+
+
+def operators_of(trace: Trace) -> list[tuple]:
+    """The outermost operators: name, thread, start and end."""
+    rows, columns = outermost_operators(trace), trace[OPERATOR]
+    names = [trace.named(OPERATOR)[row] for row in rows]
+    threads = [thread & 0xFFFFFF for thread in columns["thread"][rows].tolist()]
+    return list(zip(names, threads, columns["start"][rows].tolist(), columns["end"][rows].tolist(), strict=True))
 
 
 def names_of(tables: dict) -> dict[int, str]:
@@ -32,10 +43,12 @@ def test_times_are_integer_nanoseconds_since_the_first_event(tmp_path):
     second = event("cpu_op", "aten::mm", 4377358322436.5, 7)
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": [second, first]}))
-    assert [(event.name, event.start_ns, event.end_ns) for event in read_trace(path).events] == [
-        ("aten::mm", 251_408, 258_408),
-        ("measure", 0, 6_230_385),
-    ]
+    trace = Trace(path)
+    times = {kind: (trace.named(kind), trace[kind]["start"].tolist(), trace[kind]["end"].tolist()) for kind in KINDS}
+    assert times == {
+        OPERATOR: (["aten::mm"], [251_408], [258_408]),
+        ANNOTATION: (["measure"], [0], [6_230_385]),
+    }
 
 
 def test_an_operator_inside_another_is_part_of_it_and_autograds_nodes_are_none(tmp_path):
@@ -50,8 +63,7 @@ def test_an_operator_inside_another_is_part_of_it_and_autograds_nodes_are_none(t
         event("cpu_op", "aten::mm", 15, 4),
         event("cpu_op", "aten::relu", 5, 3, thread=12),
     )
-    found = [(op.name, op.thread, op.start_ns, op.end_ns) for op in outermost_operators(trace.of("cpu_op"))]
-    assert found == [
+    assert operators_of(trace) == [
         ("aten::linear", 11, 0, 10_000),
         ("aten::relu", 12, 5_000, 8_000),
         ("aten::mm", 11, 12_000, 15_000),
@@ -66,18 +78,20 @@ def test_a_fused_kernel_of_a_compiled_program_counts_as_an_operator_and_its_grap
         event("cpu_op", "graph_0_cpp_fused_mul_silu_3", 1, 5),
         event("cpu_op", "aten::mm", 7, 4),
     )
-    found = [(op.name, op.start_ns, op.end_ns) for op in outermost_operators(trace.of("cpu_op"))]
-    assert found == [("graph_0_cpp_fused_mul_silu_3", 1_000, 6_000), ("aten::mm", 7_000, 11_000)]
+    assert operators_of(trace) == [
+        ("graph_0_cpp_fused_mul_silu_3", 11, 1_000, 6_000),
+        ("aten::mm", 11, 7_000, 11_000),
+    ]
 
 
 def test_of_two_operators_with_equal_times_the_one_that_began_first_is_outermost(tmp_path):
     inner = event("cpu_op", "aten::view", 0, 1, **{"External id": 8})
     outer = event("cpu_op", "aten::reshape", 0, 1, **{"External id": 7})
-    assert [op.name for op in outermost_operators(trace_of(tmp_path, inner, outer).events)] == ["aten::reshape"]
+    assert [name for name, *_ in operators_of(trace_of(tmp_path, inner, outer))] == ["aten::reshape"]
 
 
 def test_a_cpu_operator_becomes_a_kernel_and_its_launch(tmp_path):
-    tables = capture_tables(trace_of(tmp_path, event("cpu_op", "aten::mm", 100, 2.5)), on_gpu=False, torch_version="2")
+    tables = rows_of(trace_of(tmp_path, event("cpu_op", "aten::mm", 100, 2.5)), on_gpu=False)
     (kernel,), (launch,) = tables["CUPTI_ACTIVITY_KIND_KERNEL"], tables["CUPTI_ACTIVITY_KIND_RUNTIME"]
     assert (kernel["start"], kernel["end"]) == (launch["start"], launch["end"]) == (0, 2_500)
     assert kernel["correlationId"] == launch["correlationId"]
@@ -100,7 +114,7 @@ def test_a_collective_of_gloo_is_work_of_the_call_that_started_it_and_no_range(t
         event("user_annotation", "gloo:broadcast", 16, 1, thread=21),
         event("user_annotation", "gloo:all_reduce", 14, 8, thread=21),
     )
-    tables = capture_tables(trace, on_gpu=False, torch_version="2")
+    tables = rows_of(trace, on_gpu=False)
     names, calls = names_of(tables), {row["correlationId"]: row for row in tables["CUPTI_ACTIVITY_KIND_RUNTIME"]}
     work = [
         (names[row["demangledName"]], row["start"], row["end"], row["streamId"], calls.get(row["correlationId"]))
@@ -120,7 +134,7 @@ def test_a_capture_says_when_its_clock_was_zero(tmp_path):
     path = tmp_path / "trace.json"
     events = [event("cpu_op", "aten::mm", 5.5, 7)]
     path.write_text(json.dumps({"baseTimeNanoseconds": 1_790_857_026_000_000_000, "traceEvents": events}))
-    tables = capture_tables(read_trace(path), on_gpu=False, torch_version="2")
+    tables = rows_of(Trace(path), on_gpu=False)
     assert tables["TARGET_INFO_SESSION_START_TIME"] == [{"utcEpochNs": 1_790_857_026_000_005_500}]
 
 
@@ -140,7 +154,7 @@ def test_a_gpu_trace_keeps_kernels_copies_fills_calls_and_ranges(tmp_path):
         event("gpu_memset", "Memset (Device)", 32, 1, thread=7, pid=0, correlation=44, **COPY),
         devices=({"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150_109_880_320, "numSms": 132},),
     )
-    tables = capture_tables(trace, on_gpu=True, torch_version="2")
+    tables = rows_of(trace, on_gpu=True)
     names = names_of(tables)
     assert [
         (names[row["demangledName"]], names[row["shortName"]], row["start"], row["end"], row["correlationId"])
@@ -154,9 +168,9 @@ def test_a_gpu_trace_keeps_kernels_copies_fills_calls_and_ranges(tmp_path):
         for row in tables["CUPTI_ACTIVITY_KIND_RUNTIME"]
     ] == [
         ("cudaLaunchKernel", 11, 41),
+        ("cuLaunchKernelEx", 12, 42),
         ("cudaMemcpyAsync", 11, 43),
         ("cudaMemsetAsync", 11, 44),
-        ("cuLaunchKernelEx", 12, 42),
     ]
     (copy,), (fill,) = tables["CUPTI_ACTIVITY_KIND_MEMCPY"], tables["CUPTI_ACTIVITY_KIND_MEMSET"]
     assert (copy["bytes"], copy["copyKind"], copy["start"], copy["globalPid"]) == (4096, 1, 31_000, 5 << 24)
@@ -208,7 +222,7 @@ def test_the_written_file_has_every_table_even_the_empty_ones(tmp_path):
 
 def test_a_capture_says_when_it_ended_so_that_no_later_time_is_believed(tmp_path):
     trace = trace_of(tmp_path, event("cpu_op", "aten::mm", 5, 2), event("cpu_op", "aten::add", 9, 4))
-    (bounds,) = capture_tables(trace, False, "2.13.0")["ANALYSIS_DETAILS"]
+    (bounds,) = rows_of(trace, on_gpu=False)["ANALYSIS_DETAILS"]
     assert (bounds["startTime"], bounds["stopTime"], bounds["duration"]) == (0, 8000, 8000)
 
 

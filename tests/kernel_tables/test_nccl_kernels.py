@@ -6,7 +6,7 @@ from kernel_tables.kineto.capture import capture_tables, write_capture
 from kernel_tables.ranks.collectives import collectives
 from kernel_tables.ranks.ranks import ranks_of
 from kernel_tables.trace import Trace
-from tests.kernel_tables.kineto_events import FILL, KERNEL, event, trace_of
+from tests.kernel_tables.kineto_events import FILL, KERNEL, event, rows_of, trace_of
 
 ASKED = {  # as PyTorch 2.11 told on two H200s
     "Collective name": "allreduce", "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20, "Group size": 2,
@@ -33,7 +33,7 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4
 def test_of_a_kernel_of_nccl_is_kept_what_pytorch_asked_for(tmp_path, told, operation, size):
     call = event("cuda_runtime", "cudaLaunchKernelExC", 0, 5, correlation=13)
     trace = trace_of(tmp_path, call, event("kernel", ALL_REDUCE, 6, 9, correlation=13, **KERNEL, **(ASKED | told)))
-    (row,) = capture_tables(trace, on_gpu=True, torch_version="2")["TORCH_COLLECTIVES"]
+    (row,) = rows_of(trace, on_gpu=True)["TORCH_COLLECTIVES"]
     assert (row["correlationId"], row["operation"], row["bytes"]) == (13, operation, size)
 
 
@@ -44,7 +44,7 @@ def test_a_group_of_ranks_has_a_number_of_its_own_and_several_kernels_of_one_cal
     others = launched(3, **{"External id": 4, "Process Group Ranks": "[2, 3]"})
     fill, call = event("kernel", FILL, 9, 1, correlation=5, **KERNEL), event("cpu_op", "aten::fill_", 0, 1)
     trace = trace_of(tmp_path, call, launched(1), launched(2), others, fill)
-    rows = capture_tables(trace, on_gpu=True, torch_version="2")["TORCH_COLLECTIVES"]
+    rows = rows_of(trace, on_gpu=True)["TORCH_COLLECTIVES"]
     assert [row["bytes"] for row in rows] == [None, None, 4 << 20]
     assert rows[0]["communicator"] == rows[1]["communicator"] != rows[2]["communicator"]
 

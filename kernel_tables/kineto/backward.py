@@ -1,0 +1,180 @@
+"""The backward pass by module: each node of autograd belongs to the modules whose operation it differentiates.
+
+A node has the number ("Sequence number") of the operator that made it, which that operator's own event has, too: of
+several operators with the number, the one that began last. Every thread counts by itself, and a node names its thread
+by a number of PyTorch's own ("Fwd thread id"): the thread whose operators have most of these numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from kernel_tables.kineto.modules import ModuleCalls
+from kernel_tables.kineto.nests import Nest, by_thread
+from kernel_tables.kineto.trace import NONE, OPERATOR, Trace
+
+NODE = "autograd::engine::evaluate_function: "
+RECOMPUTATION = "recomputation"
+
+
+class Range(NamedTuple):
+    start_ns: int
+    end_ns: int
+    thread: int
+    name: str
+
+
+def is_node(trace: Trace) -> np.ndarray:
+    """Whether each operator is a node of autograd that runs. Older traces have nodes without the engine around them."""
+    operators, names = trace[OPERATOR], trace.names.things
+    of_engine = [number for number, name in enumerate(names) if name.startswith(NODE)]
+    found = np.isin(operators["name"], of_engine)
+    return found if found.any() else operators["forward_thread"] > 0
+
+
+def backward_ranges(trace: Trace, calls: ModuleCalls, passes_end_ns: np.ndarray) -> Iterator[Range]:
+    """The ranges of modules in backward passes, and of modules that are computed again there. No range lasts over one
+    of PASSES_END_NS, ascending times, between two nodes."""
+    operators, node = trace[OPERATOR], is_node(trace)
+    sequence, number = _numbers(trace, node)
+    module = _module_of_nodes(trace, calls, node, sequence, number)
+    again, asked_by = _computed_again(trace, calls, node)
+    chains_of = _chains(calls, again, module[asked_by])
+    for call in again.tolist():
+        yield Range(int(calls.start[call]), int(calls.end[call]), int(calls.thread[call]), RECOMPUTATION)
+    for thread, rows in by_thread(operators["thread"], node).items():
+        own = again[calls.thread[again] == thread]
+        start, end = (
+            np.concatenate([of_nodes[rows], of_calls[own]])
+            for of_nodes, of_calls in ((operators["start"], calls.start), (operators["end"], calls.end))
+        )
+        chains = [None if sequence[row] == NONE else chains_of[module[row]] for row in rows.tolist()]
+        chains += [()] * len(own)
+        yield from _OfThread(thread, calls.names, passes_end_ns).ranges(Nest(start, end), chains)
+
+
+def _chains(calls: ModuleCalls, again: np.ndarray, asked_by: np.ndarray) -> list[tuple[int, ...]]:
+    """The modules of what is differentiated in each call, and, last, in none. Those of a call that is made AGAIN lie in
+    those of the node that asked for it."""
+    chains = [*calls.chains, ()]
+    around = dict(zip(again.tolist(), asked_by.tolist(), strict=True))
+    for call in sorted(range(len(calls)), key=calls.start.__getitem__) if around else ():
+        chain = chains[call]
+        place = max((place for place, one in enumerate(chain) if one in around), default=None)
+        if place is not None:
+            chains[call] = chains[around[chain[place]]] + chain[place:]
+    return chains
+
+
+def _follow_siblings(nest: Nest, chains: list[tuple[int, ...] | None]) -> None:
+    """Gives a node without a chain that lies in another one the chain of the node before it there. Outermost ones
+    have to wait: whether the node before is of the same pass is not known here."""
+    before: dict[int, tuple[int, ...] | None] = {}
+    for node in nest.order:
+        around = nest.parent[node]
+        if around != NONE and chains[node] is None:
+            chains[node] = before.get(around, chains[around])
+        before[around] = chains[node]
+
+
+class _OfThread:
+    """The modules that are open again on a thread, as its nodes run."""
+
+    def __init__(self, thread: int, names: list[str], passes_end_ns: np.ndarray) -> None:
+        self._thread, self._names, self._passes_end_ns = thread, names, passes_end_ns
+        self._open: tuple[int, ...] = ()
+        self._since: list[int] = []
+
+    def ranges(self, nest: Nest, chains: list[tuple[int, ...] | None]) -> Iterator[Range]:
+        """The ranges of nodes that nest, of which one without a chain of modules belongs to the one before it."""
+        _follow_siblings(nest, chains)
+        last_ns = 0  # when the node before ended
+        times = nest.times_ns.tolist()
+        passes = np.searchsorted(self._passes_end_ns, nest.times_ns, "right").tolist()
+        last_pass = -1
+        for place, (begin, until) in enumerate(pairwise(times)):
+            node = nest.innermost[place]
+            if node == NONE or until == begin:
+                continue
+            if passes[place] != last_pass and begin > last_ns:
+                yield from self._close(0, last_ns)
+            chain = chains[node]
+            if chain is not None and chain != self._open:
+                yield from self._become(chain, last_ns, begin)
+            last_ns, last_pass = until, passes[place + 1]
+        yield from self._close(0, last_ns)
+
+    def _become(self, chain: tuple[int, ...], last_ns: int, begin: int) -> Iterator[Range]:
+        common = 0
+        while common < min(len(chain), len(self._open)) and chain[common] == self._open[common]:
+            common += 1
+        yield from self._close(common, last_ns)
+        self._since += [begin] * (len(chain) - common)
+        self._open = chain
+
+    def _close(self, kept: int, end_ns: int) -> Iterator[Range]:
+        while len(self._since) > kept:
+            call = self._open[len(self._since) - 1]
+            yield Range(self._since.pop(), end_ns, self._thread, self._names[call])
+        self._open = self._open[:kept]
+
+
+def _numbers(trace: Trace, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(sequence number, number of the forward thread) of each operator; of a node that has none itself, those of what
+    the engine calls in it."""
+    operators = trace[OPERATOR]
+    sequence, number = operators["sequence"].copy(), operators["forward_thread"].copy()
+    inner = by_thread(operators["thread"], ~node & (sequence != NONE) & (number > 0))
+    for thread, rows in by_thread(operators["thread"], node).items():
+        if thread in inner:
+            around = Nest(operators["start"][rows], operators["end"][rows]).at(operators["start"][inner[thread]])
+            outer, within = rows[around[around != NONE]], inner[thread][around != NONE]
+            lacking = sequence[outer] == NONE
+            sequence[outer[lacking]], number[outer[lacking]] = sequence[within[lacking]], number[within[lacking]]
+    return sequence, number
+
+
+def _module_of_nodes(
+    trace: Trace, calls: ModuleCalls, node: np.ndarray, sequence: np.ndarray, number: np.ndarray
+) -> np.ndarray:
+    """The innermost call of a module in which each node's operation was made, NONE where there is none."""
+    start, thread_of = trace[OPERATOR]["start"], trace[OPERATOR]["thread"]
+    forward = by_thread(thread_of, ~node & (sequence != NONE) & (number == 0))
+    made = {thread: _last_of_each(sequence[rows], start[rows]) for thread, rows in forward.items()}
+    module = np.full(len(sequence), NONE)
+    numbered = node & (sequence != NONE)
+    for thread_number in np.unique(number[numbered]).tolist():
+        rows = np.flatnonzero(numbered & (number == thread_number))
+        thread = max(made, key=lambda one: int(np.isin(sequence[rows], made[one][0]).sum()), default=None)
+        if thread is not None:
+            numbers, times_ns = made[thread]
+            place = np.minimum(np.searchsorted(numbers, sequence[rows]), len(numbers) - 1)
+            is_known = numbers[place] == sequence[rows]
+            module[rows[is_known]] = calls.at(thread, times_ns[place[is_known]])
+    return module
+
+
+def _last_of_each(sequence: np.ndarray, start_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the distinct numbers, when the last operator with each began)"""
+    order = np.lexsort((start_ns, sequence))
+    is_last = np.append(sequence[order][1:] != sequence[order][:-1], True)[: len(order)]
+    return sequence[order][is_last], start_ns[order][is_last]
+
+
+def _computed_again(trace: Trace, calls: ModuleCalls, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the calls of modules in a node, by a checkpoint, the outermost ones of each node; the row of that node)"""
+    operators, none = trace[OPERATOR], np.empty(0, np.int64)
+    found, nodes = [none], [none]
+    for thread, rows in by_thread(operators["thread"], node).items():
+        own = np.flatnonzero(calls.thread == thread)
+        around = Nest(operators["start"][rows], operators["end"][rows]).at(calls.start[own])
+        own, around = own[around != NONE], rows[around[around != NONE]]
+        parent = calls.parent[own]
+        is_outermost = (parent == NONE) | (calls.start[parent] < operators["start"][around])
+        found.append(own[is_outermost])
+        nodes.append(around[is_outermost])
+    return np.concatenate(found), np.concatenate(nodes)

@@ -1,0 +1,110 @@
+"""One event of a trace: decoded by msgspec where it is installed, else by Python's json, which is slower.
+
+Times stay text: microseconds since 1970 with three decimals need more digits than a float64 has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import make_dataclass
+from typing import Any
+
+import numpy as np
+
+try:
+    import msgspec
+except ModuleNotFoundError:  # an environment of others; the slow way gives the same events
+    msgspec = None
+
+TEXTS, EXACT = ("ph", "cat", "name"), ("ts", "dur")
+ARGS = {  # attribute: key of `args`
+    "correlation": "correlation", "external_id": "External id", "old_external_id": "external id",
+    "device": "device", "context": "context", "stream": "stream", "bytes": "bytes",
+    "grid": "grid", "block": "block", "registers": "registers per thread",
+    "sequence": "Sequence number", "forward_thread": "Fwd thread id", "shapes": "Input Dims",
+    "collective": "Collective name", "elements_in": "In msg nelems", "elements_out": "Out msg nelems",
+    "dtype": "dtype", "group": "Process Group Name", "group_ranks": "Process Group Ranks",
+}  # fmt: skip
+SLOW = json.JSONDecoder(parse_float=str)
+
+if msgspec:
+    Args = msgspec.defstruct(
+        "Args",
+        [(name, msgspec.Raw, msgspec.Raw()) if name == "shapes" else (name, Any, None) for name in ARGS],
+        rename=ARGS,
+        gc=False,
+    )
+    Event = msgspec.defstruct(
+        "Event",
+        [(name, str | None, None) for name in TEXTS]
+        + [(name, Any, None) for name in ("pid", "tid")]
+        + [(name, msgspec.Raw, msgspec.Raw()) for name in EXACT]
+        + [("args", Args | None, None)],
+        gc=False,
+    )
+    _FAST = msgspec.json.Decoder(list[Event])
+else:
+    Args = make_dataclass("Args", [(name, Any, None) for name in ARGS], slots=True)
+    Event = make_dataclass("Event", [(name, Any, None) for name in (*TEXTS, "pid", "tid", *EXACT, "args")], slots=True)
+NO_ARGS = Args()
+
+
+def decoded_block(text: bytes) -> list[Event] | None:
+    """The events of a JSON array; None where the slow way has to look what they are."""
+    if msgspec is None:
+        return None
+    try:
+        if not text.isascii():
+            text.decode()  # what msgspec leaves out it does not check
+        return _FAST.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def event_of(content: Any) -> Event:
+    """The event of an object from SLOW. ValueError for what cannot be an event."""
+    if not isinstance(content, dict):
+        raise ValueError("an event is no object")
+    args = content.get("args")
+    if not isinstance(args, dict | None):
+        raise ValueError("the args of an event are no object")
+    texts = [content.get(name) for name in TEXTS]
+    if not all(isinstance(text, str | None) for text in texts):
+        raise ValueError("the name or category of an event is no text")
+    rest = (content.get(name) for name in ("pid", "tid", *EXACT))
+    return Event(*texts, *rest, args and Args(*(args.get(key) for key in ARGS.values())))
+
+
+def shapes_text(shapes: Any) -> str:
+    """The shapes of an operator's inputs as the trace writes them, "" where it does not."""
+    if shapes is None:
+        return ""
+    return bytes(shapes).decode() if msgspec and isinstance(shapes, msgspec.Raw) else json.dumps(shapes)
+
+
+def texts(values: Sequence[Any]) -> list[bytes]:
+    """Numbers as they are written. ValueError where one is missing."""
+    if msgspec and all(type(value) is msgspec.Raw for value in values):
+        found = [bytes(value).strip(b'"') for value in values]
+    else:
+        found = [str(value).encode() if isinstance(value, str | int) else b"" for value in values]
+    if not all(found):
+        raise ValueError("an event has no time")
+    return found
+
+
+def integers(values: Sequence[Any], otherwise: int) -> np.ndarray:
+    """The values as integers, OTHERWISE for None and what is none; a number in quotes is one."""
+    try:
+        return np.array(values, np.int64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_integer(value, otherwise) for value in values], np.int64)
+
+
+def _integer(value: Any, otherwise: int) -> int:
+    try:
+        number = int(value, 0) if isinstance(value, str) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        return otherwise
+    return number if -(1 << 63) <= number < 1 << 63 else otherwise

@@ -1,0 +1,43 @@
+"""Microseconds as they are written, in integer nanoseconds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+
+# Fewer than 2^63 nanoseconds; every number of a text is of one kind.
+WHOLE = re.compile(rb"(?:-?[0-8]?\d{1,15} )*")
+THREE_DECIMALS = re.compile(rb"(?:-?[0-8]?\d{1,15}\.\d{3} )*")
+LONGEST = 40  # characters of a number
+LARGEST_NS = 1 << 63
+
+
+def nanoseconds(texts: Sequence[bytes]) -> np.ndarray:
+    """The times, rounded where one has more than three decimals. ValueError for what is no time."""
+    joined = b" ".join(texts) + b" "
+    if WHOLE.fullmatch(joined):
+        return np.fromstring(joined, np.int64, sep=" ") * 1000
+    if THREE_DECIMALS.fullmatch(joined):
+        return np.fromstring(joined.replace(b".", b""), np.int64, sep=" ")
+    return np.array([_nanoseconds(text.decode()) for text in texts], np.int64)
+
+
+def has_fractions(texts: Sequence[bytes]) -> bool:
+    """Whether a time is no whole microsecond."""
+    return any(text.partition(b".")[2].strip(b"0") for text in texts)
+
+
+def _nanoseconds(text: str) -> int:
+    whole, _, decimals = text.partition(".")
+    if len(decimals) <= 3 and len(whole) < 16 and (whole + decimals).isdecimal():
+        return int(whole + decimals.ljust(3, "0"))
+    try:
+        value = round(Decimal(text).scaleb(3)) if len(text) < LONGEST else LARGEST_NS
+    except (InvalidOperation, OverflowError, ValueError):
+        raise ValueError(f"{text[:LONGEST]!r} is no time") from None
+    if abs(value) >= LARGEST_NS:
+        raise ValueError(f"{text[:LONGEST]!r} is no time that a clock shows")
+    return value

@@ -1,0 +1,76 @@
+"""Modules of a model without ranges of the program: from the stacks of a trace (`with_stack=True`).
+
+Such a trace has an event for each call of a module, `nn.Module: Block_3`: its class and its number among those of the
+class. The names of attributes are not there. Layers are told by class alone, so all blocks of a model have one name.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+import numpy as np
+
+from kernel_tables.kineto.nests import Nest, by_thread
+from kernel_tables.kineto.trace import FUNCTION, MODULE, NONE, Trace
+
+INSTANCE = re.compile(r"_\d+$")
+# What stands around a module and is none of its model.
+WRAPPERS = {
+    "DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule", "CheckpointWrapper",
+}  # fmt: skip
+
+
+class ModuleCalls:
+    """The calls of modules, without wrappers and those that are named as the module around them."""
+
+    def __init__(self, trace: Trace) -> None:
+        functions, names = trace[FUNCTION], trace.names.things
+        class_of = {
+            number: INSTANCE.sub("", names[number].removeprefix(MODULE))
+            for number in np.unique(functions["name"]).tolist()
+            if names[number].startswith(MODULE)
+        }
+        wanted = [number for number, name in class_of.items() if name not in WRAPPERS]
+        kept = np.isin(functions["name"], wanted)
+        self.start, self.end, self.thread = (functions[name][kept] for name in ("start", "end", "thread"))
+        self.names = [class_of[number] for number in functions["name"][kept].tolist()]
+        self._threads = by_thread(self.thread)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def _nests(self) -> dict[int, Nest]:
+        return {thread: Nest(self.start[rows], self.end[rows]) for thread, rows in self._threads.items()}
+
+    @cached_property
+    def parent(self) -> np.ndarray:
+        """The call around each on its thread, NONE for an outermost one."""
+        parent = np.full(len(self), NONE)
+        for thread, rows in self._threads.items():
+            inner = self._nests[thread].parent
+            parent[rows] = np.where(inner == NONE, NONE, rows[inner])
+        return parent
+
+    @cached_property
+    def chains(self) -> list[tuple[int, ...]]:
+        """Of each call the calls that it lies in and itself, outermost first; without those that repeat a name."""
+        chains: list[tuple[int, ...]] = [()] * len(self)
+        for call in np.lexsort((-self.end, self.start)).tolist():
+            around = chains[self.parent[call]] if self.parent[call] != NONE else ()
+            repeats = bool(around) and self.names[around[-1]] == self.names[call]
+            chains[call] = around if repeats else (*around, call)
+        return chains
+
+    @property
+    def shown(self) -> list[int]:
+        """The calls that are ranges."""
+        return [call for call, chain in enumerate(self.chains) if chain and chain[-1] == call]
+
+    def at(self, thread: int, times_ns: np.ndarray) -> np.ndarray:
+        """The innermost call that is open on the thread at each time, NONE where none is."""
+        if thread not in self._threads:
+            return np.full(len(times_ns), NONE)
+        inner = self._nests[thread].at(times_ns)
+        return np.where(inner == NONE, NONE, self._threads[thread][inner])

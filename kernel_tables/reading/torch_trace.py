@@ -1,0 +1,104 @@
+"""JSON of PyTorch's profiler, made into the tables that captures have."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+from kernel_tables.errors import TraceError
+from kernel_tables.files import full_disk_as_os_error
+from kernel_tables.kineto.capture import CaptureError, Table, capture_tables, write_capture
+from kernel_tables.kineto.json_stream import GZIP_MAGIC, GZIP_WINDOW, InvalidJson, NotATrace
+from kernel_tables.kineto.ranges import has_modules
+from kernel_tables.kineto.trace import CALL, KERNEL, ON_DEVICE, OPERATOR, Trace
+from kernel_tables.reading.schema import DAMAGE_KEY, NOTES_KEY, RANK_KEY, RANKS_KEY
+from kernel_tables.reading.sqlite_header import first_bytes
+
+FIRST_BYTES = 4096
+ORIGIN = "give the JSON that torch.profiler wrote (export_chrome_trace)"
+PARTIAL = "--up-to-damage"
+
+
+def is_json(path: Path) -> bool:
+    """Whether a file, gzipped or not, begins as JSON, or is named so."""
+    begin = first_bytes(path, FIRST_BYTES)
+    if begin.startswith(GZIP_MAGIC):
+        try:
+            begin = zlib.decompressobj(GZIP_WINDOW).decompress(begin, FIRST_BYTES)
+        except zlib.error:
+            begin = b""
+    begins_so = begin.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"["))
+    return begins_so or path.name.removesuffix(".gz").endswith(".json")
+
+
+def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:
+    """TARGET, an SQLite file with what the JSON at PATH holds; UP_TO_DAMAGE, what invalid JSON holds before the damage.
+
+    Raises TraceError for JSON that is invalid, is no trace, or holds nothing that took time.
+    """
+    try:
+        trace = Trace(path, up_to_damage=up_to_damage)
+        tables = capture_tables(trace, _is_of_gpu(trace), without_marks=True)
+    except InvalidJson as error:
+        raise TraceError(
+            f"{path}: {error}; write or copy the trace again, or read what it holds before that: {PARTIAL}"
+        ) from error
+    except (NotATrace, CaptureError) as error:
+        raise TraceError(f"{path}: {error}; {ORIGIN}") from error
+    _add_facts(tables["META_DATA_EXPORT"], trace)
+    with full_disk_as_os_error(target):
+        write_capture(tables, target)
+    return target
+
+
+def _is_of_gpu(trace: Trace) -> bool:
+    """Whether the trace is of a program on a GPU. CaptureError where nothing in it took time."""
+    if trace.count(*ON_DEVICE):
+        return True
+    if trace.count(OPERATOR) and not trace.count(CALL):
+        return False
+    held = ", ".join(f"{count:,} {category or 'without a category'}" for category, count in trace.counts.most_common(4))
+    if trace.count(CALL):
+        raise CaptureError(
+            f"a trace without kernels, though with {trace.count(CALL):,} calls of a GPU's API: the profiler saw nothing"
+            " of the GPU; record with ProfilerActivity.CUDA, and without another profiler around the program"
+        )
+    raise CaptureError(f"a trace without kernels and operators (events by category: {held or 'none'})")
+
+
+def _add_facts(metadata: Table, trace: Trace) -> None:
+    facts = {NOTES_KEY: "\n".join(_notes(trace))}
+    if trace.damage:
+        facts[DAMAGE_KEY] = trace.damage
+    ranks = trace.facts.get("distributedInfo")
+    ranks = ranks if isinstance(ranks, dict) else {}
+    for key, name in ((RANK_KEY, "rank"), (RANKS_KEY, "world_size")):
+        if isinstance(ranks.get(name), int):
+            facts[key] = str(ranks[name])
+    for name, value in facts.items():
+        metadata["name"].append(name)
+        metadata["value"].append(value)
+
+
+def _notes(trace: Trace):
+    """What the trace does not tell, a line each."""
+    if trace.damage:
+        yield f"read up to the damage alone: {trace.damage}; figures are of what comes before it"
+    if not trace.count(*ON_DEVICE):
+        yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
+        return
+    kernels = trace[KERNEL]
+    launched = set(trace[CALL]["correlation"].tolist())
+    without = sum(number not in launched for number in kernels["correlation"].tolist())
+    if without:
+        yield (
+            f"{without:,} of {trace.count(KERNEL):,} kernels have no call in the trace (launched before it began):"
+            " their time counts, their range is not known"
+        )
+    if trace.whole_microseconds:
+        yield "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1"
+    if not has_modules(trace):
+        yield (
+            "the trace has no calls of modules (record it with_stack=True for a tree of modules): ranges are the"
+            " program's annotations and PyTorch's operators"
+        )

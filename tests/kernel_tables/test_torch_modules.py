@@ -1,0 +1,124 @@
+"""Modules from the stacks of a trace, compared with ranges that range_marks opened in the same program."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.checkpoint import checkpoint
+
+from kernel_tables.trace import Trace
+from range_marks.backward import follow_backward
+from range_marks.emitters import record_function_emitter
+from range_marks.marker import Marker
+from range_marks.module_parts import ModuleParts
+
+MARK = "mark:"  # what tells the ranges of range_marks from those of the program
+
+
+class Squared(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        context.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(context, gradient):
+        (x,) = context.saved_tensors
+        return 2 * x * gradient
+
+
+class Mixer(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.first, self.second = nn.Linear(size, size), nn.Linear(size, size)
+
+    def forward(self, x):
+        return Squared.apply(self.second(self.first(x).relu()))
+
+
+class Block(nn.Module):
+    def __init__(self, size, reentrant):
+        super().__init__()
+        self.norm, self.mixer, self.reentrant = nn.LayerNorm(size), Mixer(size), reentrant
+
+    def forward(self, x):
+        if self.reentrant is None:
+            return x + self.mixer(self.norm(x))
+        return x + checkpoint(self.mixer, self.norm(x), use_reentrant=self.reentrant)
+
+
+class Net(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(8, reentrant) for _ in range(3)])
+        self.head = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 4))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x), x.mean()
+
+
+def train(model, steps=2):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(steps):
+        with record_function("step"):
+            optimizer.zero_grad()
+            for _ in range(2):  # gradients of two batches are added up
+                output, mean = model(torch.ones(5, 8))
+                loss = output.square().sum() + mean
+                with record_function("backward"):
+                    loss.backward()
+            optimizer.step()
+
+
+def traced(path, model):
+    """The JSON of a traced training with both stacks and ranges of range_marks."""
+    marker = Marker(record_function_emitter(lambda name: MARK + name))
+    parts = ModuleParts(marker.part, lambda module: type(module).__name__)
+    train(model, 1)
+    with profile(activities=[ProfilerActivity.CPU], with_stack=True) as recording:
+        parts.begin()
+        follow_backward(marker)
+        try:
+            train(model)
+        finally:
+            follow_backward(None)
+            parts.end()
+    recording.export_chrome_trace(str(path))
+    return json.loads(path.read_text(), parse_float=str)
+
+
+def written(path, content, events):
+    """The trace with other events; times as they were written."""
+    text = json.dumps(content | {"traceEvents": events})
+    path.write_text(text)
+    return path
+
+
+def paths_of(path):
+    """(name, start, path of ranges) of all that took time, in order."""
+    with Trace(path) as trace:
+        table = trace.activities().sort_values(["start_ns", "end_ns"])
+        paths = [trace.paths[number] for number in table["path_id"]]
+    return list(zip(table["name"], table["duration_ns"], paths, strict=True))
+
+
+@pytest.mark.parametrize("reentrant", [None, False, True])
+def test_stacks_tell_the_modules_that_ranges_tell_forward_backward_and_computed_again(tmp_path, reentrant):
+    torch.manual_seed(0)
+    content = traced(tmp_path / "both.json", Net(reentrant))
+    unmarked = [event for event in content["traceEvents"] if not str(event["name"]).startswith(MARK)]
+    marked = [
+        event | {"name": str(event["name"]).removeprefix(MARK)}
+        for event in content["traceEvents"]
+        if event.get("cat") != "python_function"
+    ]
+    by_stacks = paths_of(written(tmp_path / "stacks.json", content, unmarked))
+    by_marks = paths_of(written(tmp_path / "marks.json", content, marked))
+    assert by_stacks == by_marks
+    modules = {name for *_, path in by_stacks for name in path}
+    assert {"step", "backward", "Net", "Block", "Mixer", "Linear", "LayerNorm", "Sequential", "GELU"} <= modules
+    assert ("recomputation" in modules) == (reentrant is not None)
