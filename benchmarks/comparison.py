@@ -1,12 +1,12 @@
-"""Whether `snakemake compare` tells what it should on this machine: `python -m benchmarks.comparison TRIAL FOLDER`.
+"""Whether `snakemake compare` detects what it should on this machine: `python -m benchmarks.comparison TRIAL FOLDER`.
 
-same    a grid twice: no cell may be told to differ
-slower  one cell, and the same with a slower softmax (benchmarks/programs/slower_softmax.py): it has to be told slower,
-        and of its kernels the one that takes longer has to be named first
+same    a grid twice: no cell may be reported to differ
+slower  one cell, and the same with a slower softmax (benchmarks/programs/slower_softmax.py): it must be reported
+        slower, and the kernel that takes longer must be the first in the list
 
-Both sides are measured at the same time, by two Snakemakes that take turns on the GPUs, so that nothing that changes
-with time is taken for a difference. Status 1 where the comparison tells something else. With --limit-s measuring ends
-then, and rounds that both sides have finished are compared.
+Both sides are measured at the same time, by two Snakemakes that take turns on the GPUs, so that a change over time is
+not mistaken for a difference. The exit status is 1 if the comparison reports something else. --limit-s ends measuring;
+the rounds that both sides have finished are compared.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import signal
 import subprocess
 import time
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -28,13 +27,13 @@ from benchmarks.harness import ROOT, run, snakemake_command
 from profile_grid.comparing.cells import FASTER, SLOWER
 from profile_grid.comparing.document import summary
 from profile_grid.comparing.results import read_results
-from profile_grid.comparing.tables import comparison
+from profile_grid.comparing.written import comparison
 from workflow.scripts import process_steps
 
 SAME, SLOWER_SOFTMAX = "same", "slower"
 SIDES = "before", "after"
 PLANTED = {"replace": {"cs336_model.model.transformer:softmax": "benchmarks.programs.slower_softmax:softmax"}}
-NAMED = "exp"  # in the name of the kernel that takes longer
+SLOWER_KERNEL = "exp"  # in the name of the kernel that takes longer
 GRIDS = {
     SAME: {
         "models": ["small", "medium", "large", "xl", "2.7B"], "context_lengths": [128, 256, 512, 1024],
@@ -70,45 +69,43 @@ def main(
         process_steps.main([*files, f"--processes={rounds}"])
     tables = comparison(*map(read_results, sides))
     print(summary(tables["cells"]))
-    return (nothing_told if trial == SAME else slower_told)(tables)
+    return (difference_reported if trial == SAME else slowdown_missed)(tables)
 
 
 def measured(options: Namespace) -> int:
-    """Measures both sides; how many processes of every run both have. SystemExit where a side fails names its log."""
+    """Measures both sides; the number of processes of every run that both have. SystemExit names the log of a side that
+    fails. No process outlives this."""
     started = time.monotonic()
-    with ExitStack() as stack:
-        sides = {side: stack.enter_context(ended_afterwards(started_side(options, side))) for side in SIDES}
+    sides = {side: started_side(options, side) for side in SIDES}
+    try:
         for name, side in sides.items():
-            left = None if options.limit_s is None else max(0.0, options.limit_s - (time.monotonic() - started))
+            limit_s = None if options.limit_s is None else max(0.0, options.limit_s - (time.monotonic() - started))
             with suppress(subprocess.TimeoutExpired):
-                if status := side.wait(left):
+                if status := side.wait(limit_s):
                     raise SystemExit(f"{name}: Snakemake ended with status {status}; see {log_of(options, name)}")
+    finally:
+        for side in sides.values():
+            end(side)
     print(f"measured for {time.monotonic() - started:.0f} s", flush=True)
     return min(finished_rounds(options.folder / side / "results") for side in SIDES)
 
 
-@contextmanager
-def ended_afterwards(side: subprocess.Popen) -> Iterator[subprocess.Popen]:
-    """The side; none of its processes outlives the block, whatever ends it."""
-    try:
-        yield side
-    finally:
+def end(side: subprocess.Popen) -> None:
+    """Ends a Snakemake and its jobs, for which it would wait."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
         if side.poll() is None:
-            os.killpg(side.pid, signal.SIGTERM)  # its jobs too: it would wait for those
-            try:
+            os.killpg(side.pid, number)
+            with suppress(subprocess.TimeoutExpired):
                 side.wait(ENDING_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(side.pid, signal.SIGKILL)
-                side.wait()
 
 
 def log_of(options: Namespace, side: str) -> Path:
-    """Where a side's Snakemake writes what it says."""
+    """The log of a side's Snakemake."""
     return options.folder / side / "snakemake.log"
 
 
 def started_side(options: Namespace, side: str) -> subprocess.Popen:
-    """A Snakemake that measures one side, in a folder of its own."""
+    """A Snakemake that measures one side, in a separate folder."""
     targets = ["results/grid.json", f"results/processes/{options.processes}.done"]
     if options.trial == SLOWER_SOFTMAX:
         targets += ["results/tables/provenance.json"]
@@ -122,14 +119,9 @@ def config(options: Namespace, side: str) -> dict:
     """The settings of one side."""
     grid = {key: getattr(options, key) or values for key, values in GRIDS[options.trial].items()}
     timing = {key: getattr(options, key) for key in ("processes", "warmup_steps", "measured_steps")}
-    planted = options.trial == SLOWER_SOFTMAX and side == "after"
-    trial = {
-        "grid": "trial",
-        "grids": {"trial": [grid]},
-        "timing": timing | {"accuracy": False},
-        "counters": {"runs": ""},
-    }
-    return trial | ({"program": PLANTED} if planted else {})
+    is_planted = options.trial == SLOWER_SOFTMAX and side == "after"
+    trial = {"grid": "trial", "grids": {"trial": [grid]}, "timing": timing | {"accuracy": False}}
+    return trial | {"counters": {"runs": ""}} | ({"program": PLANTED} if is_planted else {})
 
 
 def finished_rounds(results: Path) -> int:
@@ -137,31 +129,31 @@ def finished_rounds(results: Path) -> int:
     return next(number for number in itertools.count() if not (results / "processes" / f"{number + 1}.done").exists())
 
 
-def nothing_told(tables: Tables) -> str | None:
-    """What is wrong where a cell of the same program is told to differ; prints how much the sides scatter."""
+def difference_reported(tables: Tables) -> str | None:
+    """The failure if a cell of the same program is reported to differ; prints how much the sides vary."""
     cells = tables["cells"]
-    off = (cells["ratio"] - 1).abs()
-    inside = cells["ratio_low"].le(1) & cells["ratio_high"].ge(1)
+    distance = (cells["ratio"] - 1).abs()
+    contains_1 = cells["ratio_low"].le(1) & cells["ratio_high"].ge(1)
     print(
-        f"{len(cells)} cells of {cells['processes_before'].min():.0f} processes a side: ratios"
-        f" {cells['ratio'].min():.4f} to {cells['ratio'].max():.4f}, median distance from 1 {off.median():.2%};"
-        f" {inside.sum()} intervals hold 1; {cells['p'].lt(0.05).sum()} of the p below 0.05, the smallest"
+        f"{len(cells)} cells of {cells['processes_before'].min():.0f} processes per side: ratios"
+        f" {cells['ratio'].min():.4f} to {cells['ratio'].max():.4f}, median distance from 1 {distance.median():.2%};"
+        f" {contains_1.sum()} intervals contain 1; {cells['p'].lt(0.05).sum()} of the p below 0.05, the smallest"
         f" {cells['p'].min():.2g}, adjusted {cells['p_adjusted'].min():.2g}"
     )
-    told = cells.loc[cells["verdict"].isin((SLOWER, FASTER)), "run"]
-    return f"told to differ, and are the same: {', '.join(told)}" if len(told) else None
+    reported = cells.loc[cells["verdict"].isin((SLOWER, FASTER)), "run"]
+    return f"reported to differ, and are the same: {', '.join(reported)}" if len(reported) else None
 
 
-def slower_told(tables: Tables) -> str | None:
-    """What is wrong where the planted slowdown is not told, or another kernel is named first."""
+def slowdown_missed(tables: Tables) -> str | None:
+    """The failure if the planted slowdown is not reported, or another kernel comes first."""
     cells, changes = tables["cells"], tables["changes"]
     kernels = changes[changes["level"] == "kernel"]
     for row in kernels.itertuples():
         print(f"{row.change}: {row.ms_before:.3f} -> {row.ms_after:.3f} ms, {row.name[:160]}")
     if (cells["verdict"] != SLOWER).any():
-        return "the slowdown was not told: " + ", ".join(cells["verdict"])
+        return "the slowdown was not reported: " + ", ".join(cells["verdict"])
     first = kernels.iloc[0]["name"] if len(kernels) else "none"
-    return None if NAMED in first else f"the kernel named first is another: {first}"
+    return None if SLOWER_KERNEL in first else f"another kernel comes first: {first}"
 
 
 if __name__ == "__main__":

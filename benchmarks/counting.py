@@ -1,9 +1,9 @@
-"""What Nsight Compute takes to count one launch, by what it counts: `python -m benchmarks.counting [--repeats 2]`.
+"""What Nsight Compute takes to count one launch, by metrics: `python -m benchmarks.counting [--repeats 2]`.
 
-Eight small kernels are counted with all metrics that the stage of counters asks for, in one of its rounds or another,
-with each group of them alone, and with all but one group: what a group costs is the difference. The first launch of a
-process is left out, since ncu loads what it needs there. Needs a GPU that nothing else uses, and ncu that may count.
-`--metrics` counts one list of metrics instead, ours or others; a group as group:NAME.
+Eight small kernels are counted with all metrics that the stage of counters needs, in one of its rounds or another, with
+each group of them alone, and with all but one group: the difference is the cost of a group. The first launch of a
+process is left out, since ncu loads its libraries there. Needs a GPU that nothing else uses, and ncu with permission to
+count. `--metrics` counts one list of metrics instead; a group of ncu as group:NAME.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(*, repeats: int = 2, metrics: list[str] | None = None) -> str | None:
         return "there is no ncu on PATH; install Nsight Compute"
     print_row("metrics", "number", "seconds a launch, median", "least", "most", "median ÷ first line's", heading=True)
     first = None
-    for name, names in ({"asked": set(metrics)} if metrics else groups()).items():
+    for name, names in ({"given": set(metrics)} if metrics else groups()).items():
         seconds = [launch for _ in range(repeats) for launch in seconds_of_launches(names)]
         median = statistics.median(seconds)
         first = first or median
@@ -46,17 +46,17 @@ def main(*, repeats: int = 2, metrics: list[str] | None = None) -> str | None:
 
 
 def groups() -> dict[str, set[str]]:
-    """What is counted together, by the name of its line: all, each group, and all but each."""
-    every = {name for names in GROUPS.values() for name in names}
+    """The metrics that are counted together, by the name of their line: all, each group, and all but each."""
+    union = {name for names in GROUPS.values() for name in names}
     alone = {f"{name} alone": set(names) for name, names in GROUPS.items()}
-    return {"all": every} | alone | {f"all but {name}": every - set(names) for name, names in GROUPS.items()}
+    return {"all": union} | alone | {f"all but {name}": union - set(names) for name, names in GROUPS.items()}
 
 
 def seconds_of_launches(names: Collection[str]) -> list[float]:
     """Seconds of each launch but the first, under an ncu that counts these metrics."""
-    wanted = Round(ALL, 1, tuple(Metric(name, ()) for name in sorted(names)))
+    ncu_round = Round(ALL, 1, tuple(Metric(name, ()) for name in sorted(names)))
     with tempfile.TemporaryDirectory() as folder:
-        command = counters_command([sys.executable, str(PROGRAM)], Path(folder, "table.csv"), wanted)
+        command = counters_command([sys.executable, str(PROGRAM)], Path(folder, "table.csv"), ncu_round)
         environment = os.environ | dict.fromkeys(("HOME", "TMPDIR"), folder)
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         printed = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("seconds ")]

@@ -1,4 +1,4 @@
-"""What the benchmarks share: options, costs of whole processes, calls timed in turn, tables with ratios.
+"""What the benchmarks share: options, costs of processes, calls timed in turn, made-up grids, tables with ratios.
 
 A benchmark declares what it measures, and the peer or bound that it is compared with in the same run.
 """
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -22,27 +22,31 @@ from typing import Literal, Union, get_args, get_origin
 
 ROOT = Path(__file__).parent.parent
 PYTHON = [sys.executable, "-m"]
+SHAPE = {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
+SIZES = {60: (5, 4, 1, 1), 600: (10, 5, 2, 2), 6000: (25, 20, 2, 2)}  # models, context lengths, precisions, batch sizes
 
 
 def run(main: Callable[..., int | str | None]) -> None:
-    """Calls a benchmark with what the command line says, and exits with what it returns. Its keyword-only parameters
-    are options, the others arguments; a list takes several values."""
-    parser = argparse.ArgumentParser(description=inspect.getmodule(main).__doc__.partition("\n")[0])
+    """Calls a benchmark with the options of the command line, and exits with what it returns. Its keyword-only
+    parameters are options, the others arguments; a list takes several values."""
+    parser = argparse.ArgumentParser(
+        description=inspect.getmodule(main).__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, parameter in inspect.signature(main, eval_str=True).parameters.items():
-        kind, optional = parameter.annotation, parameter.default is not parameter.empty
+        kind, is_optional = parameter.annotation, parameter.default is not parameter.empty
         kind = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
-        settings: dict = {"default": parameter.default} if optional else {}
+        settings: dict = {"default": parameter.default, "help": "default: %(default)s"} if is_optional else {}
         if kind is bool:
             settings["action"] = "store_true"
         elif get_origin(kind) is list:
-            settings |= {"type": get_args(kind)[0], "nargs": "*" if optional else "+"}
+            settings |= {"type": get_args(kind)[0], "nargs": "*" if is_optional else "+"}
         elif get_origin(kind) is Literal:
             settings |= {"type": type(get_args(kind)[0]), "choices": get_args(kind)}
         else:
             settings["type"] = kind
         if parameter.kind is parameter.KEYWORD_ONLY:
             name = f"--{name.replace('_', '-')}"
-        elif optional and "nargs" not in settings:
+        elif is_optional and "nargs" not in settings:
             settings["nargs"] = "?"
         parser.add_argument(name, **settings)
     sys.exit(main(**vars(parser.parse_args())))
@@ -50,7 +54,7 @@ def run(main: Callable[..., int | str | None]) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of wall clock and of processors, and peak memory, of a whole process."""
+    """Seconds of wall clock and of processors, and peak memory, of an entire process."""
 
     wall_s: float
     cpu_s: float
@@ -58,13 +62,13 @@ class Cost:
 
 
 def cost(command: list[str], *, cwd: Path = ROOT, limit_s: float = 600, repeats: int = 1) -> Cost | str:
-    """The fastest of several runs of a command, or why one failed; each is ended after `limit_s` seconds."""
+    """The fastest of several runs of a command, or why one failed; each is killed after `limit_s` seconds."""
     costs = []
     for _ in range(repeats):
         costs.append(_cost(command, cwd, limit_s))
         if isinstance(costs[-1], str):
             return costs[-1]
-    return min(costs, key=lambda one: one.wall_s)
+    return min(costs, key=lambda run_cost: run_cost.wall_s)
 
 
 def _cost(command: list[str], cwd: Path, limit_s: float) -> Cost | str:
@@ -73,31 +77,31 @@ def _cost(command: list[str], cwd: Path, limit_s: float) -> Cost | str:
         process = subprocess.Popen(list(map(str, command)), cwd=cwd, stdout=output, stderr=subprocess.STDOUT)
         timer = threading.Timer(limit_s, process.kill)
         timer.start()
-        _, status, used = os.wait4(process.pid, 0)
+        _, status, usage = os.wait4(process.pid, 0)
         timer.cancel()
         wall_s = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)
         if wall_s >= limit_s:
-            return f"ended after {limit_s:g} s"
+            return f"killed after {limit_s:g} s"
         output.seek(0)
         lines = output.read().decode(errors="replace").splitlines()
     errors = [line for line in lines if line.startswith(("ERROR", "SKIPPED"))]  # nsys stats ends with 0 even then
     if process.returncode or errors:
         return f"failed with status {process.returncode}: {' '.join(errors or lines[-1:])[:100]}"
-    return Cost(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+    return Cost(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 class Costs:
-    """A table of whole processes, printed as it grows; a ratio is to the first line."""
+    """A table of processes, printed as it grows; a ratio is to the first line."""
 
     def __init__(self, title: str, ratio_of: Literal["wall_s", "cpu_s"]) -> None:
         self.ratio_of, self.first = ratio_of, None
         print(f"{title}, {os.cpu_count()} cores\n")
         unit = {"wall_s": "wall time", "cpu_s": "CPU time"}[ratio_of]
-        print_row("whole process", "wall s", "CPU s", "peak MiB", f"{unit} ÷ first line's", heading=True)
+        print_row("process", "wall s", "CPU s", "peak MiB", f"{unit} ÷ first line's", heading=True)
 
     def measure(self, name: str, command: list[str], **settings) -> Cost | str:
-        """Prints and returns what a command costs; `settings` are those of `cost`."""
+        """Prints and returns the cost of a command; `settings` are those of `cost`."""
         measured = cost(command, **settings)
         if isinstance(measured, str):
             print_row(name, measured, "", "", "")
@@ -109,7 +113,7 @@ class Costs:
 
 
 def in_turn(calls: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
-    """What each call returns, by its name: all are called in turn, so that what changes with time changes for all."""
+    """The results of each call, by its name. They are called in turn, so that a change over time affects all."""
     values: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
@@ -118,10 +122,17 @@ def in_turn(calls: Mapping[str, Callable[[], float]], repeats: int) -> dict[str,
 
 
 def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    """How long a call takes."""
+    """The time of a call."""
     began = clock()
     work()
     return clock() - began
+
+
+def print_rows(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """Prints a Markdown table as its rows come."""
+    print_row(*headings, heading=True)
+    for row in rows:
+        print_row(*row)
 
 
 def print_row(*cells: object, heading: bool = False) -> None:
@@ -137,11 +148,35 @@ def _cell(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str("" if value is None else value)
 
 
+def project_config(**changes: object) -> dict:
+    """config.yaml of this project with other values of some keys."""
+    import yaml
+
+    return yaml.safe_load((ROOT / "config.yaml").read_text()) | changes
+
+
+def made_config(runs: int) -> dict:
+    """This project's configuration with a grid of that many runs, of identical models, in every mode. Imports nothing
+    heavy: the memory of a process that starts another counts into the peak of the other."""
+    models, contexts, precisions, batches = SIZES[runs]
+    names = [f"model{number}" for number in range(models)]
+    product = {
+        "models": names,
+        "context_lengths": [16 * (number + 1) for number in range(contexts)],
+        "modes": ["forward", "forward_backward", "train_step"],
+        "precisions": ["fp32", "bf16"][:precisions],
+        "batch_sizes": [4 * (number + 1) for number in range(batches)],
+    }
+    config = project_config(grid="benchmark", counters={"runs": ""})  # no further stages
+    config["models"] |= dict.fromkeys(names, SHAPE)
+    config["grids"]["benchmark"] = [product]
+    return config
+
+
 def snakemake_command(folder: Path, settings: Mapping, cores: int | str, *options: str) -> list[str]:
-    """The command that measures in FOLDER by these settings, which it finds there; to be run in ROOT. Targets follow
-    after `--`."""
+    """The command, to be run in ROOT, that measures in `folder` with these settings. Targets follow after `--`."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = folder / "settings.yaml"
-    written.write_text(json.dumps(settings, indent=1))  # JSON is YAML
+    config = folder / "settings.yaml"
+    config.write_text(json.dumps(settings, indent=1))  # JSON is YAML
     command = [*PYTHON, "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
-    return [*command, "--cores", str(cores), "--configfile", str(written), *options]
+    return [*command, "--cores", str(cores), "--configfile", str(config), *options]

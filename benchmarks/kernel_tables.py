@@ -1,10 +1,10 @@
-"""How long commands on a capture take, as whole processes, compared with reading its columns and with nsys stats.
+"""How long commands on a capture take, as processes, compared with reading its columns and with nsys stats.
 
     python -m benchmarks.kernel_tables [--folder FOLDER] [--repeats 3]
         [--sizes 1m_kernels 1m_ranges 200k_overlapping 10m_kernels]
 
-The bare read is the SELECTs that `kernels` needs, two tables at a time, into numpy arrays; nothing is proven of them.
-Makes each capture once, starts every command REPEATS times (nsys once), and takes the fastest.
+The bare read is the SELECTs that `kernels` needs, two tables at a time, into NumPy arrays, without checks. Makes each
+capture once, starts every command REPEATS times (nsys once), and takes the fastest.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main(*, folder: Path = FOLDER, sizes: list[str] = DEFAULT, repeats: int = 3)
 
 
 def commands(path: Path) -> dict[str, list[str]]:
-    """What is measured, by name; the bare read first, nsys's reports where there is an nsys."""
+    """The measured commands by name; the bare read first, nsys's reports if there is an nsys."""
     ours = {name: [*PYTHON, "kernel_tables", name, path] for name in ("kernels", "ranges", "diagnose")}
     ours["diagnose"] += ["--step-name", "level 0 part 0"]
     commands = {"reading the columns": [sys.executable, "-c", BARE_READ, path]}

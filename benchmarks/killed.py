@@ -1,10 +1,10 @@
-"""A run on GPUs of which a process is killed at any moment: `python -m benchmarks.killed FOLDER [--rounds 2]`.
+"""A run on GPUs of which one process is killed at a random moment: `python -m benchmarks.killed FOLDER [--rounds 2]`.
 
-Snakemake measures a run on two GPUs; at a moment drawn by chance one process gets SIGKILL: Snakemake itself, the job
-that measures, its supervisor, the launcher, a rank. Then nothing of it may be left, no process, no lease, no memory on
-a GPU; and Snakemake, called again, ends the run. Status 1 where something is left, or the next one does not run.
+Snakemake measures a run on two GPUs; at a random moment one process gets SIGKILL: Snakemake itself, the job that
+measures, its supervisor, the launcher, or a rank. Then nothing of it may remain, no process, no lease, no memory on a
+GPU; and Snakemake, called again, finishes the run. The exit status is 1 if something remains, or the next run fails.
 
-Nothing else may use the GPUs (those of CUDA_VISIBLE_DEVICES, where that has numbers) meanwhile.
+Nothing else may use the GPUs (those of CUDA_VISIBLE_DEVICES, by number) meanwhile.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import itertools
 import json
 import os
 import random
-import signal
 import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 from benchmarks.harness import ROOT, print_row, run, snakemake_command
 from cs336_model.nvml import nvml
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, held_gpus
-from profile_grid.host.processes.supervisor import descendants
 
-VICTIMS = {  # what is in their command lines
+VICTIMS = {  # a part of their command lines
     "snakemake": "-m snakemake",
     "job": "workflow.scripts.measure",
     "supervisor": "supervisor.py",
@@ -34,99 +34,96 @@ VICTIMS = {  # what is in their command lines
 RUN = "tiny_ctx64_train_step_gpus2_ddp"
 RESULTS = [f"results/runs/{RUN}/{stage}.json" for stage in ("timing", "capture")]
 GRID = {"models": ["tiny"], "context_lengths": [64], "modes": ["train_step"], "gpus": [2], "parallels": ["ddp"]}
-PATIENCE_S, LEAST_S, MOST_S = 60, 3.0, 20.0
-FREE_BYTES = 64 * 2**20  # so little more than before is the driver's own
+PATIENCE_S, MIN_S, MAX_S = 60, 3.0, 20.0
+FREE_BYTES = 64 * 2**20  # so little more than before belongs to the driver
 
 
 def main(folder: Path, *, rounds: int = 1, seed: int = 11) -> int:
-    chance, wrong = random.Random(seed), 0
-    print_row("victim", "killed after, s", "what happened", "what is wrong", heading=True)
+    chance, failures = random.Random(seed), 0
+    print_row("victim", "killed after, s", "what happened", "problem", heading=True)
     for number, victim in itertools.product(range(rounds), VICTIMS):
-        moment = chance.uniform(LEAST_S, MOST_S)
-        complaint, happened = Trial(folder.resolve() / f"{number}-{victim}").killed(victim, moment)
-        wrong += bool(complaint)
-        print_row(victim, moment, happened, complaint or "nothing: nothing is left, the next one ran")
-    print(f"{wrong} of {rounds * len(VICTIMS)} wrong")
-    return int(wrong > 0)
+        moment = chance.uniform(MIN_S, MAX_S)
+        problem, happened = Trial(folder.resolve() / f"{number}-{victim}").killed(victim, moment)
+        failures += bool(problem)
+        print_row(victim, moment, happened, problem or "none: nothing remained, the next run succeeded")
+    print(f"{failures} of {rounds * len(VICTIMS)} failed")
+    return int(failures > 0)
 
 
 class Trial:
-    """One folder in which a run is measured; its leases are its own."""
+    """One folder in which a run is measured, with separate leases."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)  # fails where there is one: its results would not be measured again
+        folder.mkdir(parents=True)  # fails if it exists: its results would not be measured again
         self.command = snakemake_command(folder, {"grid": "killed", "grids": {"killed": [GRID]}}, 2)
         os.environ[FOLDER_VARIABLE] = str(folder / "leases")
         self.folder, self.log = folder, (folder / "snakemake.log").open("w")
-        self.before, self.seen = memory_used(), {}
+        self.memory_before, self.seen = memory_used(), set[psutil.Process]()
 
     def killed(self, victim: str, moment: float) -> tuple[str, str]:
-        """What is wrong afterwards, or ""; and what happened."""
-        first, pid = self.started("--", *RESULTS), None
-        when = time.monotonic() + moment
-        while first.poll() is None and (pid is None or time.monotonic() < when):
-            self.look(first.pid)
-            pid = next((one for one in sorted(self.seen, reverse=True) if VICTIMS[victim] in command_line(one)), None)
+        """(problem or "", what happened)"""
+        snakemake, process = self.started("--", *RESULTS), None
+        kill_s = time.monotonic() + moment
+        while snakemake.poll() is None and (process is None or time.monotonic() < kill_s):
+            self.note_processes(snakemake)
+            newest_first = sorted(self.seen, key=lambda seen: -seen.pid)
+            process = next((seen for seen in newest_first if VICTIMS[victim] in command_line(seen)), None)
             time.sleep(0.02)
-        if pid:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        ended = time.monotonic()
-        while left := self.left(first):
-            if time.monotonic() - ended > PATIENCE_S:
-                return f"{left} is left after {PATIENCE_S} s", "killed"
+        if process:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        killed_s = time.monotonic()
+        while remains := self.remains(snakemake):
+            if time.monotonic() - killed_s > PATIENCE_S:
+                return f"{remains} is left after {PATIENCE_S} s", "killed"
             time.sleep(0.02)
-        happened = "killed" if pid else "over before"
-        happened += f", status {first.wait()}, gone after {time.monotonic() - ended:.1f} s"
+        happened = "killed" if process else "over before"
+        happened += f", status {snakemake.wait()}, gone after {time.monotonic() - killed_s:.1f} s"
         self.started("--unlock").wait()
         if status := self.started("--", *RESULTS).wait():
             return f"the next Snakemake ended with status {status}; see {self.log.name}", happened
-        states = [json.loads((self.folder / path).read_text())["status"] for path in RESULTS]
-        return "" if states == ["complete"] * 2 else f"results are {states}", happened
+        statuses = [json.loads((self.folder / path).read_text())["status"] for path in RESULTS]
+        return "" if statuses == ["complete"] * 2 else f"results are {statuses}", happened
 
-    def started(self, *further: str) -> subprocess.Popen:
-        return subprocess.Popen([*self.command, *further], cwd=ROOT, stdout=self.log, stderr=self.log)
+    def started(self, *options: str) -> subprocess.Popen:
+        return subprocess.Popen([*self.command, *options], cwd=ROOT, stdout=self.log, stderr=self.log)
 
-    def look(self, pid: int) -> None:
-        """Notes the processes below this one, by number and start."""
-        self.seen |= {one: start for one in (pid, *descendants(pid)) if (start := start_of(one)) is not None}
+    def note_processes(self, snakemake: subprocess.Popen) -> None:
+        """Notes the processes below this one; psutil tells them from later ones of the same number."""
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(snakemake.pid)
+            self.seen |= {process, *process.children(recursive=True)}
 
-    def left(self, first: subprocess.Popen) -> str:
-        """What of a killed run is there, or ""."""
-        if first.poll() is None:
-            self.look(first.pid)
-            return f"Snakemake, process {first.pid},"
-        for pid in [one for one, start in self.seen.items() if start_of(one) == start]:
-            return f"process {pid}, {command_line(pid)[:80]},"
-        if held := held_gpus():
-            return f"the lease of {', '.join(held)}"
-        more = [now - then for now, then in zip(memory_used(), self.before, strict=True)]
-        return f"memory, {more} bytes," if max(more, default=0) > FREE_BYTES else ""
+    def remains(self, snakemake: subprocess.Popen) -> str:
+        """What a killed run has left, or ""."""
+        if snakemake.poll() is None:
+            self.note_processes(snakemake)
+            return f"Snakemake, process {snakemake.pid},"
+        for process in self.seen:
+            with suppress(psutil.NoSuchProcess):
+                if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                    return f"process {process.pid}, {command_line(process)[:80]},"
+        if gpus := held_gpus():
+            return f"the lease of {', '.join(gpus)}"
+        added = [now - before for now, before in zip(memory_used(), self.memory_before, strict=True)]
+        return f"memory, {added} bytes," if max(added, default=0) > FREE_BYTES else ""
 
 
-def start_of(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot (proc(5), field 22); None where it is gone, or a zombie."""
+def command_line(process: psutil.Process) -> str:
+    """The command line of a process; "" if it is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] in "ZX" else int(fields[19])
-
-
-def command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
         return ""
 
 
 def memory_used() -> list[int]:
-    """Bytes in use on every GPU; [] where there is none."""
+    """Bytes in use on every GPU; [] without a GPU."""
     if (pynvml := nvml()) is None:
         return []
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "").replace(",", " ").split()
-    numbers = [int(text) for text in chosen] or range(pynvml.nvmlDeviceGetCount())
-    return [pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(one)).used for one in numbers]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").replace(",", " ").split()
+    numbers = [int(text) for text in visible] or range(pynvml.nvmlDeviceGetCount())
+    return [pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(number)).used for number in numbers]
 
 
 if __name__ == "__main__":

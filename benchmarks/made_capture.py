@@ -33,13 +33,13 @@ RUNTIME_TERMS = {
 
 @dataclass(frozen=True)
 class Size:
-    """How many kernels, each with a launch, and how many ranges on each level of nesting; each divides the next."""
+    """Kernels, each with a launch, and ranges by level of nesting; each number divides the next."""
 
     name: str
     kernels: int
     ranges_by_level: tuple[int, ...]
-    numbered_calls: bool = False  # a name per call, as emit_nvtx writes them
-    overlap: float = 1.0  # how many times its part a range of the innermost level lasts; above 1 they do not nest
+    numbered_calls: bool = False  # a name per call, as with emit_nvtx
+    overlap: float = 1.0  # length of an innermost range, in shares of its level; above 1 they do not nest
 
     @property
     def ranges(self) -> int:
@@ -92,7 +92,7 @@ def _fill(connection: sqlite3.Connection, table: str, parts: list[tuple[int, Map
 
 
 def _range_terms(size: Size, level: int) -> dict[str, object]:
-    """Ranges of a level: they fill their part of the ones above, or reach over it into the next ones."""
+    """Ranges of a level: they fill their share of the outer ranges, or reach into the next one."""
     count, innermost = size.ranges_by_level[level], len(size.ranges_by_level) - 1
     total_ns = size.kernels * NS_PER_LAUNCH
     parts = size.overlap if level == innermost else 1

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.harness import ROOT
-from benchmarks.made_grid import made_config
+from benchmarks.harness import ROOT, made_config, run
 from cs336_model.arguments import values_by_name
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from cs336_model.program.code_digest import code_digest
@@ -49,8 +48,8 @@ NO_MEMORY = {"during": "initialise", "requested_bytes": 2**31, "free_bytes": 2**
 
 
 def write_study(folder: Path, runs: int) -> None:
-    """Writes FOLDER/grid.json, FOLDER/sources.json, the digests that the merge is given, and for each of so many runs
-    FOLDER/runs/RUN with what its stages and tables leave."""
+    """Writes FOLDER/grid.json, FOLDER/sources.json (the digests for the merge) and, for that many runs, FOLDER/runs/RUN
+    with the results of its stages and tables."""
     plan = grid_plan(made_config(runs))
     folder.mkdir(parents=True)
     (folder / "grid.json").write_text(json.dumps(plan))
@@ -83,19 +82,19 @@ class ExampleRuns:
         """The tables by name and run, as they were before they were merged."""
         tables = {}
         for name in TABLES_OF_A_RUN:
-            of_run = dict(iter(self.merged[name].groupby("run", sort=False, observed=True)))
-            for run in self.modes.index:  # also those of which a table has no rows
-                rows = of_run.get(run, self.merged[name][:0])
-                tables[name, run] = rows.drop(columns=LEADING).reset_index(drop=True)
+            rows_by_run = dict(iter(self.merged[name].groupby("run", sort=False, observed=True)))
+            for run_name in self.modes.index:  # also those without rows in a table
+                rows = rows_by_run.get(run_name, self.merged[name][:0])
+                tables[name, run_name] = rows.drop(columns=LEADING).reset_index(drop=True)
         return tables
 
     def run_like(self, mode: str, number: int) -> str:
-        """The run of the example that the made-up run of this number has its figures from."""
+        """The run of the example whose numbers the made-up run of this number has."""
         names = self.modes.index[self.modes == mode]
         return names[number % len(names)]
 
     def table_file(self, name: str, run: str, number: int, filled: bool) -> Path:
-        """A Parquet file with the rows that the made-up run of this number has like `run`, or without any."""
+        """A Parquet file with the rows of `run` for the made-up run of this number, or without rows."""
         factor = number % FACTORS + 1 if filled else 0
         path = self.folder / f"{name}-{run}-{factor}.parquet"
         if not path.exists():
@@ -116,18 +115,18 @@ def write_run(folder: Path, entry: dict, example: ExampleRuns, number: int, fits
         files = {name: identity(folder / name) for name in stage.files}
         record = stage_record(stage, specification, files, example.seconds[like] if fits else None)
         (folder / stage.result).write_text(json.dumps(record, indent=1))
-        if of_run := stage.tables_of_a_run:
-            (folder / of_run.status_file).write_text(json.dumps(asdict(Status(record["status"], None, []))))
-            for name in of_run.names:
+        if run_tables := stage.tables_of_a_run:
+            (folder / run_tables.status_file).write_text(json.dumps(asdict(Status(record["status"], None, []))))
+            for name in run_tables.names:
                 os.link(example.table_file(name, like, number, fits), folder / f"{name}.parquet")
 
 
 def stage_record(stage: Stage, specification: dict, files: dict, seconds: dict[str, list[float]] | None) -> dict:
-    """What one stage of a run leaves; its program ran out of memory where there are no seconds."""
+    """The result of one stage of a run; its program ran out of memory if there are no seconds."""
     program = specification["program"]
     arguments = values_by_name(program)
     shape = ModelShape(**{field.name: arguments[field.name] for field in fields(ModelShape)})
-    times = {phase: every[: program["measured_steps"]] for phase, every in (seconds or {}).items()}
+    times = {phase: phase_s[: program["measured_steps"]] for phase, phase_s in (seconds or {}).items()}
     status = COMPLETE if times else OUT_OF_MEMORY
     return changed(
         RECORDS[stage.name],
@@ -142,9 +141,13 @@ def stage_record(stage: Stage, specification: dict, files: dict, seconds: dict[s
 
 
 def empty_capture(specification: dict) -> bytes:
-    """A capture that holds nothing but its specification; SQLite itself would wait for the disk, 80 ms each."""
+    """A capture with nothing but its specification, made in memory: on disk, SQLite waits 80 ms for each."""
     with closing(sqlite3.connect(":memory:")) as database:
         database.execute(f"CREATE TABLE {TABLE} (specification TEXT NOT NULL)")
         database.execute(f"INSERT INTO {TABLE} VALUES (?)", (json.dumps(specification),))
         database.commit()
         return database.serialize()
+
+
+if __name__ == "__main__":
+    run(write_study)

@@ -1,11 +1,11 @@
 """What marking the backward pass changes in a capture: `python -m benchmarks.marked_captures FOLDER [RUN ...]`.
 
-Every run is captured with its backward pass marked and without, in turn and as often as --rounds says, on one and the
-same GPU. Compared are, by phase over 0.1 ms, the number of kernels and their GPU time, which are not to change, and how
-long the host is in a step and in its backward pass, where marking has its cost. How far two captures of the same kind
-are apart stands beside it. Status 1 where a number of kernels differs, or GPU time by more than 0.5 %.
+Every run is captured with its backward pass marked and unmarked, in turn, --rounds times, on the same GPU. Compared
+are, for phases over 0.1 ms, the number of kernels and their GPU time, which should not change, and the time of the host
+in a step and in its backward pass, where marking has its cost. The difference between two captures of the same kind is
+printed too. The exit status is 1 if a number of kernels differs, or GPU time by more than 0.5 %.
 
-Takes the GPU for itself without a lease; about nine seconds a capture. Rows are in FOLDER/marked.json.
+Uses the GPU without a lease; about nine seconds per capture. Rows are in FOLDER/marked.json.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from itertools import product
 from pathlib import Path
 
 import pandas as pd
-import yaml
 
-from benchmarks.harness import PYTHON, ROOT, print_row, run
+from benchmarks.harness import PYTHON, print_rows, project_config, run
 from cs336_model import ranges
 from kernel_recorder.gpu import NSYS, profiler_of_this_machine
 from kernel_recorder.nsys_profile import profile_command
@@ -30,31 +29,29 @@ from profile_grid.study.stages import CAPTURE
 
 MARKED, UNMARKED = "marked", "unmarked"
 PROGRAMS = {MARKED: "cs336_model.program.benchmark", UNMARKED: "benchmarks.programs.without_backward_parts"}
-MEANING_MS, MOST_CHANGED = 0.1, 0.005
+MIN_MS, MAX_CHANGE = 0.1, 0.005
 MODELS, MODES = ("small", "large", "2.7B"), ("forward_backward", "train_step")
 DEFAULT = [f"{model}_ctx512_{mode}" for model, mode in product(MODELS, MODES)]
 
 
 def main(folder: Path, runs: list[str] = DEFAULT, *, grid: str = "cs336-2025", rounds: int = 2) -> int:
     folder.mkdir(parents=True, exist_ok=True)
-    config = checked_config(yaml.safe_load((ROOT / "config.yaml").read_text()) | {"grid": grid})
-    of_grid, rows = grid_runs(config), []
+    config = checked_config(project_config(grid=grid))
+    known, rows = grid_runs(config), []
     for number, name in product(range(rounds), runs):
-        program = json.loads(specification(config, of_grid[name], CAPTURE))["program"]
+        program = json.loads(specification(config, known[name], CAPTURE))["program"]
         for kind in (MARKED, UNMARKED) if number % 2 == 0 else (UNMARKED, MARKED):
             rows += [{"run": name, "kind": kind, "round": number} | row for row in captured(program, kind, folder)]
             (folder / "marked.json").write_text(json.dumps(rows, indent=1))
             print(f"round {number + 1} of {rounds}: {name} {kind}", file=sys.stderr, flush=True)
     table = compared(pd.DataFrame(rows))
-    print_row(*table.columns, heading=True)
-    for row in table.itertuples(index=False):
-        print_row(*row)
+    print_rows(table.columns, table.itertuples(index=False))
     changed = table["gpu_ratio"].sub(1).abs()
     print(
         f"{len(table)} phases: GPU time changes by {changed.max():.2%} at most, by {changed.median():.2%} in the"
         f" median; two captures of the same kind differ by {table['gpu_scatter'].max():.2%} at most"
     )
-    return int(((table["kernels"] != table["kernels_unmarked"]) | (changed > MOST_CHANGED)).any())
+    return int(((table["kernels"] != table["kernels_unmarked"]) | (changed > MAX_CHANGE)).any())
 
 
 def captured(program: dict, kind: str, folder: Path) -> list[dict]:
@@ -71,34 +68,29 @@ def captured(program: dict, kind: str, folder: Path) -> list[dict]:
     with Trace(sqlite) as trace:
         paths, kernels, instances = trace.paths, trace.activities().query("kind == 'kernel'"), trace.range_instances()
     rows = []
-    for path in [outer, *((*outer, phase) for phase in ranges.PHASES)]:  # a loss has ranges in the backward pass too
-        inside = [number for number, one in enumerate(paths) if one[: len(path)] == path]
+    for phase_path in [outer, *((*outer, phase) for phase in ranges.PHASES)]:  # the backward pass has ranges named loss
+        inside = [path_id for path_id, path in enumerate(paths) if path[: len(phase_path)] == phase_path]
         gpu_ns = kernels.loc[kernels["path_id"].isin(inside), "duration_ns"]
-        own = instances[instances["path_id"].map(paths.__getitem__) == path]
-        if len(own):
-            host_ms = (own["end_ns"] - own["start_ns"]).sum() / steps / 1e6
+        phases = instances[instances["path_id"].map(paths.__getitem__) == phase_path]
+        if len(phases):
+            host_ms = (phases["end_ns"] - phases["start_ns"]).sum() / steps / 1e6
             row = {"kernels": len(gpu_ns), "gpu_ms": gpu_ns.sum() / steps / 1e6, "host_ms": host_ms}
-            rows.append({"phase": path[-1]} | row)
+            rows.append({"phase": phase_path[-1]} | row)
     return rows
 
 
 def compared(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per run and phase: what marking adds, and how far captures of the same kind are apart."""
-    table = []
-    for (name, phase), cell in rows.groupby(["run", "phase"], sort=False):
-        of = {kind: cell[cell["kind"] == kind] for kind in PROGRAMS}
-        gpu = {kind: of[kind]["gpu_ms"].mean() for kind in PROGRAMS}
-        if gpu[UNMARKED] < MEANING_MS:
-            continue
-        spread = max(of[kind]["gpu_ms"].max() / of[kind]["gpu_ms"].min() - 1 for kind in PROGRAMS)
-        host = {kind: of[kind]["host_ms"].mean() for kind in PROGRAMS}
-        table.append({
-            "run": name, "phase": phase, "kernels": of[MARKED]["kernels"].iat[0],
-            "kernels_unmarked": of[UNMARKED]["kernels"].iat[0], "gpu_ms": gpu[UNMARKED],
-            "gpu_ratio": gpu[MARKED] / gpu[UNMARKED], "gpu_scatter": spread,
-            "host_ms": host[UNMARKED], "host_added_ms": host[MARKED] - host[UNMARKED],
-        })  # fmt: skip
-    return pd.DataFrame(table)
+    """One row per run and phase: what marking adds, and how much captures of the same kind differ."""
+    phases = rows.pivot_table(index=["run", "phase"], columns="kind", values=["gpu_ms", "host_ms"], sort=False)
+    scatter = rows.groupby(["run", "phase", "kind"])["gpu_ms"].agg(lambda ms: ms.max() / ms.min() - 1)
+    kernels = rows.groupby(["kind", "run", "phase"])["kernels"].first()
+    gpu, host = phases["gpu_ms"], phases["host_ms"]
+    table = pd.DataFrame({
+        "kernels": kernels[MARKED], "kernels_unmarked": kernels[UNMARKED], "gpu_ms": gpu[UNMARKED],
+        "gpu_ratio": gpu[MARKED] / gpu[UNMARKED], "gpu_scatter": scatter.groupby(["run", "phase"]).max(),
+        "host_ms": host[UNMARKED], "host_added_ms": host[MARKED] - host[UNMARKED],
+    })  # fmt: skip
+    return table.loc[phases.index][gpu[UNMARKED] >= MIN_MS].reset_index()
 
 
 if __name__ == "__main__":

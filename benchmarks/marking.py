@@ -1,16 +1,16 @@
-"""What it costs to mark a step's parts, forward and backward: `python -m benchmarks.marking [--device cuda]`. A minute.
+"""The cost of marking the parts of a step, forward and backward: `python -m benchmarks.marking [--device cuda]`.
 
-One forward and backward pass of a model that is so small that the host's time is all there is: twelve layers of width
-16. Every way is timed in turn, many times over; of each the shortest step counts, and the median as a check. Time is
-the host's, from the start of the step to the end of the last launch.
+It times a forward and backward pass of a model so small that only the time of the host matters: twelve layers of width
+16. The variants are timed in turn, many times; the shortest step of each counts, and the median is a check. Times are
+those of the host, from the start of the step to the end of the last launch. Takes a minute.
 
-- plain: no range at all, as in a run that is timed;
+- plain: no range, as in a timed run;
 - ranges: the parts of the forward pass as NVTX ranges;
 - by part: the same, and each backward node in its part (range_marks);
-- emitted: PyTorch's own range around each operation, numbered (emit_nvtx; emit_itt on a CPU, which does the same);
-- identity: an identity function at both ends of each part, instead of hooks: what its nodes alone take.
+- emitted: PyTorch's range around each operation, numbered (emit_nvtx; emit_itt on a CPU, which does the same);
+- identity: an identity function at both ends of each part, instead of hooks: the cost of its nodes.
 
-Outside a profiler a range costs what its call costs; under nsys every range is written too, so measure there as well.
+Outside a profiler a range costs its call; under nsys every range is also written, so measure there as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from range_marks import backward
 
 SIZES = {"vocab_size": 64, "context_length": 16, "d_model": 16, "num_layers": 12, "num_heads": 2, "d_ff": 32}
 PARTS = 3 + 13 * SIZES["num_layers"]  # that one forward pass opens
-WAYS = ("plain", "ranges", "by part", "emitted", "identity")
+VARIANTS = ("plain", "ranges", "by part", "emitted", "identity")
 
 
 class Identity(torch.autograd.Function):
@@ -72,20 +72,20 @@ class Step:
         x.backward()
 
     def seconds(self, name: str) -> float:
-        """How long the host takes for a step in one of the ways above."""
+        """The time of the host for a step of one of the variants above."""
         ranges.emit_ranges("nvtx" if name in ("ranges", "by part") else "none")
         if name == "ranges":
             backward.follow_backward(None)
         on_gpu = self.device.type == "cuda"
         with self.emitted() if name == "emitted" else nullcontext():
             step = self.identities if name == "identity" else self.model_step
-            taken = seconds(step, time.perf_counter if on_gpu else time.process_time)
+            step_s = seconds(step, time.perf_counter if on_gpu else time.process_time)
             if on_gpu:
                 torch.cuda.synchronize()
-        return taken
+        return step_s
 
     def emitted(self) -> AbstractContextManager:
-        """PyTorch's own ranges around operations, while it is open."""
+        """PyTorch's ranges around operations, inside the with block."""
         profiler = torch.autograd.profiler
         return profiler.emit_nvtx() if self.device.type == "cuda" else profiler.emit_itt()
 
@@ -93,12 +93,12 @@ class Step:
 def main(*, device: str = "cpu", repeats: int = 60) -> None:
     torch.set_num_threads(1)
     step = Step(torch.device(device))
-    times = in_turn({name: partial(step.seconds, name) for name in WAYS}, repeats)
+    times = in_turn({name: partial(step.seconds, name) for name in VARIANTS}, repeats)
     plain_ms = 1e3 * min(times["plain"])
-    print_row("way", "ms, least", "median", "added to plain, ms", "÷ plain", heading=True)
+    print_row("variant", "ms, least", "median", "added to plain, ms", "÷ plain", heading=True)
     for name, seconds_of in times.items():
-        least_ms, added_to = 1e3 * min(seconds_of), 0 if name == "identity" else plain_ms
-        print_row(name, least_ms, 1e3 * statistics.median(seconds_of), least_ms - added_to, least_ms / plain_ms)
+        min_ms, base_ms = 1e3 * min(seconds_of), 0 if name == "identity" else plain_ms
+        print_row(name, min_ms, 1e3 * statistics.median(seconds_of), min_ms - base_ms, min_ms / plain_ms)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The pipeline compared with a shell loop over the same runs: `python -m benchmarks.plain_loop FOLDER [RUN ...]`.
 
-The loop does one run after another what a shell script would: the timing; the capture, `nsys profile` of the whole
+The loop does one run after another, as a shell script would: the timing; the capture, `nsys profile` of the entire
 process; five reports of one `nsys stats`, which exports once. The pipeline makes the documents too. Both are measured
-from start to end, one after the other, on the GPUs that are visible; the loop uses the first. Printed: seconds of each,
-and their ratio. With --only one of them is measured; the seconds of a loop over many runs, cut in pieces, add up.
+from start to end, one after the other, on the visible GPUs; the loop uses the first. The output is the seconds of each,
+and their ratio. With --only, one of them is measured; the seconds of a loop over many runs, cut in pieces, add up.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import yaml
-
-from benchmarks.harness import PYTHON, ROOT, run, seconds, snakemake_command
-from profile_grid.study.runs import checked_config, grid_runs, specification
+from benchmarks.harness import PYTHON, ROOT, project_config, run, seconds, snakemake_command
+from profile_grid.study.runs import Run, checked_config, grid_runs, specification
+from profile_grid.study.stage import Stage
 from profile_grid.study.stages import CAPTURE, TIMING
 
 DEFAULT = [f"{model}_ctx512_{mode}" for model in ("small", "large") for mode in ("forward", "train_step")]
@@ -35,19 +34,19 @@ def main(
     only: Literal["pipeline", "loop"] | None = None,
     cores: str = "all",
 ) -> None:
-    config = checked_config(yaml.safe_load((ROOT / "config.yaml").read_text()) | {"grid": grid})
-    of_grid = grid_runs(config)
-    chosen = {name: of_grid[name] for name in (of_grid if all else runs)}
+    config = checked_config(project_config(grid=grid))
+    known = grid_runs(config)
+    chosen = {name: known[name] for name in (known if all else runs)}
     ways = {"pipeline": partial(pipeline, cores=cores), "loop": loop}
-    taken = {}
+    taken_s = {}
     for name in ways if only is None else [only]:
-        taken[name] = seconds(partial(ways[name], folder.resolve() / name, config, chosen))
-        print(f"{name}: {taken[name]:.1f} s for {len(chosen)} runs", flush=True)
-    if len(taken) == 2:
-        print(f"the loop takes {taken['loop'] / taken['pipeline']:.2f} times as long as the pipeline")
+        taken_s[name] = seconds(partial(ways[name], folder.resolve() / name, config, chosen))
+        print(f"{name}: {taken_s[name]:.1f} s for {len(chosen)} runs", flush=True)
+    if len(taken_s) == 2:
+        print(f"the loop takes {taken_s['loop'] / taken_s['pipeline']:.2f} times as long as the pipeline")
 
 
-def pipeline(folder: Path, config: dict, runs: dict, cores: str) -> None:
+def pipeline(folder: Path, config: dict, runs: dict[str, Run], cores: str) -> None:
     """Snakemake makes tables and documents of these runs."""
     products = [{key: [run.values[name]] for key, name in DIMENSIONS.items()} for run in runs.values()]
     grids = config["grids"] | {"runs": products}
@@ -57,7 +56,7 @@ def pipeline(folder: Path, config: dict, runs: dict, cores: str) -> None:
         subprocess.run(command, cwd=ROOT, check=True, stdout=log, stderr=subprocess.STDOUT)
 
 
-def loop(folder: Path, config: dict, runs: dict) -> None:
+def loop(folder: Path, config: dict, runs: dict[str, Run]) -> None:
     """Times, captures and reports one run after another."""
     folder.mkdir(parents=True)
     with (folder / "loop.log").open("w") as log:
@@ -67,19 +66,19 @@ def loop(folder: Path, config: dict, runs: dict) -> None:
             log.flush()
             subprocess.run(command, cwd=ROOT, check=True, stdout=log, stderr=subprocess.STDOUT)
 
-        for name, of_run in runs.items():
+        for name, run_values in runs.items():
             stem = folder / name
-            call(*program(config, of_run, TIMING), "--output", f"{stem}.timing.json")
-            profiled = [*program(config, of_run, CAPTURE), "--output", f"{stem}.capture.json", "--profiler", "nsys"]
+            call(*program(config, run_values, TIMING), "--output", f"{stem}.timing.json")
+            profiled = [*program(config, run_values, CAPTURE), "--output", f"{stem}.capture.json", "--profiler", "nsys"]
             call("nsys", "profile", "--trace=cuda,nvtx", "--force-overwrite=true", f"--output={stem}", *profiled)
             reports = [text for report in REPORTS for text in ("--report", report)]
             call("nsys", "stats", "--force-export=true", *reports, f"{stem}.nsys-rep")
 
 
-def program(config: dict, of_run, stage) -> list[str]:
-    """The command of what a stage measures, but for what it writes."""
-    measured = json.loads(specification(config, of_run, stage))["program"]
-    return [*PYTHON, "cs336_model.program.benchmark", "--spec", json.dumps(measured)]
+def program(config: dict, run_values: Run, stage: Stage) -> list[str]:
+    """The command of the program that a stage measures, without its output."""
+    program_specification = json.loads(specification(config, run_values, stage))["program"]
+    return [*PYTHON, "cs336_model.program.benchmark", "--spec", json.dumps(program_specification)]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How long Snakemake takes to plan the grid: `python -m benchmarks.planning`. Nothing is run; about two minutes.
 
-Dry runs of three things, each in a folder of its own and with nothing made yet. Ratios are to the first of them:
+Dry runs of three workflows, each in an empty folder. Ratios are to the first of them:
 - a plain Snakefile with as many jobs as the runs of the grid have, each with one input, one output, a log, a message
   and a parameter: what Snakemake takes for the jobs;
 - this project's grid;
@@ -13,17 +13,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import yaml
-
-from benchmarks.harness import PYTHON, ROOT, Costs, run
-from benchmarks.made_grid import made_config
+from benchmarks.harness import PYTHON, ROOT, Costs, made_config, run
 from profile_grid.study.stages import STAGES
 
 PACKAGES = ("cs336_model", "kernel_recorder", "kernel_tables", "profile_grid", "range_marks")
 SOURCES = ("Snakefile", "config.yaml", "profiles", "envs", "workflow", *PACKAGES)
-ASKED = [stage for stage in STAGES if stage.of_every_run]
-JOBS_PER_RUN = len(ASKED) + sum(stage.tables_of_a_run is not None for stage in ASKED)
-EMPTY = "rule all:\n    shell: 'true'\n"
+COMMAND = ["env", "PYTHONPATH=", *PYTHON, "snakemake", "--dry-run", "--cores", "1", "--quiet", "all"]
+STAGES_OF_EVERY_RUN = [stage for stage in STAGES if stage.of_every_run]
+JOBS_PER_RUN = len(STAGES_OF_EVERY_RUN) + sum(stage.tables_of_a_run is not None for stage in STAGES_OF_EVERY_RUN)
 PLAIN = """\
 N = {chains}
 rule all:
@@ -48,15 +45,14 @@ def main(*, runs: list[int] = [60, 6000], repeats: int = 3) -> str | None:  # no
                 folder = Path(scratch, name)
                 folder.mkdir()
                 write(folder, number)
-                command = ["env", "PYTHONPATH=", *PYTHON, "snakemake", "--dry-run", "--cores", "1", "--quiet", "all"]
-                problem = costs.measure(name, command, cwd=folder, repeats=1 if number > 1000 else repeats)
+                problem = costs.measure(name, COMMAND, cwd=folder, repeats=1 if number > 1000 else repeats)
                 if isinstance(problem, str):
                     return f"the dry run of {name} failed: {problem}"
 
 
 def write_empty(folder: Path, runs: int) -> None:
     """An empty Snakefile."""
-    (folder / "Snakefile").write_text(EMPTY)
+    (folder / "Snakefile").write_text("rule all:\n    shell: 'true'\n")
 
 
 def write_plain(folder: Path, runs: int) -> None:
@@ -70,6 +66,8 @@ def write_plain(folder: Path, runs: int) -> None:
 
 def write_grid(folder: Path, runs: int) -> None:
     """This project and a grid of `runs` runs."""
+    import yaml
+
     for name in SOURCES:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
         copy(ROOT / name, folder / name)

@@ -1,12 +1,12 @@
 """Recordings compared with PyTorch's own profiler: `python -m benchmarks.recording [--size large] [gpt ...]`.
 
 Each program runs once with torch.profiler around three of its steps, by a few lines in the program, then under
-`kernel-tables record` by each profiler that is here. Compared is the time of all kernels, copies and fills in the three
-steps, and which part of it lies in modules of the model. On a GPU the totals are to agree within 1 %; on a processor
-they are times of different runs, which scatter. The ranges conserve time: what the outermost ones hold and what was
-launched outside of any is what SQL sums over the capture, to the nanosecond.
+`kernel-tables record` with each available profiler. Compared are the time of all kernels, copies and fills in the three
+steps, and the part of it in modules of the model. On a GPU the totals should agree within 1 %; on a CPU they are times
+of different runs, which vary. The ranges conserve time: the outermost ranges and launches outside of any add up to the
+sum of an SQL query over the capture, to the nanosecond.
 
---keep leaves of each recording what the command said and its capture, and all rows in recordings.json.
+--keep keeps the output and the capture of each recording, and all rows in recordings.json.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def main(programs: list[str] = DEFAULT, *, size: Literal["small", "large"] = "sm
 
 
 def profiled_ms(command: list[str], folder: Path) -> float:
-    """The milliseconds that torch.profiler gives to all kernels, copies and fills of the three steps."""
+    """The milliseconds of all kernels, copies and fills of the three steps, by torch.profiler."""
     path = folder / "reference.json"
     subprocess.run(command, env=os.environ | {"REFERENCE": str(path)}, check=True)
     return json.loads(path.read_text())["ms"]
 
 
 def recorded(command: list[str], profiler: str, reference_ms: float, capture: Path) -> dict:
-    """What COLUMNS says of one recording; what the command said is next to its capture."""
+    """The COLUMNS of one recording; the output of the command is next to its capture."""
     record = [*PYTHON, "kernel_tables", "record", "--profiler", profiler, "--ranges", "modules", "-o", str(capture)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run([*record, "--", *command], env=environment, check=True, capture_output=True, text=True)
@@ -72,7 +72,7 @@ def recorded(command: list[str], profiler: str, reference_ms: float, capture: Pa
 
 
 def totals(capture: Path, reference_ms: float) -> dict:
-    """The time on the device, also as a part of torch.profiler's; its share in modules; what ranges do not conserve."""
+    """The time on the device, also relative to torch.profiler's; its share in modules; what ranges do not conserve."""
     with Trace(capture) as trace:
         activities, paths, tree = trace.activities(), trace.paths, trace.range_tree()
         errors = [finding.code for finding in trace.check(expected_steps=3) if finding.severity == "error"]
@@ -90,18 +90,18 @@ def totals(capture: Path, reference_ms: float) -> dict:
 def by_sql(capture: Path) -> int:
     """The nanoseconds of all kernels, copies, fills and graphs, without the engine."""
     with closing(sqlite3.connect(capture)) as database:
-        there = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-        sums = [f'SELECT sum("end" - start) AS ns FROM {table}' for table in TABLES if table in there]
+        present = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+        sums = [f'SELECT sum("end" - start) AS ns FROM {table}' for table in TABLES if table in present]
         return database.execute(f"SELECT sum(ns) FROM ({' UNION ALL '.join(sums)})").fetchone()[0]
 
 
 def is_in_a_module(path: tuple[str, ...]) -> bool:
-    """Whether a range besides those of the step, the backward pass and PyTorch's own ("Optimizer.step#...") is open."""
+    """Whether a range other than the step, the backward pass and PyTorch's ranges ("Optimizer.step#...") is open."""
     return any(name not in ("step", "backward") and "#" not in name for name in path)
 
 
 def keep_recording(capture: Path, rows: list[dict], folder: Path) -> None:
-    """Copies what the last recording left, and writes all rows."""
+    """Copies the files of the last recording, and writes all rows."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "recordings.json").write_text(json.dumps(rows, indent=1))
     (folder / f"{capture.stem}.txt").write_bytes(capture.with_suffix(".txt").read_bytes())

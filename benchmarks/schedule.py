@@ -1,10 +1,10 @@
 """What the order of measurements is worth: `python -m benchmarks.schedule [--gpus 4] [--cores 24]`. A simulation.
 
-The grid of 2025 with the seconds that it leased one H200 for (docs/example-h200/diagnosis/tables/cost.parquet): who has
-a core starts, waits for a GPU, has it for its lease, and goes on beside others; a run's tables follow when both of its
-measurements are done. Who came first is next, as with the leases. What is not in the example is
-assumed: the seconds in capitals below. Any order is compared with that of the pipeline, and both with the bound: all
-leases, shared evenly.
+It takes the grid of 2025 and the seconds for which each measurement leased one H200
+(docs/example-h200/diagnosis/tables/cost.parquet). A measurement that has a core starts, waits for a GPU, has it for its
+lease, and finishes while others run; the tables of a run follow when both of its measurements are done. Leases are in
+order of arrival. The seconds that the example lacks are assumed: the constants below. A random order is compared with
+that of the pipeline, and both with the bound: all leases, shared evenly.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ from collections import Counter
 from dataclasses import dataclass
 
 import pandas as pd
-import yaml
 
-from benchmarks.harness import ROOT, print_row, run
+from benchmarks.harness import ROOT, print_row, project_config, run
 from profile_grid.planning.estimates import usual_seconds
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stages import BY_NAME, CAPTURE, TIMING
 
 COST = ROOT / "docs" / "example-h200" / "diagnosis" / "tables" / "cost.parquet"
 BEFORE_S = 3.0  # interpreters and imports, before there is a lease
-BEHIND_S = {TIMING.name: 0.3, CAPTURE.name: 5.5}  # nsys ends, its report is exported
-TABLES_S = 3.0  # a run's tables
+AFTER_S = {TIMING.name: 0.3, CAPTURE.name: 5.5}  # nsys ends, its report is exported
+TABLES_S = 3.0  # the tables of a run
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measurement: seconds that it leases a GPU, and those that the pipeline thinks it takes."""
+    """One measurement: seconds for which it leases a GPU, and those that the pipeline expects."""
 
     run: str
     stage: str
@@ -41,62 +40,56 @@ class Measurement:
 
 
 def measurements() -> list[Measurement]:
-    """Those of the grid of 2025 in config.yaml."""
-    config = yaml.safe_load((ROOT / "config.yaml").read_text()) | {"grid": "cs336-2025"}
-    plan = {entry["run"]: entry["specifications"] for entry in grid_plan(config)["runs"]}
-    rows = [row for row in pd.read_parquet(COST).to_dict("records") if row["run"] in plan]
+    """The measurements of the grid of 2025 in config.yaml."""
+    plan = {entry["run"]: entry["specifications"] for entry in grid_plan(project_config(grid="cs336-2025"))["runs"]}
     return [
-        Measurement(row["run"], row["stage"], row["leased_s"], usual(row["stage"], plan[row["run"]])) for row in rows
+        Measurement(run, stage, leased_s, usual_seconds(BY_NAME[stage], plan[run][stage]))
+        for run, stage, leased_s in pd.read_parquet(COST, columns=["run", "stage", "leased_s"]).itertuples(index=False)
+        if run in plan
     ]
 
 
-def usual(stage: str, specifications: dict) -> float:
-    """What decides the place of a measurement in the order."""
-    return usual_seconds(BY_NAME[stage], specifications[stage])
-
-
 def simulated(queue: list[Measurement], gpus: int, cores: int) -> tuple[float, float]:
-    """When the last lease ends, and the last tables are made; the queue is begun in its order."""
+    """When the last lease ends, and when the last tables are made; measurements start in the order of the queue."""
     events, count, now, leases_end = [], itertools.count(), 0.0, 0.0
     queue, waiting, tables, done = list(reversed(queue)), [], [], Counter()
 
-    def at(seconds: float, what: str, one: Measurement) -> None:
-        heapq.heappush(events, (now + seconds, next(count), what, one))
+    def schedule(delay_s: float, event: str, measurement: Measurement) -> None:
+        heapq.heappush(events, (now + delay_s, next(count), event, measurement))
 
     while True:
         while cores and (tables or queue):
             cores -= 1
-            at(TABLES_S, "tables made", tables.pop()) if tables else at(BEFORE_S, "waits", queue.pop())
+            schedule(TABLES_S, "tables made", tables.pop()) if tables else schedule(BEFORE_S, "waits", queue.pop())
         while gpus and waiting:
             gpus -= 1
-            one = waiting.pop(0)
-            at(one.lease_s, "gives back", one)
+            schedule(waiting[0].lease_s, "returns GPU", waiting.pop(0))
         if not events:
             return leases_end, now
-        now, _, what, one = heapq.heappop(events)
-        if what == "waits":
-            waiting.append(one)
-        elif what == "gives back":
+        now, _, event, measurement = heapq.heappop(events)
+        if event == "waits":
+            waiting.append(measurement)
+        elif event == "returns GPU":
             gpus, leases_end = gpus + 1, now
-            at(BEHIND_S[one.stage], "ends", one)
+            schedule(AFTER_S[measurement.stage], "ends", measurement)
         else:
             cores += 1
-            done[one.run] += what == "ends"
-            if what == "ends" and done[one.run] == len(BEHIND_S):
-                tables.append(one)
+            done[measurement.run] += event == "ends"
+            if event == "ends" and done[measurement.run] == len(AFTER_S):
+                tables.append(measurement)
 
 
 def main(*, gpus: int = 4, cores: int = 24, trials: int = 200) -> None:
-    every = measurements()
-    bound = sum(one.lease_s for one in every) / gpus + BEFORE_S
-    print(f"{len(every)} measurements, {gpus} GPUs, {cores} cores; shared evenly: {bound:.0f} s\n")
+    grid = measurements()
+    bound = sum(measurement.lease_s for measurement in grid) / gpus + BEFORE_S
+    print(f"{len(grid)} measurements, {gpus} GPUs, {cores} cores; shared evenly: {bound:.0f} s\n")
     head = ("order", "last lease ends, s", "last tables, s", "one trial of ten is above, s", "last lease ÷ even share")
     print_row(*head, heading=True)
-    for name in ("any", "longest first"):
+    for name in ("random", "longest first"):
         ends = []
         for trial in range(trials):
-            queue = sorted(every, key=lambda one: -one.usual_s)
-            if name == "any":
+            queue = sorted(grid, key=lambda measurement: -measurement.usual_s)
+            if name == "random":
                 random.Random(trial).shuffle(queue)
             ends.append(simulated(queue, gpus, cores))
         leases, tables = (statistics.mean(times) for times in zip(*ends, strict=True))

@@ -13,7 +13,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from benchmarks.harness import ROOT, print_row, run
+from benchmarks.harness import ROOT, print_rows, run
 
 SUFFIXES = (".py", ".smk", ".j2", ".js")
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -21,27 +21,28 @@ DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Size:
-    """Lines of sources; of those of Python, how many; their statements and lines of docstrings; bytes of all files."""
+    """The size of a project."""
 
-    lines: int
+    lines: int  # of all sources
     python_lines: int
     statements: int
     docstring_lines: int
-    tracked_bytes: int
+    tracked_bytes: int  # of all files
 
 
 def main(ref: str = "") -> None:
     size = size_of(tracked_files(ref))
-    print_row("outside tests", "", heading=True)
-    print_row("lines", f"{size.lines:,}")
-    print_row("statements of Python", f"{size.statements:,}")
-    print_row("docstrings, of the lines of Python", f"{size.docstring_lines / size.python_lines:.1%}")
-    print_row("tracked, tests included, MB", f"{size.tracked_bytes / 1e6:.2f}")
+    rows = {
+        "lines": f"{size.lines:,}", "statements of Python": f"{size.statements:,}",
+        "docstrings, of the lines of Python": f"{size.docstring_lines / size.python_lines:.1%}",
+        "tracked, tests included, MB": f"{size.tracked_bytes / 1e6:.2f}",
+    }  # fmt: skip
+    print_rows(("outside tests", ""), rows.items())
 
 
 def tracked_files(ref: str = "") -> dict[str, bytes]:
-    """What each tracked file holds, by its path: as it is in the checkout, or at a commit. Raises CalledProcessError
-    outside of a repository."""
+    """The content of each tracked file by its path, in the checkout or at a commit. Raises CalledProcessError outside a
+    repository."""
     if ref:
         with tarfile.open(fileobj=io.BytesIO(_git("archive", "--format=tar", ref))) as archive:
             return {file.name: archive.extractfile(file).read() for file in archive if file.isfile()}
@@ -64,7 +65,7 @@ def size_of(files: dict[str, bytes]) -> Size:
 
 
 def is_counted(name: str) -> bool:
-    """Whether the lines of a file count: it is a source, and no test."""
+    """Whether the lines of a file count: it is a source, and not a test."""
     path = PurePath(name)
     is_source = path.suffix in SUFFIXES or path.name == "Snakefile"
     return is_source and path.parts[0] != "tests" and not path.name.startswith("test_")

@@ -1,14 +1,15 @@
 """Speed-ups of a finished grid compared with PyTorch's own timer: `python -m benchmarks.speed_ups RUN BASE_RUN [...]`.
 
-Two runs at a time of results/runs, the second the base of the first. Each is built from the specification in its
-timing.json, one after another in one process, and its step is timed by torch.utils.benchmark.Timer, which chooses how
-often and takes the median. Printed: the ratio that this gives, that of the means of timing.json, and how far apart.
+The arguments are pairs of runs of results/runs, each followed by its base. Both are built from the specification in
+their timing.json, in one process, and torch.utils.benchmark.Timer times their steps: it chooses how often, and takes
+the median. The output is the ratio by the timer, the ratio of the means in timing.json, and how they compare.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import statistics
 from pathlib import Path
 
 import torch
@@ -22,18 +23,18 @@ from cs336_model.program.steps import PhaseClock, make_subject, run_steps
 from cs336_model.program.variants.compilation import compiling
 from cs336_model.program.variants.effects import process_settings
 
-SECONDS = 5.0  # that the timer measures for
+SECONDS = 5.0  # for which the timer measures
 RUNS = Path("results/runs")
 
 
 def main(runs: list[str], *, folder: Path = RUNS) -> str | None:
     if len(runs) % 2:
-        return "name the runs in pairs, each before its base"
+        return "name the runs in pairs, each followed by its base"
     print_row("run", "ms", "base, ms", "speed-up by the timer", "in the grid", "grid ÷ timer", heading=True)
     for pair in zip(runs[::2], runs[1::2], strict=True):
         programs = [json.loads((folder / name / "timing.json").read_text())["program"] for name in pair]
         ms, base_ms = (median_ms(read_spec(json.dumps(program["spec"]))) for program in programs)
-        mean_s, base_mean_s = (sum(every) / len(every) for every in (program["step_seconds"] for program in programs))
+        mean_s, base_mean_s = (statistics.mean(program["step_seconds"]) for program in programs)
         timer, grid = base_ms / ms, base_mean_s / mean_s
         print_row(pair[0], ms, base_ms, timer, grid, grid / timer)
 

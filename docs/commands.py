@@ -1,4 +1,4 @@
-"""What the code says of commands, rules and settings, as Markdown."""
+"""Markdown made from the code: commands, rules and settings, and the patches that the pages on extending show."""
 
 from __future__ import annotations
 
@@ -98,3 +98,27 @@ def _row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str,
 
 def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return pipe_table(MarkdownTable(headings, tuple(rows), first_right=len(headings)))
+
+
+PATCHES = Path(__file__).parents[1] / "tests" / "patches"
+LANGUAGES = {".py": "python", ".j2": "jinja", ".yaml": "yaml"}
+
+
+def worked_example(name: str) -> str:
+    """The example that tests/patches/NAME.patch adds: new files as they will be, changed ones as their difference."""
+    patch = (PATCHES / f"{name}.patch").read_text(encoding="utf-8")
+    intro = f"`git apply tests/patches/{name}.patch` adds it, and `tests/workflow/test_growing.py` applies and runs it."
+    files = map(_file, re.split(r"^(?=diff --git )", patch, flags=re.MULTILINE)[1:])
+    return "\n\n".join(["# The complete example", intro, *files]) + "\n"
+
+
+def _file(difference: str) -> str:
+    path = re.match(r"diff --git a/(\S+)", difference)[1]
+    if "\n@@ " not in difference:
+        return f"## {path}\n\nAn empty file."
+    lines = difference[difference.index("\n@@ ") + 1 :].splitlines()
+    if "\n--- /dev/null\n" in difference:
+        lines, language = [line[1:] for line in lines[1:]], LANGUAGES[Path(path).suffix]
+    else:
+        language = "diff"
+    return "\n".join([f"## {path}", "", f"```{language}", *lines, "```"])

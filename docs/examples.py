@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from docs.comparisons import comparisons, remake_comparison
-from docs.kept_tables import KeptTables, as_declared, write_kept
+from docs.kept import KeptTables, as_declared, comparisons, remake_comparison, write_kept
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import Summaries, summary_tables

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
-from docs.comparisons import comparisons, make_comparison
 from docs.examples import H200, STUDIES, WHOLE, Example
+from docs.kept import comparisons, make_comparison
 from kernel_tables.report.report import report
 from kernel_tables.trace import Trace
 from profile_grid.figures.paper import drawn, on_paper

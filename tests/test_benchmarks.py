@@ -58,7 +58,7 @@ def test_a_process_that_fails_or_takes_too_long_has_no_cost_but_a_reason():
     python = [sys.executable, "-S", "-c"]
     assert harness.cost([*python, "print('no'); raise SystemExit(3)"]) == "failed with status 3: no"
     assert harness.cost([*python, "print('SKIPPED: no such report')"]).startswith("failed with status 0: SKIPPED")
-    assert harness.cost([*python, "import time; time.sleep(60)"], limit_s=0.1) == "ended after 0.1 s"
+    assert harness.cost([*python, "import time; time.sleep(60)"], limit_s=0.1) == "killed after 0.1 s"
 
 
 def test_ratios_of_costs_are_to_the_first_line(monkeypatch, capsys):
@@ -108,7 +108,7 @@ def test_sides_of_a_comparison_are_ended_at_the_limit_and_finished_rounds_count(
 
 def test_simulated_leases_of_a_gpu_follow_each_other_and_a_runs_tables_follow_both():
     queue = [schedule.Measurement("run", "timing", 10.0, 0.0), schedule.Measurement("run", "capture", 4.0, 0.0)]
-    start, behind = schedule.BEFORE_S, schedule.BEHIND_S["capture"] + schedule.TABLES_S
+    start, behind = schedule.BEFORE_S, schedule.AFTER_S["capture"] + schedule.TABLES_S
     for cores, gpus, ends in ((2, 1, start + 14.0), (2, 2, start + 10.0), (1, 2, 2 * start + 14.0 + 0.3)):
         found = schedule.simulated(queue, gpus, cores)
         assert found[0] == pytest.approx(ends)

@@ -18,4 +18,4 @@ for operation in OPERATIONS:
     torch.cuda.synchronize()
     seconds.append(time.perf_counter() - started)
 torch.cuda.profiler.stop()
-print("seconds", *(f"{one:.4f}" for one in seconds), flush=True)
+print("seconds", *(f"{launch:.4f}" for launch in seconds), flush=True)

@@ -1,8 +1,8 @@
-"""The GPT of gpt.py on several GPUs: gradients reduced by DDP, or weights and optimizer state shared out by FSDP.
+"""The GPT of gpt.py on several GPUs: gradients reduced by DDP, or weights and optimizer state sharded by FSDP.
 
 torchrun --nproc-per-node 2 gpt_ranks.py small|large ddp|fsdp [fails]
 
-Where it `fails`, one rank raises in its seventh step, which is in the window of a recording.
+With `fails`, one rank raises in its seventh step, which is in the window of a recording.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Twelve training steps; where REFERENCE names a file, three of them under torch.profiler."""
+"""Twelve training steps; if REFERENCE names a file, three of them under torch.profiler."""
 
 import json
 import os
@@ -13,7 +13,7 @@ STEPS, SKIPPED, PROFILED = 12, 5, 3
 
 
 def train(step: Callable[[], object]) -> None:
-    """Runs the steps, and writes the milliseconds of what ran in those that were profiled."""
+    """Runs the steps, and writes the GPU milliseconds of the profiled ones."""
     path = os.environ.get("REFERENCE")
     for _ in range(SKIPPED):
         step()
@@ -24,7 +24,7 @@ def train(step: Callable[[], object]) -> None:
 
 
 def profiled_ms(step: Callable[[], object]) -> float:
-    """The time of all kernels, copies and fills in three steps; of all operators where there is no GPU."""
+    """The time of all kernels, copies and fills in three steps; without a GPU, of all operators."""
     on_gpu = torch.cuda.is_available()
     wait()
     with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]) as profiler:
@@ -33,9 +33,9 @@ def profiled_ms(step: Callable[[], object]) -> float:
         wait()
     averages = profiler.key_averages()
     if on_gpu:
-        on_device = [one for one in averages if one.device_type == DeviceType.CUDA and not one.is_user_annotation]
-        return sum(one.self_device_time_total for one in on_device) / 1000
-    return sum(one.self_cpu_time_total for one in averages if one.key.startswith(("aten::", "detach"))) / 1000
+        on_device = [row for row in averages if row.device_type == DeviceType.CUDA and not row.is_user_annotation]
+        return sum(row.self_device_time_total for row in on_device) / 1000
+    return sum(row.self_cpu_time_total for row in averages if row.key.startswith(("aten::", "detach"))) / 1000
 
 
 def wait() -> None:

@@ -4,9 +4,12 @@ A matrix product of (m, k) by (k, n) counts 2 m k n FLOPs. The parts are named l
 over all layers. Elementwise work (norm, rope, residual, activation, mask and scale) is not counted as FLOPs.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cs336_model import ranges
+from cs336_model.arguments import given_arguments
 
 SOFTMAX_FLOPS_PER_SCORE = 5  # max, subtract, exp, sum, divide
 
@@ -103,3 +106,24 @@ def forward_bytes(shape: ModelShape, element_bytes: int = 4) -> dict[str, int]:
         ranges.HEAD: d * shape.vocab_size + tokens * (d + shape.vocab_size),
     }
     return {part: element_bytes * count for part, count in elements.items()}
+
+
+OWN_CONSTRUCTOR = "cs336_model.model:TransformerLM"
+SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
+
+
+def sequences_per_gpu(dimensions: Mapping[str, Any]) -> Any:
+    """Sequences of a step that one GPU gets: a batch is of all GPUs together. Numbers, or columns of a table."""
+    return dimensions["batch_size"] // dimensions["gpus"]
+
+
+def shape_of(program: Mapping[str, Any]) -> ModelShape | None:
+    """The shape of the model that a run specification names, with the sequences that one GPU gets; None for other
+    people's, whose layers are not known, and where there is no model."""
+    if program.get("constructor") != OWN_CONSTRUCTOR:
+        return None
+    given, dimensions = given_arguments(program), program["dimensions"]
+    if not all(isinstance(given.get(name), int) for name in SIZES):
+        return None
+    sizes = {name: given[name] for name in SIZES}
+    return ModelShape(batch_size=sequences_per_gpu(dimensions), context_length=dimensions["context_length"], **sizes)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model import ranges
-from cs336_model.arithmetic.own_model import sequences_per_gpu, shape_of
+from cs336_model.arithmetic.flops import sequences_per_gpu, shape_of
 from cs336_model.model.functional import cross_entropy
 from cs336_model.program.outputs import Output, loss_of
 from cs336_model.program.parallel.ranks import fitting_on_all_ranks, of_all_ranks, this_rank

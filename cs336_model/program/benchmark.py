@@ -1,4 +1,4 @@
-"""Times the steps of one model, or runs them under a profiler, and writes what came out as JSON.
+"""Times the steps of one model, or runs them under a profiler, and writes the result as JSON.
 
     python -m cs336_model.program.benchmark --spec '{...}' --output result.json
     python -m cs336_model.program.benchmark ... --profiler torch --capture capture.sqlite
@@ -24,21 +24,28 @@ import torch
 from cs336_model import ranges
 from cs336_model.program.accuracy import Comparison
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
-from cs336_model.program.energy.counters import energy_counter
-from cs336_model.program.energy.windows import Meter, Plan, counted_energy
-from cs336_model.program.lease import give_back_lease, take_lease
+from cs336_model.program.energy import Meter, Plan, counted_energy, energy_counter
+from cs336_model.program.lease import give_back_lease
 from cs336_model.program.loading import count_packages
 from cs336_model.program.memory.recording import Recorder, recorder_on, save_memory
+from cs336_model.program.named import UnusableModel
 from cs336_model.program.non_finite import where_not_finite
-from cs336_model.program.options import command_parser
+from cs336_model.program.options import program_parser, wait_for_lease
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
 from cs336_model.program.parallel.launch import RESULT_WITHOUT_TIMES, WORLD_SIZE
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
 from cs336_model.program.parallel.reduction import import_ahead
 from cs336_model.program.process_cost import Progress, process_age_seconds
-from cs336_model.program.result import Result, empty_result, facts_of_process, write_result
+from cs336_model.program.result import (
+    Result,
+    count_parameters,
+    counted_flops,
+    empty_result,
+    facts_of_process,
+    planned_flops,
+    write_result,
+)
 from cs336_model.program.spec import RunSpec, read_spec
-from cs336_model.program.stacks import print_stacks_before
 from cs336_model.program.steps import (
     NotFinite,
     PhaseClock,
@@ -49,7 +56,6 @@ from cs336_model.program.steps import (
     run_steps,
     seconds_without_communication,
 )
-from cs336_model.program.unusable import UnusableModel
 from cs336_model.program.variants.compilation import compiling, graph_counts, is_compiled
 from cs336_model.program.variants.effects import process_settings
 from cs336_model.program.variants.unsupported import Unsupported
@@ -66,7 +72,6 @@ from cs336_model.program.windows import (
     profiled_window,
     save_capture,
 )
-from cs336_model.program.work import count_parameters, counted_flops, planned_flops
 
 LEFT_BYTES = 256 * 2**20  # a batch, and what cuBLAS keeps to work in: of no harm to who has the GPU next
 
@@ -94,7 +99,15 @@ class Watch:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs one specification and writes its result."""
-    options = command_parser().parse_args(arguments)
+    parser = program_parser("cs336_model.program.benchmark", __doc__.partition("\n")[0])
+    parser.add_argument("--profiler", choices=tuple(EMITTER_OF_PROFILER), default="none", help="default: none")
+    parser.add_argument("--capture", type=Path, help="file for the recording of --profiler torch, memory or energy")
+    parser.add_argument(
+        "--accuracy", choices=("yes", "no"), default="yes", help="without a profiler: compare the first step with fp64"
+    )
+    parser.add_argument("--windows", type=int, default=3, help="windows of steps of --profiler energy; default: 3")
+    parser.add_argument("--window-s", type=float, default=5.0, help="seconds of each at least; default: 5")
+    options = parser.parse_args(arguments)
     if (options.profiler in WRITING) != (options.capture is not None):
         raise SystemExit(f"--capture names what --profiler {', '.join(WRITING)} write: give both or neither")
     progress = Progress()
@@ -106,9 +119,7 @@ def main(arguments: list[str] | None = None) -> None:
     progress.seconds["import"] = process_age_seconds()
     with progress.stage("profiler"):
         close_recording = open_recording(options.profiler)
-    with progress.stage("wait"):
-        take_lease(options.lease)
-    print_stacks_before(options.time_limit_s, process_age_seconds() - progress.seconds["wait"])
+    wait_for_lease(options, progress)
     energy = Plan(options.windows, options.window_s) if options.profiler == ENERGY else None
     watch = Watch(options.profiler, options.capture, options.accuracy == "yes", energy, close_recording)
     try:

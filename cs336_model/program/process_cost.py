@@ -1,5 +1,6 @@
-"""Where the time of the process goes, from its start to its result. Imports no torch."""
+"""Where the time of the process goes, from its start to its result, and where it hangs. Imports no torch."""
 
+import faulthandler
 import os
 import time
 from collections.abc import Iterator
@@ -38,3 +39,14 @@ class Progress:
         finally:
             inner = sum(self.seconds.values()) - inner
             self.seconds[name] += time.perf_counter() - started - inner
+
+
+BEFORE_LIMIT_S = 5.0
+
+
+def print_stacks_before(time_limit_s: float | None, elapsed_s: float) -> None:
+    """Prints them some seconds before the limit, where there is one, counted from `elapsed_s` ago. Python needs no lock
+    for that: a thread that waits inside a library, such as NCCL, is shown too."""
+    if time_limit_s is not None:
+        early = min(BEFORE_LIMIT_S, time_limit_s / 4)
+        faulthandler.dump_traceback_later(max(time_limit_s - early - elapsed_s, 0.1))

@@ -1,4 +1,4 @@
-"""What a measured process leaves: one JSON file, with every key whatever came of it."""
+"""The result of a measured process: one JSON file that always has the same keys, parameters and FLOPs among them."""
 
 import json
 import time
@@ -7,15 +7,45 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from cs336_model import ranges
+from cs336_model.arithmetic.flops import forward_flops, parameter_count, shape_of
 from cs336_model.program.device import own_digest
 from cs336_model.program.loaded_distributions import loaded_distributions
 from cs336_model.program.loading import code_loaded
 from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec
-from cs336_model.program.work import planned_flops, planned_parameters
+from cs336_model.program.steps import Subject
 from kernel_tables.whole_files import written_whole
+
+
+def planned_parameters(spec: RunSpec) -> int | None:
+    """Parameters before the model exists; None for other people's."""
+    shape = shape_of(vars(spec))
+    return parameter_count(shape) if shape else None
+
+
+def planned_flops(spec: RunSpec) -> dict[str, int | None]:
+    """{"forward": FLOPs of the matrix products, and each part}; {"forward": None} for other people's models."""
+    shape = shape_of(vars(spec))
+    return forward_flops(shape) if shape else {"forward": None}
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Elements of all parameters, a shared one counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def counted_flops(subject: Subject) -> dict[str, int | None]:
+    """{"forward": FLOPs of the matrix products of one forward pass as its steps take it, by torch's own counter}."""
+    from torch.utils.flop_counter import FlopCounterMode  # slow to import, and only other people's models need it
+
+    model, arguments = subject.model, subject.arguments(with_loss=ranges.LOSS in subject.spec.phases)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model.forward(subject.inputs, **arguments)  # as it is written: of a compiled graph nothing would be counted
+    return {"forward": counter.get_total_flops()}
+
 
 SCHEMA = 1
 Result = dict[str, Any]

@@ -8,13 +8,11 @@ from torch import Tensor, nn
 
 from cs336_model import ranges
 from cs336_model.arguments import given_arguments
-from cs336_model.arithmetic.own_model import sequences_per_gpu
-from cs336_model.program.annotations import prepare_functions
-from cs336_model.program.named import find
+from cs336_model.arithmetic.flops import sequences_per_gpu
+from cs336_model.program.named import UnusableModel, find, prepare_functions, said
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.parallel.ranks import this_rank
 from cs336_model.program.spec import RunSpec
-from cs336_model.program.unusable import UnusableModel, said
 from cs336_model.program.variants.effects import batch_shape
 
 

@@ -1,18 +1,65 @@
-"""All files of a comparison: its tables, its figure, its document and its page."""
+"""A comparison as files: its tables, its figure, its document, and a page without scripts that opens from a mail."""
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pandas as pd
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 
-from profile_grid.comparing.document import document
+from kernel_tables.page.markup import html_environment, style
+from profile_grid.comparing.cells import CELLS, ENERGIES, cells, energies
+from profile_grid.comparing.changes import CHANGED_FACTS, CHANGES, changes, facts_that_differ
+from profile_grid.comparing.document import TITLE, document, sections, summary
 from profile_grid.comparing.figure import FIGURE
-from profile_grid.comparing.page import page
 from profile_grid.comparing.results import Results
-from profile_grid.comparing.tables import comparison
 from profile_grid.figures.paper import write_figure
+from profile_grid.figures.shown import of_one_machine
 from profile_grid.files import write_table, write_text
+
+
+def comparison(before: Results, after: Results) -> dict[str, pd.DataFrame]:
+    """By name: `facts` that differ, `cells` with their verdicts, `energies`, and `changes` in the captures.
+    Raises WrongTable where one is not as it is declared."""
+    made = {
+        CHANGED_FACTS: facts_that_differ(before, after),
+        CELLS: cells(before, after),
+        ENERGIES: energies(before, after),
+        CHANGES: changes(before, after),
+    }
+    for declared, table in made.items():
+        declared.check(table)
+    return {declared.name: table for declared, table in made.items()}
+
+
+HERE = Path(__file__).parent
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink"])
+WIDE = '<div class="wide" tabindex="0" role="region" aria-label="table">'  # scrolls by itself, by the keyboard too
+
+
+def page(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, image: bytes | None = None) -> str:
+    """The HTML of a comparison from its tables, and the table of the runs after; `image` is its figure as PNG."""
+    environment = html_environment(HERE)
+    environment.filters["markdown"] = as_html
+    drawn = {"runs": runs, "cells": tables["cells"]}
+    return environment.get_template("page.html.j2").render(
+        title=TITLE,
+        machine=of_one_machine({"runs": runs})[1],
+        summary=summary(tables["cells"]),
+        sections=sections(tables),
+        figure=FIGURE,
+        caption=FIGURE.caption(drawn),
+        image=base64.b64encode(image).decode() if image else None,
+        style=style(HERE / "page.css"),
+    )
+
+
+def as_html(text: str) -> Markup:
+    """Markdown as HTML; what stands in it as HTML is text."""
+    body = MARKDOWN.render(text).replace("<table>", f"{WIDE}<table>").replace("</table>", "</table></div>")
+    return Markup(body)
 
 
 def write_comparison(before: Results, after: Results, folder: Path) -> dict[str, pd.DataFrame]:

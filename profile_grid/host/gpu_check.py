@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from cs336_model import nvidia_smi
+from cs336_model.arithmetic.flops import shape_of
 from cs336_model.arithmetic.memory import estimated_peak_bytes
-from cs336_model.arithmetic.own_model import shape_of
 from cs336_model.nvml import nvml
 from profile_grid.quantities import counted
 

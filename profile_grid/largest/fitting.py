@@ -1,7 +1,8 @@
-"""Whether a run fits into memory with another value of a dimension, by measuring it."""
+"""The largest value of a dimension with which a run fits into memory, found by measuring it with few values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from profile_grid.errors import OutsideError
@@ -9,6 +10,32 @@ from profile_grid.host.processes.job import Job
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.stages.memory import measure as memory
 from profile_grid.stages.timing import measure as timing
+
+FITTED = ("context_length", "batch_size")  # the dimensions whose largest value can be measured
+
+
+def file_name(run: str, dimension: str) -> str:
+    """The file, below results/largest, that holds the largest value of a dimension with which a run fits."""
+    return f"{run}_{dimension}.json"
+
+
+def largest_fitting(fits: Callable[[int], bool], start: int) -> int:
+    """The largest whole number that fits, where all below one that fits do too; 0 where 1 does not. `start` is tried
+    first, then steps that double, so that few are tried where it is near."""
+    step, low, high = 1, 0, start
+    if fits(start):
+        low, high = start, start + 1
+        while fits(high):
+            step *= 2
+            low, high = high, high + step
+    else:
+        while high - step > 0 and not fits(high - step):
+            high, step = high - step, 2 * step
+        low = max(high - step, 0)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 @dataclass(frozen=True)

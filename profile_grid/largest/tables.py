@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from profile_grid.errors import OutsideError
-from profile_grid.largest.bisection import FITTED, file_name
+from profile_grid.largest.fitting import FITTED, file_name
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
 from profile_grid.study.table_spec import TableSpec, columns

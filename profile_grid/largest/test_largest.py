@@ -10,8 +10,7 @@ import pytest
 from profile_grid.errors import OutsideError
 from profile_grid.host.processes.job import Job
 from profile_grid.largest import fitting as largest
-from profile_grid.largest.bisection import file_name, largest_fitting
-from profile_grid.largest.fitting import FitResult, try_fit, with_value
+from profile_grid.largest.fitting import FitResult, file_name, largest_fitting, try_fit, with_value
 from profile_grid.largest.tables import largest_table
 from tests.profile_grid.made_up import Made
 from workflow.scripts import largest as script

@@ -4,17 +4,40 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from profile_grid.largest.tables import largest_table
 from profile_grid.merging.cost import cost_table
-from profile_grid.merging.joined import joined_tables
 from profile_grid.merging.run_overview import runs_table
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.study.catalogue import merged_of, workloads_of
+from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import STAGES
 from profile_grid.tables.declared import declared_tables
+from profile_grid.tables.texts import encoded, repeated, with_categories
+
+
+def joined_tables(runs: list[MeasuredRun], folder: Path, stage: str, name: str) -> pd.DataFrame:
+    """The table `name` of every run whose `stage` has tables, each row led by its run; texts are categories."""
+    tables = [(run, _read(folder / run.name / f"{name}.parquet")) for run in runs if run.has_tables(stage)]
+    filled = [(run, table) for run, table in tables if table.num_rows]
+    if not filled:
+        filled = [(runs[0], _read(folder / runs[0].name / f"{name}.parquet").slice(0, 0))]
+    joined = with_categories(pa.concat_tables([table for _, table in filled], promote_options="default"))
+    rows = np.array([table.num_rows for _, table in filled])
+    for position, key in enumerate(LEADING):
+        joined.insert(position, key, repeated((run.leading[key] for run, _ in filled), rows))
+    return joined
+
+
+def _read(path: Path) -> pa.Table:
+    with pq.ParquetFile(path) as file:
+        return encoded(file.read(use_threads=False))
+
 
 LARGEST = "largest"  # the table, and the folder beside that of the runs
 
@@ -45,8 +68,8 @@ def _joined(stage: Stage, runs: list[MeasuredRun], folder: Path) -> dict[str, pd
     if asked:
         return {name: joined_tables(asked, folder, stage.name, name) for name in stage.tables_of_a_run.names}
     leading = pd.DataFrame([run.leading for run in runs]).iloc[:0]
-    empty = stage.load("tables").empty_run_tables()
-    return {name: pd.concat([leading, table], axis=1) for name, table in empty.items()}
+    names = stage.tables_of_a_run.names
+    return {name: pd.concat([leading, declared_tables()[name].empty()], axis=1) for name in names}
 
 
 def checkouts(runs: list[MeasuredRun]) -> list[dict]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from cs336_model.arithmetic.own_model import shape_of
+from cs336_model.arithmetic.flops import shape_of
 from profile_grid.quantities import counted, memory
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import OUT_OF_MEMORY, OutOfMemory, ProgramResult
-from profile_grid.stages.timing.accuracy import accuracy_notes
+from profile_grid.stages.timing.tables import accuracy_notes
 from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS, OF_OPERATORS
 from profile_grid.study.stages import CAPTURE, STAGES
 from profile_grid.study.table_spec import INT, TEXT, Column, TableSpec, column_of, columns

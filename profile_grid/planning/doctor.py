@@ -144,7 +144,7 @@ def _backend(host: Host, smoke: Smoke, wanted: str) -> Line:
 def _smoke(smoke: Smoke) -> Line:
     held = f"one step: {counted(smoke.ranges, 'range')} and {counted(smoke.kernels, 'kernel')} in {smoke.seconds:.1f} s"
     if smoke.problem is not None:
-        return Line("smoke", f"{held}, incomplete capture: {smoke.problem.said or smoke.problem}", failure=True)
+        return Line("smoke", f"{held}, incomplete capture: {smoke.problem.quote or smoke.problem}", failure=True)
     on_cpu = {"nsys": " (nsys records none on a CPU)", "torch": " (operators, on a CPU)"}[smoke.backend]
     return Line("smoke", held + (on_cpu if smoke.machine["device"] == "cpu" else ""))
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cs336_model.arithmetic.flops import forward_flops
-from cs336_model.arithmetic.own_model import shape_of
+from cs336_model.arithmetic.flops import forward_flops, shape_of
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from kernel_recorder.gpu import gpu_is_visible
 from profile_grid.gpu_peaks import Peaks, peaks_of

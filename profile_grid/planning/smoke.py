@@ -8,14 +8,13 @@ from math import prod
 from pathlib import Path
 
 from cs336_model.arguments import OUR_ARGUMENTS
-from cs336_model.arithmetic.own_model import OWN_CONSTRUCTOR
+from cs336_model.arithmetic.flops import OWN_CONSTRUCTOR
 from cs336_model.program.variants.values import NOT_PARALLEL
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.host.leases.lease_server import Leases
-from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.job import Job, Problem, joined
 from profile_grid.host.processes.measured_program import Attempt
-from profile_grid.host.processes.problems import Problem, joined
 from profile_grid.host.processes.programs import ProgramFailed
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.measure import SQLITE, chosen_backend, last_attempt

@@ -1,12 +1,12 @@
-"""The dimensions of a study: what tells one run from another, each declared once. Imports nothing heavy.
+"""The dimensions of a study: the settings in which runs differ, each declared once. Imports nothing heavy.
 
-A dimension of the measurement is chosen in config.yaml: runs, their names, the grid's schema, leading columns, sort
-order, headings and the words of a sentence follow from what stands here. A dimension of the machine is found out by the
-measurement: figures of two machines never stand in one table.
+A dimension of the measurement is chosen in config.yaml. Names of runs, the schema of grids, leading columns, sort
+order, headings and words of sentences follow from its declaration. A dimension of the machine is detected by the
+measurement: numbers of two machines never appear in one table.
 
-Runs of a model and of an operator have different dimensions (workloads.py). A run has the default of a dimension that
-is not one of its own. Where there is no default, the dimension does not apply to the run: its value is None, an empty
-cell in tables, and neither names nor sentences mention it.
+Runs of a model and of an operator have different dimensions (workloads.py). For the other dimensions, a run has the
+default. Without a default, the dimension does not apply: its value is None, an empty cell in tables, and neither names
+nor sentences mention it.
 """
 
 from __future__ import annotations
@@ -35,35 +35,27 @@ MEASUREMENT, MACHINE = "measurement", "machine"
 
 @dataclass(frozen=True)
 class Dimension:
-    """One thing in which two runs can differ.
+    """A setting in which two runs can differ."""
 
-    `key` is its column in every table, `listed` the key of a grid's product that lists its values. Without such a list
-    the value is what `setting`, a key at the top of config.yaml, says, and without that `default`. A run whose value is
-    the default has no part for it in its name, and no words for it in a sentence. `values` are the values there are, in
-    their order; None where any is allowed; `names` are those that people read, `other_names` that of the values without
-    one. `spellings` are other ways in which YAML may give a value: it reads a bare on or off as true or false.
-    `in_title` is for dimensions of the machine: whether its title names it.
-    """
-
-    key: str
+    key: str  # its column in every table
     heading: str
     meaning: str
     unit: str = ""
     belongs_to: str = MEASUREMENT
-    listed: str | None = None
-    setting: str | None = None
-    default: Value | None = None
-    values: tuple[Value, ...] | None = None
+    listed: str | None = None  # key of a grid's product that lists its values
+    setting: str | None = None  # key at the top of config.yaml with the value of products without such a list
+    default: Value | None = None  # value without either; names and sentences do not mention it
+    values: tuple[Value, ...] | None = None  # all values in their order; None if any is allowed
     value_schema: Mapping = field(default_factory=lambda: {"type": "string"})
-    in_name: str = "{}"
-    in_words: str = "{}"
-    names: Mapping[Value, str] = field(default_factory=dict)
-    other_names: str = "{}"
-    in_title: bool = False
-    spellings: Mapping[object, Value] = field(default_factory=dict)
+    in_name: str = "{}"  # in the name of a run
+    in_words: str = "{}"  # in a sentence
+    names: Mapping[Value, str] = field(default_factory=dict)  # of values, for people
+    other_names: str = "{}"  # of values without an entry in names
+    in_title: bool = False  # a dimension of the machine whose title names it
+    spellings: Mapping[object, Value] = field(default_factory=dict)  # YAML reads a bare on or off as true or false
 
     def part_of_name(self, value: Value) -> str | None:
-        """What the name of a run says of this value; None for the default."""
+        """The part of the name of a run for this value; None for the default."""
         return None if value == self.default else self.in_name.format(value)
 
     @property
@@ -73,7 +65,7 @@ class Dimension:
 
     @property
     def is_number(self) -> bool:
-        """Whether its values are whole numbers, else texts."""
+        """Whether its values are integers; otherwise they are texts."""
         if self.values:
             return all(isinstance(value, int) for value in self.values)
         return self.value_schema.get("type") == "integer"
@@ -83,15 +75,15 @@ class Dimension:
         return self.spellings.get(value, value)
 
     def name_of(self, value: Value) -> str:
-        """The value as people read it: "forward + backward" for forward_backward."""
+        """The name of a value for people: "forward + backward" for forward_backward."""
         return self.names.get(value, self.other_names.format(value))
 
     def words(self, value: Value) -> str:
-        """What a sentence says of this value, behind the model's name: "at context 512"."""
+        """The words for this value in a sentence, after the model's name: "at context 512"."""
         return self.in_words.format(self.name_of(value))
 
     def title(self, value: Value) -> str:
-        """What a title or a legend says of this value: "context 512"."""
+        """The words for this value in a title or a legend: "context 512"."""
         return f"{self.heading} {self.name_of(value)}"
 
 
@@ -122,38 +114,38 @@ BATCH_SIZE = Dimension(
 )  # fmt: skip
 
 COMPILE = Dimension(
-    key="compile", heading="compile", meaning="by torch.compile: off, on (the whole model), or attention (alone)",
+    key="compile", heading="compile", meaning="torch.compile: off, on (the entire model), or attention (this part)",
     listed="compiles", default=NOT_COMPILED, values=COMPILES, spellings={False: NOT_COMPILED, True: WHOLE_MODEL},
     names={NOT_COMPILED: "not compiled", WHOLE_MODEL: "whole model", ATTENTION_ALONE: "attention alone"},
     in_name="compile-{}", in_words="compiled ({})",
 )  # fmt: skip
 ATTENTION = Dimension(
     key="attention", heading="attention",
-    meaning="eager (written out), or PyTorch's scaled_dot_product_attention with this backend forced",
+    meaning="eager (written out), or this backend of PyTorch's scaled_dot_product_attention",
     listed="attentions", default=EAGER, values=ATTENTIONS, in_name="{}-attention", in_words="with {} attention",
 )  # fmt: skip
 CHECKPOINT = Dimension(
     key="checkpoint", heading="checkpoint",
-    meaning="blocks that are computed again in the backward pass: 0 none, 1 every block, k one block in k",
+    meaning="blocks that are recomputed in the backward pass: 0 none, 1 every block, k one block in k",
     listed="checkpoints", default=NO_CHECKPOINT, value_schema={"type": "integer", "minimum": 0, "maximum": 1000},
     in_name="checkpoint{}", in_words="with {} checkpointed",
     names={NO_CHECKPOINT: "none", 1: "every block"}, other_names="1 block in {}",
 )  # fmt: skip
 
 HEAD_DIM = Dimension(
-    key="head_dim", heading="d", meaning="width of the one head", listed="head_dims", value_schema=COUNT,
+    key="head_dim", heading="d", meaning="width of the head", listed="head_dims", value_schema=COUNT,
     in_name="d{}", in_words="with d {}",
 )  # fmt: skip
 
 GPUS = Dimension(
-    key="gpus", heading="GPUs", meaning="GPUs that share the batch, each with a process of its own; on a CPU processes",
+    key="gpus", heading="GPUs", meaning="GPUs that share the batch, with one process each; on a CPU processes",
     listed="gpus", default=1, value_schema={"type": "integer", "minimum": 1, "maximum": 1024},
     in_name="gpus{}", in_words="on {} GPUs",
 )  # fmt: skip
 PARALLEL = Dimension(
     key="parallel", heading="parallel",
-    meaning="how gradients are reduced: none, naive (each after the backward pass), flat (all as one), overlapped (each"
-    " when it is ready), or ddp (PyTorch's DistributedDataParallel, with buckets of 25 MB or as named)",
+    meaning="how gradients are reduced: none, naive (each after the backward pass), flat (all at once), overlapped"
+    " (each when it is ready), or ddp (PyTorch's DistributedDataParallel, with buckets of 25 MB or as named)",
     listed="parallels", default=NOT_PARALLEL, values=PARALLELS, in_words="by {}",
 )  # fmt: skip
 
@@ -162,7 +154,7 @@ KEYS = tuple(dimension.key for dimension in DIMENSIONS)
 LEADING = ["run", *KEYS]  # the columns with which every table of the study begins
 OF_OPERATORS = (HEAD_DIM,)  # further columns of the table of runs, and of the tables of operators alone
 EVERY_DIMENSION = (MODEL, *OF_OPERATORS, *DIMENSIONS[1:])  # in the order of a run's name
-WITHOUT_DEFAULT = tuple(one.key for one in DIMENSIONS if one.default is None)  # every grid lists them
+WITHOUT_DEFAULT = tuple(dimension.key for dimension in DIMENSIONS if dimension.default is None)  # every grid lists them
 BY_KEY = {dimension.key: dimension for dimension in EVERY_DIMENSION}
 
 
@@ -187,9 +179,9 @@ MACHINE_DIMENSIONS = (
 MACHINE_KEYS = tuple(dimension.key for dimension in MACHINE_DIMENSIONS)
 
 
-def keys_without(*shown: str) -> list[str]:
-    """The keys of all dimensions but these: what has to be kept apart when these are laid out side by side."""
-    return [key for key in KEYS if key not in shown]
+def keys_without(*excluded: str) -> list[str]:
+    """The keys of all dimensions but these."""
+    return [key for key in KEYS if key not in excluded]
 
 
 def run_name(values: Mapping[str, Value]) -> str:
@@ -205,6 +197,5 @@ def combinations(lists: Mapping[str, Sequence[Value]]) -> Iterator[dict[str, Val
 
 
 def title_of(values: Mapping[str, Value], keys: Iterable[str]) -> str:
-    """What a title says of these dimensions of a run: "context 512, precision bf16"."""
-    wanted = set(keys)
-    return ", ".join(one.title(values[one.key]) for one in DIMENSIONS if one.key in wanted)
+    """The words for these dimensions of a run in a title: "context 512, precision bf16"."""
+    return ", ".join(dimension.title(values[dimension.key]) for dimension in DIMENSIONS if dimension.key in set(keys))

@@ -1,4 +1,4 @@
-"""The runs that config.yaml declares, and what each process of each run is told.
+"""The runs that config.yaml declares, and the specification of each process of each run.
 
 The plan of a grid is made on every start of Snakemake, so nothing heavy is imported here.
 """
@@ -20,11 +20,10 @@ from profile_grid.study.dimensions import (
     combinations,
     run_name,
 )
-from profile_grid.study.program import has_own_arguments, program_of, unusable_program
-from profile_grid.study.schema import ConfigError, check_schema
+from profile_grid.study.program import has_custom_arguments, program_of, unusable_program
+from profile_grid.study.schema import ConfigError, check_schema, unusable_values
 from profile_grid.study.stage import PAGE_RUN, Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
-from profile_grid.study.unusable import unusable_values
 from profile_grid.study.workloads import MODEL_STEPS, Workload, workload_of
 
 PREFERRED_CONTEXT = 512
@@ -33,15 +32,12 @@ GRID_SETTINGS = ("grid", "vocab_size", "seed", "device")
 
 @dataclass(frozen=True)
 class Run:
-    """One cell of the grid: a value of every dimension, and the stages that are measured of it.
-
-    `in_process` are the values of the dimensions that its process goes through, by their `listed`.
-    """
+    """One value of every dimension, and the stages that are measured."""
 
     values: Mapping[str, Value]
-    stages: tuple[Stage, ...] = tuple(one for one in STAGES if one.of_every_run and one.workload is MODEL_STEPS)
+    stages: tuple[Stage, ...] = tuple(stage for stage in STAGES if stage.of_every_run and stage.workload is MODEL_STEPS)
     workload: Workload = MODEL_STEPS
-    in_process: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    in_process: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # that one process goes through, by list
 
     def __getitem__(self, dimension: str) -> Value:
         return self.values[dimension]
@@ -53,7 +49,7 @@ class Run:
 
 
 def checked_config(config: dict) -> dict:
-    """The configuration itself, once it meets the schema and its parts fit together.
+    """The same configuration, after checks of the schema and of how its parts fit together.
 
     Raises ConfigError with one line that names the key, the value and what was expected.
     """
@@ -64,7 +60,7 @@ def checked_config(config: dict) -> dict:
         raise ConfigError(f"grid: {config['grid']!r} is not one of the grids: {', '.join(config['grids'])}")
     for message in unusable_program(config):
         raise ConfigError(message)
-    for name, shape in ({} if has_own_arguments(config) else config["models"]).items():
+    for name, shape in ({} if has_custom_arguments(config) else config["models"]).items():
         if shape["d_model"] % shape["num_heads"]:
             raise ConfigError(
                 f"models.{name}: d_model {shape['d_model']} is not divisible by num_heads {shape['num_heads']};"
@@ -95,47 +91,53 @@ def grid_runs(config: dict) -> dict[str, Run]:
     for run in runs.values():
         if unfit := _unfit_stage(run):
             count = _gpus_of(unfit)
-            raise ConfigError(f"grids.{config['grid']}: {run.name}: stage {unfit.name} is of {count}; list gpus apart")
+            raise ConfigError(
+                f"grids.{config['grid']}: {run.name}: stage {unfit.name} needs {count}; list other numbers of gpus in"
+                " another product"
+            )
     return runs
 
 
 def _runs_of_products(config: dict) -> Iterator[Run]:
-    """The runs of each product of the grid; one that several products list comes several times."""
+    """The runs of each product of the grid; a run in several products comes several times."""
     products = config["grids"][config["grid"]]
     if len({workload_of(product) for product in products}) > 1:
         programs = ", ".join(sorted({product["program"] for product in products if "program" in product}))
-        raise ConfigError(f"grids.{config['grid']}: program {programs} stands beside models; give it a grid of its own")
+        raise ConfigError(
+            f"grids.{config['grid']}: program {programs} and models are in one grid; give each a separate grid"
+        )
     for product in products:
         workload = workload_of(product)
         for model in product.get(MODEL.listed, ()):
             if model not in config["models"]:
                 declared = ", ".join(config["models"])
                 raise ConfigError(f"grids.{config['grid']}: model {model!r} is not declared under models: {declared}")
-        others = {one.key: one.default for one in DIMENSIONS} | {MODEL.key: workload.name}
-        in_process = {one.listed: tuple(sorted(product[one.listed])) for one in workload.in_process}
-        for listed in combinations({one.key: _listed(config, product, one, workload) for one in workload.dimensions}):
-            values = others | listed
-            yield Run(values, asked_for(config, product, run_name(values)), workload, in_process)
+        defaults = {dimension.key: dimension.default for dimension in DIMENSIONS} | {MODEL.key: workload.name}
+        in_process = {inner.listed: tuple(sorted(product[inner.listed])) for inner in workload.in_process}
+        lists = {dimension.key: _listed(config, product, dimension, workload) for dimension in workload.dimensions}
+        for listed in combinations(lists):
+            values = defaults | listed
+            yield Run(values, requested_stages(config, product, run_name(values)), workload, in_process)
 
 
 def _joined(run: Run, other: Run) -> dict[str, tuple[Value, ...]]:
-    """The values that the process of a run goes through which two products list."""
+    """The values that the process of a run in two products goes through."""
     return {name: tuple(sorted({*values, *other.in_process[name]})) for name, values in run.in_process.items()}
 
 
 def _shown_run(config: dict, stage: Stage, runs: Mapping[str, Run]) -> Run | None:
-    """The run of which a stage is asked by the word `shown`: the one that the page shows, or would of those on as many
-    GPUs as the stage measures. None where the word is not used, or is the default in a grid without such a run.
+    """The run for which the word `shown` requests a stage: the same choice as for the page, among the runs on as many
+    GPUs as the stage measures. None if the word is not used, or is the default in a grid without such a run.
 
-    Raises ConfigError where somebody chose the word in such a grid.
+    Raises ConfigError if the word was chosen in such a grid.
     """
-    chosen = _chosen_runs(config, stage)
-    if chosen not in (PAGE_RUN, None):
+    pattern = _pattern_of_runs(config, stage)
+    if pattern not in (PAGE_RUN, None):
         return None
     fitting = {name: run for name, run in runs.items() if _fits(stage, run)}
     if fitting:
         return runs[run_to_show(fitting)]
-    if chosen == PAGE_RUN:
+    if pattern == PAGE_RUN:
         raise ConfigError(
             f"{stage.name}.runs: {PAGE_RUN!r} is a run on {_gpus_of(stage)}, and grids.{config['grid']} has none;"
             f" add one to the grid, or leave {stage.name}.runs out"
@@ -143,14 +145,14 @@ def _shown_run(config: dict, stage: Stage, runs: Mapping[str, Run]) -> Run | Non
     return None
 
 
-def _chosen_runs(config: dict, stage: Stage) -> str | None:
-    """The pattern of names by which runs are asked for a stage, or `shown`; None where nobody chose, and empty for a
-    stage without the setting."""
+def _pattern_of_runs(config: dict, stage: Stage) -> str | None:
+    """The pattern of names of the runs that need a stage, or `shown`; None without a choice, and empty for a stage
+    without the setting."""
     return config.get(stage.name, {}).get("runs") if "runs" in stage.settings else ""
 
 
 def _fits(stage: Stage, run: Run) -> bool:
-    """Whether a stage that is not of every run can be measured of one with this workload, on so many GPUs."""
+    """Whether a stage that is not of every run can be measured in this one, by its workload and number of GPUs."""
     return stage.workload is run.workload and stage.of_several_gpus == (run[GPUS.key] > 1)
 
 
@@ -158,20 +160,19 @@ def _gpus_of(stage: Stage) -> str:
     return "several GPUs" if stage.of_several_gpus else "one GPU"
 
 
-def _with_stages(run: Run, *further: Stage) -> Run:
-    """The run with these stages too, all in their order."""
-    return replace(run, stages=tuple(stage for stage in STAGES if stage in (*run.stages, *further)))
+def _with_stages(run: Run, *added: Stage) -> Run:
+    """The run with these stages added, all in their order."""
+    return replace(run, stages=tuple(stage for stage in STAGES if stage in (*run.stages, *added)))
 
 
 def _unfit_stage(run: Run) -> Stage | None:
-    """A stage that is asked of this run, and is not of so many GPUs."""
-    asked = (stage for stage in run.stages if not stage.of_every_run)
-    return next((stage for stage in asked if not _fits(stage, run)), None)
+    """A stage that was requested for this run, and does not fit its number of GPUs."""
+    return next((stage for stage in run.stages if not stage.of_every_run and not _fits(stage, run)), None)
 
 
-def asked_for(config: dict, product: Mapping, name: str) -> tuple[Stage, ...]:
-    """The stages of the run NAME of a product: those of every run, those that the product names, and those that have a
-    setting `runs` whose pattern the name fits."""
+def requested_stages(config: dict, product: Mapping, name: str) -> tuple[Stage, ...]:
+    """The stages of the run NAME of a product: those of every run, those that the product lists, and those with a
+    setting `runs` whose pattern fits the name."""
     return tuple(
         stage
         for stage in STAGES
@@ -179,16 +180,16 @@ def asked_for(config: dict, product: Mapping, name: str) -> tuple[Stage, ...]:
         and (
             stage.of_every_run
             or stage.name in product.get("stages", ())
-            or fnmatchcase(name, _chosen_runs(config, stage) or "")
+            or fnmatchcase(name, _pattern_of_runs(config, stage) or "")
         )
     )
 
 
 def planned_rows(config: dict, runs: Mapping[str, Run]) -> list[dict]:
-    """What is known of the rows of the table of runs before anything is measured: which questions can be asked."""
-    kept = settings_of(config, TIMING)["warmup_steps"]
+    """The rows of the table of runs as far as they are known before measuring: which questions can be asked."""
+    warmup_steps = settings_of(config, TIMING)["warmup_steps"]
     return [
-        {**run.values, "steps_warmed": kept if TIMING in run.stages else 0}
+        {**run.values, "steps_warmed": warmup_steps if TIMING in run.stages else 0}
         | {stage.status_column: None if stage in run.stages else NOT_ASKED for stage in STAGES}
         for run in runs.values()
     ]
@@ -207,32 +208,32 @@ def _listed(config: dict, product: Mapping, dimension: Dimension, workload: Work
 
 
 def run_to_show(runs: Mapping[str, Run]) -> str | None:
-    """The run whose step is worth a timeline: the fullest mode, the first model of the grid, context 512 or near it,
-    on several GPUs where a run is, every further dimension at its default where there is such a run. None where no run
+    """The run whose step is shown as a timeline: the fullest mode, the first model of the grid, several GPUs if a run
+    has them, the other dimensions at their defaults if there is such a run, the context nearest to 512. None if no run
     has steps."""
     models = list(dict.fromkeys(run["model"] for run in runs.values()))
 
     def rank(name: str) -> tuple:
         run = runs[name]
-        far = abs(run["context_length"] - PREFERRED_CONTEXT)
-        others = sum(one.default is not None and run[one.key] != one.default for one in DIMENSIONS)
-        alone = run[GPUS.key] == GPUS.default
-        return FULLEST_FIRST.index(run["mode"]), models.index(run["model"]), alone, others, far, name
+        distance = abs(run["context_length"] - PREFERRED_CONTEXT)
+        varied = sum(dim.default is not None and run[dim.key] != dim.default for dim in DIMENSIONS)
+        is_alone = run[GPUS.key] == GPUS.default
+        return FULLEST_FIRST.index(run["mode"]), models.index(run["model"]), is_alone, varied, distance, name
 
     return min((name for name, run in runs.items() if run.workload is MODEL_STEPS), key=rank, default=None)
 
 
 def specification(config: dict, run: Run, stage: Stage) -> str:
-    """What the process of a stage is told: canonical JSON, so that Snakemake sees a change and nothing else."""
-    told = {"program": _program(config, run, stage), "environment": environment_of(config)}
-    return _canonical(told | settings_of(config, stage, of_program=False))
+    """The specification of the process of a stage: canonical JSON, so that Snakemake sees a change and nothing else."""
+    common = {"program": _program(config, run, stage), "environment": environment_of(config)}
+    return _canonical(common | settings_of(config, stage, of_program=False))
 
 
 def grid_part(config: dict) -> str:
     """The part of the configuration that decides what the chosen grid measures, as canonical JSON."""
     used = {run["model"] for run in grid_runs(config).values()}
     part = {key: config[key] for key in GRID_SETTINGS}
-    part |= {one.setting: setting(config, one) for one in DIMENSIONS if one.setting}
+    part |= {dimension.setting: setting(config, dimension) for dimension in DIMENSIONS if dimension.setting}
     part |= {stage.name: settings_of(config, stage) for stage in STAGES}
     part["grids"] = {config["grid"]: config["grids"][config["grid"]]}
     part["models"] = {name: shape for name, shape in config["models"].items() if name in used}
@@ -242,7 +243,7 @@ def grid_part(config: dict) -> str:
 
 
 def grid_plan(config: dict) -> dict:
-    """The grid's name and its runs in order: name, dimensions, and what the process of each stage is told."""
+    """The grid's name and its runs in order: name, dimensions, and the specification of each stage."""
     runs = [
         {
             "run": name,
@@ -258,7 +259,7 @@ def grid_plan(config: dict) -> dict:
 def _program(config: dict, run: Run, stage: Stage) -> dict:
     return {
         "run": run.name,
-        "dimensions": {one.key: run[one.key] for one in run.workload.dimensions},
+        "dimensions": {dimension.key: run[dimension.key] for dimension in run.workload.dimensions},
         **{name: list(values) for name, values in run.in_process.items()},
         **run.workload.arguments(config, run.values),
         "seed": config["seed"],
@@ -268,17 +269,17 @@ def _program(config: dict, run: Run, stage: Stage) -> dict:
 
 
 def settings_of(config: dict, stage: Stage, of_program: bool | None = None) -> dict:
-    """The settings of a stage, or those of them that the measured program is told, or that the stage itself is."""
+    """The settings of a stage: all, or only those passed to the measured program, or to the stage itself."""
     section = config.get(stage.name, {})
     return {
-        name: section.get(name, list(one.default) if isinstance(one.default, tuple) else one.default)
-        for name, one in stage.settings.items()
-        if of_program is None or (one.of_program == of_program and not one.of_study)
+        name: section.get(name, list(known.default) if isinstance(known.default, tuple) else known.default)
+        for name, known in stage.settings.items()
+        if of_program is None or (known.of_program == of_program and not known.of_study)
     }
 
 
 def environment_of(config: dict) -> list[str]:
-    """The names of environment variables that the measured program may see, besides the few it needs."""
+    """The names of environment variables that the measured program may see, besides the few that it needs."""
     return sorted(set(config.get("environment", [])))
 
 

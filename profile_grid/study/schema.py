@@ -1,9 +1,10 @@
-"""The schema of config.yaml: what stands in config.schema.yaml, and what the dimensions and stages declare."""
+"""The schema of config.yaml, from config.schema.yaml, dimensions and stages, and checks that it cannot express."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from profile_grid.errors import OutsideError
@@ -20,15 +21,57 @@ class ConfigError(OutsideError):
     """config.yaml asks for something that cannot be run; the message is one line."""
 
 
+def unusable_values(config: Mapping) -> Iterator[str]:
+    """One line for each value that cannot be used: its key, the value, what was expected."""
+    yield from _not_finite(config, "")
+    yield from _bad_rules(config)
+
+
+def unusable_sources(root: Path, paths: list[str]) -> Iterator[str]:
+    """One line for each of program.sources that is not a file of the project at `root`."""
+    for index, path in enumerate(paths):
+        if not (root / path).is_file():
+            problem = "is a folder" if (root / path).is_dir() else "does not exist"
+            yield f"program.sources.{index}: {path!r} {problem}; name a file of the project"
+
+
+def _not_finite(value: object, where: str) -> Iterator[str]:
+    """YAML's .nan and .inf, which the comparisons of the schema do not catch."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield f"{where}: {value} is not a finite number"
+    below = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in below:
+        yield from _not_finite(inner, f"{where}.{key}" if where else str(key))
+
+
+def _bad_rules(config: Mapping) -> Iterator[str]:
+    """The errors of custom kernel classes and diagnosis rules. What checks them is only imported if there are any."""
+    classes, rules = config.get("kernel_classes", []), config.get("diagnosis_rules", [])
+    if not classes and not rules:
+        return
+    from kernel_tables.diagnosis.own_rules import own_rules
+    from kernel_tables.errors import TraceError
+    from kernel_tables.kernel_classes.categories import users_rules
+
+    for check in (lambda: users_rules(classes), lambda: own_rules(rules, "diagnosis_rules")):
+        try:
+            check()
+        except TraceError as error:
+            yield str(error)
+
+
 def config_schema() -> dict:
-    """The whole JSON schema."""
+    """The complete JSON schema."""
     import yaml
 
     schema = yaml.safe_load(SCHEMA.read_text())
     schema["properties"] |= {
-        one.setting: {"description": f"{one.meaning}, where a grid does not list {one.listed}.", **one.schema}
-        for one in DIMENSIONS
-        if one.setting
+        dimension.setting: {
+            "description": f"Default of a product without `{dimension.listed}`: {dimension.meaning}.",
+            **dimension.schema,
+        }
+        for dimension in DIMENSIONS
+        if dimension.setting
     }
     schema["properties"] |= {stage.name: _section(stage) for stage in BY_NAME.values()}
     schema["$defs"]["known_program"] = {"enum": list(KNOWN_PROGRAMS)}
@@ -44,12 +87,12 @@ def check_schema(config: dict) -> None:
     validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, checks)(config_schema())
     error = jsonschema.exceptions.best_match(validator.iter_errors(config))
     if error is not None:
-        where = ".".join(str(part) for part in error.absolute_path) or "top level"
-        raise ConfigError(f"{where}: {_explained(error)}".replace("\n", " "))
+        key = ".".join(str(part) for part in error.absolute_path) or "top level"
+        raise ConfigError(f"{key}: {_explained(error)}".replace("\n", " "))
 
 
 def _pattern_errors(validator, pattern: str, text: object, schema: dict) -> Iterator:
-    """As jsonschema checks a pattern, but `$` is the end of the text: Python's also matches before a final newline."""
+    """As jsonschema checks a pattern, except that `$` does not match before a final newline, as Python's does."""
     import jsonschema
 
     if validator.is_type(text, "string") and not re.search(re.sub(r"\$$", r"\\Z", pattern), text):
@@ -57,13 +100,13 @@ def _pattern_errors(validator, pattern: str, text: object, schema: dict) -> Iter
 
 
 def check_keys(path: Path) -> None:
-    """Raises ConfigError if a mapping in a YAML file has a key twice: YAML readers silently keep the last."""
+    """Raises ConfigError if a mapping in a YAML file has a key twice: YAML readers keep the last without a warning."""
     import yaml
 
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return  # Snakemake, which reads the file too, reports that
+        return  # Snakemake also reads the file, and reports that
     for node in _mappings(root):
         seen = {}
         for key, _ in node.value:
@@ -78,17 +121,17 @@ def _mappings(node) -> Iterator:
 
     if isinstance(node, yaml.MappingNode):
         yield node
-        for key_and_value in node.value:
-            yield from (inner for each in key_and_value for inner in _mappings(each))
-    elif isinstance(node, yaml.SequenceNode):
-        for each in node.value:
-            yield from _mappings(each)
+        children = [child for pair in node.value for child in pair]
+    else:
+        children = node.value if isinstance(node, yaml.SequenceNode) else []
+    for child in children:
+        yield from _mappings(child)
 
 
 def _product_of_any() -> dict:
-    """One product of a grid: of models, or where it names a program of attention alone."""
+    """One product of a grid: of models or, if it names the program, of attention alone."""
     stages = {
-        "description": "Stages that these runs have besides those of every run.",
+        "description": "Stages of these runs, in addition to those of every run.",
         "type": "array", "uniqueItems": True, "items": {"enum": list(ON_REQUEST)},
     }  # fmt: skip
     program = {"description": "Measures attention alone.", "enum": [ATTENTION_ALONE.name]}
@@ -96,17 +139,18 @@ def _product_of_any() -> dict:
     return {"if": {"required": ["program"]}, "then": alone, "else": _product(MODEL_STEPS, {"stages": stages})}
 
 
-def _product(workload: Workload, further: dict) -> dict:
-    """Values listed by dimension; those without a default have to be listed."""
+def _product(workload: Workload, other_keys: dict) -> dict:
+    """The schema of lists of values by dimension; a dimension without a default must be listed."""
     dimensions = (*workload.dimensions, *workload.in_process)
     lists = {
-        one.listed: {
-            "description": one.meaning, "type": "array", "minItems": 1, "uniqueItems": True, "items": one.schema,
+        dimension.listed: {
+            "description": f"{dimension.meaning[0].upper()}{dimension.meaning[1:]}.",
+            "type": "array", "minItems": 1, "uniqueItems": True, "items": dimension.schema,
         }
-        for one in dimensions
+        for dimension in dimensions
     }  # fmt: skip
-    required = [one.listed for one in dimensions if one.default is None]
-    return {"type": "object", "additionalProperties": False, "required": required, "properties": further | lists}
+    required = [dimension.listed for dimension in dimensions if dimension.default is None]
+    return {"type": "object", "additionalProperties": False, "required": required, "properties": other_keys | lists}
 
 
 def _section(stage: Stage) -> dict:
@@ -118,7 +162,7 @@ def _section(stage: Stage) -> dict:
 
 
 def _explained(error) -> str:
-    """One line on a schema error: the value, and what the schema wanted."""
+    """One line on a schema error: the value, and what the schema expects."""
     if error.validator == "additionalProperties":
         known = ", ".join(error.schema["properties"])
         unknown = sorted(set(error.instance) - set(error.schema["properties"]))

@@ -1,12 +1,12 @@
-"""What a stage declares of itself: its settings, what it leaves, its tables. Imports nothing heavy.
+"""The declaration of a stage: its settings, files and tables. Imports nothing heavy.
 
 A stage is a folder profile_grid/stages/NAME with
 
     stage.py    its declaration, which profile_grid.study.stages lists
     measure.py  measure(job) -> result
     tables.py   for `table_names`: study_tables(runs) -> {name: table}
-                for `tables_of_a_run`: run_tables(result, folder, *rules) -> RunTables,
-                empty_run_tables() -> {name: table}, and for its `texts` run_texts(result, folder) -> {file: text}
+                for `tables_of_a_run`: run_tables(result, folder, *rules) -> RunTables, without tables that have no
+                rows, and for its `texts` run_texts(result, folder) -> {file: text}
                 TABLES: the declaration of each table
 
 and their tests.
@@ -51,15 +51,15 @@ class TablesOfARun:
     """Tables that are made of the files of one run, before runs are merged."""
 
     names: tuple[str, ...]
-    status_file: str  # says whether the tables are complete, and what they were made from
-    reads: tuple[str, ...] = ()  # stages of every run whose results and files are read too
-    texts: tuple[str, ...] = ()  # text files that are made as well
-    sources: tuple[str, ...] = ()  # file patterns that the tables depend on, besides what tables.py imports
+    status_file: str  # whether the tables are complete, and what they were made from
+    reads: tuple[str, ...] = ()  # other stages of every run whose results and files are read
+    texts: tuple[str, ...] = ()  # text files that are also made
+    sources: tuple[str, ...] = ()  # patterns of files that the tables depend on, besides the imports of tables.py
     own_rules: tuple[str, ...] = ("kernel_classes",)  # keys of config.yaml whose rules are passed to run_tables
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files of a run that hold them, besides the status."""
+        """The files of these tables, without the status file."""
         return (*(f"{name}.{suffix}" for name in self.names for suffix in ("csv", "parquet")), *self.texts)
 
 
@@ -67,33 +67,33 @@ class TablesOfARun:
 class Stage:
     """A measurement of a run, in a process that does nothing else."""
 
-    name: str  # also that of its folder, its rule and its section in config.yaml
-    meaning: str  # what is measured, as progress and documents say it
-    table_names: tuple[str, ...] = ()  # tables of the study that are made of its results
-    files: tuple[str, ...] = ()  # what a job leaves besides NAME.json
-    may_leave: tuple[str, ...] = ()  # what it leaves only sometimes
+    name: str  # also of its folder, its rule and its section in config.yaml
+    meaning: str  # the measured process, for progress and documents
+    table_names: tuple[str, ...] = ()  # tables of the study that are made from its results
+    files: tuple[str, ...] = ()  # files of a job, besides NAME.json
+    may_leave: tuple[str, ...] = ()  # files that a job makes only sometimes
     sources: tuple[str, ...] = ()  # files whose change makes results stale, besides the measured program and measure.py
     needs: str | None = GPU  # what a job leases: a GPU, or nothing (None)
     lasts_s: Callable[[Mapping], float] = lambda settings: 0.0  # seconds of a job besides its start and its steps
-    attempts: int = 1  # how often a job tries at most
-    disk_bytes: int = 0  # what a job leaves, about
-    disk_bytes_per_layer_and_step: int = 0  # and more for each layer and step
+    attempts: int = 1  # of a job, at most
+    disk_bytes: int = 0  # of the files of a job, about
+    disk_bytes_per_layer_and_step: int = 0  # in addition
     settings: Mapping[str, Setting] = field(default_factory=dict)
     tables_of_a_run: TablesOfARun | None = None
-    of_every_run: bool = True  # otherwise measured where a product of the grid names it under `stages`
-    of_several_gpus: bool = False  # where not of every run: measured in runs on several GPUs; otherwise in those on one
-    only_with_gpu: bool = False  # ends at once without a GPU, as unsupported
-    workload: Workload = MODEL_STEPS  # the runs that have it
+    of_every_run: bool = True  # otherwise measured if a product of the grid lists it under `stages`
+    of_several_gpus: bool = False  # if not of every run: measured in runs on several GPUs, otherwise on one
+    only_with_gpu: bool = False  # without a GPU, it ends at once as unsupported
+    workload: Workload = MODEL_STEPS  # of the runs that have it
     has_estimates: bool = False  # its folder has estimates.py, since its work is not the steps of a model
 
     @property
     def result(self) -> str:
-        """The file of a run that says how this stage ended."""
+        """The file with the result of this stage of a run."""
         return f"{self.name}.json"
 
     @property
     def status_column(self) -> str:
-        """The column of the table of runs that says how this stage ended."""
+        """The column of the table of runs with the status of this stage."""
         return f"{self.name}_status"
 
     @property
@@ -106,5 +106,5 @@ class Stage:
         return f"{PACKAGE}.{self.name}.{module}".replace(".", "/") + ".py"
 
     def load(self, module: str) -> ModuleType:
-        """A module in the folder of this stage. It is imported here alone, since planning must import none of them."""
+        """A module in the folder of this stage. It is imported only here, since planning must not import them."""
         return import_module(f"{PACKAGE}.{self.name}.{module}")

@@ -1,7 +1,7 @@
 """The stages of a run in their order, each declared in profile_grid/stages/NAME/stage.py. Imports nothing heavy.
 
-Rules, progress, estimates, merge, cost, verify, the words for what is missing and the schema follow from this list. A
-stage writes results/runs/RUN/NAME.json (profile_grid.results.results) and the files it names.
+Rules, progress, estimates, merge, cost, verify, sentences about missing results and the schema follow from this list. A
+stage writes results/runs/RUN/NAME.json (profile_grid.results.results) and the files that it declares.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from profile_grid.stages.memory.stage import MEMORY
 from profile_grid.stages.operator.stage import OPERATOR
 from profile_grid.stages.timing.stage import TIMING
 
-NOT_ASKED = "not_asked"  # the status of a stage that a run was not asked for
-UNSUPPORTED = "unsupported"  # that of a stage which this machine cannot measure, or PyTorch refuses
+NOT_ASKED = "not_asked"  # the status of a stage that was not requested for a run
+UNSUPPORTED = "unsupported"  # the status of a stage that this machine cannot measure, or PyTorch refuses
 
 STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START, ALL_REDUCE, HOST_TRACE, OPERATOR)
 BY_NAME = {stage.name: stage for stage in STAGES}

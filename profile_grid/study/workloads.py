@@ -1,7 +1,7 @@
 """What the runs of a grid measure, and the dimensions in which they differ. Imports nothing heavy.
 
-A product of a grid names its workload as `program`; a product of models names none. All products of a grid have the
-same workload. Stages, tables and questions belong to a workload, so that a grid has those of its own.
+A product of a grid names its workload as `program`; without it, it is of models. All products of a grid have the same
+workload. Stages, tables and questions belong to a workload.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from profile_grid.study.dimensions import (
     Dimension,
     Value,
 )
-from profile_grid.study.program import program_of, told_of_model
+from profile_grid.study.program import model_specification, program_of
 
 Values = Mapping[str, Value]
 
@@ -36,9 +36,9 @@ class Workload:
     name: str  # `program` in a product of a grid; the value of the dimension `model` where the workload is an operator
     dimensions: tuple[Dimension, ...]  # in which its runs differ
     impossible: Callable[[Mapping, Values], str | None]  # by configuration and values: why no machine can measure a run
-    arguments: Callable[[Mapping, Values], dict[str, Any]]  # what its program is given, besides what all are
-    tried_by: str  # "module:function" by which `doctor` tries a little of it
-    in_process: tuple[Dimension, ...] = ()  # whose values one process goes through: rows of its tables, no runs
+    arguments: Callable[[Mapping, Values], dict[str, Any]]  # keys of its specification, besides those of all programs
+    tried_by: str  # "module:function" with which `doctor` tries a small part of it
+    in_process: tuple[Dimension, ...] = ()  # dimensions whose values one process goes through: rows, not runs
     defaults: Values = field(default_factory=dict)  # instead of those of config.yaml
     program: str | None = None  # the file of its program; None for the model that config.yaml names
     tables: tuple[str, ...] = ()  # merged tables besides those of its stages
@@ -48,7 +48,9 @@ MODEL_STEPS = Workload(
     name="model",
     dimensions=DIMENSIONS,
     impossible=lambda config, values: impossible(values, program_of(config)["constructor"]),
-    arguments=lambda config, values: told_of_model(config, values[MODEL.key]) | {"vocab_size": config["vocab_size"]},
+    arguments=lambda config, values: (
+        model_specification(config, values[MODEL.key]) | {"vocab_size": config["vocab_size"]}
+    ),
     tried_by="profile_grid.planning.doctor:try_capture",
     tables=("largest",),
 )
@@ -66,5 +68,5 @@ OPERATORS = (ATTENTION_ALONE,)
 
 
 def workload_of(product: Mapping) -> Workload:
-    """What the runs of a product of a grid measure."""
-    return next((one for one in OPERATORS if one.name == product.get("program")), MODEL_STEPS)
+    """The workload of the runs of a product."""
+    return next((workload for workload in OPERATORS if workload.name == product.get("program")), MODEL_STEPS)

@@ -7,8 +7,14 @@ from collections.abc import Mapping
 import pandas as pd
 
 from cs336_model import ranges
-from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flops, matmul_flops, parameter_count
-from cs336_model.arithmetic.own_model import sequences_per_gpu
+from cs336_model.arithmetic.flops import (
+    ModelShape,
+    forward_bytes,
+    forward_flops,
+    matmul_flops,
+    parameter_count,
+    sequences_per_gpu,
+)
 from cs336_model.program.variants.values import ELEMENT_BYTES
 from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.quantities import known

@@ -12,7 +12,7 @@ from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
 from cs336_model.program.variants.effects import process_settings
-from profile_grid.stages.timing.accuracy import explained_error
+from profile_grid.stages.timing.tables import explained_error
 from tests.cs336_model.specs import changed
 
 CPU = torch.device("cpu")

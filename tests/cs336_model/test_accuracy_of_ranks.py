@@ -7,7 +7,7 @@ import pytest
 
 from cs336_model.program.accuracy import TOO_LARGE
 from cs336_model.program.variants.values import BUCKET_MB, FLAT, NAIVE, OVERLAPPED
-from profile_grid.stages.timing.accuracy import explained_error
+from profile_grid.stages.timing.tables import explained_error
 from tests.cs336_model.launched_ranks import told_by_two
 from tests.cs336_model.specs import changed
 

@@ -36,10 +36,10 @@ def test_auto_means_the_gpu_where_there_is_one(one_gpu):
 def test_a_gpu_that_was_not_leased_is_not_worked_on(one_gpu, monkeypatch):
     for name in ("set_device", "synchronize"):
         monkeypatch.setattr(torch.cuda, name, lambda device: None)
-    monkeypatch.setattr(lease._HELD, "gpus", ("GPU-another",))
-    with pytest.raises(RuntimeError, match=f"works on GPU-{UUID}, and was leased GPU-another: an import asked CUDA"):
+    monkeypatch.setattr(lease._LEASE, "gpus", ("GPU-another",))
+    with pytest.raises(RuntimeError, match=f"works on GPU-{UUID}, and leased GPU-another: an import asked CUDA"):
         open_context(GPU)
-    monkeypatch.setattr(lease._HELD, "gpus", ("GPU-another", f"GPU-{UUID}"))
+    monkeypatch.setattr(lease._LEASE, "gpus", ("GPU-another", f"GPU-{UUID}"))
     monkeypatch.setattr(torch, "empty", lambda *size, device: None)
     open_context(GPU)
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from cs336_model.program import benchmark
-from cs336_model.program.energy.counters import NvmlCounter, RaplCounter, measured_tick_s
-from cs336_model.program.energy.windows import Meter, idle_window, window_of_steps
+from cs336_model.program.energy import Meter, NvmlCounter, RaplCounter, idle_window, measured_tick_s, window_of_steps
 from cs336_model.program.variants.unsupported import Unsupported
 
 TICK_S = 0.1

@@ -8,9 +8,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from cs336_model.arithmetic.flops import ModelShape
+from cs336_model.arithmetic.flops import ModelShape, shape_of
 from cs336_model.arithmetic.memory import KEPT, estimated_peak_bytes, saved_activation_bytes
-from cs336_model.arithmetic.own_model import shape_of
 from cs336_model.model.functional import cross_entropy
 from cs336_model.model.optimizer import AdamW
 from cs336_model.model.transformer import TransformerLM

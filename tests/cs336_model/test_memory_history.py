@@ -8,12 +8,18 @@ import pytest
 import torch
 
 from cs336_model import ranges
+from cs336_model.arithmetic.flops import shape_of
 from cs336_model.arithmetic.memory import saved_activation_bytes
-from cs336_model.arithmetic.own_model import shape_of
 from cs336_model.program import benchmark
-from cs336_model.program.memory.allocator import AllocatorMemory, MarkedRange, events_of_trace, unmet_in
+from cs336_model.program.memory.allocator import (
+    AllocatorMemory,
+    MarkedRange,
+    events_of_trace,
+    publishable,
+    published_path,
+    unmet_in,
+)
 from cs336_model.program.memory.history import Event, History, Range, Unmet, innermost, paired
-from cs336_model.program.memory.snapshot import publishable, published_path
 
 
 def made(address: int, size: int = 8, at: float = 0.0) -> Event:

@@ -7,7 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops
-from cs336_model.program.operator import cell as cells
+from cs336_model.program.operator import row as cells
 from cs336_model.program.operator.row import most_of, row
 from cs336_model.program.operator.spec import read_row
 from cs336_model.program.process_cost import Progress

@@ -119,7 +119,7 @@ def test_each_rank_is_told_its_number_and_prints_into_a_log_of_its_own(tmp_path)
 
 def test_a_process_that_hangs_prints_its_stacks_before_its_limit():
     program = (
-        "import time; from cs336_model.program.stacks import print_stacks_before\n"
+        "import time; from cs336_model.program.process_cost import print_stacks_before\n"
         "def hangs(): time.sleep(10**6)\n"
         "print_stacks_before(0.4, 0.0); hangs()"
     )

@@ -11,15 +11,20 @@ import pandas as pd
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.largest.tables import largest_table
 from profile_grid.stages.all_reduce.tables import study_tables as all_reduce_tables
-from profile_grid.stages.capture.rank_tables import empty_tables as rank_tables
-from profile_grid.stages.cold_start.tables import empty_run_tables as cold_tables
-from profile_grid.stages.counters.tables import empty_run_tables as counter_tables
+from profile_grid.stages.capture.rank_tables import TABLES as RANK_TABLES
 from profile_grid.stages.energy.tables import study_tables as energy_tables
-from profile_grid.stages.host_trace.tables import empty_run_tables as host_tables
-from profile_grid.stages.memory.tables import empty_run_tables as memory_tables
-from profile_grid.stages.timing.accuracy import explained_error
+from profile_grid.stages.timing.tables import explained_error
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
-from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES, TIMING
+from profile_grid.study.stages import (
+    CAPTURE,
+    COLD_START,
+    COUNTERS,
+    HOST_TRACE,
+    MEMORY,
+    NOT_ASKED,
+    STAGES,
+    TIMING,
+)
 from profile_grid.tables.step_statistics import STATISTICS
 
 KERNEL = ["step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns"]
@@ -167,7 +172,9 @@ def without_requests() -> dict[str, pd.DataFrame]:
 def _without_requests() -> dict[str, pd.DataFrame]:
     steps = pd.DataFrame({"phase": [], "step": [], "ms": []})
     tables = {"steps": steps, "warmup_steps": steps, "rank_times": RANK_TIMES, "losses": LOSSES}
-    tables |= memory_tables() | counter_tables() | cold_tables() | host_tables() | rank_tables()
+    modules = (stage.load("tables") for stage in (MEMORY, COUNTERS, COLD_START, HOST_TRACE))
+    declared = [*RANK_TABLES, *(table for module in modules for table in module.TABLES)]
+    tables |= {table.name: table.empty() for table in declared}
     leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
     led = {name: pd.concat([leading, table], axis=1) for name, table in tables.items()}
     return led | energy_tables([]) | all_reduce_tables([]) | {"largest": largest_table([], Path())}

@@ -17,7 +17,7 @@ from cs336_model.arithmetic.flops import ModelShape, forward_bytes, forward_flop
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.documents.summaries import Summaries
 from profile_grid.stages.capture.step_tables import TABLES
-from profile_grid.stages.timing.accuracy import explained_error
+from profile_grid.stages.timing.tables import explained_error
 from profile_grid.study.catalogue import summaries_of
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
 from profile_grid.study.workloads import MODEL_STEPS

@@ -2,8 +2,7 @@
 
 import pytest
 
-from docs.comparisons import KEPT, SIDES, comparisons, make_comparison
-from docs.kept_tables import write_kept
+from docs.kept import KEPT, SIDES, comparisons, make_comparison, write_kept
 from workflow.file_difference import file_difference
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.host.processes.problems import Problem
+from profile_grid.host.processes.job import Problem
 from profile_grid.planning import estimates
 from profile_grid.planning.doctor import Gpu, Host, Trial, capture_lines, cause, report
 from profile_grid.planning.smoke import Smoke, smoke_specification

@@ -8,7 +8,7 @@ import pytest
 
 from docs import pages
 from docs.examples import STUDIES, WHOLE
-from docs.kept_tables import KeptTables, write_kept
+from docs.kept import KeptTables, write_kept
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import summary_tables

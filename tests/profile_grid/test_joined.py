@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from profile_grid.files import write_table
-from profile_grid.merging.joined import joined_tables
+from profile_grid.merging.merge import joined_tables
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import COMPLETE, INCOMPLETE, Status
 from profile_grid.study.dimensions import DIMENSIONS, LEADING

@@ -82,7 +82,7 @@ def wait_until(is_so) -> None:
 
 def is_free(name: str) -> bool:
     with HostLock(name) as lock:
-        return lock.taken()
+        return lock.try_lock()
 
 
 @pytest.fixture(scope="module")

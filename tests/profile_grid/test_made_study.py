@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.made_grid import made_config
+from benchmarks.harness import made_config
 from benchmarks.made_study import SOURCES, write_study
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.merging.merge import merged_tables

@@ -10,7 +10,7 @@ from kernel_recorder.nsys_profile import CUDA_CALLS, profile_command
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
 from profile_grid.stages.capture import nsys_capture
-from profile_grid.stages.capture.nsys_reports import reports
+from profile_grid.stages.capture.tables import reports
 
 SAID = """Processing [results/runs/a/capture.sqlite] with [/usr/lib/nsys/reports/gpukernsum.py]...
 SKIPPED: results/runs/a/capture.sqlite does not contain CUDA kernel data.

@@ -161,7 +161,7 @@ def test_a_failure_message_names_the_status_the_end_of_the_log_and_its_path(tmp_
     outcome, log = run_shell("seq 1 40; exit 3", tmp_path)
     message = failure_message("timing of small", outcome, log, 20.0)
     assert message.startswith("timing of small ended with exit status 3; the end of its log:\n  | 26\n")
-    assert message.endswith(f"  | 40\nwhole log: {log}")
+    assert message.endswith(f"  | 40\ncomplete log: {log}")
 
 
 def test_a_log_of_a_program_that_prints_without_end_keeps_both_its_ends(tmp_path):
@@ -183,7 +183,7 @@ def test_a_line_without_end_is_cut_in_a_message_and_keeps_both_its_ends(tmp_path
 
 def test_a_program_ended_by_a_signal_is_said_to_be(tmp_path):
     outcome, log = run_shell("kill -SEGV $$", tmp_path)
-    assert "was ended by SIGSEGV" in failure_message("capture", outcome, log, 20.0)
+    assert "was killed by SIGSEGV" in failure_message("capture", outcome, log, 20.0)
 
 
 @pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "HOME", "SSH_AUTH_SOCK", "HF_TOKEN"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cs336_model.arguments import OUR_ARGUMENTS
-from cs336_model.arithmetic.own_model import OWN_CONSTRUCTOR
+from cs336_model.arithmetic.flops import OWN_CONSTRUCTOR
 from cs336_model.program.parallel.launch import FIRST_TO_FAIL
 from cs336_model.program.variants.values import PLAIN
 from profile_grid.host.leases.lease_server import Leases
@@ -19,7 +19,7 @@ from profile_grid.host.processes.ranks import (
     gather_logs,
     merge_rank_results,
     rank_filename,
-    written_by_ranks,
+    read_rank_results,
 )
 from profile_grid.stages.capture.measure import measure as measure_capture
 from profile_grid.stages.timing.measure import measure as measure_timing
@@ -71,12 +71,12 @@ def test_files_of_the_first_rank_have_the_names_of_a_run_of_one(tmp_path):
 
 def test_a_result_without_times_is_that_of_the_run_whatever_the_others_have(tmp_path):
     (tmp_path / "r_rank1.json").write_text(json.dumps({"status": "out_of_memory"}))
-    assert written_by_ranks(job(tmp_path), tmp_path / "r.json") == [{"status": "out_of_memory"}]
+    assert read_rank_results(job(tmp_path), tmp_path / "r.json") == [{"status": "out_of_memory"}]
 
 
 def test_ranks_of_which_one_wrote_nothing_wrote_nothing(tmp_path):
     (tmp_path / "r.json").write_text(json.dumps({"status": "complete"}))
-    assert written_by_ranks(job(tmp_path), tmp_path / "r.json") == []
+    assert read_rank_results(job(tmp_path), tmp_path / "r.json") == []
 
 
 def test_the_log_of_the_rank_that_failed_first_is_the_end_of_the_log(tmp_path):

@@ -72,8 +72,8 @@ def test_a_combination_that_no_machine_can_run_is_refused_before_anything_is_mea
         ),
         ({"gpus": [3], "parallels": ["flat"]}, "gpus 3 with parallel flat with batch_size 4: a batch is of all GPUs"),
         ({"gpus": [2], "parallels": ["ddp"], "compiles": ["on"]}, "a compiled graph is split at the buckets"),
-        ({"gpus": [2], "parallels": ["ddp"], "stages": ["memory"]}, "stage memory is of one GPU"),
-        ({"stages": ["all_reduce"]}, "stage all_reduce is of several GPUs"),
+        ({"gpus": [2], "parallels": ["ddp"], "stages": ["memory"]}, "stage memory needs one GPU"),
+        ({"stages": ["all_reduce"]}, "stage all_reduce needs several GPUs"),
     ],
 )
 def test_what_several_gpus_cannot_do_is_refused_before_anything_is_measured(config, lists, reason):

@@ -127,7 +127,7 @@ def test_a_crash_fails_its_job_with_the_end_of_its_log_and_the_others_go_on(fake
     assert run.status != 0
     assert "timing of two_ctx8_forward ended with exit status 1; the end of its log:" in run.output
     assert "  | RuntimeError: a defect of the model" in run.output
-    assert "whole log: logs/two_ctx8_forward/timing.log" in run.output
+    assert "complete log: logs/two_ctx8_forward/timing.log" in run.output
     assert [(fake_project / timing_of(model)).exists() for model in ("one", "two", "three")] == [True, False, True]
 
 
@@ -158,7 +158,7 @@ def test_a_run_that_hangs_ends_at_the_limit_of_the_configuration(fake_project, s
     write_config(fake_project, time_limit_s=1)
     run = snakemake(fake_project, TIMING, "--cores", "1")
     assert run.status != 0
-    assert "timing of one_ctx8_forward was ended at the time limit of 1 s" in run.output
+    assert "timing of one_ctx8_forward was killed at the time limit of 1 s" in run.output
     assert not is_alive(int((fake_project / "pid").read_text()))
 
 

@@ -12,15 +12,14 @@ import json
 import tempfile
 from pathlib import Path
 
+from cs336_model.arithmetic.flops import shape_of
 from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
-from cs336_model.arithmetic.own_model import shape_of
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json
 from profile_grid.host.leases.lease_server import leases_for
 from profile_grid.host.processes.job import Job
 from profile_grid.host.progress import say
-from profile_grid.largest.bisection import FITTED, file_name, largest_fitting
-from profile_grid.largest.fitting import FitResult, try_fit, with_value
+from profile_grid.largest.fitting import FITTED, FitResult, file_name, largest_fitting, try_fit, with_value
 from profile_grid.quantities import GIBIBYTE, memory
 from profile_grid.study.stages import TIMING
 from workflow.command import run_command

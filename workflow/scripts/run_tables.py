@@ -31,9 +31,9 @@ def main() -> None:
     status, tables = module.run_tables(result, folder, *(arguments.own_rules[key] for key in of_run.own_rules))
     for declared in module.TABLES:
         if declared.name in of_run.names:
-            declared.check(tables[declared.name], declared.names)
-    for name, table in tables.items():
-        write_table(folder / f"{name}.csv", table)
+            table = tables.get(declared.name, declared.empty())
+            declared.check(table, declared.names)
+            write_table(folder / f"{declared.name}.csv", table)
     for name, text in module.run_texts(result, folder).items() if of_run.texts else ():
         write_text(folder / name, text)
     write_json(folder / of_run.status_file, status)

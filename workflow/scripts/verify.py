@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kernel_tables.clean_text import visible
 from kernel_tables.reading import nsys
-from profile_grid.comparing.timed import PLAN
+from profile_grid.comparing.results import PLAN
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.made import LOCK, NAME
 from profile_grid.host.processes.ranks import existing_rank_files

@@ -1,16 +1,63 @@
 """The recorder on a GPU: the history of PyTorch's caching allocator, and its counters at both ends of every range.
 
-The backward pass runs on a thread of its own, so no label of a thread tells the range of an allocation. How many
-allocations and releases the allocator has counted when a range opens and closes does, to the event.
+The backward pass runs in its own thread, so no label of a thread tells the range of an allocation. The number of
+allocations and releases that the allocator has counted when a range opens and closes does, to the event.
 """
 
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any
 
 import torch
 
 from cs336_model.program.memory.history import Event, History, Range, Unmet
-from cs336_model.program.memory.snapshot import publishable
+
+KEPT = ("segments", "device_traces")
+IN_PACKAGES = ("site-packages", "dist-packages")
+OF_A_FRAME = ("name", "line")
+ENTRY_KEYS = ("action", "addr", "size", "stream", "time_us", "device_free", "pool_id", "segment_pool_id", "version")
+SEGMENT_KEYS = (
+    "device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream", "segment_type",
+    "segment_pool_id", "is_expandable",
+)  # fmt: skip
+BLOCK_KEYS = ("address", "size", "requested_size", "state")
+
+
+def publishable(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """A copy that holds what pytorch.org/memory_viz draws, and no path of this machine: what is not known here by its
+    key is left out, settings and annotations among it."""
+    return {
+        "segments": [
+            _of(SEGMENT_KEYS, one) | {"blocks": [_with_frames(BLOCK_KEYS, block) for block in one["blocks"]]}
+            for one in snapshot["segments"]
+        ],
+        "device_traces": [[_with_frames(ENTRY_KEYS, entry) for entry in trace] for trace in snapshot["device_traces"]],
+    }
+
+
+def published_path(file: str) -> str:
+    """The path of a source file below the folder that it was imported from: "cs336_model/model/transformer.py",
+    "torch/nn/modules/module.py"; of any other file its last name alone."""
+    parts = PurePath(file).parts
+    for folder in IN_PACKAGES:
+        if folder in parts:
+            return "/".join(parts[parts.index(folder) + 1 :])
+    if "cs336_model" in parts:
+        last = len(parts) - 1 - parts[::-1].index("cs336_model")
+        return "/".join(parts[last:])
+    return parts[-1] if parts else ""
+
+
+def _with_frames(keys: tuple[str, ...], one: dict[str, Any]) -> dict[str, Any]:
+    frames = [
+        _of(OF_A_FRAME, frame) | {"filename": published_path(frame["filename"])} for frame in one.get("frames", ())
+    ]
+    return _of(keys, one) | {"frames": frames}
+
+
+def _of(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
+    return {key: values[key] for key in keys if key in values}
+
 
 REQUESTED, ALLOCATED, RESERVED = (f"{name}_bytes.all.peak" for name in ("requested", "allocated", "reserved"))
 KINDS = {"alloc": True, "free_completed": False}  # the entries that are events, and whether they allocate

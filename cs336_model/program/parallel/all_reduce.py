@@ -6,11 +6,9 @@ Started by cs336_model.program.parallel.launch, as the ranks of a run are. The r
 program is an all-reduce, and those of the last size are the steps of its result.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from timeit import default_timer
 from typing import Any
 
@@ -19,30 +17,23 @@ import torch.distributed as dist
 
 from cs336_model.program.benchmark import leave_device
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
-from cs336_model.program.lease import take_lease
+from cs336_model.program.options import program_parser, wait_for_lease
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
 from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.result import empty_result, facts_of_process, write_result
 from cs336_model.program.spec import RunSpec, read_spec
-from cs336_model.program.stacks import print_stacks_before
 
 MEGABYTE, FP32_BYTES = 10**6, 4
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measures every size and writes the result of this rank."""
-    parser = argparse.ArgumentParser(prog="python -m cs336_model.program.parallel.all_reduce")
-    parser.add_argument("--spec", required=True, help="the run, as JSON (see cs336_model/program/spec.py)")
-    parser.add_argument("--megabytes", required=True, type=json.loads, help="a JSON list of sizes, of 10^6 bytes")
-    parser.add_argument("--output", required=True, type=Path, help="where the result is written, as JSON")
-    parser.add_argument("--lease", type=Path, help="the socket where this program asks for its GPUs")
-    parser.add_argument("--time-limit-s", type=float, help="when whoever starts this program ends it")
+    parser = program_parser("cs336_model.program.parallel.all_reduce", __doc__.partition("\n")[0])
+    parser.add_argument("--megabytes", required=True, type=json.loads, help="JSON list of sizes, in 10^6 bytes")
     options = parser.parse_args(arguments)
     spec, progress = read_spec(options.spec), Progress()
     progress.seconds["import"] = process_age_seconds()
-    with progress.stage("wait"):
-        take_lease(options.lease)
-    print_stacks_before(options.time_limit_s, process_age_seconds() - progress.seconds["wait"])
+    wait_for_lease(options, progress)
     write_result(measured(spec, options.megabytes, progress), options.output)
 
 

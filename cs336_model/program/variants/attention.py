@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from cs336_model import ranges
-from cs336_model.arithmetic.own_model import shape_of
+from cs336_model.arithmetic.flops import shape_of
 from cs336_model.model.transformer import CausalSelfAttention
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.variants.precision import autocast

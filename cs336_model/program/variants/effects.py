@@ -1,16 +1,33 @@
 """All dimensions together, as the loop needs them: settings of the process, changes of the model, shape of a batch."""
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from cs336_model.program.spec import RunSpec, check_unknown
 from cs336_model.program.variants.attention import forced_backend, with_attention
-from cs336_model.program.variants.checkpointing import with_checkpoints
 from cs336_model.program.variants.compilation import compiler_settings, with_compilation
 from cs336_model.program.variants.precision import choose_matmul_precision, weights_in_precision
+from cs336_model.program.variants.values import NO_CHECKPOINT
+
+
+def with_checkpoints(spec: RunSpec, model: nn.Module) -> None:
+    """Every so many blocks one is recomputed, the first among them (Chen et al. 2016, arXiv:1604.06174). In a capture
+    what is recomputed stands in the range `recomputation`, inside the backward pass: a range of a forward pass that
+    opens there has it around itself."""
+    every = spec.dimensions["checkpoint"]
+    if every == NO_CHECKPOINT:
+        return
+    for block in model.blocks[::every]:
+        block.forward = functools.partial(
+            checkpoint, block.forward, use_reentrant=False,
+            preserve_rng_state=False,  # nothing in a block is random
+        )  # fmt: skip
+
 
 # model and context_length choose the arguments of the constructor, mode the phases of a step
 KNOWN_DIMENSIONS = (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cs336_model.arithmetic.own_model import OWN_CONSTRUCTOR
+from cs336_model.arithmetic.flops import OWN_CONSTRUCTOR
 from cs336_model.ranges import FORWARD
 
 FP32, TF32, BF16, BF16_WEIGHTS = PRECISIONS = ("fp32", "tf32", "bf16", "bf16-weights")

@@ -1,8 +1,8 @@
-"""Leases for the programs of one job: each asks for its GPUs once it has imported everything, and has them until it
-gives them back at the end of its window, or ends (cs336_model/program/lease.py).
+"""Leases for the programs of one job. A program asks for its GPUs after it has imported everything, and has them until
+it returns them at the end of its window, or ends (cs336_model/program/lease.py).
 
 Interpreters start, profilers finish, exports and tables are made while other measurements run; opening a context,
-warming up and measuring happen alone. On the processor imports would disturb, so there a lease spans the job.
+warming up and measuring happen alone. On the CPU imports would disturb, so there a lease spans the job.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +40,7 @@ class Leases:
     given: list[Lease] = field(default_factory=list)
     held_s: float = 0.0
     neighbours: int = 0  # the most other GPUs of the host that were leased at the same time
-    alone: bool = False  # also wait for processes that gave back an earlier lease of the GPUs
+    alone: bool = False  # also wait for processes that returned an earlier lease of the GPUs
     _waited_s: float = 0.0
     _waits_since: float | None = None
 
@@ -49,11 +50,11 @@ class Leases:
         return self._waited_s + (0.0 if since is None else time.monotonic() - since)
 
     @contextmanager
-    def acquire(self, pool: Sequence[str], count: int, what: str, **options) -> Iterator[Lease]:
-        """`acquire_lease` of the same arguments, whose seconds are counted here."""
+    def acquire(self, pool: Sequence[str], count: int, purpose: str, **options) -> Iterator[Lease]:
+        """`acquire_lease` with the same arguments; its seconds are counted here."""
         self._waits_since = time.monotonic()
         try:
-            with acquire_lease(pool, count, what, **options) as lease:
+            with acquire_lease(pool, count, purpose, **options) as lease:
                 started, self._waited_s, self._waits_since = time.monotonic(), self.waited_s(), None
                 self.given.append(lease)
                 try:
@@ -64,11 +65,11 @@ class Leases:
             self._waited_s, self._waits_since = self.waited_s(), None
 
     def were_alone(self) -> bool:
-        """Whether nobody who gave an earlier lease back was on the GPUs whenever this job got them: several of its
-        programs may wait for them at once, and which of them ran out of memory is not told here."""
+        """Whether nobody who returned an earlier lease was on the GPUs whenever this job got them. It covers all leases
+        of the job: several of its programs may wait at once, and which of them ran out of memory is unknown here."""
         return all(lease.alone for lease in self.given)
 
-    def look_round(self, lease: Lease) -> None:
+    def count_neighbours(self, lease: Lease) -> None:
         """Counts who else measures on this host at this moment."""
         self.neighbours = max(self.neighbours, len(held_gpus() - set(lease.gpus)))
 
@@ -76,115 +77,89 @@ class Leases:
 @contextmanager
 def leases_for(
     device: str,
-    what: str,
+    purpose: str,
     count: int = 1,
     *,
     quiet_host: bool = False,
     say: Callable[[str], None],
     began: Callable[[Lease], None] = lambda lease: None,
 ) -> Iterator[Leases]:
-    """The leases of one job, for the time of a with block: of `count` of the visible GPUs for each of its programs, all
-    or none, or of the host where there is none; a program has so many processes. With `quiet_host` no other GPU of the
-    host is leased meanwhile. `began` is told every lease before it is used, from another thread."""
+    """The leases of one job, for a with block: for each of its programs, of `count` visible GPUs, all or none, or of
+    the host if it has no GPU. A program has one process per GPU, which ask together. With `quiet_host` no other GPU of
+    the host is leased meanwhile. `began` receives every lease before it is used, in another thread. Raises LeaseError
+    at the end if no lease can be had.
+    """
     if device == "cpu" or not gpu_is_visible():
         leases = Leases()
-        with leases.acquire([], 0, what, whole_host=True, say=say) as lease:
+        with leases.acquire([], 0, purpose, whole_host=True, say=say) as lease:
             leases.files = lease.files
             began(lease)
             yield leases
         return
-    with tempfile.TemporaryDirectory(prefix="lease-", dir="/tmp" if os.access("/tmp", os.W_OK) else None) as folder:
-        server = LeaseServer(Path(folder, "socket"), visible_gpus(), what, began, count, whole_host=quiet_host, say=say)
-        try:
-            yield server.leases
-        finally:
-            server.close()
+    pool, is_closed = visible_gpus(), threading.Event()
 
-
-class LeaseServer:
-    """Listens at an address and leases GPUs of a pool to the programs that ask, one after another, until it is closed.
-    A program asks by as many processes as it is to have GPUs; each is told all of them, and they are leased together.
-
-    `close` raises what went wrong meanwhile: LeaseError where no lease can be had."""
-
-    def __init__(
-        self, address: Path, pool: Sequence[str], what: str, began: Callable[[Lease], None], count: int, **options
-    ):
-        """`options` are those of `acquire_lease`."""
-        self.leases = Leases(address)
-        self._count, self._asking = count, []
-        self._pool, self._what, self._began, self._options = pool, what, began, options
-        self._error: Exception | None = None
-        self._closed = threading.Event()
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.bind(str(address))
-        self._socket.listen()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Leases nothing any more, and takes back what is still leased."""
-        self._closed.set()
-        with suppress(OSError):  # accept() has failed already
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes accept(), which closing would not
-        self._thread.join()
-        self._socket.close()
-        if self._error is not None:
-            raise self._error
-
-    def _serve(self) -> None:
-        while not self._closed.is_set():
-            try:
-                program, _ = self._socket.accept()
-            except OSError:
-                return  # it was shut down
-            try:
-                self._ask(program)
-            except Exception as error:
-                self._error = error  # raised by close(), in the thread that waits for the program
-                return
-        self._forget(self._asking)
-
-    def _ask(self, connection: socket.socket) -> None:
-        """Notes a process that asks; leases to it and its peers when they are all there. One that is gone meanwhile was
-        of a program that has failed."""
-        self._forget([process for process in self._asking if process.is_gone(0)])
-        with suppress(ProcessLookupError):
-            self._asking.append(Asking(connection))
-        if len(self._asking) == self._count:
-            try:
-                self._lease_to(self._asking)
-            finally:
-                self._forget(self._asking)
-
-    def _lease_to(self, processes: Sequence[Asking]) -> None:
-        """Leases GPUs to the processes at the other ends until each is gone or has given them back: not until its end
-        of a connection is, since the driver may take longer to free what a process had on the GPU."""
+    def lease_to(askers: Sequence[Asker]) -> None:
+        """Leases GPUs until each process is gone or has returned them. The end of a connection does not count: the
+        driver may take longer to free what a process had on the GPU."""
 
         def wanted() -> bool:
-            return not (self._closed.is_set() or any(process.is_gone(0) for process in processes))
+            return not (is_closed.is_set() or any(asker.is_gone() for asker in askers))
 
-        asked = {**self._options, "alone": self.leases.alone, "wanted": wanted}
-        with suppress(NotWanted), self.leases.acquire(self._pool, self._count, self._what, **asked) as lease:
-            self._began(lease)
-            for process in processes:
-                process.tell(lease)
-            self.leases.look_round(lease)
-            while not (self._closed.is_set() or all(process.has_left(LOOK_MS) for process in processes)):
-                self.leases.look_round(lease)
+        options = {"whole_host": quiet_host, "alone": leases.alone, "say": say, "wanted": wanted}
+        with suppress(NotWanted), leases.acquire(pool, count, purpose, **options) as lease:
+            began(lease)
+            for asker in askers:
+                asker.send(lease)
+            leases.count_neighbours(lease)
+            while not (is_closed.is_set() or all(asker.is_done(LOOK_MS) for asker in askers)):
+                leases.count_neighbours(lease)
 
-    def _forget(self, processes: Sequence[Asking]) -> None:
-        for process in list(processes):
-            process.close()
-            self._asking.remove(process)
+    with (
+        tempfile.TemporaryDirectory(prefix="lease-", dir="/tmp" if os.access("/tmp", os.W_OK) else None) as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        leases = Leases(Path(folder, "socket"))
+        listener.bind(str(leases.address))
+        listener.listen()
+        server = thread.submit(_serve, listener, count, lease_to)
+        try:
+            yield leases
+        finally:
+            is_closed.set()
+            with suppress(OSError):  # accept() has failed already
+                listener.shutdown(socket.SHUT_RDWR)  # wakes accept(), which closing would not
+            server.result()
 
 
-class Asking:
-    """A process that asks for its GPUs at the other end of a connection. Raises ProcessLookupError where it is gone."""
+def _serve(listener: socket.socket, count: int, lease_to: Callable[[Sequence[Asker]], None]) -> None:
+    """Leases to every `count` processes that ask, until the listener is shut down."""
+    askers: list[Asker] = []
+    try:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return  # it was shut down
+            for asker in [asker for asker in askers if asker.is_gone()]:  # its program has failed
+                askers.remove(asker)
+                asker.close()
+            with suppress(ProcessLookupError):
+                askers.append(Asker(connection))
+            if len(askers) == count:
+                lease_to(askers)
+                while askers:
+                    askers.pop().close()
+    finally:
+        for asker in askers:
+            asker.close()
+
+
+class Asker:
+    """A process that asks for its GPUs over a connection. Raises ProcessLookupError if it is gone."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._listens, self._gave_back = True, False
+        self._connection, self._is_listening, self._has_returned = connection, True, False
         pid, _, _ = PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
         try:
             self._process = os.pidfd_open(pid)
@@ -192,35 +167,33 @@ class Asking:
             connection.close()
             raise
 
-    def tell(self, lease: Lease) -> None:
-        """Tells it its GPUs, and gives it the files whose locks lease them."""
-        with suppress(ConnectionError):  # it was ended meanwhile
-            message = {"gpus": lease.gpus, "staying": len(lease.staying)}
-            socket.send_fds(self._connection, [json.dumps(message).encode()], lease.files + lease.staying)
+    def send(self, lease: Lease) -> None:
+        """Sends it the names of its GPUs, and the files whose locks lease them."""
+        with suppress(ConnectionError):  # it was killed meanwhile
+            message = {"gpus": lease.gpus, "presence": len(lease.presence_files)}
+            socket.send_fds(self._connection, [json.dumps(message).encode()], lease.files + lease.presence_files)
 
-    def is_gone(self, patience_ms: int) -> bool:
-        """Whether the process has ended, or does so within some milliseconds."""
-        return self._process in _ready(patience_ms, self._process)
+    def is_gone(self, patience_ms: int = 0) -> bool:
+        """Whether the process has ended, or ends within some milliseconds."""
+        return self._process in _readable(patience_ms, self._process)
 
-    def has_left(self, patience_ms: int) -> bool:
-        """Whether the process has ended, or gives its lease back, within some milliseconds. A connection that closes
-        says nothing: the driver may still be freeing what the process had there."""
-        if self._gave_back or not self._listens:
-            return self._gave_back or self.is_gone(patience_ms)
-        ready = _ready(patience_ms, self._process, self._connection.fileno())
-        if ready == {self._connection.fileno()}:
+    def is_done(self, patience_ms: int) -> bool:
+        """Whether the process has ended, or returns its lease, within some milliseconds."""
+        if self._is_listening and self._connection.fileno() in _readable(
+            patience_ms, self._process, self._connection.fileno()
+        ):
             with suppress(ConnectionError):
-                self._gave_back = self._connection.recv(len(GIVEN_BACK)) == GIVEN_BACK
-            self._listens = False
-        return self._gave_back or self._process in ready
+                self._has_returned = self._connection.recv(len(GIVEN_BACK)) == GIVEN_BACK
+            self._is_listening = False
+        return self._has_returned or self.is_gone(0 if self._is_listening else patience_ms)
 
     def close(self) -> None:
-        """Ends the connection; a process that was told nothing gives up."""
+        """Ends the connection; a process without a lease then gives up."""
         self._connection.close()
         os.close(self._process)
 
 
-def _ready(patience_ms: int, *files: int) -> set[int]:
+def _readable(patience_ms: int, *files: int) -> set[int]:
     """Those of the files that can be read, now or within some milliseconds."""
     poll = select.poll()
     for file in files:

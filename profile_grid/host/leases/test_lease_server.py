@@ -73,7 +73,7 @@ def gives_back(process):
 
 def is_leased(gpu):
     with HostLock(gpu) as lock:
-        return not lock.taken()
+        return not lock.try_lock()
 
 
 def until(is_so):
@@ -195,7 +195,7 @@ def test_a_quiet_host_is_waited_for_where_it_is_wanted(gpus):
 def test_a_program_that_ends_while_it_waits_leases_nothing():
     said = []
     with leases_for("auto", "this", say=said.append) as leases, HostLock("GPU-a") as lock:
-        assert lock.taken()
+        assert lock.try_lock()
         with program(leases):
             until(lambda: said)
         until(lambda: leases._waits_since is None)
@@ -248,7 +248,7 @@ def test_the_measured_program_asks_for_its_gpu_and_its_waiting_is_told_apart(tmp
     }  # fmt: skip
     specification, free = {"program": program, "environment": []}, ExitStack()
     (tmp_path / "scratch").mkdir()
-    assert free.enter_context(HostLock("GPU-a")).taken()
+    assert free.enter_context(HostLock("GPU-a")).try_lock()
     with free, leases_for("auto", "a run", say=lambda line: free.close()) as leases:
         result = measure_timing(Job(specification, tmp_path, tmp_path / "scratch", tmp_path / "log", 60.0, leases))
     assert result["program"]["cost_seconds"]["wait"] > 0
@@ -258,7 +258,7 @@ def test_the_measured_program_asks_for_its_gpu_and_its_waiting_is_told_apart(tmp
 def test_the_processes_of_a_run_have_their_gpus_together_or_not_at_all(gpus):
     gpus += ["GPU-b"]
     with leases_for("auto", "two", 2, say=print) as leases, program(leases) as first, ExitStack() as elsewhere:
-        assert elsewhere.enter_context(HostLock("GPU-b")).taken()
+        assert elsewhere.enter_context(HostLock("GPU-b")).try_lock()
         with program(leases) as second:
             until(lambda: leases.waited_s() > 0)
             assert leases.given == []  # one GPU is free, and that is not enough
@@ -282,7 +282,7 @@ def test_a_process_whose_peer_is_gone_before_both_asked_is_forgotten(gpus):
 def test_seconds_that_were_waited_in_vain_are_counted_and_one_lease_beside_others_is_not_alone():
     leases, gone = Leases(), iter([True, False])
     with HostLock("GPU-a") as lock:
-        lock.taken()
+        lock.try_lock()
         with (
             pytest.raises(NotWanted),
             leases.acquire(["GPU-a"], 1, "x", wanted=lambda: next(gone), say=lambda line: None),

@@ -12,10 +12,8 @@ import pytest
 
 from profile_grid.host import gpu_check
 from profile_grid.host.leases import gpu_leases as leases
-from profile_grid.host.leases import lease_queue as line
-from profile_grid.host.leases.gpu_leases import acquire_lease
-from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock, LeaseError, held_gpus, names_beginning
-from profile_grid.host.leases.lease_queue import WAITING, queued
+from profile_grid.host.leases.gpu_leases import WAITING, acquire_lease, queued
+from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock, LeaseError, held_gpus, lock_names
 
 ROOT = Path(__file__).parents[3]
 HOLDER = """
@@ -126,7 +124,7 @@ def test_who_needs_several_gpus_and_has_waited_long_is_next_for_each(monkeypatch
         monkeypatch.setattr(leases.time, "sleep", goes_on)
         with acquire_lease(["GPU-a", "GPU-b"], 2, "this test", say=said.append) as lease:
             assert lease.gpus == ("GPU-a", "GPU-b")
-            assert names_beginning(WAITING) == []  # it waits no more
+            assert lock_names(WAITING) == []  # it waits no more
 
 
 def test_who_came_first_is_served_first_and_keeps_nobody_from_what_it_does_not_want():
@@ -155,9 +153,9 @@ def test_who_needs_a_gpu_and_the_whole_host_keeps_no_gpu_from_others_before_its_
 def test_who_is_stopped_while_it_waits_keeps_nobody_waiting():
     with queued(["GPU-a"], 1, False, "the first") as first:
         assert not is_free(["GPU-a"], 1)
-        os.utime(first.path, (0, time.time() - line.STALE_S))
+        os.utime(first.path, (0, time.time() - leases.STALE_S))
         assert is_free(["GPU-a"], 1)
-        first.looks()
+        first.touch()
         assert not is_free(["GPU-a"], 1)
 
 
@@ -167,9 +165,9 @@ def test_no_more_gpus_are_found_locked_by_who_looks_than_it_needs():
     seen = []
 
     class Look(HostLock):
-        def taken(self, shared=False):
+        def try_lock(self, shared=False):
             seen.append(self.name)
-            return super().taken(shared)
+            return super().try_lock(shared)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leases, "HostLock", Look)
@@ -212,11 +210,11 @@ def test_a_place_of_a_killed_process_or_of_another_version_keeps_nobody(folder):
     (folder / "waiting-00000000000000000001-7").write_text('{"gpus": ["GPU-a"], "count": 1, "whole_host": true}')
     (folder / "waiting-x").touch()
     with HostLock("waiting-00000000000000000002-8") as other:
-        assert other.taken()
+        assert other.try_lock()
         for written in ("", "[]", '{"gpus": 1}'):
             other.path.write_text(written)
             assert is_free(["GPU-a"], 1)
-    assert names_beginning("waiting-00000000000000000001") == []
+    assert lock_names("waiting-00000000000000000001") == []
 
 
 def test_a_killed_holder_has_no_lease():
@@ -286,8 +284,8 @@ def test_a_lock_whose_file_was_removed_and_made_again_is_not_held_twice(folder):
     with HostLock("GPU-a") as first:
         (folder / "GPU-a").unlink()
         with HostLock("GPU-a") as second:
-            assert second.taken()
-            assert not first.taken()
+            assert second.try_lock()
+            assert not first.try_lock()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One job of a stage: its settings, folders and leases."""
+"""One job of a stage: its settings, folders and leases, and the problems that make its capture unusable."""
 
 from __future__ import annotations
 
@@ -8,6 +8,33 @@ from pathlib import Path
 from typing import Any
 
 from profile_grid.host.leases.lease_server import Leases
+
+INSTALL_NSYS = (
+    "install Nsight Systems (https://developer.nvidia.com/nsight-systems, or the CUDA toolkit's nsight-systems package)"
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The code of a cause, and a sentence of this project about it.
+
+    Both are published. The output of another program is not: it may hold paths, names of hosts and users, or a token.
+    `quote` keeps a line of it for the terminal; the log has all of it.
+    """
+
+    code: str
+    text: str
+    quote: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def joined(problems: list[Problem]) -> Problem | None:
+    """Several problems as one, with the code of the first; None if there is none."""
+    if not problems:
+        return None
+    return Problem(problems[0].code, "; ".join(problem.text for problem in problems), problems[0].quote)
 
 
 @dataclass(frozen=True)
@@ -25,6 +52,11 @@ class Job:
     def program(self) -> dict[str, Any]:
         """The specification of the measured program."""
         return self.specification["program"]
+
+    def append_to_log(self, text: str) -> None:
+        """Keeps in the log what is not published."""
+        with self.log.open("a", encoding="utf-8", errors="replace") as stream:
+            stream.write(f"{text}\n")
 
 
 def utc(seconds_since_epoch: float) -> str:

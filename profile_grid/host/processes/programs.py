@@ -18,14 +18,13 @@ from cs336_model.program.loading import CHANGED
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.environment import allowed_variables
 from profile_grid.host.leases.lease_server import Leases
-from profile_grid.host.processes.long_output import cut_line, cut_log
 
+KEPT_BYTES = 500_000  # of each end of a log
+KEPT_CHARACTERS = 200  # of each end of a line in a message
 LOG_LINES_IN_MESSAGE = 15
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 WORKFLOW_VARIABLE = "PROFILE_GRID_WORKFLOW"  # the process id of Snakemake, set by the Snakefile
-
-
-# A profiler passes on the exit status of its program, or its own; that Python ended badly stands in the output only.
+# A profiler passes on the exit status of its program, or its own; only the output shows that Python crashed.
 CRASHED = re.compile(r"^(Traceback \(most recent call last\):|Fatal Python error:)", re.MULTILINE)
 
 
@@ -39,9 +38,9 @@ class WorkflowGone(ProgramFailed):
 
 @dataclass(frozen=True)
 class ProcessExit:
-    """How a program ended: its exit status (negative: the signal), whether the time limit ended it, and seconds."""
+    """How a program ended."""
 
-    returncode: int
+    returncode: int  # negative: the signal
     timed_out: bool
     seconds: float
     log_start: int = 0  # where its output begins in the log, which may hold earlier programs' too
@@ -51,32 +50,48 @@ class ProcessExit:
         return self.returncode == 0 and not self.timed_out
 
     @property
-    def how(self) -> str:
-        """`ended with exit status 3`, or by which signal; a shell adds 128 to the signal of what it ran."""
+    def description(self) -> str:
+        """`ended with exit status 3`, or by which signal; a shell adds 128 to the signal of the program it ran."""
         if self.returncode < 0:
-            return f"was ended by {signal.Signals(-self.returncode).name}"
+            return f"was killed by {signal.Signals(-self.returncode).name}"
         by_signal = self.returncode - 128 in set(signal.Signals)
         signal_name = f" ({signal.Signals(self.returncode - 128).name})" if by_signal else ""
         return f"ended with exit status {self.returncode}{signal_name}"
 
     def output(self, log: Path) -> str:
-        """What the program printed, as far as it is text."""
+        """The output of the program, as far as it is text."""
         return log.read_bytes()[self.log_start :].decode(errors="replace")
 
 
-def python_crashed(output: str) -> bool:
-    """Whether this output of a program under a profiler tells that Python itself ended badly."""
-    return bool(CRASHED.search(output))
+@dataclass(frozen=True)
+class RunningProgram:
+    """A program that runs below its supervisor."""
 
+    supervisor: subprocess.Popen
+    log: Path
+    log_start: int
+    time_limit_s: float
+    leases: Leases
+    since_s: float
+    waited_before_s: float  # for leases of its job
 
-def allowed_environment(extra_names: Iterable[str] = (), source: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that a measured program may see: those it needs, and the names that config.yaml adds."""
-    return allowed_variables(os.environ if source is None else source, extra_names)
+    def outcome(self) -> ProcessExit:
+        """How it ended; waits for that, and kills it at the time limit. Raises WorkflowGone if the Snakemake that
+        started this job is gone."""
+        in_time = _ends_within(self.supervisor, self.since_s, lambda: self.time_limit_s + self._waited_s())
+        self.end()
+        seconds = time.monotonic() - self.since_s - self._waited_s()
+        return ProcessExit(self.supervisor.returncode, not in_time, seconds, self.log_start)
 
+    def end(self) -> None:
+        """Kills it and its descendants, if it has not ended."""
+        if not self.supervisor.stdin.closed:
+            self.supervisor.stdin.close()
+            self.supervisor.wait()
+            cut_log(self.log, self.log_start)
 
-def code_changed(output: str) -> bool:
-    """Whether a measured program ended since its code was edited meanwhile."""
-    return CHANGED in output
+    def _waited_s(self) -> float:
+        return self.leases.waited_s() - self.waited_before_s
 
 
 def run_program(command: Sequence[str], **options: Any) -> ProcessExit:
@@ -94,7 +109,7 @@ def started_program(
     time_limit_s: float,
     folder: Path | None = None,
     leases: Leases | None = None,
-) -> Iterator[Started]:
+) -> Iterator[RunningProgram]:
     """Run a program in the background of a with block; on exit kill it and its descendants. Its output is appended to
     `log`; programs that run at the same time need one each. Waiting for a lease does not count for the time limit.
 
@@ -109,55 +124,67 @@ def started_program(
             env=dict(environment), cwd=folder, stdin=subprocess.PIPE, stdout=sink, stderr=sink, start_new_session=True,
             pass_fds=leases.files,  # it ends last: the host is leased until nothing is left of the program
         )  # fmt: skip
-    program = Started(supervisor, log, log_start, time_limit_s, leases, time.monotonic(), leases.waited_s())
+    program = RunningProgram(supervisor, log, log_start, time_limit_s, leases, time.monotonic(), leases.waited_s())
     try:
         yield program
     finally:
         program.end()
 
 
-@dataclass(frozen=True)
-class Started:
-    """A program that runs below its supervisor, since when, and what its job had waited for leases by then."""
+def allowed_environment(extra_names: Iterable[str] = (), source: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that a measured program may see: those it needs, and the names that config.yaml adds."""
+    return allowed_variables(os.environ if source is None else source, extra_names)
 
-    supervisor: subprocess.Popen
-    log: Path
-    log_start: int
-    time_limit_s: float
-    leases: Leases
-    since_s: float
-    waited_before_s: float
 
-    def outcome(self) -> ProcessExit:
-        """How it ended; waits for that, and ends it at the time limit. Raises WorkflowGone when the Snakemake that
-        started this job is no more."""
-        in_time = _ends_within(self.supervisor, self.since_s, lambda: self.time_limit_s + self._waited_s())
-        self.end()
-        seconds = time.monotonic() - self.since_s - self._waited_s()
-        return ProcessExit(self.supervisor.returncode, not in_time, seconds, self.log_start)
+def python_crashed(output: str) -> bool:
+    """Whether this output of a program under a profiler shows that Python itself crashed."""
+    return bool(CRASHED.search(output))
 
-    def end(self) -> None:
-        """Ends what is left of it; nothing where it has ended."""
-        if not self.supervisor.stdin.closed:
-            self.supervisor.stdin.close()
-            self.supervisor.wait()
-            cut_log(self.log, self.log_start)
 
-    def _waited_s(self) -> float:
-        return self.leases.waited_s() - self.waited_before_s
+def code_changed(output: str) -> bool:
+    """Whether a measured program ended because its code was edited meanwhile."""
+    return CHANGED in output
+
+
+def failure_message(name: str, outcome: ProcessExit, log: Path, time_limit_s: float) -> str:
+    """What happened, the last lines of the log, and the path of the log."""
+    ending = f"was killed at the time limit of {time_limit_s:g} s" if outcome.timed_out else outcome.description
+    lines = outcome.output(log).splitlines()[-LOG_LINES_IN_MESSAGE:]
+    tail = "\n".join(f"  | {cut_line(line)}" for line in lines) or "  | (it printed nothing)"
+    return f"{name} {ending}; the end of its log:\n{tail}\ncomplete log: {log}"
+
+
+def cut_log(log: Path, start: int) -> None:
+    """Cuts the middle out of the log from `start` on, if that is longer than both kept ends: the beginning says what
+    ran, the end what failed."""
+    with log.open("r+b") as stream:
+        cut = stream.seek(0, os.SEEK_END) - start - 2 * KEPT_BYTES
+        if cut <= 0:
+            return
+        stream.seek(-KEPT_BYTES, os.SEEK_END)
+        end = stream.read()
+        stream.truncate(start + KEPT_BYTES)
+        stream.seek(0, os.SEEK_END)
+        stream.write(f"\n... {cut} bytes that were printed here are left out ...\n".encode() + end)
+
+
+def cut_line(line: str) -> str:
+    """The line, or both ends of a long one."""
+    cut = len(line) - 2 * KEPT_CHARACTERS
+    return f"{line[:KEPT_CHARACTERS]} ... {cut} characters left out ... {line[-KEPT_CHARACTERS:]}" if cut > 0 else line
 
 
 def _ends_within(process: subprocess.Popen, since_s: float, limit_s: Callable[[], float]) -> bool:
-    """Whether the process ended before the limit, or has ended where it is asked for later; looks every second whether
-    this job's Snakemake still lives."""
+    """Whether the process ended before the limit, or has ended when it is asked later; checks every second that this
+    job's Snakemake still lives."""
     workflow = int(os.environ.get(WORKFLOW_VARIABLE, 0))
-    watched = workflow in _ancestors()
-    while (left_s := since_s + limit_s() - time.monotonic()) > 0:
+    is_below_workflow = workflow in _ancestors()
+    while (remaining_s := since_s + limit_s() - time.monotonic()) > 0:
         try:
-            process.wait(timeout=min(left_s, 1.0))
+            process.wait(timeout=min(remaining_s, 1.0))
             return True
         except subprocess.TimeoutExpired:
-            if watched and workflow not in _ancestors():
+            if is_below_workflow and workflow not in _ancestors():
                 raise WorkflowGone(
                     f"Snakemake (process {workflow}) is gone, so this measurement was ended;"
                     " unlock the folder and run again: snakemake --unlock && snakemake --cores 1 all"
@@ -171,15 +198,7 @@ def _ancestors() -> list[int]:
     while pid > 1:
         try:
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except FileNotFoundError:  # it ended meanwhile, so what was below it has another parent
+        except FileNotFoundError:  # it ended meanwhile, so the process below it has another parent
             return _ancestors()
         ancestors.append(pid)
     return ancestors
-
-
-def failure_message(what: str, outcome: ProcessExit, log: Path, time_limit_s: float) -> str:
-    """What happened, the last lines of the log, and where the whole log is."""
-    how = f"was ended at the time limit of {time_limit_s:g} s" if outcome.timed_out else outcome.how
-    lines = outcome.output(log).splitlines()[-LOG_LINES_IN_MESSAGE:]
-    tail = "\n".join(f"  | {cut_line(line)}" for line in lines) or "  | (it printed nothing)"
-    return f"{what} {how}; the end of its log:\n{tail}\nwhole log: {log}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from cs336_model.arithmetic.own_model import sequences_per_gpu
+from cs336_model.arithmetic.flops import sequences_per_gpu
 from kernel_tables.attribution.path_text import innermost, names_in
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns

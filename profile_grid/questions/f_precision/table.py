@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from cs336_model.program.variants.values import ELEMENT_BYTES
-from profile_grid.stages.timing.accuracy import ACCURACY
+from profile_grid.stages.timing.tables import ACCURACY
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.accuracy import errors_of_runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from cs336_model.arithmetic.own_model import sequences_per_gpu
+from cs336_model.arithmetic.flops import sequences_per_gpu
 from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
 from kernel_tables.attribution.path_text import names_in
 from profile_grid.study.dimensions import ATTENTION, LEADING

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cs336_model.arithmetic.flops import ModelShape
+from cs336_model.arithmetic.flops import ModelShape, sequences_per_gpu
 from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
-from cs336_model.arithmetic.own_model import sequences_per_gpu
-from profile_grid.largest.bisection import largest_fitting
+from profile_grid.largest.fitting import largest_fitting
 from profile_grid.quantities import known
 
 LONGEST_CONTEXT, LARGEST_BATCH = "predicted_longest_context", "predicted_largest_batch"

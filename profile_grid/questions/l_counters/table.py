@@ -7,7 +7,7 @@ import pandas as pd
 from kernel_tables.counters.verdicts import RULES
 from profile_grid.questions.l_counters.matmuls import counter_matmuls
 from profile_grid.questions.l_counters.sums import counter_sums
-from profile_grid.stages.counters.described import COUNTERS_TABLE, OF_BYTES, OF_FLOPS, OF_RATES, ROOFS
+from profile_grid.stages.counters.counter_tables import COUNTERS_TABLE, OF_BYTES, OF_FLOPS, OF_RATES, ROOFS
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged

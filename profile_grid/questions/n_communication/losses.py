@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.stages.timing.accuracy import explained_error
+from profile_grid.stages.timing.tables import explained_error
 from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, PRECISION, keys_without
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.per_pass import Merged, numbers

@@ -6,8 +6,7 @@ import pandas as pd
 
 from profile_grid.questions.n_communication.losses import COMMUNICATION_LOSSES
 from profile_grid.questions.n_communication.scaling import COMMUNICATION_SCALING
-from profile_grid.stages.timing.accuracy import ACCURACY
-from profile_grid.stages.timing.tables import SLOWEST, WITHOUT_COMMUNICATION
+from profile_grid.stages.timing.tables import ACCURACY, SLOWEST, WITHOUT_COMMUNICATION
 from profile_grid.study.dimensions import GPUS, LEADING
 from profile_grid.study.stages import TIMING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns

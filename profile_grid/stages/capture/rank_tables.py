@@ -13,7 +13,7 @@ from kernel_tables.ranks import collectives, communication
 from kernel_tables.ranks.communication import findings_of_ranks
 from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.trace import Trace
-from profile_grid.host.processes.problems import joined
+from profile_grid.host.processes.job import joined
 from profile_grid.results.results import COMPLETE, StageResult
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.step_tables import TIMES_OF_A_PHASE, measured_activities, measured_ranges, phase_table
@@ -38,20 +38,15 @@ def tables_of_ranks(
         try:
             ranks = [_rank(number, stack.enter_context(Trace(path, extra_rules))) for number, path in enumerate(paths)]
             if reason := _incomplete(capture, ranks):
-                return reason, empty_tables()
+                return reason, {}
             tables = {
                 "rank_phases": pd.concat([_phases(rank) for rank in ranks], ignore_index=True),
                 "rank_steps": communication.communication(ranks, STEP),
                 "collectives": collectives.collectives(ranks, STEP),
             }
         except TraceError as error:
-            return str(error), empty_tables()
+            return str(error), {}
     return None, tables
-
-
-def empty_tables() -> dict[str, pd.DataFrame]:
-    """The tables without rows: those of a run of one process."""
-    return {table.name: table.empty() for table in TABLES}
 
 
 def _rank(number: int, trace: Trace) -> RankTrace:
@@ -82,7 +77,7 @@ def _phases(rank: RankTrace) -> pd.DataFrame:
         phase_table(activities[activities["device"] == device], ranges).assign(rank=rank.number, device=device)
         for device in rank.devices
     ]
-    return pd.concat(tables or [empty_tables()["rank_phases"]], ignore_index=True)[RANK_PHASES.names]
+    return pd.concat(tables or [RANK_PHASES.empty()], ignore_index=True)[RANK_PHASES.names]
 
 
 WHICH = columns("""

@@ -18,7 +18,7 @@ from kernel_tables.diagnosis.own_rules import own_rules
 from kernel_tables.errors import TraceError
 from kernel_tables.kernel_classes.categories import users_rules
 from kernel_tables.trace import Trace
-from profile_grid.host.processes.problems import joined
+from profile_grid.host.processes.job import joined
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
@@ -179,7 +179,7 @@ def tables_of_file(
     users_rules(extra_rules)
     custom_rules = own_rules(diagnosis_rules, "diagnosis_rules")
     if capture.status != COMPLETE:
-        return RunTables(tables_status(capture.status, capture.reason), empty_tables())
+        return RunTables(tables_status(capture.status, capture.reason), {})
     steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
     try:
         with Trace(sqlite, extra_rules) as trace:
@@ -188,11 +188,11 @@ def tables_of_file(
             )
             warnings = [str(problem) for problem in odd]
             if errors:
-                return RunTables(tables_status(INCOMPLETE, str(joined(errors)), warnings), empty_tables())
+                return RunTables(tables_status(INCOMPLETE, str(joined(errors)), warnings), {})
             activities, ranges = measured_activities(trace), measured_ranges(trace)
             diagnosed = findings.findings_of(trace, custom_rules)
     except TraceError as error:
-        return RunTables(tables_status(INCOMPLETE, str(error)), empty_tables())
+        return RunTables(tables_status(INCOMPLETE, str(error)), {})
     tables = {
         "kernels": kernel_table(activities),
         "phases": phase_table(activities, ranges),
@@ -212,11 +212,6 @@ def _without_gpu_figures(phases: pd.DataFrame) -> pd.DataFrame:
     """The phase table with its GPU columns missing instead of zero."""
     missing = dict.fromkeys(PHASES.names[3:], pd.array([pd.NA] * len(phases), dtype="Int64"))
     return phases.assign(**missing)
-
-
-def empty_tables() -> dict[str, pd.DataFrame]:
-    """The tables of a run without rows."""
-    return {table.name: table.empty() for table in TABLES}
 
 
 TIMES_OF_A_PHASE = columns("""

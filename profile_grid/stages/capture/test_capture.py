@@ -172,7 +172,7 @@ def test_what_nsys_notes_in_its_report_is_told_by_a_code(fake, severity):
 
 def test_an_nsys_that_is_killed_is_incomplete(fake):
     reason = fake("is killed")["reason"]
-    assert re.match(r"nsys (was ended by SIGKILL|ended with exit status 137 \(SIGKILL\)) and wrote no report", reason)
+    assert re.match(r"nsys (was killed by SIGKILL|ended with exit status 137 \(SIGKILL\)) and wrote no report", reason)
 
 
 @pytest.mark.parametrize(
@@ -208,19 +208,19 @@ def test_exit_status_143_with_a_whole_report_is_complete(fake):
 
 def test_an_nsys_that_hangs_before_the_program_is_ended_at_the_limit(fake):
     result = fake("hangs before the program", time_limit_s=0.7)
-    assert result["reason"] == "ended at the time limit of 0.7 s, before the program had written its result"
+    assert result["reason"] == "killed at the time limit of 0.7 s, before the program had written its result"
     assert result["facts"]["attempts"] == 2
 
 
 def test_an_nsys_that_hangs_after_the_program_is_ended_at_the_limit(fake):
     result = fake("hangs after the program", time_limit_s=1.5)
-    assert "nsys hung and was ended at the time limit of 1.5 s and wrote no report" in result["reason"]
+    assert "nsys hung and was killed at the time limit of 1.5 s and wrote no report" in result["reason"]
 
 
 def test_a_hanging_program_is_ended_with_nsys_and_its_agent(fake, without_namespaces, monkeypatch):
     monkeypatch.setattr(capture, "CAPTURE", replace(CAPTURE, attempts=1))
     result = fake("leaves an agent", "hangs", time_limit_s=1.5)
-    assert result["status"] == "incomplete" and "ended at the time limit of 1.5 s" in result["reason"]
+    assert result["status"] == "incomplete" and "killed at the time limit of 1.5 s" in result["reason"]
     assert not is_alive(int((fake.nsys / "agent").read_text()))
     assert not is_alive(int((fake.folder / "pid").read_text()))
 
@@ -230,7 +230,7 @@ def test_a_crash_of_the_program_is_no_result_and_is_not_tried_again(fake):
         fake(program_manner="crashes")
     assert "capture of tiny_ctx8_forward (nsys) ended with exit status 1" in str(raised.value)
     assert "  | RuntimeError: a defect of the model" in str(raised.value)
-    assert str(raised.value).endswith("whole log: capture.log")
+    assert str(raised.value).endswith("complete log: capture.log")
     assert Path("runs").read_text().splitlines() == ["nsys"]
 
 
@@ -302,7 +302,7 @@ def test_a_program_that_hangs_under_the_real_nsys_ends_at_the_limit_with_every_p
     capturing, processes = under_real_nsys
     assert any(b"--start-agent" in command_line(pid) for pid in processes)
     assert (
-        str(capturing.result().problem) == "ended at the time limit of 6 s, before the program had written its result"
+        str(capturing.result().problem) == "killed at the time limit of 6 s, before the program had written its result"
     )
     assert not any(is_alive(pid) for pid in processes)
 

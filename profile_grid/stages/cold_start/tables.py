@@ -33,7 +33,7 @@ Part = tuple[str, np.ndarray, np.ndarray]  # a cause, and the starts and ends of
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
     """The status of a run's cold start and its table, which is empty unless the capture tells of several steps."""
     if status := status_without_tables(result, folder / SQLITE):
-        return RunTables(status, empty_run_tables())
+        return RunTables(status, {})
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
             scope = Scope(trace)
@@ -41,12 +41,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
                 raise TraceError("the capture does not tell the calls of two steps")
             return RunTables(tables_status(COMPLETE), {"first_step": first_step_table(scope)})
     except TraceError as error:
-        return RunTables(tables_status(INCOMPLETE, str(error)), empty_run_tables())
-
-
-def empty_run_tables() -> dict[str, pd.DataFrame]:
-    """The table without rows."""
-    return {"first_step": FIRST_STEP.empty()}
+        return RunTables(tables_status(INCOMPLETE, str(error)), {})
 
 
 def first_step_table(scope: Scope) -> pd.DataFrame:

@@ -1,8 +1,8 @@
 """Counts what kernels do, under Nsight Compute, and calibrates the roofs of the GPU.
 
-Where counters cannot be had (no GPU, nsys or ncu, no permission) the result is "unsupported", with the cause and what
-removes it: the rest of the run stands. What ncu writes besides its table is not kept, and of that no more than names,
-sizes and metrics (kernel_tables.counters.reading); its report, which would hold the environment, is never written.
+If counters cannot be had (no GPU, nsys or ncu, no permission) the result is "unsupported", with the cause and what
+removes it; the rest of the run stands. Of the output of ncu only its table is kept, and of that only names, sizes and
+metrics (kernel_tables.counters.reading); its report, which would hold the environment, is never written.
 """
 
 from __future__ import annotations
@@ -22,29 +22,11 @@ from kernel_recorder.gpu import gpu_is_visible
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
 from profile_grid.files import replacing
-from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.long_output import cut_line
+from profile_grid.host.processes import programs
+from profile_grid.host.processes.job import Job, Problem
 from profile_grid.host.processes.measured_program import Attempt, program_command, result_of, stage_output, started_for
-from profile_grid.host.processes.problems import Problem, append_to_log
-from profile_grid.host.processes.programs import (
-    ProcessExit,
-    ProgramFailed,
-    Started,
-    code_changed,
-    failure_message,
-    python_crashed,
-)
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED
-from profile_grid.stages.counters.problems import (
-    CRASHED,
-    NO_COUNTERS,
-    NO_GPU,
-    NO_NCU,
-    NO_NSYS,
-    NO_TABLE,
-    TIME_LIMIT,
-    problem_of,
-)
+from profile_grid.stages.counters import problems
 from profile_grid.study.stages import COUNTERS
 
 if TYPE_CHECKING:
@@ -53,16 +35,17 @@ if TYPE_CHECKING:
 ROOFS = "cs336_model.program.roofs"
 LAYERS = "num_layers"
 PROGRAM = "program.json"
+PASSING = ("time_limit", "ncu_ended_early", "no_table", "no_counters", "crashed")  # problems that may not come again
 (TABLE,) = COUNTERS.files
 
 
 def measure(job: Job) -> dict:
-    """What counters.json holds of the processes; the counters are in the job's folder, none where there are none.
+    """The content of counters.json; the counters are in the job's folder, an empty table if there are none.
 
-    Raises ProgramFailed when the calibration crashes.
+    Raises ProgramFailed if the calibration crashes.
     """
     version, tables, roofs = None, [], {}
-    attempt = Attempt(None, {"calibration": 0.0}, _why_not_here(job))
+    attempt = Attempt(None, {"calibration": 0.0}, _obstacle(job))
     if attempt.problem is None:
         version = ncu_profile.version(ncu_profile.find())
         attempt, tables, roofs = _measured(job)
@@ -70,42 +53,43 @@ def measure(job: Job) -> dict:
     with replacing(job.folder / TABLE) as path:
         table.to_csv(path, index=False)
     facts, problem = {"ncu": version, "roofs": roofs}, attempt.problem
-    return stage_output(attempt.program, attempt.seconds, facts, problem, problem and _status_of(problem))
+    status = INCOMPLETE if problem and problem.code in PASSING else UNSUPPORTED
+    return stage_output(attempt.program, attempt.seconds, facts, problem, status)
 
 
-def _why_not_here(job: Job) -> Problem | None:
-    """Why nothing can be counted on this machine, found without running anything; None where it may go."""
+def _obstacle(job: Job) -> Problem | None:
+    """Why nothing can be counted on this machine, found without running anything; None if it can."""
     if job.program["device"] == "cpu" or not gpu_is_visible():
-        return NO_GPU
+        return problems.NO_GPU
     if not nsys.find():
-        return NO_NSYS
-    return None if ncu_profile.find() else NO_NCU
+        return problems.NO_NSYS
+    return None if ncu_profile.find() else problems.NO_NCU
 
 
-def with_layers(job: Job, most: int) -> Job:
-    """The job with a model of no more layers than that: every block launches the same kernels, and ncu saves and
-    restores all memory of the process for each pass over each of them. A compiled graph is another with other blocks,
-    and so are the buckets that several GPUs exchange: these keep their layers, as does a model that has none by that
-    name."""
+def with_layers(job: Job, max_layers: int) -> Job:
+    """The job with a model of at most that many layers. Every block launches the same kernels, and ncu saves and
+    restores all memory of the process for each pass over each of them. Compiled models and runs on several GPUs keep
+    their layers, since graphs and buckets of gradients depend on them; so does a model without a size of that name."""
     sizes, dimensions = job.program["sizes"], job.program["dimensions"]
     layers = sizes.get(LAYERS)
-    if dimensions["compile"] != NOT_COMPILED or dimensions["gpus"] > 1 or not isinstance(layers, int) or layers <= most:
+    keeps_layers = dimensions["compile"] != NOT_COMPILED or dimensions["gpus"] > 1
+    if keeps_layers or not isinstance(layers, int) or layers <= max_layers:
         return job
-    program = job.program | {"sizes": sizes | {LAYERS: most}}
+    program = job.program | {"sizes": sizes | {LAYERS: max_layers}}
     return replace(job, specification=job.specification | {"program": program})
 
 
 def _measured(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, float | None]]:
-    """What came of the rounds, their tables, and the rates that this GPU reaches, by roof; neither where a round is not
-    whole. They have the GPU one after another, and start together: ncu and its program take 6 s until they ask for it.
-    """
-    with ExitStack() as beside:
-        calibrating = replace(job, log=_log_beside(job, "roofs"))
-        calibration = beside.enter_context(_calibration(calibrating))
+    """(attempt, tables, roofs): the tables of the rounds and the rates that this GPU reaches, by roof; both empty if a
+    round is incomplete. The rounds have the GPU in turn, and start together: ncu and its program take 6 s until they
+    ask for it."""
+    with ExitStack() as background:
+        calibrating = replace(job, log=_extra_log(job, "roofs"))
+        calibration = background.enter_context(_calibration(calibrating))
         counting = []
-        for number, of_round in enumerate(ncu_profile.ROUNDS):
+        for number, ncu_round in enumerate(ncu_profile.ROUNDS):
             round_job = _job_of_round(job, number)
-            counting.append((round_job, beside.enter_context(_round(round_job, of_round))))
+            counting.append((round_job, background.enter_context(_round(round_job, ncu_round))))
         calibrated = calibration.outcome()
         attempt, tables = _counted(counting)
     if not tables:
@@ -114,9 +98,9 @@ def _measured(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, float | 
     return replace(attempt, seconds=attempt.seconds | {"calibration": round(calibrated.seconds, 3)}), tables, roofs
 
 
-def _counted(counting: Iterable[tuple[Job, Started]]) -> tuple[Attempt, list[pd.DataFrame]]:
-    """The program's result in the last of the rounds, and the tables of all; or the first that is not whole, and none:
-    the others are of no use then."""
+def _counted(counting: Iterable[tuple[Job, programs.RunningProgram]]) -> tuple[Attempt, list[pd.DataFrame]]:
+    """(attempt, tables): the last round and the tables of all; or the first incomplete round and no table, since the
+    others are of no use then."""
     attempt, tables, seconds = Attempt(None), [], {"program": 0.0, "calibration": 0.0}
     for job, program in counting:
         attempt = _attempt(job, program)
@@ -125,95 +109,88 @@ def _counted(counting: Iterable[tuple[Job, Started]]) -> tuple[Attempt, list[pd.
             return replace(attempt, seconds=seconds), []
         tables.append(_table(job.scratch / TABLE))
     if not any(map(len, tables)):
-        return replace(attempt, seconds=seconds, problem=NO_COUNTERS), []
+        return replace(attempt, seconds=seconds, problem=problems.NO_COUNTERS), []
     return replace(attempt, seconds=seconds), tables
 
 
 def _job_of_round(job: Job, number: int) -> Job:
-    """The job of one round: with a model of few layers, and with a folder and a log of its own but for the first."""
-    folder, most = job.scratch / f"round-{number}", job.specification["layers"]
+    """The job of one round: with few layers, a separate folder and, after the first round, a separate log."""
+    folder, max_layers = job.scratch / f"round-{number}", job.specification["layers"]
     folder.mkdir()
-    round_job = replace(job, scratch=folder, log=_log_beside(job, folder.name) if number else job.log)
-    return with_layers(round_job, max(most // 2, 1) if ncu_profile.ROUNDS[number].half else most)
+    round_job = replace(job, scratch=folder, log=_extra_log(job, folder.name) if number else job.log)
+    return with_layers(round_job, max(max_layers // 2, 1) if ncu_profile.ROUNDS[number].half else max_layers)
 
 
-def _log_beside(job: Job, name: str) -> Path:
-    """A further log of the job: what ncu says is looked for in the one of its own round."""
+def _extra_log(job: Job, name: str) -> Path:
+    """Another log of the job: messages of ncu are looked for in the log of its round."""
     return job.log.with_name(f"{job.log.stem}_{name}{job.log.suffix}")
 
 
-def _round(job: Job, of_round: ncu_profile.Round) -> AbstractContextManager[Started]:
-    """One process under ncu, which runs meanwhile."""
-    program = program_command(job, job.scratch / PROGRAM, "ncu", lease=job.leases.address)
+def _round(job: Job, ncu_round: ncu_profile.Round) -> AbstractContextManager[programs.RunningProgram]:
+    """One process under ncu, in the background."""
+    program = program_command(job, job.scratch / PROGRAM, profiler="ncu")
     # ncu unpacks its sections into HOME. Its lock in TMPDIR lets one ncu count at a time, and stops that of another
-    # user: with one of its own, runs on other GPUs of the host are counted at once.
+    # user: with separate folders, runs on other GPUs of the host are counted at once.
     folders = dict.fromkeys(("HOME", "TMPDIR"), str(job.scratch.resolve()))
-    return started_for(job, ncu_profile.counters_command(program, job.scratch / TABLE, of_round), folders)
+    return started_for(job, ncu_profile.counters_command(program, job.scratch / TABLE, ncu_round), folders)
 
 
-def _attempt(job: Job, counting: Started) -> Attempt:
-    """What came of a round; waits for its end."""
+def _attempt(job: Job, counting: programs.RunningProgram) -> Attempt:
+    """The attempt of a round; waits for its end."""
     outcome, result = counting.outcome(), job.scratch / PROGRAM
-    written = json.loads(result.read_text()) if result.exists() else None
-    ended_otherwise = written is not None and written["status"] != COMPLETE
-    problem = None if ended_otherwise else _problem(job, job.scratch / TABLE, written, outcome)
-    return Attempt(written, {"program": outcome.seconds}, problem)
+    program = json.loads(result.read_text()) if result.exists() else None
+    has_other_status = program is not None and program["status"] != COMPLETE
+    problem = None if has_other_status else _problem(job, job.scratch / TABLE, program, outcome)
+    return Attempt(program, {"program": outcome.seconds}, problem)
 
 
-def _problem(job: Job, table: Path, written: dict | None, outcome: ProcessExit) -> Problem | None:
-    """Why a round gave no table, None where it gave one. A crash is one such reason here: by default nobody asked for
-    counters, and a model may bear neither ncu nor the fewer layers that it has there. Its timing fails where it crashes
-    by itself."""
+def _problem(job: Job, table: Path, program: dict | None, outcome: programs.ProcessExit) -> Problem | None:
+    """Why a round gave no table, or None. A crash is one such reason here: by default nobody asked for counters, and a
+    model may not run under ncu, or with fewer layers. Its timing fails if it crashes by itself."""
     output = outcome.output(job.log) + "".join(_messages(table))
-    if refused := problem_of(output):
-        return refused
+    if refusal := problems.refusal_in(output):
+        return refusal
     if outcome.timed_out:
-        return TIME_LIMIT
-    if written is None:
-        if code_changed(output):
-            raise ProgramFailed(
-                failure_message(f"counters of {job.program['run']}", outcome, job.log, job.time_limit_s)
-            )
-        if python_crashed(output):
-            return replace(CRASHED, said=cut_line(outcome.output(job.log).rstrip().rpartition("\n")[2]))
-        return Problem("ncu_ended_early", f"ncu {outcome.how} before the program had written its result")
+        return problems.TIME_LIMIT
+    if program is None:
+        if programs.code_changed(output):
+            name = f"counters of {job.program['run']}"
+            raise programs.ProgramFailed(programs.failure_message(name, outcome, job.log, job.time_limit_s))
+        if programs.python_crashed(output):
+            last_line = outcome.output(job.log).rstrip().rpartition("\n")[2]
+            return replace(problems.CRASHED, quote=programs.cut_line(last_line))
+        return Problem("ncu_ended_early", f"ncu {outcome.description} before the program had written its result")
     try:
         _table(table)
     except (TraceError, OSError) as error:
-        append_to_log(job.log, str(error))
-        return NO_TABLE
+        job.append_to_log(str(error))
+        return problems.NO_TABLE
     return None
 
 
 def _table(path: Path) -> pd.DataFrame:
-    """The counters of a round; none where no kernel of the program has such a name."""
+    """The counters of a round; without rows if no kernel of the program has such a name."""
     if any("No kernels were profiled" in line for line in _messages(path)):
         return _reading().no_counters()
     return _reading().read_counters(path)
 
 
 def _reading() -> ModuleType:
-    """What reads ncu's tables. It loads pandas, for which no process of the job has to wait."""
+    """The module that reads ncu's tables. It loads pandas, for which no process of the job should wait."""
     from kernel_tables.counters import reading
 
     return reading
 
 
 def _messages(path: Path) -> Iterator[str]:
-    """The lines of ncu's file that are no rows of its table."""
+    """The lines of ncu's file that are not rows of its table."""
     if path.exists():
         with path.open(encoding="utf-8", errors="replace") as file:
             yield from (line for line in file if line.startswith("=="))
 
 
-def _status_of(problem: Problem) -> str:
-    """What is refused will be refused again; the rest may go well another time."""
-    passing = ("time_limit", "ncu_ended_early", "no_table", "no_counters", CRASHED.code)
-    return INCOMPLETE if problem.code in passing else UNSUPPORTED
-
-
-def _calibration(job: Job) -> AbstractContextManager[Started]:
-    """The process that finds the rates that this GPU reaches, by roof, which runs meanwhile."""
+def _calibration(job: Job) -> AbstractContextManager[programs.RunningProgram]:
+    """The process that measures the rates that this GPU reaches, in the background."""
     lease = ["--lease", str(job.leases.address)] if job.leases.address else []
     return started_for(job, [sys.executable, "-m", ROOFS, "--output", str(_roofs_file(job)), *lease])
 

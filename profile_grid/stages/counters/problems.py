@@ -1,16 +1,12 @@
-"""Why Nsight Compute counts nothing, in words of our own with what removes the cause."""
+"""Why Nsight Compute counts nothing, in words of this project, with what removes the cause."""
 
 from __future__ import annotations
 
-from profile_grid.host.processes.problems import Problem
+from profile_grid.host.processes.job import INSTALL_NSYS, Problem
 
 LACKS = "no counters: "
 NO_GPU = Problem("no_gpu", f"{LACKS}kernels are counted on an NVIDIA GPU, and this grid is measured without one")
-NO_NSYS = Problem(
-    "nsys_missing",
-    f"{LACKS}they are joined to a capture of nsys, and there is none on PATH; install Nsight Systems"
-    " (https://developer.nvidia.com/nsight-systems, or the CUDA toolkit's nsight-systems package)",
-)
+NO_NSYS = Problem("nsys_missing", f"{LACKS}they are joined to a capture of nsys, and none is on PATH; {INSTALL_NSYS}")
 NO_NCU = Problem(
     "ncu_missing",
     f"{LACKS}there is no ncu on PATH; install Nsight Compute (https://developer.nvidia.com/nsight-compute, or the CUDA"
@@ -20,11 +16,11 @@ NO_COUNTERS = Problem("no_counters", f"{LACKS}ncu ended well and counted no kern
 NO_TABLE = Problem("no_table", f"{LACKS}the program ended well, and ncu wrote no table that can be read")
 CRASHED = Problem(
     "crashed",
-    f"{LACKS}the program crashed under ncu, where its model has fewer layers; see its log, and leave it out"
-    ' with counters: {runs: ""} where the model cannot be run so',
+    f"{LACKS}the program crashed under ncu, where its model has fewer layers; see its log. If the model cannot run"
+    ' with fewer layers, switch counters off: counters: {runs: ""}',
 )
-TIME_LIMIT = Problem("time_limit", f"{LACKS}ncu was ended at the time limit; raise time_limit_s")
-REFUSALS = {  # by what ncu says
+TIME_LIMIT = Problem("time_limit", f"{LACKS}ncu was killed at the time limit; raise time_limit_s")
+REFUSALS = {  # by words of ncu
     "ERR_NVGPUCTRPERM": Problem(
         "no_permission",
         f"{LACKS}the NVIDIA driver lets only administrators read them (ERR_NVGPUCTRPERM); have the host's"
@@ -43,6 +39,6 @@ REFUSALS = {  # by what ncu says
 }
 
 
-def problem_of(said: str) -> Problem | None:
-    """What ncu refuses, by what it said; None where it refuses nothing."""
-    return next((problem for words, problem in REFUSALS.items() if words in said), None)
+def refusal_in(output: str) -> Problem | None:
+    """Why ncu refuses to count, by its output; None if it does not."""
+    return next((problem for words, problem in REFUSALS.items() if words in output), None)

@@ -19,7 +19,7 @@ from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED, StageResult, read_result
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.counters import counter_tables as tables
-from profile_grid.stages.counters.described import TABLES as TABLES
+from profile_grid.stages.counters.counter_tables import TABLES as TABLES
 from profile_grid.study.stages import CAPTURE, COUNTERS
 from profile_grid.tables.findings import findings_of_counters, findings_table
 
@@ -35,7 +35,7 @@ OTHER_PROFILER = (
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
     """The status of a run's counters and their tables, which are empty unless nearly all of its time has counters."""
     if status := _status_without_tables(result, folder):
-        return RunTables(status, empty_run_tables())
+        return RunTables(status, {})
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
             counted = kept_counters(folder / TABLE)
@@ -44,7 +44,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
                 made["counter_findings"] = findings_of_counters(trace, counted)
             return RunTables(status, made)
     except TraceError as error:
-        return RunTables(tables_status(INCOMPLETE, str(error)), empty_run_tables())
+        return RunTables(tables_status(INCOMPLETE, str(error)), {})
 
 
 def _status_without_tables(result: StageResult, folder: Path) -> dict | None:
@@ -66,7 +66,7 @@ def tables_of_launches(launches: pd.DataFrame, counted: pd.DataFrame, result: St
     launches = tables.joined_launches(launches, counted)
     counters = tables.counters_table(launches, counted, reached)
     if tables.lost_share(counters) > MOST_LOST:
-        return RunTables(tables_status(INCOMPLETE, _what_is_lost(counters)), empty_run_tables())
+        return RunTables(tables_status(INCOMPLETE, _what_is_lost(counters)), {})
     made = {
         "counters": counters,
         "counter_ranges": tables.ranges_table(launches, counted),
@@ -95,11 +95,6 @@ def roofs_of_sheet(device_name: str | None) -> Roofs:
             "fp16": peaks.bf16_flop_per_s,
         },
     )
-
-
-def empty_run_tables() -> dict[str, pd.DataFrame]:
-    """The tables without rows."""
-    return {table.name: table.empty() for table in TABLES}
 
 
 def _what_is_lost(counters: pd.DataFrame) -> str:

@@ -21,9 +21,8 @@ from profile_grid.host.processes.job import Job
 from profile_grid.results.capture_identity import identity, write_specification
 from profile_grid.results.results import read_result
 from profile_grid.stages.counters import measure as counters
-from profile_grid.stages.counters.counter_tables import LEFT_OUT, measured_launches
-from profile_grid.stages.counters.described import TABLES
-from profile_grid.stages.counters.tables import empty_run_tables, run_tables, tables_of_launches
+from profile_grid.stages.counters.counter_tables import LEFT_OUT, TABLES, measured_launches
+from profile_grid.stages.counters.tables import run_tables, tables_of_launches
 from profile_grid.study.runs import grid_runs
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import COUNTERS
@@ -263,7 +262,7 @@ def test_a_join_that_loses_more_than_one_percent_of_the_time_is_incomplete_and_n
     ranges = tables["counter_ranges"]
     assert (ranges["total_ns"] - ranges["counted_ns"]).sum() == 200
     status, tables = tables_of(capture(("add", 1000, (2, 1, 1)), ("mul", 900, (9, 1, 1))), tmp_path)
-    assert status["status"] == "incomplete" and tables["counters"].empty
+    assert status["status"] == "incomplete" and tables == {}
     assert "1 of 3 kernel configurations have no counters, 7.6 %" in status["reason"]
     assert "the longest is mul, grid 9x1x1, block 64x1x1: not profiled" in status["reason"]
 
@@ -313,14 +312,10 @@ def test_the_rules_that_need_counters_say_what_they_find_in_a_table_of_their_own
     assert list(found.columns) == FINDINGS.names and found.empty  # no kernel there fills the GPU
 
 
-def test_every_column_of_the_tables_is_described():
-    made = empty_run_tables()
-    assert {table.name: table.names for table in TABLES} == {name: list(table) for name, table in made.items()}
-
-
 def test_a_run_without_counters_has_the_same_columns_as_one_with_them(tmp_path):
     made = tables_of(capture(("add", 1000, (2, 1, 1))), tmp_path)[1]
-    for name, table in empty_run_tables().items():
+    assert set(made) == {declared.name for declared in TABLES}
+    for name, table in ((declared.name, declared.empty()) for declared in TABLES):
         assert list(made[name].columns) == list(table.columns)
         numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]
         assert [column for column in made[name] if pd.api.types.is_numeric_dtype(made[name][column])] == numbers

@@ -11,11 +11,11 @@ from profile_grid.study.stages import ENERGY
 
 
 def measure(job: Job) -> dict:
-    """What energy.json holds of the process: its facts are the counter, its tick and every window. Raises ProgramFailed
-    when the process does not end well."""
+    """The content of energy.json; its facts are the counter, its tick and every window. Raises ProgramFailed if the
+    process fails."""
     result, windows = (job.scratch / name for name in ("result.json", "windows.json"))
     settings = {name: job.specification[name] for name, setting in ENERGY.settings.items() if not setting.of_program}
-    command = program_command(job, result, ENERGY.name, windows, job.leases.address, **settings)
-    written, outcome = run_to_result(job, f"energy of {job.program['run']}", result, command)
-    facts = json.loads(windows.read_text()) if written["status"] == COMPLETE else {}
-    return stage_output(written, {"program": outcome.seconds}, facts)
+    command = program_command(job, result, profiler=ENERGY.name, capture=windows, **settings)
+    program, outcome = run_to_result(job, f"energy of {job.program['run']}", result, command)
+    facts = json.loads(windows.read_text()) if program["status"] == COMPLETE else {}
+    return stage_output(program, {"program": outcome.seconds}, facts)

@@ -55,7 +55,7 @@ class EnergyWindow:
 
 @dataclass(frozen=True)
 class EnergyFacts:
-    """The facts of energy.json: see cs336_model/program/energy/windows.py."""
+    """The facts of energy.json: see cs336_model/program/energy.py."""
 
     counter: str
     tick_s: float

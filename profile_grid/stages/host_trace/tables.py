@@ -33,19 +33,14 @@ ABSENT = {OS_RUNTIME: "no calls of the OS runtime", PYTHON: "no Python stacks"}
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
     """The status of a run's host trace and its table, which is empty unless the trace is whole."""
     if status := status_without_tables(result, folder / SQLITE, "trace"):
-        return RunTables(status, empty_run_tables())
+        return RunTables(status, {})
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
             table = host_time(trace)
     except TraceError as error:
-        return RunTables(tables_status(INCOMPLETE, str(error)), empty_run_tables())
+        return RunTables(tables_status(INCOMPLETE, str(error)), {})
     warnings = _absent(table, result.specification["sources"])
     return RunTables(tables_status(COMPLETE, warnings=warnings), {"host_time": table})
-
-
-def empty_run_tables() -> dict[str, pd.DataFrame]:
-    """The table without rows."""
-    return {"host_time": HOST_TIME.empty()}
 
 
 def host_time(trace: Trace) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from profile_grid.host.processes.job import Job
 from profile_grid.results.capture_identity import difference, identity, write_specification
 from profile_grid.stages.capture.measure import write_status
 from profile_grid.stages.host_trace import measure as host_trace
-from profile_grid.stages.host_trace.tables import empty_run_tables, host_time, run_tables
+from profile_grid.stages.host_trace.tables import HOST_TIME, host_time, run_tables
 from tests.kernel_tables.synthetic import Synthetic
 from tests.profile_grid.made_up_results import as_written
 
@@ -82,7 +82,7 @@ def test_what_was_asked_for_and_is_not_there_is_said(tmp_path):
     assert status == {
         "status": "complete", "reason": None, "warnings": ["the trace of the host holds no Python stacks"],
     }  # fmt: skip
-    assert as_written(tables["host_time"]) == as_written(empty_run_tables()["host_time"])
+    assert as_written(tables["host_time"]) == as_written(HOST_TIME.empty())
     other = result_of(path, specification={"sources": ["osrt"]})
     assert "not the trace of this run" in run_tables(other, tmp_path)[0]["reason"]
 

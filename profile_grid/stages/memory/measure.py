@@ -17,24 +17,23 @@ from profile_grid.study.stages import MEMORY
 
 
 def measure(job: Job) -> dict:
-    """What memory.json holds of the process. The history, to the end or to where memory ran out, and on a GPU the
-    allocator's snapshot are in the job's folder; where the program wrote none, an empty history. Raises ProgramFailed
-    when the program does not end well."""
-    result = job.scratch / "memory.json"
-    command = program_command(job, result, "memory", job.scratch / HISTORY, job.leases.address)
-    written, outcome = run_to_result(job, f"memory of {job.program['run']}", result, command)
-    if (job.scratch / HISTORY).exists():
+    """The content of memory.json. The history, to the end or until memory ran out, and on a GPU the allocator's
+    snapshot are in the job's folder; if the program wrote none, an empty history. Raises ProgramFailed if it fails."""
+    result, history = job.scratch / "memory.json", job.scratch / HISTORY
+    command = program_command(job, result, profiler="memory", capture=history)
+    program, outcome = run_to_result(job, f"memory of {job.program['run']}", result, command)
+    if history.exists():
         for name in (SNAPSHOT, HISTORY):
             if (job.scratch / name).exists():
                 shutil.move(job.scratch / name, job.folder / name)
     else:
-        with replacing(job.folder / HISTORY) as beside:
-            beside.write_bytes(gzip.compress(json.dumps(None).encode(), mtime=0))
-    return stage_output(written, {"program": outcome.seconds}, {})
+        with replacing(job.folder / HISTORY) as partial:
+            partial.write_bytes(gzip.compress(json.dumps(None).encode(), mtime=0))
+    return stage_output(program, {"program": outcome.seconds}, {})
 
 
 def counted_peak_bytes(folder: Path) -> int:
-    """The most bytes that the process whose history lies in this folder held: reserved by the allocator of a GPU,
-    requested on a processor."""
+    """The most bytes that the process whose history is in this folder held: reserved by the allocator of a GPU,
+    requested on a CPU."""
     counters = json.loads(gzip.decompress((folder / HISTORY).read_bytes()))["counters"]
     return counters["reserved_peak"] or counters["requested_peak"]

@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from cs336_model.arithmetic.flops import shape_of
 from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
-from cs336_model.arithmetic.own_model import shape_of
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, StageResult
 from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
 from profile_grid.stages.memory import usage_tables as tables
-from profile_grid.stages.memory.categories import categories_of, live_bytes, names_of
-from profile_grid.stages.memory.failure import failure_table
-from profile_grid.stages.memory.history import AllocationHistory, read_history
+from profile_grid.stages.memory.history import AllocationHistory, categories_of, live_bytes, names_of, read_history
 from profile_grid.stages.memory.usage_tables import TABLES as TABLES
+from profile_grid.stages.memory.usage_tables import failure_table
 from profile_grid.study.stages import MEMORY
 
 (HISTORY,) = MEMORY.files
@@ -28,7 +27,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
     """The status of a run's memory stage and its tables, which are empty unless the history is whole."""
     if status := status_without_tables(result, folder / HISTORY, "history"):
         failure = _failure(result, folder) if status["status"] == OUT_OF_MEMORY else {}
-        return RunTables(status, empty_run_tables() | failure)
+        return RunTables(status, failure)
     return tables_of_history(read_history(folder / HISTORY), result.program.spec)
 
 
@@ -38,7 +37,7 @@ def tables_of_history(history: AllocationHistory, program: dict) -> RunTables:
     category = categories_of(history)
     live = live_bytes(history, category)
     if reason := _missing(history, live):
-        return RunTables(tables_status(INCOMPLETE, reason), empty_run_tables())
+        return RunTables(tables_status(INCOMPLETE, reason), {})
     made = {
         "memory_phases": tables.phases_table(history, live),
         "memory_activations": tables.activations_table(history, category),
@@ -46,7 +45,7 @@ def tables_of_history(history: AllocationHistory, program: dict) -> RunTables:
         "memory_timeline": tables.timeline_table(history, live),
         "memory_totals": _totals(history, program),
     }
-    return RunTables(tables_status(COMPLETE), empty_run_tables() | made)
+    return RunTables(tables_status(COMPLETE), made)
 
 
 def _missing(history: AllocationHistory, live: np.ndarray) -> str | None:
@@ -64,11 +63,6 @@ def _failure(result: StageResult, folder: Path) -> dict[str, pd.DataFrame]:
         return {}
     trains = BACKWARD in PHASES_OF_MODE[result.program.spec["dimensions"]["mode"]]
     return {"memory_failed": failure_table(history, trains)}
-
-
-def empty_run_tables() -> dict[str, pd.DataFrame]:
-    """The tables without rows."""
-    return {table.name: table.empty() for table in TABLES}
 
 
 def _totals(history: AllocationHistory, program: dict) -> pd.DataFrame:

@@ -11,11 +11,16 @@ import pytest
 
 from cs336_model.program.variants.values import PLAIN
 from profile_grid.results.capture_identity import identity
-from profile_grid.stages.memory.categories import CATEGORIES, categories_of, live_bytes, names_of
-from profile_grid.stages.memory.failure import failure_table
-from profile_grid.stages.memory.history import RangeSpan, history_of
-from profile_grid.stages.memory.tables import empty_run_tables, run_tables, tables_of_history
-from profile_grid.stages.memory.usage_tables import LARGEST, MOMENTS, fullest, largest_table, timeline_table
+from profile_grid.stages.memory.history import CATEGORIES, RangeSpan, categories_of, history_of, live_bytes, names_of
+from profile_grid.stages.memory.tables import TABLES, run_tables, tables_of_history
+from profile_grid.stages.memory.usage_tables import (
+    LARGEST,
+    MOMENTS,
+    failure_table,
+    fullest,
+    largest_table,
+    timeline_table,
+)
 from tests.profile_grid.made_up_history import made_up_history, made_up_record
 from tests.profile_grid.made_up_results import as_written
 
@@ -213,10 +218,10 @@ def test_a_run_that_runs_out_of_memory_tells_of_that_alone_and_a_broken_history_
     result = result_of(tmp_path, gzip.compress(json.dumps(record).encode()), "out_of_memory")
     status, made = run_tables(result, tmp_path)
     assert status["status"] == "out_of_memory" and len(made["memory_failed"]) == 4
-    assert all(table.empty for name, table in made.items() if name != "memory_failed")
+    assert list(made) == ["memory_failed"]
     record["counters"]["requested_peak"] += 1
     result = result_of(tmp_path, gzip.compress(json.dumps(record).encode()), "out_of_memory")
-    assert run_tables(result, tmp_path)[1]["memory_failed"].empty
+    assert run_tables(result, tmp_path)[1] == {}
 
 
 def result_of(folder, content: bytes, status: str = "complete") -> SimpleNamespace:
@@ -234,14 +239,13 @@ def test_the_tables_of_a_run_come_from_its_own_file_and_from_no_other(tmp_path):
     (tmp_path / "memory_history.json.gz").write_bytes(gzip.compress(b"null"))
     status, made = run_tables(result, tmp_path)
     assert status["status"] == "incomplete" and "it is not the history of this run" in status["reason"]
-    assert made["memory_phases"].empty
+    assert made == {}
 
 
-def test_a_run_without_memory_has_empty_tables_with_the_columns_of_the_others(tmp_path):
+def test_a_run_without_a_history_has_no_tables_and_tables_have_the_declared_dtypes(tmp_path):
     result = result_of(tmp_path, gzip.compress(b"null"), status="out_of_memory")
     status, made = run_tables(result, tmp_path)
-    assert (status["status"], status["reason"]) == ("out_of_memory", "no memory")
-    whole = tables()[1]
-    for name, table in empty_run_tables().items():
-        assert made[name].dtypes.equals(table.dtypes)
-        assert as_written(whole[name]) == as_written(table), name
+    assert (status["status"], status["reason"], made) == ("out_of_memory", "no memory", {})
+    for name, table in tables()[1].items():
+        (declared,) = (declared for declared in TABLES if declared.name == name)
+        assert as_written(table) == as_written(declared.empty()), name

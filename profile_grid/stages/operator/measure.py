@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import program_start, run_to_result, stage_output
+from profile_grid.host.processes.measured_program import program_command, run_to_result, stage_output
 
 MODULE = "cs336_model.program.operator.row"
 
 
 def measure(job: Job) -> dict:
-    """What operator.json holds: of its facts `cells` is what was measured at every context length. A cell without
-    figures says why; the run itself is complete. Raises ProgramFailed when the process does not end well."""
+    """The content of operator.json; `cells` of its facts is the measurement of every context length. A cell without
+    times has a reason; the run itself is complete. Raises ProgramFailed if the process fails."""
     result = job.scratch / "operator.json"
-    command = [*program_start(MODULE), "--spec", json.dumps(job.program, sort_keys=True), "--output", str(result)]
-    command += ["--lease", str(job.leases.address)] if job.leases.address is not None else []
-    written, outcome = run_to_result(job, f"operator of {job.program['run']}", result, command)
-    cells = written.pop("cells")
-    return stage_output(written, {"program": outcome.seconds}, {"cells": cells})
+    command = program_command(job, result, MODULE)
+    program, outcome = run_to_result(job, f"operator of {job.program['run']}", result, command)
+    cells = program.pop("cells")
+    return stage_output(program, {"program": outcome.seconds}, {"cells": cells})

@@ -103,7 +103,7 @@ def test_what_cannot_be_measured_is_said_while_planning_in_one_line(product, mes
 
 def test_a_grid_is_of_models_or_of_attention():
     models = {"models": ["small"], "context_lengths": [512], "modes": ["forward"]}
-    with pytest.raises(ConfigError, match="program attention stands beside models; give it a grid of its own"):
+    with pytest.raises(ConfigError, match="program attention and models are in one grid; give each a separate grid"):
         grid_runs(config(PRODUCT, models))
 
 

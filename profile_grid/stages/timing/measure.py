@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import program_command, stage_output
-from profile_grid.host.processes.ranks import merge_rank_results, rank_filename, results_of_ranks
+from profile_grid.host.processes.measured_program import stage_output
+from profile_grid.host.processes.ranks import merge_rank_results, results_of_ranks
 
 
 def measure(job: Job) -> dict:
-    """What timing.json holds of the process; raises ProgramFailed when it does not end well."""
-    result = job.scratch / "timing.json"
-    settings = {} if job.specification.get("accuracy", True) else {"accuracy": "no"}
-
-    def command(rank: int) -> list[str]:
-        output = result.with_name(rank_filename(result.name, rank))
-        return program_command(job, output, lease=job.leases.address, **settings)
-
-    ranks, outcome = results_of_ranks(job, f"timing of {job.program['run']}", result, command)
-    written, facts = merge_rank_results(ranks)
-    return stage_output(written, {"program": outcome.seconds}, facts)
+    """The content of timing.json; raises ProgramFailed if a process fails."""
+    options = {} if job.specification.get("accuracy", True) else {"accuracy": "no"}
+    ranks, outcome = results_of_ranks(
+        job, f"timing of {job.program['run']}", job.scratch / "timing.json", lambda rank: options
+    )
+    program, facts = merge_rank_results(ranks)
+    return stage_output(program, {"program": outcome.seconds}, facts)

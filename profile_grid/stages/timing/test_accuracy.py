@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from profile_grid.results.results import Accuracy
-from profile_grid.stages.timing.accuracy import accuracy_notes, accuracy_table, explained_error
+from profile_grid.stages.timing.tables import accuracy_notes, accuracy_table, explained_error
 from tests.profile_grid.made_up import Made
 
 
