@@ -35,6 +35,7 @@ if not PACKED:
 
 
 include: "workflow/rules/pack.smk"
+include: "workflow/rules/contents.smk"
 
 
 remember_sources()

@@ -1,19 +1,23 @@
-"""How long Snakemake takes to plan the grid: `python -m benchmarks.planning`. Nothing is run; about two minutes.
+"""How long Snakemake takes to plan the grid: `python -m benchmarks.planning`. Nothing is run; about five minutes.
 
-Dry runs of three workflows, each in an empty folder. Ratios are to the first of them:
+Dry runs of workflows, each in a folder of its own. Ratios are to the first of them:
 - a plain Snakefile with as many jobs as the runs of the grid have, each with one input, one output, a log, a message
   and a parameter: what Snakemake takes for the jobs;
 - this project's grid;
+- the same grid with all results and all that is made from them: nothing is to be done;
 - an empty Snakefile: what Snakemake itself takes to start.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
 from benchmarks.harness import PYTHON, ROOT, Costs, made_config, run
+from benchmarks.made_outputs import SNAKEFILE
 from profile_grid.study.stages import STAGES
 
 PACKAGES = ("cs336_model", "kernel_recorder", "kernel_tables", "profile_grid", "range_marks")
@@ -74,7 +78,20 @@ def write_grid(folder: Path, runs: int) -> None:
     (folder / "config.yaml").write_text(yaml.safe_dump(made_config(runs)))
 
 
-FOLDERS = {"plain chains": write_plain, "this grid": write_grid, "empty Snakefile": write_empty}
+def write_made_grid(folder: Path, runs: int) -> None:
+    """The same grid, of which everything exists."""
+    write_grid(folder, runs)
+    (folder / "made.smk").write_text(SNAKEFILE)
+    command = [*PYTHON, "snakemake", "--snakefile", "made.smk", "--dry-run", "--cores", "1", "--quiet", "all"]
+    subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": ""}, check=True)
+
+
+FOLDERS = {
+    "plain chains": write_plain,
+    "this grid": write_grid,
+    "this grid, all made": write_made_grid,
+    "empty Snakefile": write_empty,
+}
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def side_of(trace: CaptureArrays, step_name: str = "step") -> Side:
     }
     facts = {name: trace.metadata[key] for key, name in FACTS.items() if key in trace.metadata}
     facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "not told", "steps": str(len(scope.steps))}
-    trace.capture.require_sound()
+    trace.require_possible()
     return Side(facts, scope.count, by_level, sums_by_group(step, duration_ns, scope.count))
 
 

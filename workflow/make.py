@@ -15,7 +15,14 @@ from pathlib import Path
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.digests import FileDigests
 from profile_grid.freshness.imports import forget_imports, remember_sources
-from profile_grid.freshness.made import LOCK, NAME, Recipe, remove_records, write_records
+from profile_grid.freshness.made import (
+    LOCK,
+    NAME,
+    Recipe,
+    remove_records,
+    write_folder_records,
+    write_records,
+)
 from profile_grid.freshness.making import Making
 from workflow.command import run_command
 
@@ -32,40 +39,32 @@ def main() -> None:
     before = making_now(options.recipe, digest_of)
     remember_sources()
     remove_records(options.recipe.outputs)
+    for folder in options.recipe.folders:
+        Path(folder, NAME).unlink(missing_ok=True)
     sys.argv = [options.script, *options.arguments]
     runpy.run_module(options.script, run_name="__main__", alter_sys=True)
     if making_now(options.recipe, digest_of) != before:
         raise OutsideError(
             f"the code or the inputs of {options.recipe.name} changed while it ran, so its outputs are stale: run again"
         )
-    digests = {path: digest_of(path) for path in made_files(options.recipe)}
+    digests = {path: digest_of(path) for path in options.recipe.outputs}
     if missing := [path for path, digest in digests.items() if digest is None]:
         raise OutsideError(f"{options.script} did not write {missing[0]}")
     write_records(digests, before)
+    for folder in options.recipe.folders:
+        write_folder_records(folder, {path: digest_of(path) for path in files_below(folder)}, before)
 
 
 def making_now(making: Making, digest_of: FileDigests) -> Recipe:
     """What makes the outputs, by the files as they are now."""
     forget_imports()
-    return making.recipe(making.code(ROOT), digest_of)
+    return making.recipe(making.code(ROOT), making.packages(ROOT), digest_of)
 
 
-def made_files(making: Making) -> list[str]:
-    """The files that a job has written, those in its folders included."""
-    return [
-        *making.outputs,
-        *(
-            f"{folder}/{name}"
-            for folder in making.folders
-            for name in sorted(os.listdir(folder))
-            if name not in (NAME, LOCK)
-        ),
-    ]
-
-
-def files_in(folder: str) -> list[str]:
-    """The files in a folder, without those in folders below it, and without records."""
-    return sorted(entry.name for entry in os.scandir(folder) if entry.is_file() and entry.name not in (NAME, LOCK))
+def files_below(folder: str) -> list[str]:
+    """The files in a folder and in the folders in it, without records."""
+    paths = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in paths if os.path.basename(path) not in (NAME, LOCK))
 
 
 if __name__ == "__main__":

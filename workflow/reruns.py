@@ -18,8 +18,9 @@ from snakemake.logging import logger
 
 from profile_grid.files import write_text
 from profile_grid.freshness.digests import FileDigests
-from profile_grid.freshness.made import Records
+from profile_grid.freshness.made import Recipe, Records
 from profile_grid.freshness.making import Making
+from profile_grid.freshness.packages import digest_of_packages
 from profile_grid.freshness.plan import Job, Plan
 
 MEMORY = Path(".snakemake", "digests.json")
@@ -34,10 +35,12 @@ class Reruns:
         self._rule_name = workflow.modifier.modify_rulename  # by which a module's rules are known to its user
         self._logged_kinds: set[str] = set()
         self._makings: dict[str, Making] = {}
+        self._checks_times = True
         self.digest_of = FileDigests(remembered_digests())
         self.record_of = Records()
         self.plan = Plan(self._is_forced)
         self._code = cache(lambda programs, patterns: Making("", programs, (), patterns=patterns).code(root))
+        self._packages = cache(lambda programs: digest_of_packages(root, programs))
         atexit.register(remember_digests, self.digest_of)
 
     def add_measurement(self, name: str, outputs: list[str], reason: Callable[[], str | None]) -> None:
@@ -48,18 +51,33 @@ class Reruns:
         """A job whose output only says that its inputs are there."""
         self.plan.add([Job(name, inputs, [output], lambda: None if Path(output).exists() else "it is missing")])
 
-    def add(self, making: Making, entries: list[dict] | None = None) -> None:
-        """A job of the analysis; `entries` are the runs that it reads, for one `of_runs`."""
+    def add(
+        self, making: Making, entries: list[dict] | None = None, also: Callable[[], str | None] = lambda: None
+    ) -> None:
+        """A job of the analysis; `entries` are the runs that it reads, for one `of_runs`; `also` gives a further reason
+        to run it, or None."""
         self._makings[making.name] = making
         inputs = making.all_inputs(entries)
 
         def reason() -> str | None:
-            recipe = self._by_command(making).recipe(
-                self._code(making.programs, making.patterns), self.digest_of, entries
-            )
-            return making.stale_reason(recipe, self.digest_of, self.record_of)
+            recipe = self.recipe_now(making, entries)
+            return making.stale_reason(recipe, self.digest_of, self.record_of) or also()
 
         self.plan.add([Job(making.name, inputs, (*making.outputs, *making.folders), reason)])
+
+    def recipe_now(self, making: Making, entries: list[dict] | None = None) -> Recipe:
+        """What makes the outputs of a job now."""
+        code, packages = self._code(making.programs, making.patterns), self._packages(making.programs)
+        return self._by_command(making).recipe(code, packages, self.digest_of, entries)
+
+    def makings(self) -> list[Making]:
+        """The jobs of the analysis."""
+        return list(self._makings.values())
+
+    def files_made(self, besides: str) -> list[str]:
+        """The files, and folders of files, that jobs of the analysis make, except those below the folder `besides`."""
+        made = (path for making in self.makings() for path in (*making.outputs, *making.folders))
+        return sorted(path for path in made if not path.startswith(besides))
 
     def inputs(self, output: str, after: Callable[..., list[str]] = lambda wildcards: []) -> Callable:
         """An input function: what the job of an output reads. A stale job is forced.
@@ -69,6 +87,7 @@ class Reruns:
         has to wait for: they are ancient unless the job runs."""
 
         def inputs_of_job(wildcards):
+            self._ignore_times()
             job = self.plan.job_of(output.format(**wildcards))
             if reason := self.plan.reason(job):
                 self._force(job, reason)
@@ -90,6 +109,19 @@ class Reruns:
     def _command_of(self, rule: str) -> str:
         """The command line of a rule, as the rule's file has it."""
         return self._workflow.get_rule(self._rule_name(rule)).shellcmd
+
+    def _ignore_times(self) -> None:
+        """Lets jobs of the plan read files that seem to be newer than what they write, as after a clock went back."""
+        check = getattr(self._workflow.dag, "check_output_mtime", None)
+        if not (self._checks_times and check):
+            return
+        self._checks_times = False
+
+        async def check_others(job, outputs) -> None:
+            if not self.plan.makes(job.output[0]):
+                await check(job, outputs)
+
+        self._workflow.dag.check_output_mtime = check_others
 
     def _force(self, job: Job, reason: str) -> None:
         """Forces a job as --forcerun does."""

@@ -48,7 +48,7 @@ class _RangesRead(NamedTuple):
     names: CodedNames
     nameless: int  # names that are not in the capture
     arrays: Ranges
-    attributor: RangeAttributor | BeyondLimits  # the limit matters only to who asks for the attribution
+    attributor: RangeAttributor | BeyondLimits
 
 
 class CaptureArrays:
@@ -72,6 +72,12 @@ class CaptureArrays:
     def metadata(self) -> dict[str, str]:
         """Facts about the export: EXPORT_SCHEMA_VERSION, EXPORT_PRODUCT_VERSION, CAPTURE_BACKEND, ..."""
         return self.capture.metadata
+
+    def require_possible(self) -> None:
+        """Raises ImpossibleCapture if this capture cannot be believed. Every table and command calls it."""
+        self.capture.require_sound()
+        _ = self.gpu_activities, self.range_names  # which raise if names are lost
+        self._attributor()
 
     def enclosing(self, name: str) -> np.ndarray:
         """For each activity, the instance of the outermost range NAME open at its launch, -1 if none."""
@@ -145,11 +151,16 @@ class CaptureArrays:
     @cached_property
     def attribution(self) -> Attribution:
         """The chain of ranges of every activity."""
-        activities, attributor = self.gpu_activities, self._read[1].attributor
+        activities, attributor = self.gpu_activities, self._attributor()
+        with self._limits():
+            return attributor.attribution(activities.launch_ns, activities.thread_index, activities.threads)
+
+    def _attributor(self) -> RangeAttributor:
+        attributor = self._read[1].attributor
         with self._limits():
             if isinstance(attributor, BeyondLimits):
                 raise attributor
-            return attributor.attribution(activities.launch_ns, activities.thread_index, activities.threads)
+        return attributor
 
     @cached_property
     def range_paths(self) -> Paths:

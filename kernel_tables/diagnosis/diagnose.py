@@ -56,7 +56,7 @@ def diagnose(
     """
     case = Case(Scope(trace, step_name), _filling(trace, counters))
     said = _said_by_all((*rules, *own_rules), case)
-    trace.capture.require_sound()
+    trace.require_possible()
     return sorted(said, key=lambda one: (one.abstained, -(one.gain_ms or 0)))
 
 

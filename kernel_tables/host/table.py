@@ -28,6 +28,7 @@ def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -
     `own_ns` over the activities launched there. Samples are counted; `estimated_ns` estimates the time in that function
     and in no call: the samples outside calls times the time between two samples.
     """
+    trace.require_possible()
     events = read_events(trace)
     names, table_of = _by_phase(trace, step_name) if by == PHASE else _by_range(events, step_name)
     threads, index = factorize(events.thread)
@@ -35,7 +36,6 @@ def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -
     for thread, rows in zip(threads.tolist(), grouped(index, len(threads)), strict=True):
         table = table_of(ThreadHostTime(events, rows, period_ns), thread, rows)
         tables.append(table.assign(process=process_number(thread), thread=thread_number(thread)))
-    trace.capture.require_sound()
     return _finished(pd.concat(tables), names, events, _launches(trace, by, step_name))
 
 

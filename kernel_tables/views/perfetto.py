@@ -60,7 +60,7 @@ def write_timeline(
     with gzip.open(path, "wt", 3, "utf-8") if compressed else path.open("w", encoding="utf-8") as file:
         _write_events(file, events)
     for trace in traces:
-        trace.capture.require_sound()
+        trace.require_possible()
 
 
 def _write_events(file: TextIO, events: Iterator[dict]) -> None:

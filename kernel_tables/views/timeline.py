@@ -32,7 +32,7 @@ def timeline_rows(trace: CaptureArrays, ranges: np.ndarray, activities: np.ndarr
     range's own name last); start_ns, end_ns. Operators of a program on the processor have no calls. Raises
     ImpossibleCapture for a capture that cannot be believed.
     """
-    trace.capture.require_sound()
+    trace.require_possible()
     return pd.concat(
         [_ranges(trace, ranges), _calls(trace, activities), _activities(trace, activities)], ignore_index=True
     )

@@ -52,6 +52,11 @@ def imported_files(root: Path, *paths: str) -> list[str]:
     return sorted(seen)
 
 
+def imported_packages(root: Path, *paths: str) -> set[str]:
+    """The top-level packages that these files, and all files below `root` that they import, name in their imports."""
+    return {package for path in imported_files(root, *paths) for package in _packages_named_in(root, path)}
+
+
 def digest_of_code(root: Path, paths: Iterable[str]) -> str:
     """One digest of the code in these files below `root`; their times, comments and docstrings do not count.
 
@@ -91,6 +96,12 @@ def _imported_by(root: Path, path: str) -> list[str]:
     return [file for module in modules for file in files_of_module(root, module)]
 
 
+@cache
+def _packages_named_in(root: Path, path: str) -> frozenset[str]:
+    statements = import_statements((root / path).read_bytes()) if path.endswith(".py") else ()
+    return frozenset(statement.module.partition(".")[0] for statement in statements if not statement.level)
+
+
 def _modules(content: bytes, package: list[str]) -> Iterator[str]:
     """The modules that the import statements may load; a name imported from a package may be a module of it."""
     for statement in import_statements(content):
@@ -121,6 +132,7 @@ def forget_imports() -> None:
     """Has files looked at again that this process has looked at before."""
     files_of_module.cache_clear()
     _imported_by.cache_clear()
+    _packages_named_in.cache_clear()
 
 
 _used: dict[str, dict] = {}

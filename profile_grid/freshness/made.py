@@ -1,8 +1,8 @@
 """What made each file of the analysis: `made.json` beside the files, {file: what made it}.
 
-A record holds a digest of the code that made the file, of its settings, of the files it was made from, and of the file
-itself. It is written after the file; a job removes the records of its outputs before it begins, so that what a killed
-job leaves is not taken for what it would have made.
+A record holds digests of the code that made the file, of its settings, of the versions of packages, of the files it was
+made from, and of the file itself. It is written after the file. A job removes the records of its outputs before it
+begins, so that what a killed job leaves is not taken for what it would have made.
 """
 
 from __future__ import annotations
@@ -20,38 +20,43 @@ from profile_grid.files import write_json
 
 NAME = "made.json"
 LOCK = ".made.lock"
+UNKNOWN = ""  # a digest of packages that a plan cannot see
 DigestOf = Callable[[str], str | None]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What makes the outputs of one job: digests of its code, its settings, and the files it reads (`inputs`)."""
+    """What makes the outputs of one job: digests of its code, its settings, the versions of its packages, and the files
+    it reads (`inputs`)."""
 
     code: str
     settings: str
+    packages: str
     inputs: str
 
 
 REASONS = {
     "code": "the code that makes it has changed",
     "settings": "the settings have changed",
+    "packages": "a package that makes it has another version",
     "inputs": "what it is made from has changed",
 }
 
 
-def stale_reason(outputs: Iterable[str], recipe: Recipe, digest_of: DigestOf, record_of: Callable) -> str | None:
+def stale_reason(records: Mapping[str, dict | None], recipe: Recipe, digest_of: DigestOf) -> str | None:
     """Why one of these files is not what the recipe makes now; None if all are.
 
-    `digest_of` gives the digest of a file's content, None if it is missing; `record_of` the record of a file, None if
-    nothing says what made it.
+    `records` are those of the files by their path, None if nothing says what made a file; `digest_of` gives the digest
+    of a file's content, None if it is missing.
     """
-    for path in outputs:
+    for path, record in records.items():
         if (digest := digest_of(path)) is None:
             return f"a file was deleted: {path}"
-        if (record := record_of(path)) is None:
+        if record is None:
             return f"nothing says what made it: {path}"
         for key, reason in REASONS.items():
-            if record[key] != getattr(recipe, key):
+            then, now = record[key], getattr(recipe, key)
+            if then != now and not (key == "packages" and UNKNOWN in (then, now)):
                 return reason
         if record["sha256"] != digest:
             return f"a file is not the one that was made: {path}"
@@ -77,9 +82,9 @@ class Records:
         folder, name = os.path.split(path)
         return self._of_folder(folder).get(name)
 
-    def names_in(self, folder: str) -> list[str]:
-        """The files of a folder that have a record."""
-        return list(self._of_folder(folder))
+    def in_folder(self, folder: str) -> dict[str, dict]:
+        """The records in one folder, by the path of the file."""
+        return {f"{folder}/{name}": record for name, record in self._of_folder(folder).items()}
 
 
 def write_records(outputs: Mapping[str, str], recipe: Recipe) -> None:
@@ -89,13 +94,27 @@ def write_records(outputs: Mapping[str, str], recipe: Recipe) -> None:
             records |= {name: asdict(recipe) | {"sha256": outputs[path]} for name, path in names.items()}
 
 
+def write_folder_records(folder: str, outputs: Mapping[str, str], recipe: Recipe) -> None:
+    """The same for all files in and below a folder that one job fills: one `made.json`, so that a folder that is
+    deleted in it is missed."""
+    with _changing(folder) as records:
+        records.clear()
+        names = {os.path.relpath(path, folder): digest for path, digest in outputs.items()}
+        records |= {name: asdict(recipe) | {"sha256": digest} for name, digest in names.items()}
+
+
 def remove_records(outputs: Iterable[str]) -> None:
     """Forgets what made these files."""
     for folder, names in _by_folder(outputs):
         if os.path.exists(os.path.join(folder, NAME)):
-            with _changing(folder) as records:
-                for name in names:
-                    records.pop(name, None)
+            forget_records(folder, names)
+
+
+def forget_records(folder: str, names: Iterable[str]) -> None:
+    """Forgets what made the files of these names in a folder."""
+    with _changing(folder) as records:
+        for name in names:
+            records.pop(name, None)
 
 
 def _by_folder(paths: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from profile_grid.freshness.digests import FileDigests, digest_of_settings
 from profile_grid.freshness.imports import digest_of_code, imported_files
 from profile_grid.freshness.made import Recipe, Records, stale_reason
+from profile_grid.freshness.packages import digest_of_packages
 from profile_grid.study.stages import BY_NAME
 
 
@@ -54,13 +55,17 @@ class Making:
         """The job as this command line of a rule runs it: another command makes other outputs."""
         return replace(self, settings=digest_of_settings([self.settings, command]))
 
-    def recipe(self, code: str, digest_of: FileDigests, entries: list[dict] | None = None) -> Recipe:
-        """What makes the outputs now, with a digest of the code; `entries` are the runs of the plan, if known."""
-        return Recipe(code, self.settings, digest_of.of_all(self.all_inputs(entries)))
+    def recipe(self, code: str, packages: str, digest_of: FileDigests, entries: list[dict] | None = None) -> Recipe:
+        """What makes the outputs now; `code` and `packages` are digests, `entries` the runs of the plan, if known."""
+        return Recipe(code, self.settings, packages, digest_of.of_all(self.all_inputs(entries)))
 
     def code(self, root: Path) -> str:
         """A digest of the code below `root`. Raises UnreadableSource or NoSuchSource."""
         return digest_of_code(root, {*imported_files(root, *self.programs), *matching(root, self.patterns)})
+
+    def packages(self, root: Path) -> str:
+        """A digest of the versions of the packages that its programs import. Raises UnreadableSource."""
+        return digest_of_packages(root, self.programs)
 
     def all_inputs(self, entries: list[dict] | None = None) -> tuple[str, ...]:
         """The files that the job reads, those of runs included."""
@@ -72,11 +77,12 @@ class Making:
 
     def stale_reason(self, recipe: Recipe, digest_of: FileDigests, record_of: Records) -> str | None:
         """Why the outputs are not what the recipe makes; None if they are."""
-        in_folders = [f"{folder}/{name}" for folder in self.folders for name in record_of.names_in(folder)]
-        missing = next((folder for folder in self.folders if not record_of.names_in(folder)), None)
-        if missing:
-            return f"nothing says what made it: {missing}"
-        return stale_reason([*self.outputs, *in_folders], recipe, digest_of, record_of)
+        records = {path: record_of(path) for path in self.outputs}
+        for folder in self.folders:
+            if not (in_folder := record_of.in_folder(folder)):
+                return f"nothing says what made it: {folder}"
+            records |= in_folder
+        return stale_reason(records, recipe, digest_of)
 
 
 def files_of_runs(entries: list[dict]) -> list[str]:

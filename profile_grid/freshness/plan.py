@@ -41,6 +41,10 @@ class Plan:
         """The job that writes a file; KeyError if none does."""
         return self._job_of[path]
 
+    def makes(self, path: str) -> bool:
+        """Whether a job writes this file."""
+        return path in self._job_of
+
     def is_remade(self, path: str) -> bool:
         """Whether the job that writes a file has to run."""
         maker = self._job_of.get(path)

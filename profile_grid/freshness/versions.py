@@ -14,6 +14,7 @@ from cs336_model import nvidia_smi
 from cs336_model.cpu import cpu_name
 from cs336_model.nvml import nvml
 from cs336_model.program.loaded_distributions import distribution_version
+from kernel_recorder import ncu_profile
 from kernel_recorder.gpu import NSYS, TORCH, gpu_is_visible, profiler_of_this_machine
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
@@ -80,6 +81,7 @@ def _changed_versions(machine, distributions, facts, specification) -> Iterator[
     versions += [(name, then, present_version(name)) for name, then in distributions.items()]
     versions += [("the driver", machine.driver, driver_version() if machine.device == "cuda" else None)]
     versions += [("nsys", facts.get("nsys"), nsys_version() if facts.get("nsys") else None)]
+    versions += [("ncu", facts.get("ncu"), ncu_version() if facts.get("ncu") else None)]
     for name, then, now in versions:
         if then is not None and now is not None and then != now:
             yield f"{VERSION}: {name} was {then} and is {now}"
@@ -123,6 +125,13 @@ def nsys_version() -> str | None:
     """The version of the nsys on PATH; None where there is none, or it does not run."""
     path = nsys.find()
     return _version_of(path, path.stat().st_mtime_ns, path.stat().st_size) if path else None
+
+
+@cache
+def ncu_version() -> str | None:
+    """The version of the ncu on PATH; None if there is none, or if it does not run."""
+    path = ncu_profile.find()
+    return ncu_profile.version(path) if path else None
 
 
 @cache

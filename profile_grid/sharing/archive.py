@@ -33,6 +33,7 @@ MOST_MANIFEST_BYTES = 256 * 2**20
 MOST_SAID = 300  # characters of what an archive itself may say in an error
 PIECE = 2**20
 RUN_COLUMNS = (*(one.key for one in DIMENSIONS), *(stage.status_column for stage in STAGES), "steps_warmed")
+_RESULTS = {stage.result for stage in STAGES}
 _INTEGERS = [one for one in DIMENSIONS if one.value_schema.get("type") == "integer"]
 _KINDS = {one.key: (int, float) if one.default is not None else (int, float, type(None)) for one in _INTEGERS}
 _KINDS |= {"steps_warmed": (int, float)}
@@ -69,17 +70,27 @@ class Manifest:
 
 def write_archive(results: Path, path: Path, *, captures: bool, version: str, grid: str, runs: list[dict]) -> Manifest:
     """Packs the results; the archive appears whole or not at all."""
-    files = {name: _entry(results / name) for name in packed_files(results, captures=captures)}
+    files = {name: _entry(packed_content(results / name)) for name in packed_files(results, captures=captures)}
     manifest = Manifest(FORMAT, version, grid, runs, files)
     with replacing(path) as beside, zipfile.ZipFile(beside, "w") as archive:
         _add(archive, MANIFEST, json.dumps(asdict(manifest), indent=1, allow_nan=False).encode())
         for name in files:
-            _add(archive, name, (results / name).read_bytes())
+            _add(archive, name, packed_content(results / name))
     return manifest
 
 
-def _entry(path: Path) -> Entry:
+def packed_content(path: Path) -> bytes:
+    """What is packed of a file: of a measurement's result everything but the salted digests of variables that the user
+    named, since short values could be guessed from them."""
     content = path.read_bytes()
+    result = json.loads(content) if path.name in _RESULTS else None
+    if not isinstance(result, dict) or "environment" not in result:
+        return content
+    result["environment"] |= {"salt": None, "digests": {}}
+    return json.dumps(result, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def _entry(content: bytes) -> Entry:
     return Entry(len(content), hashlib.sha256(content).hexdigest())
 
 

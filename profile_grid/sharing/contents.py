@@ -57,7 +57,7 @@ def _captures() -> re.Pattern:
 @cache
 def _made_anew() -> re.Pattern:
     return re.compile(
-        rf"tables/({_any(TABLES)})\.(csv|parquet)|tables/README\.md|tables/(markdown|latex|typst)/{NAME}"
+        rf"tables/({_any(TABLES)})\.(csv|parquet)|tables/README\.md|tables/(markdown|latex|typst)/({NAME}/)?(?!made\.json){NAME}"
         rf"|report\.html|answers/({_any(['answers'], DOCUMENTS)})\.(md|tex|typ)"
         rf"|figures/({_any(FIGURES)})\.(svg|png)"
     )

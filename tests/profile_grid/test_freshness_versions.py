@@ -21,10 +21,11 @@ AUTO = {"backend": "auto", "program": {"device": "auto"}}
 def host(monkeypatch):
     """A function that gives this host GPUs of these names, a driver and an nsys."""
 
-    def has(*gpus, driver="580.82", nsys=None):
+    def has(*gpus, driver="580.82", nsys=None, ncu=None):
         monkeypatch.setattr(versions, "gpu_names", lambda: gpus)
         monkeypatch.setattr(versions, "driver_version", lambda: driver)
         monkeypatch.setattr(versions, "nsys_version", lambda: nsys)
+        monkeypatch.setattr(versions, "ncu_version", lambda: ncu)
         monkeypatch.setattr(versions, "profiler_of_this_machine", lambda: "nsys" if nsys and gpus else "torch")
 
     has()
@@ -52,11 +53,13 @@ def test_the_kind_of_device_is_the_model_of_the_processor_or_of_any_gpu(host):
         (ON_GPU, {"no-such-package": "1.0"}, {}, None),
         (ON_GPU, {}, {"backend": "nsys", "nsys": "2025.3.1"}, None),
         (ON_GPU, {}, {"backend": "nsys", "nsys": "2024.1.1"}, "nsys was 2024.1.1 and is 2025.3.1"),
+        (ON_GPU, {}, {"ncu": "2025.3.1.0"}, None),
+        (ON_GPU, {}, {"ncu": "2024.1.1.0"}, "ncu was 2024.1.1.0 and is 2025.3.1.0"),
         (ON_CPU, {}, {"backend": "torch", "nsys": None}, None),
     ],
 )
 def test_another_version_is_another_result(host, machine, distributions, facts, reason):
-    host("NVIDIA H200", nsys="2025.3.1")
+    host("NVIDIA H200", nsys="2025.3.1", ncu="2025.3.1.0")
     expected = reason and f"a version has changed: {reason}"
     assert versions.changed_version(machine, distributions, facts, {"program": {"device": "auto"}}) == expected
 

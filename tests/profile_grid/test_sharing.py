@@ -57,6 +57,23 @@ def test_recordings_are_packed_on_request_and_a_report_of_nsys_never(results, tm
     assert "runs/a/capture.nsys-rep" not in files
 
 
+def test_an_archive_holds_no_digest_of_the_value_of_a_variable(results, tmp_path):
+    given = {"values": {"NCCL_ALGO": "Ring"}, "salt": "5a17", "digests": {"TOKEN": "d16e57"}, "gpus": []}
+    (results / "runs/a/timing.json").write_text(json.dumps({"status": "complete", "environment": given}))
+    unpack(packed(results, tmp_path / "a.zip"), tmp_path / "out")
+    text = (tmp_path / "out/runs/a/timing.json").read_text()
+    assert json.loads(text)["environment"] == given | {"salt": None, "digests": {}}
+    assert "d16e57" not in text and "5a17" not in text
+
+
+def test_long_tables_are_packed_and_records_of_what_made_files_are_not(results, tmp_path):
+    for name in ("made.json", "kernels/one_ctx8.md", "kernels/made.json"):
+        (results / "tables/markdown" / name).parent.mkdir(parents=True, exist_ok=True)
+        (results / "tables/markdown" / name).write_text("{}")
+    files = read_manifest(packed(results, tmp_path / "a.zip")).files
+    assert [name for name in files if "markdown" in name] == ["tables/markdown/kernels/one_ctx8.md"]
+
+
 def test_the_same_results_are_the_same_bytes_whenever_and_by_whom_they_are_packed(results, tmp_path):
     first = packed(results, tmp_path / "a.zip").read_bytes()
     for path in results.rglob("*.json"):

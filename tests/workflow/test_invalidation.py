@@ -145,7 +145,7 @@ CHANGED_CONFIG = {
     ),
     "warm-up steps of the timings": (
         config("timing:\n  warmup_steps: 0", "timing:\n  warmup_steps: 1"),
-        ["plan", *timings(ONE, TWO), *MERGE, "answer k_warmup", "figure warmup"],  # which have an answer then
+        ["plan", *timings(ONE, TWO), *MERGE, "answer k_warmup", "figure warmup", "contents"],  # which have an answer then
     ),
     "measured steps of the captures": (
         config("  warmup_steps: 0\n  measured_steps: 1", "  warmup_steps: 0\n  measured_steps: 2"),
@@ -170,7 +170,7 @@ CHANGED_CONFIG = {
     "a precision added": (
         config("modes: [forward]", "modes: [forward]\n      precisions: [fp32, bf16]"),
         ["plan", *timings(*IN_BF16), *captures(*IN_BF16)[:-2], *MERGE,  # those of the first are there
-         "answer f_precision", "figure precision"],
+         "answer f_precision", "figure precision", "contents"],
     ),
     "another batch size for all": (
         config("batch_size: 4", "batch_size: 2"),
@@ -182,7 +182,7 @@ CHANGED_CONFIG = {
     ),
     "counters of no run": (
         config("kernel_classes: []", 'kernel_classes: []\ncounters: {runs: ""}'),
-        ["plan", *(job for job in MERGE if job not in ("answer l_counters", "figure measured_roofline"))],
+        ["plan", *(job for job in MERGE if job not in ("answer l_counters", "figure measured_roofline")), "contents"],
     ),
     "a class of kernels": (
         config("kernel_classes: []", 'kernel_classes: [{class: gemm, pattern: "aten::bmm"}]'),

@@ -2,13 +2,15 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from profile_grid.freshness.made import NAME, read_records
+from profile_grid.freshness.digests import FileDigests
+from profile_grid.freshness.made import NAME, Records, read_records
 from profile_grid.freshness.making import Making
 from tests.workflow.conftest import ROOT
 
@@ -46,7 +48,7 @@ def job(tmp_path, monkeypatch):
 def test_the_record_of_an_output_is_written_after_it(job):
     assert job().returncode == 0
     (record,) = read_records("out").values()
-    assert record.keys() == {"code", "settings", "inputs", "sha256"}
+    assert record.keys() == {"code", "settings", "packages", "inputs", "sha256"}
 
 
 def test_a_job_whose_input_changes_while_it_runs_fails_and_leaves_no_record(job):
@@ -72,6 +74,45 @@ def test_an_output_that_is_not_written_is_named(job):
     assert run.returncode == 1
 
 
-def test_every_file_of_a_folder_has_a_record(job):
-    assert job(after='Path("out/further").write_text("")', outputs=(), folders=("out",)).returncode == 0
-    assert set(json.loads(Path("out", NAME).read_text())) == {"made", "further"}
+NESTED = 'Path("out/in/deep").mkdir(parents=True, exist_ok=True); Path("out/in/deep/further").write_text("")'
+
+
+@pytest.fixture
+def folder_job(job):
+    """Fills the folder `out` with two files, and says why it is stale."""
+    assert job(after=NESTED, outputs=(), folders=("out",)).returncode == 0
+    making = Making("copy", ("workflow/scripts/plan.py",), (), ("input",), folders=("out",))
+
+    def reason():
+        digest_of = FileDigests()
+        return making.stale_reason(
+            making.recipe(making.code(ROOT), making.packages(ROOT), digest_of), digest_of, Records()
+        )
+
+    return reason
+
+
+def test_every_file_of_a_folder_has_a_record_also_in_folders_below_it(folder_job):
+    assert set(json.loads(Path("out", NAME).read_text())) == {"made", "in/deep/further"}
+    assert folder_job() is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda: Path("out/in/deep/further").unlink(), "a file was deleted: out/in/deep/further"),
+        (lambda: shutil.rmtree("out/in"), "a file was deleted: out/in/deep/further"),
+        (lambda: Path("out/in/deep/further").write_text("-"), "a file is not the one that was made: out/in/deep/fur"),
+        (lambda: shutil.rmtree("out"), "nothing says what made it: out"),
+    ],
+)
+def test_a_file_that_is_deleted_or_changed_below_a_folder_makes_the_folder_stale(folder_job, change, reason):
+    change()
+    assert folder_job().startswith(reason)
+
+
+def test_a_folder_that_is_filled_again_keeps_no_record_of_files_that_are_gone(job, folder_job):
+    shutil.rmtree("out/in")
+    assert job(outputs=(), folders=("out",)).returncode == 0
+    assert set(json.loads(Path("out", NAME).read_text())) == {"made"}
+    assert folder_job() is None

@@ -46,6 +46,7 @@ from profile_grid.freshness.imports import (
     remember_sources,
 )
 from profile_grid.freshness.making import Making, NoSuchSource, matching
+from workflow.leftovers import leftover_reason
 from workflow.job_environment import count_measurements, in_allocation, longest_first, prepare_job_environment
 from workflow.measurements import result_reason
 from workflow.reruns import Reruns

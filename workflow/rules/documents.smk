@@ -26,6 +26,7 @@ DOCUMENTS = [
     TRACE,
     "results/report.html",
 ]
+CONTENTS = "results/contents.txt"
 RERUNS.add(
     Making(
         "summaries",
@@ -263,6 +264,7 @@ MADE_FROM_RESULTS = [
     "results/tables/provenance.json",
     TIMELINE,
     DOCUMENTS,
+    CONTENTS,
 ]
 
 

@@ -19,22 +19,24 @@ for number in range(2, PROCESSES + 1):
             AGAIN_SPECIFICATIONS[run_name],
         )
     RERUNS.add_marker(f"round {number - 1}", results_of_round(number - 1), f"results/processes/{number - 1}.done")
-RERUNS.add(
-    Making(
-        "process_steps",
-        programs=("workflow/scripts/process_steps.py",),
-        settings=digest_of_settings(PROCESSES),
-        inputs=(
-            "results/grid.json",
-            *(
-                f"results/processes/{number}/{run}/{TIMING.result}"
-                for number in range(2, PROCESSES + 1)
-                for run in RUNS
+if PROCESSES > 1:
+    RERUNS.add(
+        Making(
+            "process_steps",
+            programs=("workflow/scripts/process_steps.py",),
+            settings=digest_of_settings(PROCESSES),
+            inputs=(
+                "results/grid.json",
+                *(
+                    f"results/processes/{number}/{run}/{TIMING.result}"
+                    for number in range(2, PROCESSES + 1)
+                    for run in RUNS
+                ),
             ),
-        ),
-        outputs=("results/processes/steps.csv", "results/processes/steps.parquet"),
+            outputs=("results/processes/steps.csv", "results/processes/steps.parquet"),
+        )
     )
-)
+    EVERYTHING.append(["results/processes/steps.csv", "results/processes/steps.parquet"])
 
 
 rule timing_again:
@@ -78,24 +80,22 @@ rule round:
         "every run is timed, round {wildcards.number}"
 
 
-rule process_steps:
-    input:
-        RERUNS.inputs("results/processes/steps.csv"),
-    output:
-        multiext("results/processes/steps", ".csv", ".parquet"),
-    log:
-        "logs/process_steps.log",
-    conda:
-        "../../envs/analysis.yaml"
-    params:
-        processes=PROCESSES,
-        recipe=RERUNS.recipe("results/processes/steps.csv"),
-    message:
-        "times of all processes"
-    shell:
-        "python -m workflow.make {params.recipe:q} workflow.scripts.process_steps --plan results/grid.json --folder results/processes"
-        " --processes {params.processes} 2> >(tee {log:q} >&2)"
-
-
 if PROCESSES > 1:
-    EVERYTHING.append(["results/processes/steps.csv", "results/processes/steps.parquet"])
+
+    rule process_steps:
+        input:
+            RERUNS.inputs("results/processes/steps.csv"),
+        output:
+            multiext("results/processes/steps", ".csv", ".parquet"),
+        log:
+            "logs/process_steps.log",
+        conda:
+            "../../envs/analysis.yaml"
+        params:
+            processes=PROCESSES,
+            recipe=RERUNS.recipe("results/processes/steps.csv"),
+        message:
+            "times of all processes"
+        shell:
+            "python -m workflow.make {params.recipe:q} workflow.scripts.process_steps --plan results/grid.json --folder results/processes"
+            " --processes {params.processes} 2> >(tee {log:q} >&2)"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profile_grid.freshness.digests import FileDigests, digest_of_settings
 from profile_grid.freshness.imports import forget_imports
-from profile_grid.freshness.made import Records, remove_records, write_records
+from profile_grid.freshness.made import Recipe, Records, remove_records, write_records
 from profile_grid.freshness.making import Making
 from profile_grid.freshness.plan import Job, Plan
 
@@ -84,13 +84,15 @@ class SmallStudy:
         self.known = digest_of.known
 
         def reason(making: Making):
-            return lambda: making.stale_reason(
-                making.recipe(making.code(self.folder / "code"), digest_of), digest_of, record_of
-            )
+            return lambda: making.stale_reason(self.recipe(making, digest_of), digest_of, record_of)
 
         makings = [self.making(name) for name in JOBS]
         plan.add(Job(making.name, making.inputs, making.outputs, reason(making)) for making in makings)
         return plan
+
+    def recipe(self, making: Making, digest_of: FileDigests) -> Recipe:
+        code = self.folder / "code"
+        return making.recipe(making.code(code), making.packages(code), digest_of)
 
     def planned(self) -> set[str]:
         """The jobs that the plan runs."""
@@ -102,7 +104,7 @@ class SmallStudy:
         for name in (name for name in JOBS if name in names):
             making, digest_of = self.making(name), FileDigests()
             forget_imports()
-            recipe = making.recipe(making.code(self.folder / "code"), digest_of)
+            recipe = self.recipe(making, digest_of)
             remove_records(making.outputs)
             built = self.clean_build()
             for output in making.outputs:

@@ -1,0 +1,86 @@
+"""Kills, full and read-only disks, other users, two Snakemakes and a clock that goes back: nothing wrong counts as made,
+and the next run completes it.
+
+KILLS=50 kills as many runs at random moments; by default a few, always at the same.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from profile_grid.freshness.digests import sha256_of_file
+from profile_grid.freshness.made import read_records
+from tests.workflow.small_workflow import SmallWorkflow
+
+KILLS = int(os.environ.get("KILLS", "3"))
+SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "2"]
+
+
+@pytest.fixture
+def small(tmp_path):
+    return SmallWorkflow(tmp_path / "s")
+
+
+def started(small, *arguments):
+    """A Snakemake with processes of its own group."""
+    return subprocess.Popen(
+        [*SNAKEMAKE, *arguments], cwd=small.folder, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def require_true_records(small):
+    """Every file with a record is the file that was made, and says what a clean build would."""
+    built = small.clean_build()
+    for path in (path for path in built if not path.startswith("results/documents/")):
+        folder, _, name = path.rpartition("/")
+        record = read_records(str(small.folder / folder)).get(name)
+        if record and record["sha256"] == sha256_of_file(small.folder / path):
+            assert (small.folder / path).read_text() == built[path]
+
+
+def complete(small, snakemake):
+    """Runs what is left to do, and requires that all is right then."""
+    small.run(snakemake)
+    assert small.would_change() == set()
+    assert small.planned(snakemake) == set()
+
+
+def test_after_kill_9_at_any_moment_nothing_half_written_counts_and_the_next_run_completes_it(small, snakemake):
+    rng = random.Random(0)
+    for _ in range(KILLS):
+        rng.choice([small.version.update, lambda _: None])({"scripts/table.py": rng.choice([0, 1])})
+        small.write_program("scripts/table.py")
+        process = started(small)
+        time.sleep(rng.uniform(0.5, 3.5))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        require_true_records(small)
+        assert small.planned(snakemake, "--nolock") >= small.would_change()
+        snakemake(small.folder, "--unlock")
+    complete(small, snakemake)
+
+
+def test_two_snakemakes_without_a_lock_leave_nothing_wrong_as_if_it_were_made(small, snakemake):
+    processes = [started(small, "--nolock") for _ in range(2)]
+    for process in processes:
+        process.wait()
+    require_true_records(small)
+    complete(small, snakemake)
+
+
+def test_a_clock_that_went_back_stops_no_job(small, snakemake):
+    small.run(snakemake)
+    hour = time.time() + 3600
+    for path in small.folder.rglob("*"):
+        if not path.is_symlink():
+            os.utime(path, (hour, hour))
+    assert small.planned(snakemake) == set()
+    small.version["scripts/table.py"] = 1
+    small.write_program("scripts/table.py")
+    complete(small, snakemake)

@@ -1,0 +1,61 @@
+"""Files that an earlier grid left in results/: they have a record of what made them, and no job makes them now.
+
+Files without a record are somebody's own. Folders of runs are left alone: measurements take long, and no table or
+document shows those of other grids.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from profile_grid.freshness.digests import sha256_of_file
+from profile_grid.freshness.made import LOCK, NAME, forget_records, read_records
+
+FOLDERS = ("results/answers", "results/figures", "results/page", "results/processes", "results/tables")
+NOT_COUNTED = {NAME, LOCK, ".snakemake_timestamp"}  # in a folder that is otherwise empty
+
+
+def leftovers(kept: Collection[str]) -> dict[str, list[str]]:
+    """Names of leftover files by the folder that holds their records. `kept` are the files, and folders of files, that
+    are made now."""
+    names = {folder: _names(folder, kept) for folder in _folders_with_records()}
+    return {folder: leftover for folder, leftover in names.items() if leftover}
+
+
+def leftover_reason(kept: Collection[str]) -> str | None:
+    """Why leftover files have to be removed; None if there are none."""
+    folder, names = next(iter(leftovers(kept).items()), (None, ()))
+    return f"a file of an earlier grid is there: {folder}/{names[0]}" if names else None
+
+
+def remove_leftovers(kept: Collection[str]) -> Iterator[str]:
+    """Removes leftover files, and yields what was done. A file that somebody has edited stays, and is forgotten."""
+    for folder, names in leftovers(kept).items():
+        records = read_records(folder)
+        for path, digest in ((Path(folder, name), records[name]["sha256"]) for name in names):
+            if not path.is_file():
+                continue
+            if sha256_of_file(path) == digest:
+                path.unlink()
+                yield f"removed {path}: an earlier grid made it, and this one does not"
+            else:
+                yield f"left {path}: an earlier grid made it, this one does not, and it was edited"
+        forget_records(folder, names)
+        _remove_if_empty(folder)
+
+
+def _folders_with_records() -> list[str]:
+    below = [folder for top in FOLDERS for folder, _, files in os.walk(top) if NAME in files]
+    return sorted(["results", *below])
+
+
+def _names(folder: str, kept: Collection[str]) -> list[str]:
+    return [] if folder in kept else [name for name in read_records(folder) if f"{folder}/{name}" not in kept]
+
+
+def _remove_if_empty(folder: str) -> None:
+    if not any(name not in NOT_COUNTED for _, _, names in os.walk(folder) for name in names):
+        shutil.rmtree(folder)
