@@ -118,7 +118,7 @@ class Reruns:
         self._checks_times = False
 
         async def check_others(job, outputs) -> None:
-            if not self.plan.makes(job.output[0]):
+            if not any(map(self.plan.makes, job.output)):
                 await check(job, outputs)
 
         self._workflow.dag.check_output_mtime = check_others
