@@ -145,7 +145,8 @@ CHANGED_CONFIG = {
     ),
     "warm-up steps of the timings": (
         config("timing:\n  warmup_steps: 0", "timing:\n  warmup_steps: 1"),
-        ["plan", *timings(ONE, TWO), *MERGE, "answer k_warmup", "figure warmup", "contents"],  # which have an answer then
+        # which have an answer then
+        ["plan", *timings(ONE, TWO), *MERGE, "answer k_warmup", "figure warmup", "contents"],
     ),
     "measured steps of the captures": (
         config("  warmup_steps: 0\n  measured_steps: 1", "  warmup_steps: 0\n  measured_steps: 2"),

@@ -1,5 +1,5 @@
-"""Kills, full and read-only disks, other users, two Snakemakes and a clock that goes back: nothing wrong counts as made,
-and the next run completes it.
+"""Kills, full and read-only disks, other users, two Snakemakes and a clock that goes back: nothing wrong counts as
+made, and the next run completes it.
 
 KILLS=50 kills as many runs at random moments; by default a few, always at the same.
 """
