@@ -76,28 +76,26 @@ def event_of(content: Any) -> Event:
     return Event(*texts, *rest, args and Args(*(args.get(key) for key in ARGS.values())))
 
 
-def shapes_text(shapes: Any) -> str:
-    """The shapes of an operator's inputs as the trace writes them, "" where it does not."""
-    if shapes is None:
-        return ""
-    return bytes(shapes).decode() if msgspec and isinstance(shapes, msgspec.Raw) else json.dumps(shapes)
+def shapes_text(shapes: Any) -> bytes | str:
+    """The shapes of an operator's inputs as JSON, empty where the trace does not tell them."""
+    if msgspec and isinstance(shapes, msgspec.Raw):
+        return bytes(shapes)
+    return json.dumps(shapes) if shapes is not None else ""
 
 
-def texts(values: Sequence[Any]) -> list[bytes]:
-    """Numbers as they are written. ValueError where one is missing."""
-    if msgspec and all(type(value) is msgspec.Raw for value in values):
-        found = [bytes(value).strip(b'"') for value in values]
-    else:
-        found = [str(value).encode() if isinstance(value, str | int) else b"" for value in values]
-    if not all(found):
-        raise ValueError("an event has no time")
-    return found
+def written(times: Sequence[Any]) -> bytes:
+    """The numbers as they are written, with a space after each. ValueError where one is missing."""
+    try:
+        joined = b" ".join(times)
+    except TypeError:
+        joined = b" ".join([str(time).encode() if isinstance(time, str | int) else b"" for time in times])
+    return joined.replace(b'"', b"") + b" "
 
 
 def integers(values: Sequence[Any], otherwise: int) -> np.ndarray:
     """The values as integers, OTHERWISE for None and what is none; a number in quotes is one."""
     try:
-        return np.array(values, np.int64)
+        return np.array([otherwise if value is None else value for value in values], np.int64)
     except (TypeError, ValueError, OverflowError):
         return np.array([_integer(value, otherwise) for value in values], np.int64)
 

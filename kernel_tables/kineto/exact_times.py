@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
@@ -11,23 +10,24 @@ import numpy as np
 # Fewer than 2^63 nanoseconds; every number of a text is of one kind.
 WHOLE = re.compile(rb"(?:-?[0-8]?\d{1,15} )*")
 THREE_DECIMALS = re.compile(rb"(?:-?[0-8]?\d{1,15}\.\d{3} )*")
+FRACTION = re.compile(rb"\.0*[1-9]")
 LONGEST = 40  # characters of a number
 LARGEST_NS = 1 << 63
 
 
-def nanoseconds(texts: Sequence[bytes]) -> np.ndarray:
-    """The times, rounded where one has more than three decimals. ValueError for what is no time."""
-    joined = b" ".join(texts) + b" "
-    if WHOLE.fullmatch(joined):
-        return np.fromstring(joined, np.int64, sep=" ") * 1000
-    if THREE_DECIMALS.fullmatch(joined):
-        return np.fromstring(joined.replace(b".", b""), np.int64, sep=" ")
-    return np.array([_nanoseconds(text.decode()) for text in texts], np.int64)
+def nanoseconds(written: bytes) -> np.ndarray:
+    """The times, each with a space after it, rounded where one has more than three decimals. ValueError for what is no
+    time."""
+    if WHOLE.fullmatch(written):
+        return np.fromstring(written, np.int64, sep=" ") * 1000
+    if THREE_DECIMALS.fullmatch(written):
+        return np.fromstring(written.replace(b".", b""), np.int64, sep=" ")
+    return np.array([_nanoseconds(text) for text in written.decode().split(" ")[:-1]], np.int64)
 
 
-def has_fractions(texts: Sequence[bytes]) -> bool:
+def has_fractions(written: bytes) -> bool:
     """Whether a time is no whole microsecond."""
-    return any(text.partition(b".")[2].strip(b"0") for text in texts)
+    return FRACTION.search(written) is not None
 
 
 def _nanoseconds(text: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kernel_tables.kineto.events import NO_ARGS, Event, integers, shapes_text, texts
+from kernel_tables.kineto.events import NO_ARGS, Event, integers, shapes_text, written
 from kernel_tables.kineto.exact_times import has_fractions, nanoseconds
 from kernel_tables.kineto.json_stream import EventStream, InvalidJson, NotATrace
 from kernel_tables.kineto.nccl_kernels import Asked, asked
@@ -34,6 +34,7 @@ SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
 BITS = 24
 
 Columns = dict[str, np.ndarray]
+ColumnOf = Callable[["Trace", Sequence[Event], Sequence[Any]], np.ndarray]  # of events and their args
 
 
 class Numbers:
@@ -142,7 +143,7 @@ class Trace:
                     raise NotATrace(f"no trace of PyTorch's profiler: {error}") from error
 
     def _columns(self, kind: str, events: list[Event]) -> Columns:
-        started, lasted = (texts([getattr(event, name) for event in events]) for name in ("ts", "dur"))
+        started, lasted = written([event.ts for event in events]), written([event.dur for event in events])
         if self.whole_microseconds and kind in ON_DEVICE:
             self.whole_microseconds = not has_fractions(lasted)
         start_ns = nanoseconds(started)
@@ -150,8 +151,9 @@ class Trace:
         if kind in (ANNOTATION, FUNCTION):  # Kineto writes a negative duration for one that it did not see end
             columns["end"] = np.maximum(start_ns, columns["end"])
         columns["name"] = self.names.numbers([event.name or "" for event in events])
+        args = [event.args or NO_ARGS for event in events]
         for name, column_of in _COLUMNS[kind].items():
-            columns[name] = column_of(self, events)
+            columns[name] = column_of(self, events, args)
         if kind == KERNEL:
             self.asked += asked(events)
         return columns
@@ -172,39 +174,36 @@ def global_thread(process: int, thread: int) -> int:
     return (process << BITS) | (thread & (1 << BITS) - 1)
 
 
-def _arguments(events: Sequence[Event]) -> list[Any]:
-    return [event.args or NO_ARGS for event in events]
+def _argument(name: str, otherwise: int = NONE) -> ColumnOf:
+    return lambda trace, events, args: integers([getattr(one, name) for one in args], otherwise)
 
 
-def _argument(name: str, otherwise: int = NONE) -> Callable[[Trace, Sequence[Event]], np.ndarray]:
-    return lambda _, events: integers([getattr(args, name) for args in _arguments(events)], otherwise)
-
-
-def _place(name: str, field: str) -> Callable[[Trace, Sequence[Event]], np.ndarray]:
+def _place(name: str, field: str) -> ColumnOf:
     """An argument, or the field of an event that says the same."""
 
-    def column(_: Trace, events: Sequence[Event]) -> np.ndarray:
-        told = [getattr(args, name) for args in _arguments(events)]
-        values = [getattr(event, field) if value is None else value for event, value in zip(events, told, strict=True)]
-        return np.maximum(integers(values, 0), 0)
+    def column(_: Trace, events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
+        told = zip(events, [getattr(one, name) for one in args], strict=True)
+        return np.maximum(integers([getattr(event, field) if value is None else value for event, value in told], 0), 0)
 
     return column
 
 
-def _correlation(_: Trace, events: Sequence[Event]) -> np.ndarray:
-    found = [(args.correlation, args.external_id, args.old_external_id) for args in _arguments(events)]
+def _correlation(_: Trace, __: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
+    if all(one.correlation is not None for one in args):
+        return integers([one.correlation for one in args], NONE)
+    found = [(one.correlation, one.external_id, one.old_external_id) for one in args]
     return integers([next((number for number in ids if number is not None), None) for ids in found], NONE)
 
 
-def _size(name: str, axis: int) -> Callable[[Trace, Sequence[Event]], np.ndarray]:
-    def column(_: Trace, events: Sequence[Event]) -> np.ndarray:
-        sizes = [getattr(args, name) for args in _arguments(events)]
+def _size(name: str, axis: int) -> ColumnOf:
+    def column(_: Trace, __: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
+        sizes = [getattr(one, name) for one in args]
         return integers([size[axis] if isinstance(size, list) and len(size) == 3 else None for size in sizes], NONE)
 
     return column
 
 
-_THREAD = {"thread": lambda trace, events: trace.threads.ids(events)}
+_THREAD = {"thread": lambda trace, events, _: trace.threads.ids(events)}
 _OPERATION = {
     "device": _place("device", "pid"),
     "stream": _place("stream", "tid"),
@@ -212,6 +211,12 @@ _OPERATION = {
     "correlation": _correlation,
 }
 _MEMORY = _OPERATION | {"bytes": _argument("bytes")}
+_ORDER = {"order": _argument("external_id", 0)}  # in which they began, which settles equal times
+_OF_OPERATORS = {
+    "sequence": _argument("sequence"),
+    "forward_thread": _argument("forward_thread", 0),
+    "shapes": lambda trace, _, args: trace.shapes.numbers([shapes_text(one.shapes) for one in args]),
+}
 _COLUMNS = {
     KERNEL: _OPERATION
     | {"registers": _argument("registers")}
@@ -219,13 +224,7 @@ _COLUMNS = {
     COPY: _MEMORY,
     FILL: _MEMORY,
     CALL: _THREAD | {"correlation": _correlation},
-    OPERATOR: _THREAD
-    | {
-        "order": _argument("external_id", 0),  # in which they began; settles equal times
-        "sequence": _argument("sequence"),
-        "forward_thread": _argument("forward_thread", 0),
-        "shapes": lambda trace, events: trace.shapes.numbers([shapes_text(a.shapes) for a in _arguments(events)]),
-    },
-    ANNOTATION: _THREAD | {"order": _argument("external_id", 0)},
+    OPERATOR: _THREAD | _ORDER | _OF_OPERATORS,
+    ANNOTATION: _THREAD | _ORDER,
     FUNCTION: _THREAD,
 }
