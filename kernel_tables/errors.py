@@ -13,6 +13,7 @@ from kernel_tables.markdown import code, compact_table
 
 ERROR, WARNING = "error", "warning"
 IMPOSSIBLE = {  # no table is made from such a capture
+    "invalid_json": "the JSON of a trace is invalid, or cut off",
     "damaged_file": "SQLite refuses the file: pages are damaged, truncated, lost or exchanged",
     "wrong_type": "a column of numbers holds something else",
     "no_time": "a start, or the end of an activity, is missing",
@@ -38,9 +39,11 @@ INCOMPLETE = {  # errors: numbers are wrong or missing
     "lost_launches": "kernels were launched within the capture by calls that were not recorded",
     "nsys_lost_events": "nsys reports lost events",
     "nsys_error": "nsys reports an error",
+    "read_up_to_damage": "the JSON of a trace is invalid, and only what comes before the damage was read",
 }
 ODD = {  # warnings: nothing is known to be lost
     "steps_vary": "steps hold different numbers of kernels",
+    "whole_microseconds": "times are whole microseconds, so short kernels count as 0 or 1 µs",
     "launched_before": "activities were launched before the capture began",
     "collectives_differ": "ranks of one run ran different collectives in a step",
     "calls_without_names": "API calls have no names or ends, so lost launches cannot be counted",

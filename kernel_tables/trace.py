@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kernel_tables.attribution.capture_arrays import CaptureArrays
+from kernel_tables.reading.schema import NOTES_KEY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,11 +18,16 @@ if TYPE_CHECKING:
 
 
 class Trace(CaptureArrays):
-    """An nsys SQLite export, an .nsys-rep, either of them gzipped, or a file with the same tables.
+    """An nsys SQLite export, an .nsys-rep, JSON of torch.profiler, one of them gzipped, or a file with the same tables.
 
     EXTRA_RULES are custom classes of kernels, tried before the built-in ones. Raises TraceError with one line if the
     file cannot be read; every table raises ImpossibleCapture, a TraceError, if the content cannot be believed.
     """
+
+    @property
+    def notes(self) -> list[str]:
+        """What JSON of torch.profiler does not tell, a line each; for other captures see `check`."""
+        return [note for note in self.metadata.get(NOTES_KEY, "").split("\n") if note]
 
     @property
     def paths(self) -> list[tuple[str, ...]]:

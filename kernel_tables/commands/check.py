@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     require_output(options, *options.captures)
-    table = check_table(options.captures, options.steps, options.step_name)
+    table = check_table(options.captures, options.steps, options.step_name, up_to_damage=options.up_to_damage)
     if is_for_a_person(options):
         from kernel_tables.terminal.findings import completeness_lines
 
@@ -46,7 +46,9 @@ def run(options: argparse.Namespace) -> int:
     return INCOMPLETE if (table["severity"] == ERROR).any() else COMPLETE
 
 
-def check_table(paths: Sequence[Path], expected_steps: int | None, step_name: str) -> pd.DataFrame:
+def check_table(
+    paths: Sequence[Path], expected_steps: int | None, step_name: str, *, up_to_damage: bool = False
+) -> pd.DataFrame:
     """One row per finding: severity, code, message. Of several captures the first column is the name of its file, empty
     for what is wrong of them together."""
     from kernel_tables.ranks.communication import findings_of_ranks
@@ -59,7 +61,7 @@ def check_table(paths: Sequence[Path], expected_steps: int | None, step_name: st
         traces = []
         for path in paths:
             try:
-                traces.append(stack.enter_context(Trace(path)))
+                traces.append(stack.enter_context(Trace(path, up_to_damage=up_to_damage)))
                 found += [(path.name, one) for one in traces[-1].check(expected_steps, step_name)]
             except ImpossibleCapture as error:  # so damaged that it cannot be opened
                 found += [(path.name, one) for one in error.findings]

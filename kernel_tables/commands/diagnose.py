@@ -11,6 +11,7 @@ from kernel_tables.commands.options import (
     add_output,
     add_step_name,
     is_for_a_person,
+    opened_trace,
     print_safely,
     require_output,
     say_rank,
@@ -43,10 +44,9 @@ def run(options: argparse.Namespace) -> int:
     from kernel_tables.diagnosis.own_rules import rules_of_file
     from kernel_tables.output import format_of, write_text
     from kernel_tables.terminal.findings import finding_lines
-    from kernel_tables.trace import Trace
 
     own = rules_of_file(options.rules) if options.rules else ()
-    with Trace(options.capture) as trace:
+    with opened_trace(options.capture, options) as trace:
         counters = read_counters(options.counters) if options.counters else None
         found = diagnose(trace, options.step_name, own, counters)
     if is_for_a_person(options):

@@ -10,6 +10,7 @@ from kernel_tables.commands.options import (
     add_output,
     add_step_name,
     is_for_a_person,
+    opened_trace,
     print_safely,
     require_output,
     say_rank,
@@ -21,8 +22,7 @@ DIFFERENT = 1
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_capture(parser, "before")
-    add_capture(parser, "after")
+    add_capture(parser, "before", "after")
     add_output(parser)
     add_step_name(parser)
     parser.add_argument(
@@ -40,11 +40,10 @@ def run(options: argparse.Namespace) -> int:
     say_rank(options.before)
     say_rank(options.after)
     from kernel_tables.comparison import SAME, as_table, changes, side_of
-    from kernel_tables.trace import Trace
 
     sides = []
     for path in (options.before, options.after):
-        with Trace(path) as trace:
+        with opened_trace(path, options) as trace:
             sides.append(side_of(trace, options.step_name))
     found = changes(*sides, tolerance=options.tolerance / 100, everything=options.all)
     if is_for_a_person(options):

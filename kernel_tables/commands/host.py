@@ -7,7 +7,15 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kernel_tables.commands.options import add_capture, add_output, add_step_name, require_output, say_rank, write
+from kernel_tables.commands.options import (
+    add_capture,
+    add_output,
+    add_step_name,
+    opened_trace,
+    require_output,
+    say_rank,
+    write,
+)
 from kernel_tables.host import NATIVE, OS_RUNTIME, PYTHON, UNKNOWN
 
 if TYPE_CHECKING:
@@ -15,6 +23,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "time of CUDA calls, calls of the OS runtime and sampled stacks, by thread, phase and function"
 NO_CALLS = "the capture holds no calls of the OS runtime (nsys profile --trace=cuda,nvtx,osrt)"
+NOT_BY_TORCH = "PyTorch's profiler records no calls of the OS runtime and samples no stacks; nsys does both"
 NO_STACKS = "the capture holds no sampled stacks (nsys profile --python-sampling=true, or --sample=process-tree)"
 NO_FRAMES = "the export holds no frames of its Python samples (nsys export --type sqlite --include-blobs=true)"
 
@@ -35,12 +44,12 @@ def run(options: argparse.Namespace) -> int:
     require_output(options, options.capture)
     say_rank(options.capture)
     from kernel_tables.host.table import host_table
-    from kernel_tables.trace import Trace
 
-    with Trace(options.capture) as trace:
+    with opened_trace(options.capture, options) as trace:
         table = host_table(trace, options.by, options.step_name)
     write(table, options)
-    for said in _absent(table):
+    by_torch = trace.metadata.get("CAPTURE_BACKEND") == "torch"
+    for said in (NOT_BY_TORCH,) if by_torch else _absent(table):
         print(f"kernel-tables: {said}", file=sys.stderr)
     return 0
 

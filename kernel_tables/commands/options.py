@@ -20,20 +20,29 @@ from kernel_tables.output import FORMATS, format_of
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
-CAPTURE_HELP = "an nsys SQLite export, a .nsys-rep (exported by the nsys on PATH), or either gzipped"
-
+CAPTURE_HELP = (
+    "an nsys SQLite export, a .nsys-rep (exported by the nsys on PATH), JSON of torch.profiler, or one of them gzipped"
+)
 
 OF_RANK = re.compile(r"(.*?)(?:_rank(\d+))?", re.DOTALL)  # how the pipeline names the captures of a run
 RANKS_HELP = "several captures are the ranks of one run, rank 0 first"
 
 
-def add_capture(parser: argparse.ArgumentParser, name: str = "capture") -> None:
-    parser.add_argument(name, type=Path, metavar=name.upper(), help=CAPTURE_HELP)
+def add_capture(parser: argparse.ArgumentParser, *names: str) -> None:
+    """One capture, or one for each of NAMES."""
+    for name in names or ("capture",):
+        parser.add_argument(name, type=Path, metavar=name.upper(), help=CAPTURE_HELP)
+    _add_up_to_damage(parser)
 
 
 def add_captures(parser: argparse.ArgumentParser) -> None:
     """One capture, or the captures of the ranks of one run, in their order."""
     parser.add_argument("captures", type=Path, metavar="CAPTURE", nargs="+", help=f"{CAPTURE_HELP}; {RANKS_HELP}")
+    _add_up_to_damage(parser)
+
+
+def _add_up_to_damage(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--up-to-damage", action="store_true", help="read invalid JSON as far as it is valid")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +65,7 @@ def add_classes(parser: argparse.ArgumentParser) -> None:
         "--class",
         action="append",
         default=[],
-        dest="rules",
+        dest="classes",
         metavar="CLASS=REGEX",
         help="a custom class for kernels whose full name matches; tried before the built-in rules",
     )
@@ -65,11 +74,20 @@ def add_classes(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def opened_traces(options: argparse.Namespace) -> Iterator[list[Trace]]:
     """The traces of the captures that `add_captures` asked for, with one's own classes where these are an option."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(opened_trace(path, options)) for path in options.captures]
+
+
+@contextmanager
+def opened_trace(path: Path, options: argparse.Namespace) -> Iterator[Trace]:
+    """The trace of one capture. What the capture does not hold is said first."""
     from kernel_tables.trace import Trace
 
-    rules = own_classes(options) if "rules" in options else []
-    with ExitStack() as stack:
-        yield [stack.enter_context(Trace(path, rules)) for path in options.captures]
+    rules = own_classes(options) if "classes" in options else []
+    with Trace(path, rules, up_to_damage=options.up_to_damage) as trace:
+        for note in trace.notes:
+            print(f"kernel-tables: {visible(path.name)}: {visible(note)}", file=sys.stderr)
+        yield trace
 
 
 def say_rank(capture: Path) -> None:
@@ -83,7 +101,7 @@ def say_rank(capture: Path) -> None:
 
 def own_classes(options: argparse.Namespace) -> list[dict[str, str]]:
     """The classes that `add_classes` asked for, as rules; TraceError for one that is not CLASS=REGEX."""
-    return [_rule(text) for text in options.rules]
+    return [_rule(text) for text in options.classes]
 
 
 def _rule(text: str) -> dict[str, str]:

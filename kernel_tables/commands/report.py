@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from kernel_tables.commands.options import add_capture, add_classes, add_step_name, own_classes, say_rank
+from kernel_tables.commands.options import add_capture, add_classes, add_step_name, opened_trace, say_rank
 from kernel_tables.files import reports_beside, require_no_capture
 from kernel_tables.whole_files import written_whole
 
@@ -24,9 +24,8 @@ def run(options: argparse.Namespace) -> int:
     require_no_capture(output, [options.capture, *reports_beside(options.capture)])
     say_rank(options.capture)
     from kernel_tables.report.report import report
-    from kernel_tables.trace import Trace
 
-    with Trace(options.capture, own_classes(options)) as trace:
+    with opened_trace(options.capture, options) as trace:
         html = report(trace, options.step_name, options.capture.name)
     with written_whole(output) as partial:
         partial.write_text(html, encoding="utf-8")

@@ -38,6 +38,16 @@ from kernel_tables.whole_files import written_whole
 PUSH_POP_RANGE = 59  # ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange
 # ENUM_CUDA_MEMCPY_OPER, by the word after "Memcpy" in the names that Kineto gives to copies.
 COPY_KINDS = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9}
+MEMORY_KINDS = {
+    "Pageable": 0,
+    "Pinned": 1,
+    "Device": 2,
+    "Array": 3,
+    "Managed": 4,
+    "Device Static": 5,
+    "Managed Static": 6,
+}
+BETWEEN_KINDS = re.compile(r"\(([\w ]+?) -> ([\w ]+?)\)")
 INDUCTOR_KERNEL = re.compile(r"(graph_\d+_)?cpp_fused_")
 PROCESS = ~((1 << BITS) - 1)
 
@@ -149,6 +159,12 @@ def copy_kind(name: str) -> int:
     return COPY_KINDS.get(words[1], 0) if len(words) > 1 else 0
 
 
+def _memory_kinds(names: Sequence[str]) -> tuple[list[int | None], list[int | None]]:
+    """ENUM_CUDA_MEM_KIND of the source and the target of "Memcpy HtoD (Pageable -> Device)"; None where unknown."""
+    found = [BETWEEN_KINDS.search(name) for name in names]
+    return tuple([one and MEMORY_KINDS.get(one[side]) for one in found] for side in (1, 2))
+
+
 def _cpu_tables(trace: Trace, strings: Strings) -> dict[str, Table]:
     rows, collectives = outermost_operators(trace), launched_collectives(trace)
     works = np.array([work for work, _ in collectives], np.int64)
@@ -196,7 +212,8 @@ def _gpu_tables(trace: Trace, strings: Strings) -> dict[str, Table]:
         "CUPTI_ACTIVITY_KIND_RUNTIME": _launch_table(calls, strings.ids_of(trace, CALL, called)),
         "CUPTI_ACTIVITY_KIND_KERNEL": operations(KERNEL) | _name_columns(full, short) | sizes,
         "CUPTI_ACTIVITY_KIND_MEMCPY": operations(COPY)
-        | {"bytes": trace[COPY]["bytes"], "copyKind": [copy_kind(name) for name in trace.named(COPY)]},
+        | {"bytes": trace[COPY]["bytes"], "copyKind": [copy_kind(name) for name in trace.named(COPY)]}
+        | dict(zip(("srcKind", "dstKind"), _memory_kinds(trace.named(COPY)), strict=True)),
         "CUPTI_ACTIVITY_KIND_MEMSET": operations(FILL)
         | {"bytes": trace[FILL]["bytes"], "value": [0] * trace.count(FILL)},
         COLLECTIVES: {name: [row[name] for row in collectives] for name in columns}

@@ -23,9 +23,10 @@ GPUS = "TARGET_INFO_GPU"
 SESSION = "TARGET_INFO_SESSION_START_TIME"
 OSRT, SAMPLES, SAMPLE_FRAMES = "OSRT_API", "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS"
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-# Facts among the metadata: of which rank it is, and of how many; where JSON is invalid, and what it does not tell.
+# Facts among the metadata: of which rank it is, and of how many; where JSON is invalid, what it does not tell,
+# and the nanoseconds of which all its times are multiples.
 RANK_KEY, RANKS_KEY = "RECORDED_RANK", "RECORDED_RANKS"
-DAMAGE_KEY, NOTES_KEY = "TRACE_DAMAGE", "TRACE_NOTES"
+DAMAGE_KEY, NOTES_KEY, RESOLUTION_KEY = "TRACE_DAMAGE", "TRACE_NOTES", "TRACE_RESOLUTION_NS"
 PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
 MISSING = -1  # what a NULL or a lacking column is read as
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
-from kernel_tables.errors import TraceError
+from kernel_tables.errors import TraceError, impossible
 from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.kineto.capture import CaptureError, Table, capture_tables, write_capture
 from kernel_tables.kineto.json_stream import GZIP_MAGIC, GZIP_WINDOW, InvalidJson, NotATrace
 from kernel_tables.kineto.ranges import has_modules
 from kernel_tables.kineto.trace import CALL, KERNEL, ON_DEVICE, OPERATOR, Trace
-from kernel_tables.reading.schema import DAMAGE_KEY, NOTES_KEY, RANK_KEY, RANKS_KEY
+from kernel_tables.reading.schema import DAMAGE_KEY, NOTES_KEY, RANK_KEY, RANKS_KEY, RESOLUTION_KEY
 from kernel_tables.reading.sqlite_header import first_bytes
 
 FIRST_BYTES = 4096
 ORIGIN = "give the JSON that torch.profiler wrote (export_chrome_trace)"
-PARTIAL = "--up-to-damage"
+UP_TO_DAMAGE = "--up-to-damage"
 
 
 def is_json(path: Path) -> bool:
@@ -40,9 +40,8 @@ def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:
         trace = Trace(path, up_to_damage=up_to_damage)
         tables = capture_tables(trace, _is_of_gpu(trace), without_marks=True)
     except InvalidJson as error:
-        raise TraceError(
-            f"{path}: {error}; write or copy the trace again, or read what it holds before that: {PARTIAL}"
-        ) from error
+        advice = f"write or copy the trace again, or read what it holds before that: {UP_TO_DAMAGE}"
+        raise impossible(path, "invalid_json", f"{error}; {advice}") from error
     except (NotATrace, CaptureError) as error:
         raise TraceError(f"{path}: {error}; {ORIGIN}") from error
     _add_facts(tables["META_DATA_EXPORT"], trace)
@@ -68,6 +67,8 @@ def _is_of_gpu(trace: Trace) -> bool:
 
 def _add_facts(metadata: Table, trace: Trace) -> None:
     facts = {NOTES_KEY: "\n".join(_notes(trace))}
+    if trace.whole_microseconds:
+        facts[RESOLUTION_KEY] = "1000"
     if trace.damage:
         facts[DAMAGE_KEY] = trace.damage
     ranks = trace.facts.get("distributedInfo")

@@ -16,7 +16,7 @@ from kernel_tables.clean_text import visible
 from kernel_tables.errors import ERROR, WARNING, Finding, ImpossibleCapture
 from kernel_tables.files import reports_beside
 from kernel_tables.reading.global_ids import process_number, process_of
-from kernel_tables.reading.schema import MISSING, NVTX, RUNTIME
+from kernel_tables.reading.schema import DAMAGE_KEY, MISSING, NVTX, RESOLUTION_KEY, RUNTIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +46,7 @@ def findings(trace: CaptureArrays, expected_steps: int | None = None, step_name:
     try:
         rows = [
             *_older_than_report(trace),
+            *_limits_of_json(trace),
             *_no_kernels(trace),
             *_no_ranges(trace),
             *_steps(trace, expected_steps, step_name),
@@ -78,6 +79,18 @@ def _older_than_report(trace: CaptureArrays) -> Iterator[Finding]:
                 f"{visible(path.name)} is older than {visible(report.name)} beside it: the figures are those of an"
                 " earlier capture; export the report again",
             )
+
+
+def _limits_of_json(trace: CaptureArrays) -> Iterator[Finding]:
+    if damage := trace.metadata.get(DAMAGE_KEY):
+        fact = f"only what comes before the damage was read ({visible(damage)})"
+        yield Finding(ERROR, "read_up_to_damage", f"{fact}: times are too small; write or copy the trace again")
+    if RESOLUTION_KEY in trace.metadata:
+        yield Finding(
+            WARNING,
+            "whole_microseconds",
+            "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1; record with PyTorch 2.4 or newer",
+        )
 
 
 def _no_kernels(trace: CaptureArrays) -> Iterator[Finding]:
