@@ -60,7 +60,8 @@ def profiled_ms(command: list[str], folder: Path) -> float:
 
 def recorded(command: list[str], profiler: str, reference_ms: float, capture: Path) -> dict:
     """The COLUMNS of one recording; the output of the command is next to its capture."""
-    record = [*PYTHON, "kernel_tables", "record", "--profiler", profiler, "--ranges", "modules", "-o", str(capture)]
+    options = ["--profiler", profiler, "--steps", "3", "--ranges", "modules", "-o", str(capture)]
+    record = [*PYTHON, "kernel_tables", "record", *options]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run([*record, "--", *command], env=environment, check=True, capture_output=True, text=True)
     capture.with_suffix(".txt").write_text(done.stderr)

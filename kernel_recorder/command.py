@@ -1,6 +1,7 @@
 """`kernel-tables record`: runs a program, records a window of it, keeps the capture, and tells what is in it.
 
-All that it says stands on standard error, since standard output is the program's. The exit status is the program's.
+All that it says stands on standard error, since standard output is the program's. The exit status is the program's; 3
+where the program succeeded and nothing was recorded.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import argparse
 import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from shutil import get_terminal_size
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 SAID_OF_WINDOWS = frozenset({"nsys_hedge"})  # nsys warns of every one that ends before its program
 SAID_OF_ENDS = frozenset({"short_steps"})  # the program's own range of a step in which it ended, which is told
+NOTHING_RECORDED = 3  # the exit status
 MOST_ROWS = 40  # of ranges; the capture has them all
 MOST_LOSSES = 3  # `kernel-tables diagnose` tells them all
 
@@ -50,38 +52,46 @@ def record(options: argparse.Namespace) -> int:
             program, handover, under_nsys=settings.profiler == NSYS, time_limit_s=options.time_limit,
             end_when=lambda: options.end and is_recorded(read_notes(handover)),
         )  # fmt: skip
-        found = outcomes(settings, read_notes(handover), ended)
-        with suppress(BrokenPipeError):  # nobody reads what is said; the exit status is the program's all the same
-            _tell_end(ended, options.time_limit)
-            _keep_and_tell(found, handover, output)
-    return ended.exit_status
+        found = outcomes(settings, read_notes(handover), ended, folder_is_gone=not handover.exists())
+        recorded = [outcome for outcome in found if outcome.has_recording]
+        kept = _keep(recorded, handover, output)
+    with suppress(BrokenPipeError):  # nobody reads what is said; the captures are kept, and the exit status is the same
+        for sentence in _end_sentences(ended, options.time_limit):
+            _say(sentence)
+        for outcome in found:
+            if not outcome.has_recording:
+                _say(f"nothing was recorded{outcome.of_rank()}: {outcome.why_nothing()}")
+        if isinstance(kept, str):
+            _say(kept)
+        elif kept:
+            _tell(recorded, kept)
+    is_kept = not isinstance(kept, str) and any(isinstance(path, Path) for path in kept)
+    return ended.exit_status or (0 if is_kept else NOTHING_RECORDED)
 
 
-def _tell_end(ended: Ended, time_limit_s: float | None) -> None:
+def _end_sentences(ended: Ended, time_limit_s: float | None) -> Iterator[str]:
     if ended.timed_out:
-        _say(f"the program was ended at the time limit of {time_limit_s:g} s")
+        yield f"the program was ended at the time limit of {time_limit_s:g} s"
     elif ended.recorded:
-        _say("the program was ended as by Ctrl-C, since its window is recorded")
+        yield "the program was ended as by Ctrl-C, since its window is recorded"
     elif ended.returncode:
-        _say(f"the program {ended.how}")
+        yield f"the program {ended.how}"
 
 
-def _keep_and_tell(found: Sequence[Outcome], handover: Path, output: Path) -> None:
-    """Keeps what was recorded and says what it is; what goes wrong here is no failure of the program."""
-    for outcome in found:
-        if not outcome.has_recording:
-            _say(f"nothing was recorded{outcome.of_rank()}: {outcome.why_nothing()}")
-    recorded = [outcome for outcome in found if outcome.has_recording]
+def _keep(recorded: Sequence[Outcome], handover: Path, output: Path) -> list[Path | TraceError] | str:
+    """Of each process its capture, or why there is none; or why there is none of any."""
     if not recorded:
-        return
+        return []
     try:
-        kept = keep_recordings(handover, output, [outcome.kept() for outcome in recorded])
+        return keep_recordings(handover, output, [outcome.kept() for outcome in recorded])
     except TraceError as error:
-        _say(f"nothing is kept: {error}")
-        return
+        return f"nothing is kept: {error}"
     except OSError as error:
-        _say(f"{output}: {error.strerror or error}, so nothing is kept; check the path and the space on its disk")
-        return
+        return f"{output}: {error.strerror or error}, so nothing is kept; check the path and the space on its disk"
+
+
+def _tell(recorded: Sequence[Outcome], kept: Sequence[Path | TraceError]) -> None:
+    """Says what was kept and what is in it."""
     remarks = [sentence for outcome in recorded for sentence in outcome.remarks()]
     for sentence in filter(None, (*remarks, *recorded[0].elsewhere(), recorded[0].cost())):
         _say(sentence)
@@ -102,7 +112,7 @@ def _keep_and_tell(found: Sequence[Outcome], handover: Path, output: Path) -> No
 
 def _expected(outcome: Outcome) -> frozenset[str]:
     """The findings that follow from how the window was found and ended."""
-    return SAID_OF_WINDOWS | SAID_OF_ENDS if outcome.ended_inside else SAID_OF_WINDOWS
+    return SAID_OF_WINDOWS | SAID_OF_ENDS if outcome.was_cut else SAID_OF_WINDOWS
 
 
 def _tell_communication(whole: Sequence[tuple[Outcome, Path]]) -> None:

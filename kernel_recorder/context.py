@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from kernel_recorder.in_process.settings import ALWAYS
 from kernel_recorder.keeping import Kept, free_output, keep_recordings
 from kernel_recorder.options import modules_of
-from kernel_recorder.program import HANDOVER
 from kernel_tables.errors import TraceError
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ class recorded:
     One that stands in a loop is made once, before the loop. `ranges="modules"` or `"modules:DEPTH"` gives ranges to the
     modules of the models. `capture` is the file, OUTPUT or recording.sqlite, once it is written; `trace()` reads it.
 
-    Under `kernel-tables record` it only opens the range. Raises TraceError where OUTPUT is there or the profiler left
-    nothing, RuntimeError where PyTorch's profiler runs already; a block that raises leaves no capture.
+    Raises TraceError where OUTPUT is there or the profiler left nothing, RuntimeError where PyTorch's profiler runs
+    already; a block that raises leaves no capture. `kernel-tables record` leaves the profiler to it.
     """
 
     def __init__(
@@ -57,11 +56,11 @@ class recorded:
         self._depth += 1
         if self._depth == 1:
             self._seen += 1
-            if self._seen == self.skip + 1 and not os.environ.get(HANDOVER):
+            if self._seen == self.skip + 1:
                 self._output = free_output(self._wanted, of_ranks=False)
                 modules, depth = self._modules
                 self._window = BlockWindow(with_modules=modules == ALWAYS, depth=depth)
-        self._ranges.append(named_range(self.name, by_the_command=bool(os.environ.get(HANDOVER))))
+        self._ranges.append(named_range(self.name))
         self._ranges[-1].__enter__()
         return self
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from kernel_tables.kineto.capture import CaptureError, capture_tables, write_cap
 from kernel_tables.kineto.trace import CALL, ON_DEVICE, Trace
 from kernel_tables.reading.nsys import export_report
 from kernel_tables.reading.publishable import write_publishable
-from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY
+from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_KEY
 from kernel_tables.whole_files import written_whole
 
 DEFAULT, EXPORT = Path("recording.sqlite"), "export.sqlite"
@@ -46,7 +47,7 @@ def free_output(wanted: Path | None, *, of_ranks: bool = True) -> Path:
 class Kept:
     """What is kept of one process: the trace of its PyTorch, or its part of nsys's report, which holds them all.
 
-    `rank` is its number where it is one `of` several."""
+    `rank` is its number where it is one `of` several; `window` has facts about what the window held."""
 
     pid: int
     by_nsys: bool
@@ -54,6 +55,7 @@ class Kept:
     ended_in_step: bool = False  # the program ended inside the last range `step`
     rank: int | None = None
     of: int = 1
+    window: dict[str, object] = field(default_factory=dict)
 
 
 def keep_recordings(
@@ -95,16 +97,17 @@ def _write(handover: Path, process: Kept, path: Path) -> None:
         with full_disk_as_os_error(path):
             if process.ended_in_step:
                 name_unfinished_step(partial)
-            if process.rank is not None:
-                _note_rank(partial, process)
+            _note_facts(partial, process)
 
 
-def _note_rank(capture: Path, process: Kept) -> None:
-    """Writes into a capture which rank it is of, where it has a table for such facts."""
+def _note_facts(capture: Path, process: Kept) -> None:
+    """Writes into a capture which rank it is of and what its window held, where it has a table for such facts."""
+    facts = [] if process.rank is None else [(RANK_KEY, str(process.rank)), (RANKS_KEY, str(process.of))]
+    if process.window:
+        facts.append((WINDOW_KEY, json.dumps(process.window)))
     with closing(sqlite3.connect(capture)) as database, database:
         there = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         for table in [table for table in METADATA if table in there][:1]:
-            facts = [(RANK_KEY, str(process.rank)), (RANKS_KEY, str(process.of))]
             database.executemany(f"INSERT INTO {table} (name, value) VALUES (?, ?)", facts)
 
 

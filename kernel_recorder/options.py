@@ -8,13 +8,16 @@ from pathlib import Path
 from kernel_recorder.in_process.settings import (
     ALWAYS,
     AUTO,
+    CALLS,
+    DEFAULT_SKIP,
+    DEFAULT_STEPS,
     NEVER,
-    OPTIMIZER,
     PROGRAM,
     RANGE,
     SECONDS,
+    STEPS,
     Settings,
-)  # fmt: skip
+)
 from kernel_tables.errors import TraceError
 
 MODULES, NONE = "modules", "none"
@@ -22,13 +25,22 @@ MODULES, NONE = "modules", "none"
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Gives the command its arguments."""
-    window = command.add_argument_group("the window", "By default: some optimizer steps, detected by PyTorch's hooks.")
-    window.add_argument(
-        "--skip", type=int, default=5, metavar="N", help="steps (or instances) to skip first (default: 5)"
+    window = command.add_argument_group(
+        "the window",
+        "By default: some steps. A step is an optimizer step; without an optimizer, a call of the model; or a replay of"
+        " a CUDA graph.",
     )
-    window.add_argument("--steps", type=int, default=3, metavar="N", help="steps (or instances) to record (default: 3)")
+    window.add_argument(
+        "--skip", type=int, default=DEFAULT_SKIP, metavar="N",
+        help=f"steps, calls or instances to skip first (default: {DEFAULT_SKIP})",
+    )  # fmt: skip
+    window.add_argument(
+        "--steps", type=int, default=DEFAULT_STEPS, metavar="N",
+        help=f"steps, calls or instances to record (default: {DEFAULT_STEPS})",
+    )  # fmt: skip
     other = window.add_mutually_exclusive_group()
     other.add_argument("--range", metavar="NAME", help="record instances of this range of the program instead")
+    other.add_argument("--calls", action="store_true", help="record calls of the model, even if there is an optimizer")
     other.add_argument(
         "--seconds", type=float, metavar="S", help="record S seconds instead, for programs without steps"
     )
@@ -40,8 +52,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         type=float,
         default=0.0,
         metavar="S",
-        help="with --seconds: start S seconds after the import of PyTorch (default: 0);"
-        " under nsys not before the GPU is used",
+        help="with --seconds: start S seconds after the first call of a model (default: 0)",
     )
     command.add_argument(
         "--ranges", default=AUTO, metavar=f"{MODULES}[:DEPTH]|{NONE}",
@@ -71,15 +82,16 @@ def settings_of(options: argparse.Namespace, profiler: str) -> Settings:
     """What the arguments ask for. TraceError where they contradict each other."""
     if options.steps < 1 or options.skip < 0:
         raise TraceError("--steps has to be at least 1, and --skip at least 0")
-    by_steps = not (options.range is not None or options.seconds is not None or options.cuda_profiler_api)
-    if by_steps and options.skip < 1:
+    window = _window(options)
+    if window == STEPS and options.skip < 1:
         raise TraceError("--skip 0: a step begins where the one before ends, so the first cannot be recorded; --skip 1")
     if (options.seconds is not None and options.seconds <= 0) or options.after < 0:
         raise TraceError("--seconds has to be more than 0, and --after no less than 0")
     modules, depth = modules_of(options.ranges)
     return Settings(
-        profiler=profiler, window=_window(options), skip=options.skip, steps=options.steps, range=options.range,
+        profiler=profiler, window=window, skip=options.skip, steps=options.steps, range=options.range,
         after=options.after, seconds=options.seconds, modules=modules, depth=depth,
+        quiet_end=options.end,
     )  # fmt: skip
 
 
@@ -88,7 +100,9 @@ def _window(options: argparse.Namespace) -> str:
         return RANGE
     if options.seconds is not None:
         return SECONDS
-    return PROGRAM if options.cuda_profiler_api else OPTIMIZER
+    if options.calls:
+        return CALLS
+    return PROGRAM if options.cuda_profiler_api else STEPS
 
 
 def modules_of(text: str) -> tuple[str, int | None]:

@@ -6,21 +6,24 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kernel_recorder.contents import contents_sentences, step_sentence
 from kernel_recorder.in_process.notes import NO_RANK, PATIENCE_S, RANK, is_alive
-from kernel_recorder.in_process.settings import NSYS, OPTIMIZER, PROGRAM, RANGE, SECONDS, Settings
+from kernel_recorder.in_process.settings import CALLS, NSYS, PROGRAM, RANGE, SECONDS, STEPS, Settings
 from kernel_recorder.keeping import Kept
 from kernel_recorder.program import Ended
 from kernel_tables.clean_text import visible
 
 OVER = ("lost", "refused", "exit")  # of a process that writes no window any more
+STEP_TIMES = ("step_before_s", "step_within_s")
+REPEATED = {"module": "call", "graph": "replay"}  # how a step is called that is not an optimizer's
 PROFILERS = {NSYS: "nsys", "torch": "PyTorch's profiler"}
 
 
-def outcomes(settings: Settings, notes: list[dict], ended: Ended) -> list[Outcome]:
+def outcomes(settings: Settings, notes: list[dict], ended: Ended, *, folder_is_gone: bool = False) -> list[Outcome]:
     """What became of each process that was to be recorded, in the order of ranks; where none was, of the program."""
     opened = [note["pid"] for note in notes if note["event"] == "open"]
     if not opened:
-        return [Outcome(settings, notes, ended)]
+        return [Outcome(settings, notes, ended, folder_is_gone=folder_is_gone)]
     ranks = _ranks_of(notes, opened)
     numbers = sorted(ranks, key=lambda pid: ranks[pid]["number"]) if ranks else opened
     return [
@@ -62,6 +65,7 @@ class Outcome:
     notes: list[dict]
     ended: Ended
     joined: dict | None = None  # the note on its rank, where it is one of several
+    folder_is_gone: bool = False  # in which the processes leave their notes and recordings
 
     @property
     def rank(self) -> int | None:
@@ -83,9 +87,14 @@ class Outcome:
         return self.opened is not None and (self.closed is None or self.closed.get("ended", False))
 
     @property
+    def was_cut(self) -> bool:
+        """Whether the window ended before it held all that it was to hold."""
+        return self.ended_inside or bool(self.closed and self.closed.get("profile"))
+
+    @property
     def ended_in_step(self) -> bool:
-        """Whether the program ended inside a range `step` of the recorder's."""
-        return self.ended_inside and self._has_steps
+        """Whether the window ended inside a range `step` of the recorder's."""
+        return self.was_cut and self._has_steps
 
     @property
     def has_recording(self) -> bool:
@@ -100,13 +109,13 @@ class Outcome:
 
     @property
     def _has_steps(self) -> bool:
-        return self.opened is not None and self.opened["modules"] and self.settings.window == OPTIMIZER
+        return self.opened is not None and self.opened["modules"] and self.settings.window in (STEPS, CALLS)
 
     def kept(self) -> Kept:
         """What of this process is to be kept."""
         opened, by_nsys = self.opened, self.settings.profiler == NSYS
         of = self.joined["of"] if self.joined else 1
-        return Kept(opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, of)
+        return Kept(opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, of, self._window_facts())
 
     def of_rank(self) -> str:
         """In words, where there are several: " of rank 1"."""
@@ -119,6 +128,11 @@ class Outcome:
 
     def why_nothing(self) -> str:
         """Why there is no recording."""
+        if self.folder_is_gone:
+            return (
+                "the temporary folder in which the program leaves its recording was deleted while it ran; set TMPDIR to"
+                " a folder that nothing clears"
+            )
         if refused := self._last("refused") or self._last("lost"):
             return f"PyTorch's side could not record: {visible(refused['reason'])[:300]}"
         if self.opened is not None:
@@ -135,6 +149,15 @@ class Outcome:
             because = f" ({visible(error)})" if error else ""
             who = "the program" if self.rank is None else f"rank {self.rank}"
             yield f"{who} ended inside the window{because}; what was recorded until then is kept"
+        if self.closed and self.closed.get("profile"):
+            yield (
+                "the program started PyTorch's profiler itself, so this window ended there; what was recorded until"
+                " then is kept"
+            )
+        elif self._last("profile"):
+            yield "the window starts later, since the program used PyTorch's profiler itself until then"
+        yield from step_sentence(self._window_facts())
+        yield from contents_sentences(self._window_facts())
         if unknown := self._last(NO_RANK):
             why = visible(unknown["reason"])[:300]
             yield f"other ranks are not recorded: distributed run unknown ({why})"
@@ -158,19 +181,27 @@ class Outcome:
             text += f"; a step took {_duration(within)} in the window, {_duration(before)} before it"
         return text
 
+    def _window_facts(self) -> dict[str, object]:
+        """What the window held, for the capture."""
+        opened, closed = self.opened or {}, self.closed or {}
+        facts = {name: opened[name] for name in ("by", "name", "number", "first") if name in opened}
+        facts |= {name: closed[name] for name in ("done", "repeated", *STEP_TIMES) if name in closed}
+        return facts | closed.get("contents", {})
+
     def _what(self) -> str:
         settings, first = self.settings, self.opened.get("first", 0)
         done = self.closed["done"] if self.closed else 0
-        if settings.window in (OPTIMIZER, RANGE):
-            if settings.window == OPTIMIZER and self.ended_inside and not done:
-                return f"a part of step {first}" if self.closed else f"from step {first} until the program ended"
-            last = first + max(done, 1) - 1
-            numbers = f"{first}" if last == first else f"{first} to {last}"
-            plural = "s" if last > first else ""
-            if settings.window == RANGE:
-                return f"instance{plural} {numbers} of range '{visible(settings.range)}'"
-            return f"step{plural} {numbers}" + (f" and a part of step {last + 1}" if self.ended_inside else "")
-        return f"{settings.seconds:g} s" if settings.window == SECONDS else "cudaProfilerStart to cudaProfilerStop"
+        if settings.window in (SECONDS, PROGRAM):
+            return f"{settings.seconds:g} s" if settings.window == SECONDS else "cudaProfilerStart to cudaProfilerStop"
+        kind = REPEATED.get(self.opened.get("by"), "instance" if settings.window == RANGE else "step")
+        if settings.window != RANGE and self.was_cut and not done:
+            return f"a part of {kind} {first}" if self.closed else f"from {kind} {first} until the program ended"
+        last = first + max(done, 1) - 1
+        numbers = f"{kind} {first}" if last == first else f"{kind}s {first} to {last}"
+        if settings.window == RANGE:
+            return f"{numbers} of range '{visible(settings.range)}'"
+        of = f" of {visible(self.opened['name'])}" if self.opened.get("by") in REPEATED else ""
+        return numbers + (f" and a part of {kind} {last + 1}" if self.was_cut else "") + of
 
     def _why_no_window(self) -> str:
         if old := self._last("old_python"):
@@ -187,20 +218,36 @@ class Outcome:
 
     def _why_not_reached(self, reached: str) -> str:
         settings = self.settings
-        if settings.window == OPTIMIZER and reached == "0":
+        if settings.window in (STEPS, CALLS) and reached == "0":
             return (
-                "the program took no step of a PyTorch optimizer; record for a fixed time with --seconds S, or a range"
-                " that the program opens with --range NAME"
+                "the program took no step of a PyTorch optimizer, and called no model; record for a fixed time with"
+                " --seconds S, or a range that the program opens with --range NAME"
             )
+        if self._last("profile"):
+            return "the program used PyTorch's profiler itself; --profiler nsys can record it beside that"
         return {
-            OPTIMIZER: f"the window starts after optimizer step {settings.skip}, and the program made {reached};"
+            STEPS: f"the window starts after step {settings.skip}, and the program made {reached}{self._repeated()};"
+            " a smaller --skip starts it earlier",
+            CALLS: f"the window starts after call {settings.skip} of a model, and the program made {reached};"
             " a smaller --skip starts it earlier",
             RANGE: f"the window starts at instance {settings.skip + 1} of range '{visible(settings.range or '')}',"
             f" and the program opened {reached}; compare the name, or take a smaller --skip",
-            SECONDS: f"the program ended within the {settings.after:g} s of --after, or its main thread was busy"
+            SECONDS: "the program called no module of PyTorch; record a range that it opens with --range NAME"
+            if reached == "0"
+            else f"the program ended within the {settings.after:g} s of --after, or its main thread was busy"
             + (", or it did not use the GPU" if settings.profiler == NSYS else ""),
             PROGRAM: "the program did not call cudaProfilerStart through PyTorch",
         }[settings.window]
+
+    def _repeated(self) -> str:
+        """In words: " (4 steps of AdamW, 30 calls of GPT)"."""
+        notes = [note.get("repeated", ()) for note in self.notes if note["event"] == "exit"]
+        texts = [
+            f"{count} {REPEATED.get(kind, 'step')}s of {visible(name)}"
+            for found in notes
+            for kind, name, count in found
+        ]
+        return f" ({', '.join(texts[:3])})" if texts else ""
 
     def _last(self, event: str) -> dict | None:
         return next((note for note in reversed(self.notes) if note["event"] == event), None)

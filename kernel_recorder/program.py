@@ -9,10 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_recorder.in_process.settings import ENDING
 from kernel_recorder.nsys_profile import profile_command
 from kernel_tables.errors import TraceError
 
@@ -77,7 +78,7 @@ def run_recorded(
     Ctrl-C reaches it from the terminal, as always; other signals that this process gets are passed on."""
     environment = _environment(handover)
     with _started(program, environment, handover, under_nsys=under_nsys) as process, _signals_for(process):
-        return _waited_for(process, time_limit_s or float("inf"), end_when)
+        return _waited_for(process, time_limit_s or float("inf"), end_when, handover / ENDING)
 
 
 def _environment(handover: Path) -> dict[str, str]:
@@ -126,7 +127,7 @@ def _signals_for(process: subprocess.Popen) -> Iterator[None]:
             signal.signal(number, before[number])
 
 
-def _waited_for(process: subprocess.Popen, time_limit_s: float, end_when: Callable[[], bool]) -> Ended:
+def _waited_for(process: subprocess.Popen, time_limit_s: float, end_when: Callable[[], bool], ending: Path) -> Ended:
     deadline = time.monotonic() + time_limit_s
     while True:
         try:
@@ -135,6 +136,8 @@ def _waited_for(process: subprocess.Popen, time_limit_s: float, end_when: Callab
             if time.monotonic() >= deadline:
                 return Ended(_end(process), timed_out=True)
             if end_when():
+                with suppress(OSError):
+                    ending.touch()
                 return Ended(_end(process), recorded=True)
 
 

@@ -32,9 +32,9 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
 from range_marks.marker import Chain, Marker, Thread
+from range_marks.uncompiled import uncompiled, uncompiled_wrapper
 
 UNNUMBERED = 2**64 - 1  # the number of a node that accumulates into .grad: it follows the node that gives the gradient
-HOOKS = "range_marks"  # the key of a node's hooks in its metadata
 ENGINE = torch.autograd.Variable._execution_engine
 PLAIN = {name: getattr(torch.autograd, name) for name in ("backward", "grad")}  # all that starts a backward pass
 
@@ -84,38 +84,31 @@ class _Running:
         self._hooks: list[dict] = []
         self.devices: set[torch.device] = set()
 
+    @uncompiled
     def hook_nodes(self, roots: Iterable[Any], thread: Thread) -> None:
-        """Gives every node behind the roots a hook that opens the parts in which `thread` made it.
+        """Gives every node behind the roots a hook that opens the parts in which `thread` made it, less those that are
+        open around the backward pass.
 
         Node.register_prehook would make a dictionary and a handle for each. Here the nodes of a chain share one, handed
         over as Tensor.register_hook does it; so a part also opens, and is empty, where its result is what the pass was
-        asked the gradient of.
+        asked the gradient of. A graph that is retained keeps an empty dictionary of each pass.
         """
         first, after, hooked = 0, 0, _THREAD.hooked
         for number, node in _numbered_nodes(roots):
-            known = node.metadata.get(HOOKS)
-            if known is not None:  # an earlier pass, which retained the graph, was here
-                self._open_by(known, thread.made_in(number)[2])
-                continue
             if not first <= number < after:  # neighbours in the graph were mostly made in one part
                 first, after, chain = thread.made_in(number)
-                hooked._backward_hooks = hooks = {}
-                self._open_by(hooks, chain)
+                common = sum(1 for part, other in zip(chain, self._around, strict=False) if part is other)
+                hooked._backward_hooks = hooks = {self: partial(self._enter, chain[common:])}
+                self._hooks.append(hooks)
             node._register_hook_dict(hooked)
-            node.metadata[HOOKS] = hooks
 
+    @uncompiled
     def let_go(self) -> None:
         """The hooks of this pass do nothing any more."""
         for hooks in self._hooks:
-            hooks.pop(self, None)
+            hooks.clear()
 
-    def _open_by(self, hooks: dict, chain: Chain) -> None:
-        """Lets these hooks open the chain, less what is open around the whole backward pass."""
-        if self not in hooks:
-            common = sum(1 for one, other in zip(chain, self._around, strict=False) if one is other)
-            hooks[self] = partial(self._enter, chain[common:])
-            self._hooks.append(hooks)
-
+    @uncompiled
     def _enter(self, chain: Chain, gradient: Tensor | None) -> None:
         if self._marker.thread.backward is chain:
             return
@@ -141,6 +134,7 @@ def _numbered_nodes(roots: Iterable[Any]) -> Iterator[tuple[int, Node]]:
                 rest.append(following)
 
 
+@uncompiled
 def _on_thread_of(device: torch.device, call: Callable[[], None]) -> None:
     """Runs `call` on the thread of autograd that serves a device: as the hook of a node there that computes nothing.
 
@@ -156,8 +150,10 @@ def _on_thread_of(device: torch.device, call: Callable[[], None]) -> None:
 def _followed(plain: Callable[..., Any], marker: Marker) -> Callable[..., Any]:
     @wraps(plain)
     def followed(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return plain(*args, **kwargs)
         roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
         with parts_of_backward(marker, (roots,) if isinstance(roots, (Tensor, GradientEdge)) else roots):
             return plain(*args, **kwargs)
 
-    return followed
+    return uncompiled_wrapper(followed)

@@ -16,6 +16,7 @@ import torch
 from torch.autograd import _get_sequence_nr as next_number  # the number of the next node of this thread
 
 from range_marks.emitters import Emitter
+from range_marks.uncompiled import uncompiled
 
 RECOMPUTATION = "recomputation"
 MOST_CHANGES = 1 << 17  # kept of each thread; the parts of older nodes are forgotten, so that no program grows by this
@@ -84,6 +85,7 @@ class Marker:
         """A context manager: a range around parts, such as a step or a phase, which no backward kernel gets again."""
         return Opened(self.push, self.pop, name)
 
+    @uncompiled
     def open_part(self, name: str) -> None:
         """Opens a part. Each is closed on its thread, the last one first, whatever is raised inside: a checkpoint ends
         its second forward pass by an exception (so a module's forward hook has to be registered with always_call)."""
@@ -97,6 +99,7 @@ class Marker:
         self.push(name)
         thread.record()
 
+    @uncompiled
     def close_part(self) -> None:
         """Closes the part that this thread opened last."""
         thread = self.thread
@@ -108,6 +111,7 @@ class Marker:
             thread.suspended, thread.forward = None, ()
         thread.record()
 
+    @uncompiled
     def reopen(self, chain: Chain) -> None:
         """Makes `chain` the parts that are open again on this thread: closes those that are not of it, opens the rest.
         One instance of a part in the forward pass is one in the backward pass, as long as its nodes run in a row."""
@@ -132,9 +136,11 @@ class Opened:
     def __init__(self, opening, closing, name: str) -> None:
         self._open, self._close, self._name = opening, closing, name
 
+    @uncompiled
     def __enter__(self) -> None:
         self._open(self._name)
 
+    @uncompiled
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:

@@ -10,14 +10,22 @@ from torch import nn
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
-def names_in(model: nn.Module, depth: int | None = None) -> Iterator[tuple[nn.Module, str | None]]:
-    """The model by its class, and every module in it by the path that leads there, as in its parameters' names.
+def model_name(model: nn.Module) -> str:
+    """The name of its class, without what is wrapped around it."""
+    return type(_unwrapped(model)).__name__
+
+
+def names_in(
+    model: nn.Module, depth: int | None = None, name_of_model: str | None = None
+) -> Iterator[tuple[nn.Module, str | None]]:
+    """The model by its class or NAME_OF_MODEL, and every module in it by the path that leads there, as in its
+    parameters' names.
 
     Numbers are left out, so that the layers of one list have one name: `blocks.3.attention` is `blocks.attention`.
     Where a list holds different things, or is called itself, its members have their class beside them: `head.Linear`.
     A name of more than `depth` parts is None.
     """
-    whole = type(_unwrapped(model)).__name__
+    whole = name_of_model or model_name(model)
     yield model, whole
     waiting, seen = [(model, "")], {id(model)}
     while waiting:

@@ -3,65 +3,77 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils.hooks import RemovableHandle
 
-Called = tuple[nn.Module, str | None, AbstractContextManager | None]  # its part, where it opened one
+from range_marks.module_hooks import ModuleHooks, is_outermost, keywords_of_call
+from range_marks.uncompiled import uncompiled
+
+Called = tuple[nn.Module, str | None, list[AbstractContextManager]]  # its part, and the ranges that are open for it
 
 
 class ModuleParts:
-    """Opens and closes the parts. `part` makes a context manager of a name, `name_of` tells that of a module, or None.
+    """Opens and closes the parts. `part` makes a context manager of a name, `name_of` gives the name of a module, or
+    None; `around` gives the context manager around an outermost call of a module with these arguments.
 
     No model is compiled again for them. Within what was compiled no module is called, so it has none of these parts.
     """
 
     def __init__(
-        self, part: Callable[[str], AbstractContextManager], name_of: Callable[[nn.Module], str | None]
+        self,
+        part: Callable[[str], AbstractContextManager],
+        name_of: Callable[[nn.Module], str | None],
+        around: Callable[[nn.Module, tuple, dict[str, Any]], AbstractContextManager] | None = None,
     ) -> None:
-        self._part, self._name_of = part, name_of
-        self._hooks: list[RemovableHandle] = []
+        self._part, self._name_of, self._around = part, name_of, around
+        self._hooks = ModuleHooks(self.before, self._after)
         self._thread = _Thread()
+        self._is_on = False
 
     def begin(self) -> None:
         """Opens parts from now on."""
-        # PyTorch warns of hooks that a compiled model would not call; these need not be called there.
-        warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
-        self._hooks = [
-            register_module_forward_pre_hook(self._before),
-            register_module_forward_hook(self._after, always_call=True),
-        ]
+        self._is_on = True
+        self._hooks.begin()
 
     def end(self) -> None:
-        """Opens no more."""
-        for hook in self._hooks:
-            hook.remove()
+        """Opens no more, and closes those of the calling thread."""
+        self._is_on = False
+        self._hooks.end()
+        while self._thread.called:
+            self._close_last()
 
-    def _before(self, module: nn.Module, _: Any) -> None:
-        if torch.compiler.is_compiling():
+    @uncompiled
+    def before(self, module: nn.Module, args: tuple) -> None:
+        """Opens the ranges of a module that is about to be called."""
+        if torch.compiler.is_compiling() or not self._is_on:
             return
         called, name = self._thread.called, self._name_of(module)
-        around = next((outer for _, outer, _ in reversed(called) if outer is not None), None)
-        opened = self._part(name) if name not in (None, around) else None  # a wrapper has its module's name
-        called.append((module, name, opened))
-        if opened:
-            opened.__enter__()
+        outer = next((outer for _, outer, _ in reversed(called) if outer is not None), None)
+        contexts = []
+        if self._around and is_outermost(called):
+            contexts.append(self._around(module, args, keywords_of_call()))
+        if name not in (None, outer):  # a wrapper has its module's name
+            contexts.append(self._part(name))
+        called.append((module, name, contexts))
+        for context in contexts:
+            context.__enter__()
 
+    @uncompiled
     def _after(self, module: nn.Module, *_: Any) -> None:
-        if torch.compiler.is_compiling() or all(module is not one for one, _, _ in self._thread.called):
+        if torch.compiler.is_compiling() or all(module is not called for called, _, _ in self._thread.called):
             return
-        while self._thread.called:
-            called, _, opened = self._thread.called.pop()
-            if opened:
-                opened.__exit__(None, None, None)
-            if called is module:
-                return
+        while self._close_last() is not module:
+            pass
+
+    def _close_last(self) -> nn.Module:
+        module, _, contexts = self._thread.called.pop()
+        for context in reversed(contexts):
+            context.__exit__(None, None, None)
+        return module
 
 
 class _Thread(threading.local):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from kernel_recorder.in_process.imports import when_imported
 from kernel_recorder.in_process.module_ranges import ModuleRanges
 from kernel_recorder.in_process.notes import Notes
-from kernel_recorder.in_process.optimizer_window import OptimizerWindow
 from kernel_recorder.in_process.parts import Parts
+from kernel_recorder.in_process.passes import Passes
 from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.program_ranges import PLAIN_POP, PLAIN_PUSH, ProgramRanges, printable
 from kernel_recorder.in_process.ranks import Ranks
@@ -16,20 +15,25 @@ from kernel_recorder.in_process.recorder import Recorder
 from kernel_recorder.in_process.seconds_window import SecondsWindow
 from kernel_recorder.in_process.settings import (
     ALWAYS,
+    CALLS,
     NEVER,
     NSYS,
-    OPTIMIZER,
     PROGRAM,
     RANGE,
     SECONDS,
+    STEPS,
     Settings,
-)  # fmt: skip
+)
+from kernel_recorder.in_process.steps_window import StepsWindow
 from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow
+from range_marks.closures import Closures
 from range_marks.emitters import Emitter, record_function_emitter
+from range_marks.imports import when_imported
 from range_marks.marker import Marker
 
 WINDOWS = {
-    OPTIMIZER: OptimizerWindow,
+    STEPS: StepsWindow,
+    CALLS: StepsWindow,
     RANGE: RangeWindow,
     SECONDS: SecondsWindow,
     PROGRAM: ProgramWindow,
@@ -44,7 +48,7 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     marker = Marker(
         Emitter(lambda name: PLAIN_PUSH(printable(name)), PLAIN_POP) if to_nvtx else record_function_emitter()
     )
-    modules = ModuleRanges(marker, settings.depth)
+    modules = ModuleRanges(marker, settings.depth, Passes())
 
     def wanted() -> bool:
         return settings.modules == ALWAYS or (settings.modules != NEVER and not window.has_own_ranges)
@@ -52,10 +56,13 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     ranks = Ranks(notes)
     ranks.watch()
     profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
-    recorder = Recorder(notes, ranks, profiler, Parts(wanted, modules, to_nvtx=to_nvtx))
+    closures = Closures(lambda: ranges.outside_optimizer())
+    recorder = Recorder(notes, ranks, profiler, Parts(wanted, modules, closures, to_nvtx=to_nvtx))
     window = WINDOWS[settings.window](recorder, settings)
-    ranges = ProgramRanges(window, to_nvtx=to_nvtx)
+    ranges = ProgramRanges(window, to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open)
     ranges.watch_torch()
     when_imported("nvtx", ranges.watch_nvtx)
+    if isinstance(profiler, TorchProfiler):
+        profiler.watch_program(recorder.step_back)
     window.attach()
     recorder.end_with_process()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 
-from kernel_recorder.in_process.imports import when_imported
 from kernel_recorder.in_process.notes import Notes
-from kernel_recorder.in_process.settings import read_settings
+from kernel_recorder.in_process.settings import ENDING, read_settings
+from range_marks.imports import when_imported
 
 
 def attach_to_this_process(handover: str) -> None:
@@ -15,6 +16,8 @@ def attach_to_this_process(handover: str) -> None:
     folder = Path(handover)
     settings, notes = read_settings(folder), Notes(folder)
     notes.add("python")
+    if settings.quiet_end:
+        _report_no_end(folder / ENDING)
 
     def attach(_: ModuleType) -> None:
         from kernel_recorder.in_process.assembly import watch_for_window
@@ -26,3 +29,14 @@ def attach_to_this_process(handover: str) -> None:
             notes.add("refused", reason=f"{type(error).__name__}: {error}".partition("\n")[0])
 
     when_imported("torch", attach)
+
+
+def _report_no_end(ending: Path) -> None:
+    """From now on the Ctrl-C by which the command ends the program prints no traceback."""
+    plain = sys.excepthook
+
+    def report(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        if not (issubclass(kind, KeyboardInterrupt) and ending.exists()):
+            plain(kind, error, traceback)
+
+    sys.excepthook = report

@@ -8,9 +8,11 @@ import torch
 from torch.autograd.profiler import record_function
 
 from kernel_recorder.in_process.module_ranges import ModuleRanges
+from kernel_recorder.in_process.passes import Passes
 from kernel_recorder.in_process.profilers import TorchProfiler
+from kernel_recorder.in_process.program_ranges import ProgramRanges
 from kernel_recorder.in_process.recorder import wait_for_device
-from kernel_tables.kineto.names import encoded
+from range_marks.closures import Closures
 from range_marks.emitters import record_function_emitter
 from range_marks.marker import Marker
 
@@ -22,9 +24,13 @@ class BlockWindow:
 
     def __init__(self, *, with_modules: bool, depth: int | None) -> None:
         self._profiler = TorchProfiler()
-        self._modules = ModuleRanges(Marker(record_function_emitter(encoded)), depth) if with_modules else None
+        self._ranges = ProgramRanges(None, to_nvtx=False)
+        self._closures = Closures(self._ranges.outside_optimizer)
+        self._modules = ModuleRanges(Marker(record_function_emitter()), depth, Passes()) if with_modules else None
         wait_for_device()
         self._profiler.start()
+        self._ranges.watch_record_function()
+        self._closures.begin()
         if self._modules:
             self._modules.begin()
 
@@ -33,6 +39,8 @@ class BlockWindow:
         wait_for_device()
         if self._modules:
             self._modules.end()
+        self._closures.end()
+        self._ranges.leave_record_function()
         self._profiler.stop()
 
     def save(self, folder: Path) -> None:
@@ -40,6 +48,6 @@ class BlockWindow:
         self._profiler.save(folder)
 
 
-def named_range(name: str, *, by_the_command: bool) -> record_function:
-    """A range, to be entered; under the command every record_function gets a name that the profiler keeps."""
-    return record_function(name if by_the_command else encoded(name))
+def named_range(name: str) -> record_function:
+    """A range, to be entered."""
+    return record_function(name)

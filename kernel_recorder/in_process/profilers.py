@@ -3,34 +3,60 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch.autograd.profiler import profile
+from torch.autograd import profiler as torch_profiler
 
 from kernel_recorder.in_process.notes import trace_file
 from kernel_recorder.in_process.ranks import Ranks
 from kernel_tables.whole_files import written_whole
 
+BEGINNING, ENDING = (
+    ("_prepare_profiler", "_enable_profiler"),
+    "_disable_profiler",
+)  # by which any profile of PyTorch goes
+
 
 class TorchProfiler:
-    """Records in this process; `save` leaves the trace, which the command makes a capture of."""
+    """Records in this process; `save` leaves the trace, which the command makes a capture of.
+
+    PyTorch has one profiler. Where the program wants it, the program has it: `is_taken` from when it prepares a profile
+    until it ends it.
+    """
+
+    def __init__(self) -> None:
+        self.is_taken = False
+        self._is_at_work = False
+
+    def watch_program(self, step_back: Callable[[], None]) -> None:
+        """Calls `step_back` before the program begins a profile of its own."""
+        for name in BEGINNING:
+            setattr(torch_profiler, name, self._beginning(getattr(torch_profiler, name), step_back))
+        setattr(torch_profiler, ENDING, self._ending(getattr(torch_profiler, ENDING)))
 
     def start(self) -> None:
         if torch.autograd._profiler_enabled():  # a second one would take the events of the first
             raise RuntimeError("the program is using PyTorch's profiler itself; record it by nsys, or without that")
         # The class below torch.profiler.profile: that one imports the compiler at its start, which takes seconds.
-        self._recording = profile(use_device="cuda" if torch.cuda.is_available() else None, use_kineto=True)
-        self._recording.__enter__()
+        use_device = "cuda" if torch.cuda.is_available() else None
+        self._recording = torch_profiler.profile(use_device=use_device, use_kineto=True)
+        with self._at_work():
+            self._recording.__enter__()
 
     def stop(self, *, program_ended: bool = False) -> None:
         if not torch.autograd._profiler_enabled():
             raise RuntimeError(
-                "the profiler has ended on this thread: the program used PyTorch's profiler itself inside the window,"
-                " or the window closes on another thread than it opened on"
+                "the profiler has ended on this thread: the window closes on another thread than it opened on, or the"
+                " program ended the profiler"
             )
         try:
-            self._recording.__exit__(None, None, None)
+            with self._at_work():
+                self._recording.__exit__(None, None, None)
         except Exception:
             # Where the GPU has failed, the first try to end it raises and leaves it on; a process that ends so gets a
             # SIGSEGV instead of its own status (PyTorch 2.11, a failed assertion of a kernel).
@@ -39,13 +65,45 @@ class TorchProfiler:
             raise
 
     def save(self, folder: Path) -> None:
-        """Writes the trace into the folder, whole or not at all."""
+        """Writes the trace into the folder, whole or not at all. FileNotFoundError where the folder is gone."""
         with written_whole(trace_file(folder, os.getpid())) as partial:
+            partial.touch()  # else Kineto writes about a folder that is gone on standard error
             self._recording.export_chrome_trace(str(partial))
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        self._is_at_work = True
+        try:
+            yield
+        finally:
+            self._is_at_work = False
+
+    def _beginning(self, plain: Callable[..., Any], step_back: Callable[[], None]) -> Callable[..., Any]:
+        @wraps(plain)
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            if not self._is_at_work:
+                self.is_taken = True
+                step_back()
+            return plain(*args, **kwargs)
+
+        return begin
+
+    def _ending(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(plain)
+        def end(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                if not self._is_at_work:
+                    self.is_taken = False
+
+        return end
 
 
 class NsysProfiler:
     """Tells the nsys around this program where its capture range begins and ends, which is the same for all ranks."""
+
+    is_taken = False  # a profile of the program's own is beside it
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks

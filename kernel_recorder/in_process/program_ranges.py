@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from types import ModuleType
 from typing import Any, Protocol
@@ -18,7 +19,9 @@ import torch
 from torch.autograd.profiler import record_function
 
 from kernel_tables.kineto.names import encoded
+from range_marks.uncompiled import uncompiled
 
+OPTIMIZER_STEP = "Optimizer.step#"  # how the range begins that PyTorch opens around the step of an optimizer
 PLAIN_PUSH, PLAIN_POP = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
 
 
@@ -30,16 +33,29 @@ class Listener(Protocol):
     def left(self, name: str) -> None: ...
 
 
-class ProgramRanges:
-    """Listens to this process's ranges; `to_nvtx` says which way they are translated."""
+class _Deaf:
+    """A listener to which no range matters."""
 
-    def __init__(self, listener: Listener, *, to_nvtx: bool) -> None:
-        self._listener, self._to_nvtx = listener, to_nvtx
+    def entering(self, name: str, *, of_torch: bool) -> None: ...
+
+    def left(self, name: str) -> None: ...
+
+
+class ProgramRanges:
+    """Listens to this process's ranges. `to_nvtx` says which way they are translated; to ranges of PyTorch's profiler
+    they are while `is_recording`, so that a profile of the program's own has its ranges alone."""
+
+    def __init__(
+        self, listener: Listener | None, *, to_nvtx: bool, is_recording: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._listener = _Deaf() if listener is None else listener
+        self._to_nvtx, self._is_recording = to_nvtx, is_recording
         self._thread = _Opened()
+        self._plain = record_function.__enter__, record_function.__exit__
 
     def watch_torch(self) -> None:
         """From now on the ranges that go through PyTorch are heard."""
-        self._watch_record_function()
+        self.watch_record_function()
         nvtx = torch.cuda.nvtx
         nvtx.range_push = self._pushing(nvtx.range_push, lambda message: str(message))
         nvtx.range_pop = self._popping(nvtx.range_pop)
@@ -53,46 +69,74 @@ class ProgramRanges:
         annotate.__exit__ = self._popping(annotate.__exit__)
         annotate.__call__ = self._annotating(annotate.__call__)
 
-    def _watch_record_function(self) -> None:
-        plain_enter, plain_exit = record_function.__enter__, record_function.__exit__
+    def watch_record_function(self) -> None:
+        """The same for record_function alone."""
+        self._plain = record_function.__enter__, record_function.__exit__
 
-        @wraps(plain_enter)
-        def enter(self_: record_function) -> record_function:
-            name = self_.name
-            self._listener.entering(name, of_torch=_is_of_torch(sys._getframe(1)))
+        @wraps(record_function.__enter__)
+        def enter(range_: record_function) -> record_function:
+            self._listener.entering(range_.name, of_torch=_is_of_torch(sys._getframe(1)))
+            self._thread.innermost.append(range_)
+            return self._enter(range_)
+
+        @wraps(record_function.__exit__)
+        def exit_(range_: record_function, *error: Any) -> Any:
+            opened = self._thread.innermost
+            if range_ in opened:
+                opened.remove(range_)
+            try:
+                return self._exit(range_, *error)
+            finally:
+                self._listener.left(range_.name)
+
+        record_function.__enter__, record_function.__exit__ = uncompiled(enter), uncompiled(exit_)
+
+    def leave_record_function(self) -> None:
+        """Ranges of record_function are as PyTorch makes them again."""
+        record_function.__enter__, record_function.__exit__ = self._plain
+
+    @contextmanager
+    def outside_optimizer(self) -> Iterator[None]:
+        """The range of the optimizer's step that runs on this thread is closed inside, where it is the innermost."""
+        range_ = next(iter(self._thread.innermost[-1:]), None)
+        if range_ is None or not range_.name.startswith(OPTIMIZER_STEP):
+            yield
+            return
+        self._exit(range_, None, None, None)
+        try:
+            yield
+        finally:
+            self._enter(range_)
+
+    def _enter(self, range_: record_function) -> record_function:
+        enter, name = self._plain[0], range_.name
+        if self._to_nvtx:
+            PLAIN_PUSH(printable(name))
+        if self._to_nvtx or not self._is_recording():
+            return enter(range_)
+        range_.name = encoded(name)
+        try:
+            return enter(range_)
+        finally:
+            range_.name = name
+
+    def _exit(self, range_: record_function, *error: Any) -> Any:
+        try:
+            return self._plain[1](range_, *error)
+        finally:
             if self._to_nvtx:
-                PLAIN_PUSH(printable(name))
-                return plain_enter(self_)
-            self_.name = encoded(name)
-            try:
-                return plain_enter(self_)
-            finally:
-                self_.name = name
-
-        @wraps(plain_exit)
-        def exit_(self_: record_function, *error: Any) -> Any:
-            try:
-                return plain_exit(self_, *error)
-            finally:
-                if self._to_nvtx:
-                    PLAIN_POP()
-                self._listener.left(self_.name)
-
-        record_function.__enter__, record_function.__exit__ = enter, exit_
+                PLAIN_POP()
 
     def _pushing(self, plain: Callable, name_of: Callable[..., str]) -> Callable:
         @wraps(plain)
         def push(*args: Any, **kwargs: Any) -> Any:
             name = name_of(*args, **kwargs)
-            if self._to_nvtx:
-                self._listener.entering(name, of_torch=False)
-                self._thread.opened.append(name)
-                return plain(*args, **kwargs)
+            self._listener.entering(name, of_torch=False)
             result = plain(*args, **kwargs)
-            self._open(name)
+            self._thread.opened.append((name, self._translated(name)))
             return result
 
-        return push
+        return uncompiled(push)
 
     def _popping(self, plain: Callable) -> Callable:
         @wraps(plain)
@@ -101,7 +145,7 @@ class ProgramRanges:
             self._close()
             return result
 
-        return pop
+        return uncompiled(pop)
 
     def _annotating(self, plain: Callable) -> Callable:
         """nvtx.annotate as a decorator: without nsys around it gives the function back as it is."""
@@ -123,26 +167,27 @@ class ProgramRanges:
 
         return decorate
 
-    def _open(self, name: str) -> None:
-        """A range of PyTorch's profiler, which is heard as such."""
-        opened = record_function(name)
-        opened.__enter__()
-        self._thread.opened.append(opened)
+    def _translated(self, name: str) -> record_function | None:
+        """A range of PyTorch's profiler in the place of one of NVTX, open; None where nsys records that itself."""
+        if self._to_nvtx or not self._is_recording():
+            return None
+        return self._plain[0](record_function(encoded(name)))
 
     def _close(self) -> None:
         if self._thread.opened:  # else the program pops what was pushed before it could be heard
-            opened = self._thread.opened.pop()
-            if self._to_nvtx:
-                self._listener.left(opened)
-            else:
-                opened.__exit__(None, None, None)
+            name, translated = self._thread.opened.pop()
+            if translated is not None:
+                self._plain[1](translated, None, None, None)
+            self._listener.left(name)
 
 
 class _Opened(threading.local):
-    """What stands for the NVTX ranges that are open on the calling thread."""
+    """The ranges that are open on the calling thread: those of record_function; and those of NVTX by name, with what
+    stands for each."""
 
     def __init__(self) -> None:
-        self.opened: list = []
+        self.innermost: list[record_function] = []
+        self.opened: list[tuple[str, record_function | None]] = []
 
 
 def printable(name: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from kernel_recorder.in_process.compilations import Compilations, compilations, compilations_since
 from kernel_recorder.in_process.notes import Notes
 from kernel_recorder.in_process.ranks import Ranks
 
@@ -31,6 +32,8 @@ class Recorder:
         self.state = WAITING
         self.done = 0  # steps, or instances of a range, that the window holds so far
         self.progress: Callable[[], dict[str, Any]] = dict  # how far the search for the window came
+        self._noted: set[str] = set()
+        self._compilations_before = Compilations()
 
     @property
     def waits(self) -> bool:
@@ -46,9 +49,19 @@ class Recorder:
     def step_ends(self) -> None:
         self._parts.step_ends()
 
+    def call_begins(self, module: torch.nn.Module, args: tuple) -> None:
+        self._parts.call_begins(module, args)
+
+    def call_before_window(self, module: torch.nn.Module, args: tuple) -> None:
+        self._parts.call_before_window(module, args)
+
     def open(self, **facts: Any) -> bool:
-        """Whether the window is open now. It is not where another process was first, or the profiler refuses."""
+        """Whether the window is open now. It is not where another process was first, or the profiler refuses; and not
+        yet, while the program uses PyTorch's profiler itself."""
         if not self.waits:
+            return False
+        if self._profiler.is_taken:
+            self._note_once("profile")
             return False
         self.state = OVER
         if (not self._ranks.is_one and self._ranks.are_others) or not self._notes.claim(self._ranks.run):
@@ -65,11 +78,17 @@ class Recorder:
             return False
         self.state = OPEN
         self._end_with_forked_process()
+        self._compilations_before = compilations()
         facts |= {"torch": torch.__version__, "modules": self._parts.are_wanted}
         self._notes.add("open", start_s=time.perf_counter() - started, **facts)
         return True
 
-    def close(self, *, program_ended: bool = False) -> None:
+    def step_back(self) -> None:
+        """Leaves the profiler to the program, which is about to use it."""
+        if self.is_open:
+            self.close(profile=True)
+
+    def close(self, *, program_ended: bool = False, **facts: Any) -> None:
         """Ends the window, and writes what it holds."""
         if not self.is_open:
             return
@@ -81,13 +100,20 @@ class Recorder:
             self._parts.end()
             self._profiler.stop(program_ended=program_ended)
             stopped = time.perf_counter()
-            ended = {"ended": True, "error": _uncaught()} if program_ended else {}
-            self._notes.add("closed", done=self.done, stop_s=stopped - started, **ended, **self.progress())
+            if program_ended:
+                facts |= {"ended": True, "error": _uncaught()}
+            facts["contents"] = self._parts.facts() | compilations_since(self._compilations_before)
+            self._notes.add("closed", done=self.done, stop_s=stopped - started, **facts, **self.progress())
             self._profiler.save(self._notes.folder)
         except Exception as error:
             self._notes.add("lost", reason=_in_a_line(error))
             return
         self._notes.add("saved", save_s=time.perf_counter() - stopped)
+
+    def _note_once(self, event: str) -> None:
+        if event not in self._noted:
+            self._noted.add(event)
+            self._notes.add(event)
 
     def end_with_process(self) -> None:
         """Sees to it that a window in which this process ends is closed, and that a child of it has none."""

@@ -10,24 +10,37 @@ from typing import Any
 
 import torch
 
-from kernel_recorder.in_process.settings import NSYS
+from kernel_recorder.in_process.outermost_calls import OutermostCalls
+from kernel_recorder.in_process.recorder import Recorder
+from kernel_recorder.in_process.settings import NSYS, Settings
 from kernel_recorder.in_process.windows import Window
 
 
 class SecondsWindow(Window):
-    """Opens and closes at times after PyTorch was imported, on the main thread, as soon as that runs Python; under nsys
-    not before the program uses the GPU, since building a model can take longer than all of the window."""
+    """Opens and closes at times after the first call of a module, on the main thread, as soon as that runs Python;
+    under nsys not before the program uses the GPU. Imports, and building a model, can take longer than the window."""
+
+    def __init__(self, recorder: Recorder, settings: Settings) -> None:
+        super().__init__(recorder, settings)
+        self._calls = OutermostCalls(self._first_call)
 
     def attach(self) -> None:
+        self._calls.begin()
+
+    def progress(self) -> dict[str, Any]:
+        return {"reached": int(self._calls.were_heard)}
+
+    def _first_call(self, *_: Any) -> None:
+        self._calls.end()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
         time.sleep(self.settings.after)
         while self.settings.profiler == NSYS and not torch.cuda.is_initialized():
             time.sleep(0.01)
-        on_main_thread(self.recorder.open)
         while self.recorder.waits:
-            time.sleep(0.01)
+            on_main_thread(self.recorder.open)
+            time.sleep(0.05)
         time.sleep(self.settings.seconds)
         on_main_thread(self.recorder.close)
 

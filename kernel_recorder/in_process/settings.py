@@ -7,31 +7,36 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 TORCH, NSYS = "torch", "nsys"
-OPTIMIZER, RANGE, SECONDS, PROGRAM = "optimizer", "range", "seconds", "program"
+STEPS, CALLS, RANGE, SECONDS, PROGRAM = "steps", "calls", "range", "seconds", "program"
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 STEP = "step"  # the range of one step
 UNFINISHED = "step (unfinished)"  # of the step in which the program ended
 FILE = "settings.json"
+ENDING = "ending"  # a file that the command leaves in the folder before it ends the program
+DEFAULT_SKIP = 5
+DEFAULT_STEPS = 6  # the fewest whose differences the diagnosis reads
 
 
 @dataclass(frozen=True)
 class Settings:
     """How the window is found, and what records it.
 
-    `window` says what opens it: the optimizer's steps (`skip` of them go by, `steps` are recorded), the instances of a
-    `range` (as many), a time (`after` seconds, for `seconds`), or the program's own cudaProfilerStart.
+    `window` says what opens it: the program's steps (`skip` of them go by, `steps` are recorded), of whatever kind, or
+    as calls of a model; the instances of a `range` (as many); a time (`after` seconds, for `seconds`); or the program's
+    own cudaProfilerStart. `quiet_end`: the command ends the program, whose Ctrl-C is then no error to report.
     `modules` says whether modules get ranges: always, never, or where the program opens none; to a `depth` of names.
     """
 
     profiler: str = TORCH
-    window: str = OPTIMIZER
-    skip: int = 5
-    steps: int = 3
+    window: str = STEPS
+    skip: int = DEFAULT_SKIP
+    steps: int = DEFAULT_STEPS
     range: str | None = None
     after: float = 0.0
     seconds: float | None = None
     modules: str = AUTO
     depth: int | None = None
+    quiet_end: bool = False
 
     def write(self, folder: Path) -> None:
         """Leaves the settings where the processes of the program look for them."""

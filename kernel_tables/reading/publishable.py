@@ -35,7 +35,7 @@ from kernel_tables.reading.python_samples import (
     string_ids,
 )
 from kernel_tables.reading.quick_check import require_sound
-from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY
+from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_KEY
 from kernel_tables.reading.small_queries import damaged, shown
 
 NVTX, STRINGS = "NVTX_EVENTS", "StringIds"
@@ -73,7 +73,7 @@ KEPT_TEXTS = {  # by table the columns whose texts stay
 }
 STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")
 IDENTIFYING_COLUMNS = ("uuid", "busLocation", "luid", "ctxswDevPath", "ctrlDevPath")
-KEPT_EXPORT_KEYS = ("EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND", RANK_KEY, RANKS_KEY)
+KEPT_EXPORT_KEYS = ("EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND", RANK_KEY, RANKS_KEY, WINDOW_KEY)
 # Of nsys's messages: warnings and errors, and the counts of what it collected. The others name processes and files.
 KEPT_ROWS = {
     **dict.fromkeys(METADATA, " OR ".join(f"name LIKE '{key}'" for key in KEPT_EXPORT_KEYS)),

@@ -27,6 +27,7 @@ METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 # and the nanoseconds of which all its times are multiples.
 RANK_KEY, RANKS_KEY = "RECORDED_RANK", "RECORDED_RANKS"
 DAMAGE_KEY, NOTES_KEY, RESOLUTION_KEY = "TRACE_DAMAGE", "TRACE_NOTES", "TRACE_RESOLUTION_NS"
+WINDOW_KEY = "RECORDED_WINDOW"  # what the window of `record` held, as JSON
 PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
 MISSING = -1  # what a NULL or a lacking column is read as
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from kernel_recorder.command import _tell_contents
 from kernel_recorder.in_process.notes import Notes, read_notes
-from kernel_recorder.in_process.profilers import TorchProfiler
+from kernel_recorder.in_process.profilers import BEGINNING, ENDING, TorchProfiler
 from kernel_recorder.in_process.ranks import Ranks
 from kernel_recorder.in_process.recorder import Recorder
 from kernel_recorder.keeping import Kept, keep_recordings
@@ -59,7 +59,7 @@ def columns(capture, table):
 
 def test_a_training_script_is_recorded_with_its_modules_and_tells_nothing_of_the_host(record, monkeypatch, tmp_path):
     monkeypatch.setenv("SECRET", "canary-s3cr3t")
-    done = record(TRAIN, "--skip", "2", "--ranges", "modules")
+    done = record(TRAIN, "--skip", "2", "--steps", "3", "--ranges", "modules")
     assert (done.status, done.out) == (0, "trained 8 canary-s3cr3t\n")
     assert "recording.sqlite: steps 3 to 5 of process" in done.err
     assert "recording took" in done.err
@@ -68,7 +68,8 @@ def test_a_training_script_is_recorded_with_its_modules_and_tells_nothing_of_the
     strange = 'a"b\\\n\x1b[31m'
     # three steps: a module forward and backward, three layers of one list
     assert ranges["instances"].to_dict() == {
-        "step": 3, "né\"w\u202e": 3, "Model": 6, "blocks": 18, strange: 6, "backward": 3, "Optimizer.step#SGD.step": 3,
+        "step": 3, "forward": 3, "né\"w\u202e": 3, "Model": 6, "blocks": 18, strange: 6, "backward": 3,
+        "Optimizer.step#SGD.step": 3,
         "Optimizer.zero_grad#SGD.zero_grad": 3, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__": 3,
     }  # fmt: skip
     with Trace(done.capture) as trace:
@@ -153,7 +154,7 @@ def test_a_capture_of_a_crash_that_lost_all_ranges_stays_as_it_is(tmp_path):
 
 def test_where_no_range_was_open_the_kernels_are_printed(tmp_path, capsys):
     made = Synthetic().metadata("CAPTURE_BACKEND", "torch").kernel("ampere_sgemm_128x64_tn", at=1)
-    outcome = SimpleNamespace(expected_steps=None, ended_inside=False)
+    outcome = SimpleNamespace(expected_steps=None, was_cut=False)
     _tell_contents(made.write(tmp_path / "capture.sqlite"), outcome, in_full=True)
     said = capsys.readouterr().err
     assert "sgemm 128×64 tn  (no range)" in said
@@ -168,6 +169,9 @@ class NoParts:
         pass
 
     end = step_ends = step_begins = begin
+
+    def facts(self):
+        return {}
 
 
 @pytest.fixture
@@ -212,14 +216,40 @@ def test_where_the_program_profiles_itself_it_loses_nothing_and_the_reason_is_no
     ]
 
 
-def test_a_program_that_profiles_itself_inside_the_window_takes_the_events_which_is_told(window):
-    recorder, _, folder = window
-    with torch.autograd.profiler.profile(use_kineto=True) as of_the_program:
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_a_program_that_profiles_itself_inside_the_window_ends_it_and_both_keep_their_events(
+    window, monkeypatch, is_planned
+):
+    recorder, profiler, folder = window
+    for name in (*BEGINNING, ENDING):
+        monkeypatch.setattr(torch.autograd.profiler, name, getattr(torch.autograd.profiler, name))
+    profiler.watch_program(recorder.step_back)
+    torch.zeros(2)
+    planned = torch.profiler.schedule(wait=0, warmup=1, active=1) if is_planned else None
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=planned) as of_the_program:
+        assert (recorder.is_open, profiler.is_taken) == (False, True)
+        of_the_program.step()
         torch.ones(2)
+    assert not profiler.is_taken
+    names = [event.name for event in of_the_program.events()]
+    assert ("aten::ones" in names, "aten::zeros" in names) == (True, False)
+    closed, saved = read_notes(folder)[-2:]
+    assert (closed["event"], closed["profile"], saved["event"]) == ("closed", True, "saved")
+    assert "aten::zeros" in next(folder.glob("trace-*.json")).read_text()
+
+
+def test_a_window_that_cannot_open_while_the_program_profiles_itself_opens_later(tmp_path, monkeypatch):
+    for name in (*BEGINNING, ENDING):
+        monkeypatch.setattr(torch.autograd.profiler, name, getattr(torch.autograd.profiler, name))
+    profiler = TorchProfiler()
+    recorder = Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), profiler, NoParts())
+    profiler.watch_program(recorder.step_back)
+    with torch.autograd.profiler.profile(use_kineto=True):
+        assert not recorder.open()
+        assert not recorder.open()
+    assert recorder.open()
     recorder.close()
-    assert "aten::ones" in [event.name() for event in of_the_program.kineto_results.events()]
-    assert read_notes(folder)[-1]["event"] == "lost"
-    assert "used PyTorch's profiler itself inside the window" in read_notes(folder)[-1]["reason"]
+    assert [note["event"] for note in read_notes(tmp_path)] == ["profile", "open", "closed", "saved"]
 
 
 def test_what_fails_in_the_recorder_is_noted_and_never_raised_in_the_program(tmp_path):

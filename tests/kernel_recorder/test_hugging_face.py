@@ -26,8 +26,8 @@ def test_a_llama_has_ranges_for_its_modules_forward_and_backward(record):
     assert done.status == 0, done.err
     with Trace(done.capture) as trace:
         tree = trace.range_tree().set_index("range")
-    forward = "step > LlamaForCausalLM > model > model.layers"
+    forward = "step > forward > LlamaForCausalLM > model > model.layers"
     assert tree.loc[forward, "instances"] == 2 * 2  # two steps, two layers
     assert tree.loc[f"{forward} > model.layers.self_attn > model.layers.self_attn.q_proj", "kernels"] > 0
-    backward = forward.replace("step >", "step > backward >")
+    backward = forward.replace("step > forward >", "step > backward >")
     assert tree.loc[f"{backward} > model.layers.mlp > model.layers.mlp.up_proj", "kernels"] > 0

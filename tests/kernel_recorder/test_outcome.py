@@ -31,13 +31,15 @@ def test_a_whole_recording_says_what_it_holds_and_what_it_cost():
     ("settings", "done", "window"),
     [
         ({}, 1, "step 6"),
+        ({"opened": {"by": "module", "name": "GPT\x1b"}}, 3, "calls 6 to 8 of GPT\\x1b"),
         ({"window": RANGE, "range": "train\x1b"}, 2, "instances 6 to 7 of range 'train\\x1b'"),
         ({"window": SECONDS, "seconds": 2.5}, 0, "2.5 s"),
         ({"window": PROGRAM}, 0, "cudaProfilerStart to cudaProfilerStop"),
     ],
 )
 def test_every_window_is_named(settings, done, window):
-    told = outcome(OPENED, CLOSED | {"done": done}, SAVED, **settings)
+    opened = OPENED | settings.pop("opened", {})
+    told = outcome(opened, CLOSED | {"done": done}, SAVED, **settings)
     assert told.window() == f"{window} of process 7, by PyTorch's profiler"
 
 
@@ -83,11 +85,11 @@ def test_a_program_killed_in_the_window_leaves_nothing_of_pytorchs_profiler_and_
         ([{"event": "python"}, {"event": "torch"}], "the program made none that is known"),
         (
             [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 2}, {"event": "exit", "reached": 0}],
-            "the window starts after optimizer step 5, and the program made 2;",
+            "the window starts after step 5, and the program made 2;",
         ),
         (
             [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 0}],
-            "the program took no step of a PyTorch optimizer; record for a fixed time with --seconds S",
+            "the program took no step of a PyTorch optimizer, and called no model; record for a fixed time with",
         ),
         ([{"event": "refused", "reason": "CUPTI\x1b is taken"}], "could not record: CUPTI\\x1b is taken"),
         ([OPENED, {"event": "lost", "reason": "the disk is full"}], "could not record: the disk is full"),
@@ -103,14 +105,52 @@ def test_why_there_is_no_recording_is_told(notes, reason):
     ("settings", "reason"),
     [
         ({"window": RANGE, "range": "stepp", "skip": 0}, "instance 1 of range 'stepp', and the program opened 0"),
-        ({"window": SECONDS, "seconds": 1, "after": 60}, "the program ended within the 60 s of --after"),
-        ({"window": SECONDS, "seconds": 1, "profiler": NSYS}, "or it did not use the GPU"),
+        ({"window": SECONDS, "seconds": 1, "after": 60}, "the program called no module of PyTorch"),
         ({"window": PROGRAM}, "the program did not call cudaProfilerStart through PyTorch"),
     ],
 )
 def test_a_window_that_is_never_reached_says_what_it_waited_for(settings, reason):
     notes = [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 0}]
     assert reason in outcome(*notes, **settings).why_nothing()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"after": 60}, "the program ended within the 60 s of --after"),
+        ({"profiler": NSYS}, "or it did not use the GPU"),
+    ],
+)
+def test_a_time_that_begins_after_the_program_says_what_it_waited_for(settings, reason):
+    notes = [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 1}]
+    assert reason in outcome(*notes, window=SECONDS, seconds=1, **settings).why_nothing()
+
+
+def test_what_the_program_repeated_is_told_where_it_was_too_little():
+    repeated = [["optimizer", "Adam", 2], ["module", "GPT", 4]]
+    notes = [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 4, "repeated": repeated}]
+    assert "and the program made 4 (2 steps of Adam, 4 calls of GPT)" in outcome(*notes).why_nothing()
+
+
+def test_a_folder_that_was_deleted_is_the_reason():
+    deleted = Outcome(Settings(), [], Ended(0), folder_is_gone=True)
+    assert "was deleted while it ran" in deleted.why_nothing()
+
+
+def test_a_window_that_a_profile_of_the_program_ends_is_cut_and_says_so():
+    told = outcome(OPENED, CLOSED | {"done": 1, "profile": True}, SAVED)
+    assert told.window() == "step 6 and a part of step 7 of process 7, by PyTorch's profiler"
+    assert told.ended_in_step
+    assert "the program started PyTorch's profiler itself, so this window ended there" in "".join(told.remarks())
+
+
+def test_the_facts_of_a_window_are_kept_with_it():
+    contents = {"passes": [{"GPT forward 4x8": 1}], "compilations": 2}
+    kept = outcome(OPENED | {"by": "optimizer", "name": "Adam"}, CLOSED | {"contents": contents}, SAVED).kept()
+    assert kept.window == {
+        "by": "optimizer", "name": "Adam", "first": 6, "done": 3, **contents, "step_before_s": 0.01,
+        "step_within_s": 0.012,
+    }  # fmt: skip
 
 
 def test_processes_that_came_too_late_are_counted_once_each():

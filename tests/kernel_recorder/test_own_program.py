@@ -27,8 +27,8 @@ def test_arguments_output_and_exit_status_are_the_programs_own(record):
 def test_standard_input_is_the_programs_own(tmp_path):
     command = [sys.executable, "-m", "kernel_tables", "record", "--profiler", "torch", "-o", tmp_path / "x.sqlite"]
     program = [sys.executable, "-c", "print(input()[::-1])"]
-    done = subprocess.run([*command, "--", *program], input="olleh\n", text=True, capture_output=True, check=True)
-    assert done.stdout == "hello\n"
+    done = subprocess.run([*command, "--", *program], input="olleh\n", text=True, capture_output=True, check=False)
+    assert (done.stdout, done.returncode) == ("hello\n", 3)
 
 
 @pytest.mark.parametrize("how", ["module", "script", "code"])
@@ -159,8 +159,38 @@ def test_a_program_that_trains_for_hours_can_be_ended_once_it_is_recorded(record
         "try: time.sleep(60)\nexcept KeyboardInterrupt: print('clears up')"
     )
     done = record(source, "--end")
-    assert (done.status, done.out) == (0, "clears up\n")
+    assert (done.status, done.out) == (3, "clears up\n")  # no profiler ran, so nothing is kept
     assert "the program was ended as by Ctrl-C, since its window is recorded" in done.err
+
+
+ENDED = """
+import os, sys, time
+from pathlib import Path
+from kernel_recorder.in_process.notes import Notes
+
+notes = Notes(Path(os.environ['KERNEL_TABLES_RECORDING']))
+notes.add('open', first=6, start_s=0, torch='2', modules=False)
+notes.add('closed', done=3, stop_s=0)
+notes.add('saved', save_s=0)
+time.sleep(60)
+"""
+
+
+def test_a_program_that_is_ended_prints_no_traceback(record):
+    done = record(ENDED, "--end")
+    assert "Traceback" not in done.err
+    assert "the program was ended as by Ctrl-C" in done.err
+
+
+def test_a_recording_of_nothing_is_no_success_and_a_failure_stays_the_programs_own(record):
+    assert record("print('trained')").status == 3
+    assert record("raise SystemExit(7)").status == 7
+
+
+def test_a_folder_that_the_program_deleted_is_the_reason(record):
+    done = record("import os, shutil; shutil.rmtree(os.environ['KERNEL_TABLES_RECORDING'])")
+    assert done.status == 3
+    assert "the temporary folder in which the program leaves its recording was deleted while it ran" in done.err
 
 
 @pytest.mark.parametrize(
@@ -217,6 +247,7 @@ def test_a_read_only_folder_is_told_before_the_program_runs(record):
     [
         (["--steps", "0"], "--steps has to be at least 1"),
         (["--skip", "0"], "a step begins where the one before ends"),
+        (["--calls", "--steps", "0"], "--steps has to be at least 1"),
         (["--seconds", "0"], "--seconds has to be more than 0"),
         (["--ranges", "modules:x"], "--ranges 'modules:x': expected modules, modules:DEPTH such as modules:2, or none"),
     ],

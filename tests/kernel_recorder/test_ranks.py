@@ -63,7 +63,11 @@ def test_every_rank_is_recorded_in_a_capture_of_its_own(record, tmp_path, capfd)
 def test_a_capture_of_an_earlier_run_is_not_taken_for_a_rank_of_this_one(record, tmp_path):
     (tmp_path / "recording_rank1.sqlite").write_text("of another run")
     done = record(
-        TRAIN.replace('"gloo"', '"gloo", init_method="tcp://localhost:0", rank=0, world_size=1'), "--skip", "1"
+        TRAIN.replace('"gloo"', '"gloo", init_method="tcp://localhost:0", rank=0, world_size=1'),
+        "--skip",
+        "1",
+        "--steps",
+        "3",
     )
     assert (done.status, (tmp_path / "recording_rank1.sqlite").read_text()) == (0, "of another run")
     assert "recording-2.sqlite: steps 2 to 4 of process" in done.err  # alone, so no rank is named

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 import kernel_tables
-from kernel_recorder.program import HANDOVER
 from kernel_tables.errors import TraceError
 
 
@@ -69,11 +68,12 @@ def test_modules_have_ranges_where_that_is_asked_for_and_no_hook_is_left(monkeyp
     before, backward = [len(found) for found in hooks], torch.autograd.backward
     with kernel_tables.recorded("step", ranges="modules") as recording:
         model(x).sum().backward()
-    assert instances(recording) == {"step": 1, "Model": 2, 'strange"\n': 2, "layers": 4, "backward": 1}
+    assert instances(recording) == {"step": 1, "forward": 1, "Model": 2, 'strange"\n': 2, "layers": 4, "backward": 1}
     assert ([len(found) for found in hooks], torch.autograd.backward) == (before, backward)
     with recording.trace() as trace:
         tree = trace.range_tree().set_index("range")["gpu_time_ns"]
-        assert tree["step > Model > layers"] + tree['step > Model > strange"\n'] == tree["step > Model"]
+        model = "step > forward > Model"
+        assert tree[f"{model} > layers"] + tree[f'{model} > strange"\n'] == tree[model]
 
 
 def test_a_call_inside_another_is_part_of_it():
@@ -112,11 +112,25 @@ def test_nothing_is_written_over():
     assert recording.capture == Path("recording-2.sqlite")
 
 
-def test_under_the_command_it_is_the_command_that_records(monkeypatch):
-    monkeypatch.setenv(HANDOVER, "somewhere")
-    with kernel_tables.recorded("step") as recording:
-        torch.ones(2)
-    assert recording.capture is None
+def test_what_an_optimizer_runs_in_its_closure_is_not_the_optimizers():
+    model, x = nn.Linear(4, 4), torch.randn(2, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def closure():
+        loss = model(x).sum()
+        loss.backward()
+        return loss
+
+    methods = torch.autograd.profiler.record_function.__enter__, torch.autograd.profiler.record_function.__exit__
+    with kernel_tables.recorded("step", ranges="modules") as recording:
+        optimizer.step(closure)
+    now = torch.autograd.profiler.record_function.__enter__, torch.autograd.profiler.record_function.__exit__
+    assert now == methods
+    with recording.trace() as trace:
+        tree = trace.range_tree()
+    assert set(tree.loc[tree["depth"] == 1, "range"]) == {
+        "step > forward", "step > backward", "step > Optimizer.step#SGD.step",
+    }  # fmt: skip
 
 
 def test_numbers_that_mean_nothing_are_refused():

@@ -108,7 +108,7 @@ def test_the_exit_status_is_the_programs_through_nsys_too(under_nsys):
 )
 def test_what_nsys_fails_at_is_told_in_one_line_and_leaves_no_file(under_nsys, manner, said):
     status, _, err = under_nsys(manner)
-    assert status == 0
+    assert status == 3
     assert sum(said in line for line in err.splitlines()) == 1
     assert not Path("recording.sqlite").exists()
 

@@ -8,14 +8,15 @@ import pytest
 import torch
 
 from kernel_recorder.in_process.notes import Notes, read_notes
-from kernel_recorder.in_process.optimizer_window import OptimizerWindow
 from kernel_recorder.in_process.parts import Parts
 from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.ranks import Ranks
 from kernel_recorder.in_process.recorder import Recorder
 from kernel_recorder.in_process.seconds_window import SecondsWindow, on_main_thread
-from kernel_recorder.in_process.settings import NSYS, PROGRAM, RANGE, SECONDS, Settings
+from kernel_recorder.in_process.settings import CALLS, NSYS, PROGRAM, RANGE, SECONDS, Settings
+from kernel_recorder.in_process.steps_window import StepsWindow
 from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow
+from range_marks.closures import Closures
 
 
 @dataclass
@@ -35,6 +36,12 @@ class Noting:
     def close(self):
         self.is_open = False
         self.seen.append(("close", self.done))
+
+    def call_before_window(self, module, args):
+        pass
+
+    def call_begins(self, module, args):
+        self.seen.append("call")
 
     def step_begins(self):
         self.seen.append("step")
@@ -57,31 +64,115 @@ def steps_of(window, *optimizers):
 
 
 def test_so_many_steps_go_by_and_so_many_are_recorded():
-    window = OptimizerWindow(Noting(), Settings(skip=2, steps=2))
+    window = StepsWindow(Noting(), Settings(skip=2, steps=2))
     steps_of(window, *[Optimizer()] * 6)
     assert window.recorder.seen == [("open", 3), "step", "end", "step", "end", ("close", 2)]
 
 
 def test_of_two_optimizers_in_one_iteration_the_steps_of_one_count():
-    window, one, other = OptimizerWindow(Noting(), Settings(skip=2, steps=2)), Optimizer(), Optimizer()
+    window, one, other = StepsWindow(Noting(), Settings(skip=2, steps=2)), Optimizer(), Optimizer()
     steps_of(window, *[one, other] * 4)
     assert window.recorder.seen == [("open", 3), "step", "end", "step", "end", ("close", 2)]
     assert window.progress()["reached"] == 4
 
 
 def test_an_optimizer_that_makes_a_few_steps_first_does_not_hinder():
-    window, first, second = OptimizerWindow(Noting(), Settings(skip=3, steps=1)), Optimizer(), Optimizer()
+    window, first, second = StepsWindow(Noting(), Settings(skip=3, steps=1)), Optimizer(), Optimizer()
     steps_of(window, first, first, *[second] * 4)
     assert window.recorder.seen == [("open", 4), "step", "end", ("close", 1)]
 
 
 def test_a_step_ends_where_the_range_around_it_closes_and_not_before():
-    window = OptimizerWindow(Noting(), Settings(skip=1, steps=1))
+    window = StepsWindow(Noting(), Settings(skip=1, steps=1))
     window.entering("Optimizer.step#Adam.step", of_torch=True)
     window._after_step(Optimizer(), (), {})
     assert window.recorder.seen == []
     window.left("Optimizer.step#Adam.step")
     assert window.recorder.seen == [("open", 2), "step"]
+
+
+def replays_of(window, graph, count):
+    for _ in range(count):
+        window._after_replay(graph)
+
+
+def test_where_the_step_is_replayed_as_a_graph_its_replays_are_the_steps():
+    window = StepsWindow(Noting(), Settings(skip=3, steps=2))
+    steps_of(window, *[Optimizer()] * 2)  # to warm up
+    replays_of(window, object(), 6)
+    assert window.recorder.seen == [("open", 4), "step", "end", "step", "end", ("close", 2)]
+
+
+def test_a_graph_that_holds_a_part_of_a_step_is_no_step():
+    window, graph, optimizer = StepsWindow(Noting(), Settings(skip=2, steps=1)), object(), Optimizer()
+    for _ in range(2):
+        replays_of(window, graph, 1)
+        assert window.recorder.seen == []
+        steps_of(window, optimizer)
+    assert window.recorder.seen == [("open", 3), "step"]
+
+
+def test_replaying_calls_the_graph_and_counts(monkeypatch):
+    replayed = []
+
+    class Graph:
+        def replay(self):
+            replayed.append(self)
+
+    monkeypatch.setattr(torch.cuda.graphs, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.optim.Optimizer, "__init__", torch.optim.Optimizer.__init__)
+    window, graph = StepsWindow(Noting(), Settings(skip=1, steps=1)), Graph()
+    window.attach()
+    graph.replay()
+    graph.replay()
+    window._calls.end()
+    assert replayed == [graph, graph]
+    assert window.recorder.seen == [("open", 2), "step", "end", ("close", 1)]
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """A function that gives a window that hears the calls of modules of this process, until the test ends."""
+    windows = []
+    monkeypatch.setattr(torch.optim.Optimizer, "__init__", torch.optim.Optimizer.__init__)
+    monkeypatch.setattr(torch.cuda.graphs.CUDAGraph, "replay", torch.cuda.graphs.CUDAGraph.replay)
+
+    def attached(**settings):
+        windows.append(StepsWindow(Noting(), Settings(**settings)))
+        windows[-1].attach()
+        return windows[-1]
+
+    yield attached
+    for window in windows:
+        window._calls.end()
+
+
+class Calling(torch.nn.Module):
+    """A model with a part and a loss without parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return torch.nn.functional.relu(self.part(x))
+
+
+def test_without_an_optimizer_the_calls_of_the_model_are_the_steps_from_their_begin(calls):
+    window, model, loss = calls(skip=2, steps=2), Calling(), torch.nn.MSELoss()
+    for _ in range(5):
+        loss(model(torch.ones(2)), torch.ones(2))
+    assert window.recorder.seen == [("open", 3), "step", "call", "end", "step", "end", ("close", 2)]
+    assert window.progress()["repeated"] == [["module", "Calling", 5]]
+
+
+def test_with_an_optimizer_calls_are_no_steps_unless_they_are_asked_for(calls):
+    window, asked, model = calls(skip=1, steps=1), calls(window=CALLS, skip=1, steps=1), Calling()
+    torch.optim.SGD(model.parameters())
+    for _ in range(3):
+        model(torch.ones(2))
+    assert window.recorder.seen == []
+    assert asked.recorder.seen == [("open", 2), "step", "call", "end", ("close", 1)]
 
 
 def instances(window, *names):
@@ -106,7 +197,7 @@ def test_a_range_inside_one_of_its_name_is_part_of_it():
 
 
 def test_ranges_of_the_program_are_told_from_those_of_pytorch():
-    window = OptimizerWindow(Noting(), Settings())
+    window = StepsWindow(Noting(), Settings())
     window.entering("Optimizer.step#Adam.step", of_torch=True)
     assert not window.has_own_ranges
     instances(window, "forward")
@@ -118,6 +209,9 @@ def test_a_window_in_seconds_opens_and_closes_on_the_main_thread():
     where = []
     window.recorder.open = lambda: where.append(threading.current_thread()) or Noting.open(window.recorder)
     window.attach()
+    time.sleep(0.1)
+    assert where == []  # no model has been called
+    torch.nn.Linear(1, 1)(torch.ones(1))
     deadline = time.monotonic() + 20
     while ("close", 0) not in window.recorder.seen and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -130,6 +224,7 @@ def test_under_nsys_a_window_in_seconds_waits_until_the_gpu_is_used(monkeypatch)
     monkeypatch.setattr(torch.cuda, "is_initialized", used.is_set)
     window = SecondsWindow(Noting(), Settings(window=SECONDS, after=0.0, seconds=0.02, profiler=NSYS))
     window.attach()
+    torch.nn.Linear(1, 1)(torch.ones(1))
     time.sleep(0.2)
     assert window.recorder.seen == []
     used.set()
@@ -184,7 +279,7 @@ def test_nsys_is_told_once_more_what_the_program_told_it(cudart, tmp_path):
         Notes(tmp_path),
         Ranks(Notes(tmp_path)),
         NsysProfiler(Ranks(Notes(tmp_path))),
-        Parts(lambda: False, None, to_nvtx=True),
+        Parts(lambda: False, None, Closures(None), to_nvtx=True),
     )
     ProgramWindow(recorder, Settings(window=PROGRAM)).attach()
     with torch.cuda.profiler.profile():
@@ -197,12 +292,12 @@ def test_nsys_is_told_once_more_what_the_program_told_it(cudart, tmp_path):
 @pytest.mark.parametrize("skip", [1, 5])
 def test_the_median_step_before_the_window_and_in_it_is_known(monkeypatch, skip):
     now = iter([float(second) for second in range(100)])
-    monkeypatch.setattr("kernel_recorder.in_process.optimizer_window.time.perf_counter", lambda: next(now))
-    window = OptimizerWindow(Noting(), Settings(skip=skip, steps=3))
+    monkeypatch.setattr("kernel_recorder.in_process.step_clock.time.perf_counter", lambda: next(now))
+    window = StepsWindow(Noting(), Settings(skip=skip, steps=3))
     steps_of(window, *[Optimizer()] * (skip + 3))
-    assert window.progress() == {"reached": skip + 3} | ({"step_before_s": 1.0} if skip > 1 else {}) | {
-        "step_within_s": 1.0
-    }
+    progress = window.progress()
+    assert progress.pop("repeated") == [["optimizer", "Optimizer", skip + 3]]
+    assert progress == {"reached": skip + 3} | ({"step_before_s": 1.0} if skip > 1 else {}) | {"step_within_s": 1.0}
 
 
 def test_a_profiler_that_cannot_stop_is_ended_all_the_same(monkeypatch):

@@ -1,0 +1,43 @@
+"""What a window held beyond its times, in sentences: what a step is, what varies between steps, what was compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernel_tables.clean_text import visible
+
+MOST_DIFFERENCES = 3
+
+
+def step_sentence(window: dict) -> Iterator[str]:
+    """What defines a step, where that is not obvious."""
+    optimizers = [name for kind, name, _ in window.get("repeated", ()) if kind == "optimizer"]
+    by, name = window.get("by"), visible(str(window.get("name")))
+    if by == "optimizer" and len(optimizers) > 1:
+        number = window.get("number", 0)
+        which, names = "the first" if number == 0 else f"number {number + 1}", ", ".join(map(visible, optimizers))
+        yield f"the program has {len(optimizers)} optimizers ({names}); a step ends with each step of {which}, {name}"
+    elif by == "module":
+        yield f"a step is a call of {name}, and what follows it until the next"
+    elif by == "graph":
+        yield "a step ends with each replay of a CUDA graph"
+
+
+def contents_sentences(window: dict) -> Iterator[str]:
+    """What varies between the steps, and what was compiled meanwhile."""
+    passes, first = window.get("passes", [])[: window.get("done", 0)], window.get("first", 0)
+    texts = sorted({text for step in passes for text in step})
+    varying = [text for text in texts if len({step.get(text, 0) for step in passes}) > 1]
+    if varying:
+        counts = [f"{visible(text)}: {', '.join(str(step.get(text, 0)) for step in passes)}" for text in varying]
+        more = f"; and {len(varying) - MOST_DIFFERENCES} more" if len(varying) > MOST_DIFFERENCES else ""
+        yield (
+            f"the steps from {first} on call models differently, so means over them mix different work; calls by step:"
+            f" {'; '.join(counts[:MOST_DIFFERENCES])}{more}"
+        )
+    if count := window.get("compilations"):
+        reasons = "; ".join(map(visible, window.get("compilation_reasons", ())))
+        yield (
+            f"torch.compile compiled {count} graph{'s' if count > 1 else ''} inside the window, whose times include"
+            " that" + (f"; what was compiled before did not fit, since {reasons}" if reasons else "")
+        )

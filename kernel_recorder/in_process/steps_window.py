@@ -1,0 +1,144 @@
+"""A window of so many steps: steps of an optimizer, replays of a CUDA graph, or calls of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+from kernel_recorder.in_process.outermost_calls import OutermostCalls
+from kernel_recorder.in_process.recorder import Recorder
+from kernel_recorder.in_process.settings import CALLS, Settings
+from kernel_recorder.in_process.step_clock import StepClock
+from kernel_recorder.in_process.windows import Window
+from range_marks.module_names import model_name
+from range_marks.uncompiled import uncompiled
+
+OPTIMIZER, GRAPH, MODULE = "optimizer", "graph", "module"
+MOST_REPEATED = 20  # are noted
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Something that a program does again and again: KIND, and the id of the object that does it, which need not be
+    hashable."""
+
+    kind: str
+    number: int
+
+
+class StepsWindow(Window):
+    """Counts each optimizer, each CUDA graph and each model by itself. The first that is repeated often enough opens
+    the window and defines what a step is.
+
+    A step lasts from the end of an optimizer's step or of a replay to the next; of a model from call to call. A step of
+    an optimizer ends where the range closes that PyTorch opens around it, so that no range stands half in the window.
+
+    Replays count since the last step that an optimizer made in Python: a graph may hold a part of a step only. Calls of
+    modules with parameters count until the program makes an optimizer, or always where the settings ask for CALLS.
+    """
+
+    def __init__(self, recorder: Recorder, settings: Settings) -> None:
+        super().__init__(recorder, settings)
+        self._counts: dict[Repeated, int] = {}
+        self._names: dict[Repeated, str] = {}
+        self._ended: Any = None  # the optimizer whose step is over but for its range
+        self._step: Repeated | None = None  # what defines a step
+        self._clock = StepClock()
+        self._calls = OutermostCalls(self._call_begins)
+
+    def attach(self) -> None:
+        self._calls.begin()
+        if self.settings.window == CALLS:
+            return
+        register_optimizer_step_post_hook(self._after_step)
+        graph = torch.cuda.graphs.CUDAGraph
+        graph.replay = _followed_by(graph.replay, self._after_replay)
+        Optimizer.__init__ = _followed_by(Optimizer.__init__, self._after_creation)
+
+    def left(self, name: str) -> None:
+        if self._ended is not None:
+            optimizer, self._ended = self._ended, None
+            for graph in [repeated for repeated in self._counts if repeated.kind == GRAPH and self._step != repeated]:
+                del self._counts[graph]
+            self._boundary(Repeated(OPTIMIZER, id(optimizer)), type(optimizer).__name__)
+
+    def progress(self) -> dict[str, Any]:
+        repeated = [[known.kind, self._names[known], count] for known, count in self._counts.items()]
+        reached = max((count for *_, count in repeated), default=0)
+        return {"reached": reached, "repeated": repeated[:MOST_REPEATED], **self._clock.facts()}
+
+    @uncompiled
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if not torch.compiler.is_compiling() and not _is_capturing():
+            self._ended = optimizer
+
+    def _after_creation(self, _: Optimizer) -> None:
+        if self._step is None:
+            self._calls.end()
+
+    def _after_replay(self, graph: Any) -> None:
+        if not _is_capturing():
+            self._boundary(Repeated(GRAPH, id(graph)), "a CUDA graph")
+
+    def _call_begins(self, module: nn.Module, args: tuple) -> None:
+        if _is_capturing() or next(module.parameters(), None) is None:
+            return
+        waited = self.recorder.waits
+        if waited:
+            self.recorder.call_before_window(module, args)
+        self._boundary(Repeated(MODULE, id(module)), model_name(module))
+        if waited and self.recorder.is_open:
+            self.recorder.call_begins(module, args)
+
+    def _number(self, repeated: Repeated) -> int:
+        """How many of its kind were counted before it."""
+        return [known for known in self._counts if known.kind == repeated.kind].index(repeated)
+
+    def _boundary(self, repeated: Repeated, name: str) -> None:
+        """A step of this ends here; or, of a model, the next begins here."""
+        recorder = self.recorder
+        self._counts[repeated] = count = self._counts.get(repeated, 0) + 1
+        self._names[repeated] = name
+        if recorder.is_open and repeated == self._step:
+            self._clock.tick()
+            recorder.done += 1
+            recorder.step_ends()
+            if recorder.done == self.settings.steps:
+                self._calls.end()
+                recorder.close()
+            else:
+                recorder.step_begins()
+        elif recorder.waits:
+            if count == max(self._counts.values()):
+                self._clock.tick()
+            over = count - (repeated.kind == MODULE)
+            if over >= self.settings.skip and recorder.open(
+                first=over + 1, by=repeated.kind, name=name, number=self._number(repeated)
+            ):
+                self._step = repeated
+                self._clock.restart()
+                recorder.step_begins()
+            if not recorder.waits and self._step != repeated:
+                self._calls.end()
+
+
+def _followed_by(plain: Callable[..., Any], call: Callable[[Any], None]) -> Callable[..., Any]:
+    """The method, which then calls CALL with its object."""
+
+    @wraps(plain)
+    def followed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = plain(self, *args, **kwargs)
+        call(self)
+        return result
+
+    return followed
+
+
+def _is_capturing() -> bool:
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()

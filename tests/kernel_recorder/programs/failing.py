@@ -1,0 +1,15 @@
+"""A program that fails in a forward pass, and says where."""
+
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(14):
+    try:
+        model(torch.randn(2, 7 if step == 7 else 8)).sum().backward()
+    except RuntimeError as error:
+        print("caught", error)
+    optimizer.step()
+    optimizer.zero_grad()
+raise SystemExit(5)

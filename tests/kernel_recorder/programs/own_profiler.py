@@ -1,0 +1,49 @@
+"""A program with a profile of its own, by a schedule whose active steps lie in the middle of its run."""
+
+import sys
+
+import torch
+from digest import print_digest
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+torch.manual_seed(7)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+seen = []
+
+
+def tell(finished):
+    averages = finished.key_averages()
+    seen.append(sorted((event.key, event.count) for event in averages if "profiler" not in event.key.lower()))
+
+
+def step():
+    with (
+        record_function("mine"),
+        torch.cuda.nvtx.range("not mine") if torch.cuda.is_available() else record_function(""),
+    ):
+        model(torch.randn(4, 8)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def train(steps, profiler=None):
+    for _ in range(steps):
+        step()
+        if profiler:
+            profiler.step()
+
+
+if sys.argv[1:] == ["late"]:
+    train(8)
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        train(2)
+    tell(profiler)
+    train(4)
+else:
+    planned = schedule(wait=1, warmup=1, active=3, repeat=1)
+    with profile(activities=[ProfilerActivity.CPU], schedule=planned, on_trace_ready=tell) as profiler:
+        train(20, profiler)
+print(seen)
+print_digest(model)

@@ -1,0 +1,25 @@
+"""A program that records itself by kernel_tables.recorded."""
+
+import torch
+from digest import print_digest
+from torch import nn
+
+import kernel_tables
+
+torch.manual_seed(8)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+@(recording := kernel_tables.recorded("train", skip=6, steps=2, ranges="modules", output="inside.sqlite"))
+def train():
+    model(torch.randn(4, 8)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+for _ in range(14):
+    train()
+with recording.trace() as trace:
+    print(trace.range_tree()[["range", "instances", "kernels"]].to_string())
+print_digest(model)
