@@ -148,7 +148,7 @@ def _tell_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
         with Trace(capture) as trace:
             findings = [one for one in trace.check(outcome.expected_steps) if one.code not in _expected(outcome)]
             if in_full:
-                _print_rows(trace, capture)
+                _print_rows(trace)
                 lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace)
     except TraceError as error:
         _say(f"no table is made of it: {error}")
@@ -159,26 +159,27 @@ def _tell_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
         _say(sentence)
 
 
-def _print_rows(trace: Trace, capture: Path) -> None:
-    """The tree of ranges; without ranges, the kernels."""
-    from kernel_tables.terminal.tables import kernel_lines, names_of, range_lines
+def _print_rows(trace: Trace) -> None:
+    """The tree of ranges, and where the time of a step goes; without ranges, the kernels."""
+    from kernel_tables.diagnosis.scope import Scope
+    from kernel_tables.diagnosis.step_time import step_time
+    from kernel_tables.terminal.tables import kernel_lines, names_of, rest_line, tree_lines
     from kernel_tables.units import CPU_ONLY_NOTE, time_heading
 
-    tree, all_ns = trace.range_tree(), int(trace.classes()["total_ns"].sum())
-    width, heading = get_terminal_size().columns, time_heading(trace.is_cpu_only)
-    if len(tree):
-        lines = range_lines(tree.head(MOST_ROWS), all_ns, width, heading)
-        rows, command = len(tree), "ranges --tree"
+    width = get_terminal_size().columns
+    if trace.range_names[1]:
+        lines = tree_lines(trace, MOST_ROWS, width)
     else:
-        kernels = trace.kernels()
+        kernels, heading = trace.kernels(), time_heading(trace.is_cpu_only)
+        all_ns = int(kernels["total_ns"].sum())
         lines = kernel_lines(kernels.head(MOST_ROWS), all_ns, width, heading, names_of(kernels))
-        rows, command = len(kernels), "kernels"
+        lines += rest_line(max(len(kernels) - MOST_ROWS, 0), "kernels", None, width, heading)
     encoding = sys.stderr.encoding or "utf-8"
     print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
-    if rows > MOST_ROWS:
-        _say(f"{rows - MOST_ROWS} more rows: kernel-tables {command} {capture}")
     if trace.is_cpu_only:
         _say(CPU_ONLY_NOTE)
+    if time := step_time(Scope(trace)):
+        _say(time.sentence)
 
 
 def _losses(trace: Trace) -> list[str]:

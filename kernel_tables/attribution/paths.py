@@ -69,9 +69,13 @@ class Paths:
         return self.names.index(name) if name in self.names else NONE
 
     def inside(self, name: str) -> np.ndarray:
-        """Whether NAME is one of the names of each path."""
-        inside = (self.name == self.code(name)) & (self.code(name) != NONE)
-        current = self.parent
+        """Whether each path has NAME among its names."""
+        code = self.code(name)
+        return self.below(self.name == code if code != NONE else np.zeros(len(self), bool))
+
+    def below(self, marked: np.ndarray) -> np.ndarray:
+        """Whether each path is MARKED, or lies in one that is."""
+        inside, current = marked, self.parent
         while current.any():
             inside = inside | inside[current]
             current = self.parent[current]

@@ -6,16 +6,16 @@ import argparse
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from kernel_tables.commands.options import (
     add_captures,
     add_output,
     add_step_name,
-    is_for_a_person,
-    print_safely,
     require_output,
+    show,
+    text_width,
+    wants_text,
     write,
 )
 from kernel_tables.errors import ERROR, IMPOSSIBLE, Finding, ImpossibleCapture
@@ -37,10 +37,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     require_output(options, *options.captures)
     table = check_table(options.captures, options.steps, options.step_name, up_to_damage=options.up_to_damage)
-    if is_for_a_person(options):
+    if wants_text(options):
         from kernel_tables.terminal.findings import completeness_lines
 
-        print_safely(completeness_lines(table, get_terminal_size().columns))
+        show(completeness_lines(table, text_width()), options)
     else:
         write(table, options)
     return INCOMPLETE if (table["severity"] == ERROR).any() else COMPLETE

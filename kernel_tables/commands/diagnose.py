@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from shutil import get_terminal_size
+from typing import TYPE_CHECKING
 
 from kernel_tables.commands.options import (
     add_capture,
     add_output,
     add_step_name,
-    is_for_a_person,
     opened_trace,
-    print_safely,
     require_output,
     say_rank,
+    show,
+    text_width,
+    wants_text,
     write,
 )
+from kernel_tables.errors import TraceError
 
-SUMMARY = "where time is lost: evidence, the most that fixing it saves, advice, and the rules that lack data"
+if TYPE_CHECKING:
+    from kernel_tables.diagnosis.diagnose import Diagnosis
+    from kernel_tables.diagnosis.rules import Rule
+
+FAILED = 1
+SUMMARY = "where time is lost: evidence, the most that fixing it saves, and advice"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +43,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rules", type=Path, metavar="FILE", help="custom rules, in TOML; tried after the built-in rules"
     )
+    parser.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="RULE|PERCENT",
+        help="exit status 1 if this rule reports something, or a finding saves so much of a step; repeatable",
+    )
+    parser.add_argument("--all", action="store_true", help="in text: list the rules that could not be checked, too")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,17 +59,48 @@ def run(options: argparse.Namespace) -> int:
     from kernel_tables.counters.reading import read_counters
     from kernel_tables.diagnosis.diagnose import as_json, as_table, diagnose
     from kernel_tables.diagnosis.own_rules import rules_of_file
+    from kernel_tables.diagnosis.scope import Scope
+    from kernel_tables.diagnosis.step_time import step_time
     from kernel_tables.output import format_of, write_text
     from kernel_tables.terminal.findings import finding_lines
 
     own = rules_of_file(options.rules) if options.rules else ()
+    limits = _limits(options.fail_on, own)
     with opened_trace(options.capture, options) as trace:
         counters = read_counters(options.counters) if options.counters else None
         found = diagnose(trace, options.step_name, own, counters)
-    if is_for_a_person(options):
-        print_safely(finding_lines(found, get_terminal_size().columns))
+        time = step_time(Scope(trace, options.step_name)) if wants_text(options) else None
+    if wants_text(options):
+        show(finding_lines(found, text_width(), time, everything=options.all), options)
     elif (options.format or format_of(options.output)) == "json":
         write_text(as_json(found), options.output)
     else:
         write(as_table(found), options)
-    return 0
+    failing = [one for one in found if _exceeds(one, limits)]
+    for one in failing:
+        print(f"kernel-tables: --fail-on: {one.code}, {one.gain_percent:.1f} % of a step", file=sys.stderr)
+    return FAILED if failing else 0
+
+
+def _limits(texts: Sequence[str], own: Sequence[Rule]) -> list[str | float]:
+    """The codes and percentages of --fail-on. TraceError for one that is neither."""
+    from kernel_tables.diagnosis.rules import CODES
+
+    codes = (*CODES, *(rule.code for rule in own))
+    return [text if text in codes else _percentage(text, codes) for text in texts]
+
+
+def _percentage(text: str, codes: Sequence[str]) -> float:
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise TraceError(f"--fail-on {text}: neither a percentage nor a rule; the rules are {', '.join(codes)}")
+    return value
+
+
+def _exceeds(finding: Diagnosis, limits: Sequence[str | float]) -> bool:
+    return not finding.abstained and any(
+        finding.code == limit if isinstance(limit, str) else finding.gain_percent >= limit for limit in limits
+    )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from shutil import get_terminal_size
 
 from kernel_tables.commands.options import (
     add_capture,
     add_output,
     add_step_name,
-    is_for_a_person,
     opened_trace,
-    print_safely,
     require_output,
     say_rank,
+    show,
+    text_width,
+    wants_text,
     write,
 )
 
@@ -46,10 +46,10 @@ def run(options: argparse.Namespace) -> int:
         with opened_trace(path, options) as trace:
             sides.append(side_of(trace, options.step_name))
     found = changes(*sides, tolerance=options.tolerance / 100, everything=options.all)
-    if is_for_a_person(options):
+    if wants_text(options):
         from kernel_tables.terminal.changes import change_lines
 
-        print_safely(change_lines(found, options.tolerance / 100, get_terminal_size().columns))
+        show(change_lines(found, options.tolerance / 100, text_width()), options)
     else:
         write(as_table(found), options)
     return DIFFERENT if any(change.change != SAME for change in found) else 0

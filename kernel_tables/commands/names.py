@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from shutil import get_terminal_size
 
-from kernel_tables.commands.options import add_classes, add_output, own_classes, print_safely, require_output, write
+from kernel_tables.commands.options import (
+    TEXT,
+    add_classes,
+    add_output,
+    own_classes,
+    require_output,
+    show,
+    text_width,
+    write,
+)
 
 SUMMARY = "what the name of a kernel says: its short name, its class and the rule of that, what its parts mean"
 
@@ -21,8 +29,8 @@ def run(options: argparse.Namespace) -> int:
     from kernel_tables.kernel_names.explained import NameFact, as_text, explained
 
     rows = explained(options.name, own_classes(options))
-    if options.output is None and options.format is None:
-        print_safely(as_text(rows, get_terminal_size().columns))
+    if options.format == TEXT or (options.output is None and options.format is None):
+        show(as_text(rows, text_width()), options)
         return 0
     import pandas as pd
 

@@ -20,9 +20,11 @@ from kernel_tables.output import FORMATS, format_of
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
+TEXT, TEXT_WIDTH = "text", 120  # columns, where standard output is no terminal
 CAPTURE_HELP = (
     "an nsys SQLite export, a .nsys-rep (exported by the nsys on PATH), JSON of torch.profiler, or one of them gzipped"
 )
+
 
 OF_RANK = re.compile(r"(.*?)(?:_rank(\d+))?", re.DOTALL)  # how the pipeline names the captures of a run
 RANKS_HELP = "several captures are the ranks of one run, rank 0 first"
@@ -46,7 +48,8 @@ def _add_up_to_damage(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=FORMATS, help="default: by FILE's suffix, else csv")
+    default = "default: text in a terminal; else by FILE's suffix, or csv"
+    parser.add_argument("--format", choices=(TEXT, *FORMATS), help=f"text is aligned, for people and logs; {default}")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: standard output")
 
 
@@ -125,9 +128,24 @@ def require_output(options: argparse.Namespace, *captures: Path) -> None:
         raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE.parquet")
 
 
-def is_for_a_person(options: argparse.Namespace) -> bool:
-    """Whether a table goes to a terminal, and no format is asked for."""
-    return options.output is None and options.format is None and sys.stdout.isatty()
+def wants_text(options: argparse.Namespace) -> bool:
+    """Whether a table is to be aligned text: in a terminal, unless another format is asked for."""
+    return options.format == TEXT or (options.output is None and options.format is None and sys.stdout.isatty())
+
+
+def text_width() -> int:
+    """How many columns aligned text may have."""
+    return get_terminal_size((TEXT_WIDTH, 24)).columns
+
+
+def show(text: str, options: argparse.Namespace) -> None:
+    """Writes aligned text where the options say."""
+    if options.output is None:
+        print_safely(text)
+    else:
+        from kernel_tables.output import write_text
+
+        write_text(text, options.output)
 
 
 def print_safely(text: str) -> None:
@@ -139,10 +157,10 @@ def print_safely(text: str) -> None:
 
 def write(table, options: argparse.Namespace) -> None:
     """Writes the table where the options say, in the format that they ask for; for a person, aligned."""
-    if is_for_a_person(options):
+    if wants_text(options):
         from kernel_tables.terminal.any_table import table_lines
 
-        print_safely(table_lines(table, get_terminal_size().columns))
+        show(table_lines(table, text_width()), options)
         return
     from kernel_tables.output import write_table
 

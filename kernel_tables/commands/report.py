@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from kernel_tables.commands.options import add_capture, add_classes, add_step_name, opened_trace, say_rank
+from kernel_tables.errors import TraceError
 from kernel_tables.files import reports_beside, require_no_capture
 from kernel_tables.whole_files import written_whole
 
 SUMMARY = "one page of a capture, a file that opens without a network: summary, findings, tables, flame view, timeline"
 
 
+MARK = '<meta name="generator" content="kernel-tables">'  # of a page that may be written over
+HEAD = 2000  # bytes in which the mark stands
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: CAPTURE's name with .html, here")
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
     add_step_name(parser)
     add_classes(parser)
 
@@ -22,6 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     output = options.output or Path(f"{options.capture.name.partition('.')[0] or 'capture'}.html")
     require_no_capture(output, [options.capture, *reports_beside(options.capture)])
+    replaces = _is_page(output)
     say_rank(options.capture)
     from kernel_tables.report.report import report
 
@@ -30,4 +38,28 @@ def run(options: argparse.Namespace) -> int:
     with written_whole(output) as partial:
         partial.write_text(html, encoding="utf-8")
     print(output)
+    address = output.absolute().as_uri()
+    print(f"kernel-tables: {'the page before was replaced; ' if replaces else ''}open {address}", file=sys.stderr)
+    if options.open:
+        _open(address)
     return 0
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(address):
+        print("kernel-tables: no browser could be opened", file=sys.stderr)
+
+
+def _is_page(output: Path) -> bool:
+    """Whether a page is there already. TraceError where another file is, which is not written over."""
+    if not output.is_file():
+        return False
+    with output.open("rb") as file:
+        if MARK.encode() not in file.read(HEAD):
+            raise TraceError(
+                f"{output}: there is a file that is no page of kernel-tables, and it is not written over; remove it, or"
+                " name another with -o FILE"
+            )
+    return True

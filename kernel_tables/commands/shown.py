@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernel_tables.commands.options import is_for_a_person, print_safely, write
+from kernel_tables.commands.options import show, text_width, wants_text, write
 from kernel_tables.errors import TraceError
 from kernel_tables.units import CPU_ONLY_NOTE, time_heading
 
@@ -49,15 +48,16 @@ def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
 
     Of several captures, and with --ranks, it is a table by rank: with a column more, in a terminal one below the other.
     """
-    for_a_person = is_for_a_person(options)
+    for_a_person = wants_text(options)
     top = options.top if options.top is not None else ROWS_IN_A_TERMINAL if for_a_person else 0
     shown = [_shown(trace, process, options, top) for trace, process in _parts(traces, options.ranks)]
     if for_a_person:
         heads = [f"rank {number}\n" for number in range(len(shown))] if len(shown) > 1 else [""]
-        parts = [_lines(part, options, get_terminal_size().columns) for part in shown]
-        print_safely("\n".join(head + lines for head, lines in zip(heads, parts, strict=True)))
+        parts = [_lines(part, options, text_width()) for part in shown]
+        text = "\n".join(head + lines for head, lines in zip(heads, parts, strict=True))
         if any(trace.is_cpu_only for trace in traces):
-            print_safely(fill(CPU_ONLY_NOTE, get_terminal_size().columns) + "\n")
+            text += fill(CPU_ONLY_NOTE, text_width()) + "\n"
+        show(text, options)
     elif options.ranks or len(traces) > 1:
         write(by_rank([part.rows for part in shown]), options)
     else:
@@ -101,7 +101,7 @@ def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> 
 
 def _lines(shown: Shown, options: argparse.Namespace, width: int) -> str:
     """The rows in the terminal's width, and a line on those left out."""
-    from kernel_tables.terminal.tables import class_lines, kernel_lines, names_of, range_lines, rest_line
+    from kernel_tables.terminal.tables import class_lines, kernel_lines, names_of, range_lines, rest_line, tree_lines
 
     whole, rows, heading = shown.whole, shown.rows, time_heading(shown.trace.is_cpu_only)
     all_ns = int(shown.trace.classes(options.under, shown.process)["total_ns"].sum())
@@ -109,6 +109,9 @@ def _lines(shown: Shown, options: argparse.Namespace, width: int) -> str:
     if options.command == "ranges":
         if whole.empty:
             return NO_RANGES
+        if options.tree:
+            most = ROWS_IN_A_TERMINAL if options.top is None else options.top
+            return tree_lines(shown.trace, most, width, options.under, shown.process)
         return range_lines(rows, all_ns, width, heading) + rest_line(len(left), "ranges", None, width, heading)
     share = left["total_ns"].sum() / all_ns if all_ns else None
     names = {} if options.full else names_of(whole)

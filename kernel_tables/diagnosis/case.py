@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernel_tables.attribution.ranges import NONE
+from kernel_tables.diagnosis.attention import Attention, attention_of
 from kernel_tables.diagnosis.blocking import Blocking
-from kernel_tables.diagnosis.idle import GPU, LAUNCHING, Idle, idle_of
+from kernel_tables.diagnosis.idle import GPU, HOST, LAUNCHING, UNKNOWN, Idle, idle_of
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.intervals import difference
 from kernel_tables.kernel_classes.categories import is_fp32_without_tensor_cores
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from kernel_tables.counters.filling import Filling
 
 OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
-ATTENTION = re.compile(r"(?i)attention|sdpa")
+BACKWARD = re.compile(r"(?i)backward")
+MODEL_CLASSES = ("gemm", "attention", "softmax", "normalization", "embedding", "other/convolution", "other/loss")
 CAST = re.compile(r"(?i)(?:b?float(?:16|8\w*)|half)_copy_kernel|copy_kernel.*LoadWithCast")
 MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused one takes six
 
@@ -66,6 +69,15 @@ class Case:
                 idle_ns[idle.next_row] += idle.by_cause[cause]
         return idle_ns
 
+    @cached_property
+    def idle_before_launches(self) -> np.ndarray:
+        """By activity: the idle time that it ended where the host did nothing but launch, whatever its cause."""
+        idle_ns = self.idle_by_activity(GPU)
+        for idle in self.idles:
+            of_host = sum(ns for cause, ns in idle.by_cause.items() if cause not in (GPU, HOST, UNKNOWN))
+            idle_ns[idle.next_row] += np.where(idle.only_launches, of_host, 0)
+        return idle_ns
+
     def exposed_ns(self, mask: np.ndarray) -> int:
         """The time in which activities of MASK ran and no kernel did, by device."""
         if not mask.any():
@@ -79,21 +91,35 @@ class Case:
         return np.where(self.scope.inside, self.scope.activities.duration_ns, 0)
 
     @cached_property
+    def updates(self) -> np.ndarray:
+        """By activity: what an optimizer launches itself: inside its range, after the backward passes in it. A closure,
+        which Lightning always passes to an optimizer, runs the model inside that range.
+        """
+        scope, trace = self.scope, self.scope.trace
+        launch_ns, updates = scope.activities.launch_ns, np.zeros(len(scope.activities), bool)
+        in_backward = scope.within(BACKWARD.search, inside=OPTIMIZER.match)
+        for name in filter(OPTIMIZER.match, trace.range_paths.names):
+            instance = trace.enclosing(name)  # NONE, -1, is the last entry of what follows
+            last_ns = np.full(len(trace.range_arrays) + 1, -1)
+            np.maximum.at(last_ns, instance[in_backward], launch_ns[in_backward])
+            updates |= (instance != NONE) & (launch_ns > last_ns[instance])
+        return updates & ~in_backward & scope.inside & scope.is_kernel
+
+    @cached_property
     def optimizer(self) -> np.ndarray:
         """By activity: a kernel of an optimizer that is written out; none where a step has few of them."""
-        scope = self.scope
-        mask = scope.within(OPTIMIZER.match) & scope.inside & scope.is_kernel & ~scope.of_class("optimizer")
-        return mask if mask.sum() >= MANY_OPTIMIZER_KERNELS * scope.count else np.zeros_like(mask)
+        mask = self.updates & ~self.scope.of_class("optimizer")
+        return mask if mask.sum() >= MANY_OPTIMIZER_KERNELS * self.scope.count else np.zeros_like(mask)
 
     @cached_property
-    def attention(self) -> np.ndarray:
-        """By activity: a kernel that a range of attention launched."""
-        return self.scope.within(ATTENTION.search) & self.scope.inside & self.scope.is_kernel
+    def has_model_in_optimizer(self) -> bool:
+        """Whether kernels of a model cannot be told from those of the optimizer in whose range they run."""
+        return bool((self.updates & self.scope.of_class(*MODEL_CLASSES)).any())
 
     @cached_property
-    def written_out_attention(self) -> np.ndarray:
-        """By activity: of attention, what is neither a matrix multiply nor a fused kernel."""
-        return self.attention & ~self.scope.of_class("attention", "gemm")
+    def attention(self) -> Attention:
+        """The attention that is written out in separate kernels."""
+        return attention_of(self.scope, self.scope.within(BACKWARD.search))
 
     @cached_property
     def casts(self) -> np.ndarray:

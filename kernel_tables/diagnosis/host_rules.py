@@ -44,7 +44,8 @@ def launch_bound(case: Case) -> Found | None:
 
 def held_up(case: Case, cause: str, share: float, what: str) -> Found | None:
     """The GPU idles because of CAUSE, or only copies because of it, for at least this SHARE of its time."""
-    weight = case.idle_by_activity(cause)
+    claimed_idle_ns = np.maximum(case.claimed_ns - case.time_by_activity, 0)
+    weight = np.maximum(case.idle_by_activity(cause) - claimed_idle_ns, 0)
     if not weight.any() and not (case.blocking.copy_cause == CAUSES.index(cause)).any():
         return None
     copies = (case.blocking.copy_cause == CAUSES.index(cause)) & case.scope.inside
@@ -54,6 +55,9 @@ def held_up(case: Case, cause: str, share: float, what: str) -> Found | None:
         return None
     evidence = _calls_of(case, cause) | ({"copying_alone_ms": case.scope.per_step_ms(copying_ns)} if copying_ns else {})
     said = f"the GPU waits {case.scope.in_words(total_ns)} {what}"
+    if cause in (ALLOCATION_IN_STEP, ALLOCATED):
+        calls = [f"{n:.3g} {name.partition('_v')[0]}" for name, n in evidence["functions_per_step"].items()]
+        said += f" ({', '.join(calls)} per step)"
     return Found(total_ns, said, evidence, weight + np.where(copies, case.time_by_activity, 0))
 
 
@@ -70,12 +74,12 @@ idle_sync = partial(
 )
 idle_copy = partial(held_up, cause=COPIED, share=CAUSE_SHARE, what="for copies outside of steps")
 idle_allocation = partial(
-    held_up, cause=ALLOCATED, share=CAUSE_SHARE, what="while the host allocates or frees memory outside of steps"
+    held_up, cause=ALLOCATED, share=WORTH_SHARE, what="while the host allocates or frees memory outside of steps"
 )
 
 
 def idle_host(case: Case) -> Found | None:
-    weight = case.idle_by_activity(HOST)
+    weight = np.maximum(case.idle_by_activity(HOST) - case.claimed_ns, 0)
     idle_ns, scope = int(weight.sum()), case.scope
     if scope.share(idle_ns) < CAUSE_SHARE:
         return None

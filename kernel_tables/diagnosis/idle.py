@@ -40,11 +40,16 @@ IN_ORDER = (ALLOCATION_IN_STEP, ALLOCATED, PAGEABLE_COPY, COPY_IN_STEP, COPIED, 
 
 @dataclass(frozen=True)
 class Idle:
-    """The gaps of a device: the activity that ended each, and its nanoseconds by cause, which add up to it."""
+    """The gaps of a device: the activity that ended each, and its nanoseconds by cause, which add up to it.
+
+    `only_launches` are the gaps before which the host, since its last late launch, was in no call that holds it up:
+    such a gap may be due to an earlier call, and to launching all the same.
+    """
 
     gaps: Intervals
     next_row: np.ndarray
     by_cause: dict[str, np.ndarray]
+    only_launches: np.ndarray
 
 
 def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
@@ -62,17 +67,20 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
     order = np.flatnonzero(of_host)
     order = order[np.argsort(launch_ns[order], kind="stable")]
     until = launch_ns[order]
-    since = np.append(min(device.first_ns, *until[:1].tolist()) if len(until) else 0, until[:-1])
+    since = np.append(min(device.start_ns[0], *until[:1].tolist()) if len(until) else 0, until[:-1])
+    only_launches = by_cause[HOST] == 0
     for cause in IN_ORDER:
         claimed = np.zeros(len(left), np.int64)
         calls = _held_up(scope, blocking, device, cause)
         if len(calls):
-            claimed[order] = claims(left[order], covered_ns(calls, since, until))
+            held_up_ns = covered_ns(calls, since, until)
+            claimed[order] = claims(left[order], held_up_ns)
+            only_launches[order] &= held_up_ns == 0
         by_cause[cause], left = claimed, left - claimed
     by_cause[LAUNCHING] = left
     if not (sum(by_cause.values()) == length).all():
         raise NotConserved(f"the causes of the gaps of device {device.number} are not the gaps")
-    return Idle(between, next_row, by_cause)
+    return Idle(between, next_row, by_cause, only_launches)
 
 
 def claims(gap_ns: np.ndarray, held_up_ns: np.ndarray) -> np.ndarray:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_tables.diagnosis.case import MANY_OPTIMIZER_KERNELS, Case, Found
-from kernel_tables.diagnosis.idle import GPU
+from kernel_tables.diagnosis.case import BACKWARD, MANY_OPTIMIZER_KERNELS, Case, Found
 from kernel_tables.intervals import intersection
 
 SMALL_NS, SMALL_SHARE, MANY_LAUNCHES = 10_000, 0.15, 100  # nsys-ai's lines: shorter than 10 us, 100 launches and more
@@ -18,10 +17,14 @@ BACKWARD_OF_ATTENTION = 2.5
 
 
 def small_kernels(case: Case) -> Found | None:
+    """Many tiny kernels cost their time and the gaps around them: without them, neither would be there."""
     scope = case.scope
     small = scope.is_kernel & scope.inside & (case.claimed_ns == 0) & (scope.activities.duration_ns < SMALL_NS)
-    weight = case.with_own_gaps(small, GPU)
-    total_ns = scope.busy_ns(small) + int(np.where(small, case.idle_by_activity(GPU), 0).sum())
+    next_to_small = small.copy()
+    for device in scope.devices:
+        next_to_small[device.rows[1:]] |= small[device.rows[:-1]]
+    gaps_ns = np.where(next_to_small, case.idle_before_launches, 0)
+    total_ns = scope.busy_ns(small) + int(gaps_ns.sum())
     if small.sum() < MANY_LAUNCHES * scope.count or scope.share(total_ns) < SMALL_SHARE:
         return None
     evidence = {
@@ -29,8 +32,11 @@ def small_kernels(case: Case) -> Found | None:
         "mean_us": round(float(scope.activities.duration_ns[small].mean()) / 1e3, 3),
         "gaps_between_ms": scope.per_step_ms(total_ns - scope.busy_ns(small)),
     }
-    said = f"kernels shorter than {SMALL_NS // 1000} µs, and the GPU's own gaps before them, take"
-    return Found(total_ns, f"{said} {scope.in_words(total_ns)}", evidence, weight)
+    said = (
+        f"{evidence['kernels_per_step']:,.0f} kernels of a step are shorter than {SMALL_NS // 1000} µs; with the gaps"
+        f" around them they take {scope.in_words(total_ns)}"
+    )
+    return Found(total_ns, said, evidence, np.where(small, case.time_by_activity, 0) + gaps_ns)
 
 
 def unfused_elementwise(case: Case) -> Found | None:
@@ -88,25 +94,28 @@ def _taking(case: Case, mask: np.ndarray, what: str) -> Found | None:
 
 
 def unfused_attention(case: Case) -> Found | None:
-    """Where no range of attention is told of the backward pass, its part is bounded by the forward pass."""
-    scope, written_out = case.scope, case.written_out_attention
-    backward = scope.within(lambda name: name.lower().startswith("backward")) & scope.inside & scope.is_kernel
-    forward_ns, told_ns = scope.busy_ns(case.attention & ~backward), scope.busy_ns(case.attention & backward)
-    backward_ns = told_ns or min(scope.busy_ns(backward), round(BACKWARD_OF_ATTENTION * forward_ns))
-    whole_ns, written_out_ns = forward_ns + backward_ns, scope.busy_ns(written_out)
-    seen = (forward_ns + told_ns) / max(whole_ns, 1)  # the share of attention that ranges tell of
-    softmax = bool((written_out & scope.of_class("softmax", "reduction")).any())
-    if not softmax or scope.share(written_out_ns) < KERNEL_SHARE * seen:
+    """The chains of kernels that a fused one replaces, products included; where no chain of the backward pass is known,
+    that is bounded by the forward pass."""
+    scope, attention = case.scope, case.attention
+    forward_ns, seen_ns = scope.busy_ns(attention.forward), scope.busy_ns(attention.backward)
+    in_backward = scope.within(BACKWARD.search) & scope.inside & scope.is_kernel
+    backward_ns = seen_ns or min(scope.busy_ns(in_backward), round(BACKWARD_OF_ATTENTION * forward_ns))
+    total_ns = scope.busy_ns(attention.chains) + (0 if seen_ns else backward_ns)
+    between_ns = scope.busy_ns(attention.chains & ~attention.is_product)
+    known = (forward_ns + seen_ns) / max(total_ns, 1)  # the share of attention whose kernels are known
+    if not between_ns or scope.share(between_ns) < KERNEL_SHARE * known:
         return None
     evidence = {
-        "kernels_per_step": round(int(written_out.sum()) / scope.count, 1),
+        "kernels_per_step": round(int(attention.chains.sum()) / scope.count, 1),
         "forward_ms": scope.per_step_ms(forward_ns),
         "backward_ms": scope.per_step_ms(backward_ns),
-        "backward_is_a_bound": not told_ns,
-        "without_matmuls_ms": scope.per_step_ms(written_out_ns),
+        "backward_is_a_bound": not seen_ns and backward_ns > 0,
+        "without_matmuls_ms": scope.per_step_ms(between_ns),
     }
-    said = f"attention is written out: what it runs besides matrix multiplies takes {scope.in_words(written_out_ns)}"
-    return Found(whole_ns, said, evidence, np.where(case.attention, case.time_by_activity, 0))
+    said = f"attention runs as separate kernels (product, softmax, product), which take {scope.in_words(total_ns)}"
+    if evidence["backward_is_a_bound"]:
+        said += f", counting at most {BACKWARD_OF_ATTENTION} times the forward pass for the backward pass"
+    return Found(total_ns, said, evidence, np.where(attention.chains, case.time_by_activity, 0))
 
 
 def unfused_optimizer(case: Case) -> Found | None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from kernel_tables.diagnosis.case import ATTENTION, OPTIMIZER, Case
-from kernel_tables.diagnosis.step_rules import FEWEST_STEPS
+from kernel_tables.diagnosis.case import OPTIMIZER, Case
+from kernel_tables.diagnosis.step_rules import FEWEST_STEPS, differ_in_work
 
 
 def kernels(case: Case) -> str | None:
-    return None if len(case.scope.activities) else "the capture holds no kernel"
+    return None if len(case.scope.activities) else "nothing that ran was recorded"
 
 
 def gpu(case: Case) -> str | None:
     on_processor = case.scope.trace.is_cpu_only
-    return "the capture is of a program on the processor, which launches nothing" if on_processor else None
+    return "it is about a GPU, and this program ran on the CPU" if on_processor else None
 
 
 def calls(case: Case) -> str | None:
-    return None if case.scope.has_calls else "the capture lacks the names or the ends of API calls"
+    return (
+        None
+        if case.scope.has_calls
+        else "the capture lacks the names or the ends of API calls, so it is not known what the CPU waited for"
+    )
 
 
 def steps(case: Case) -> str | None:
@@ -26,11 +30,13 @@ def steps(case: Case) -> str | None:
 
 
 def several_steps(case: Case) -> str | None:
-    found, processes = len(case.scope.steps), case.scope.processes_with_steps
+    count, processes = len(case.scope.steps), case.scope.processes_with_steps
     if processes > 1:
-        return f"steps of {processes} processes lie side by side: capture one of them"
-    captured = "1 step was" if found == 1 else f"{found} steps were"
-    return None if found >= FEWEST_STEPS else f"{captured} captured, and {FEWEST_STEPS} are needed to tell"
+        return f"the capture has steps of {processes} processes side by side: capture one of them"
+    if count >= FEWEST_STEPS or (count > 2 and differ_in_work(case.scope)):
+        return None
+    recorded = "only 1 step was" if count == 1 else f"only {count} steps were"
+    return f"{recorded} recorded, and it takes {FEWEST_STEPS} to tell a slow step from chance (record --steps)"
 
 
 def memory_kinds(case: Case) -> str | None:
@@ -39,23 +45,16 @@ def memory_kinds(case: Case) -> str | None:
 
 
 def optimizer_range(case: Case) -> str | None:
-    return _named(case, OPTIMIZER.match, "optimizer", "unfused optimizer kernels look like elementwise kernels")
-
-
-def attention_range(case: Case) -> str | None:
-    return _named(
-        case, ATTENTION.search, "attention", "kernels of unfused attention are recognized only by their range"
-    )
+    if not any(map(OPTIMIZER.match, case.scope.trace.range_paths.names)):
+        return "no range is named optimizer, and what an optimizer launches looks like other elementwise work"
+    if case.has_model_in_optimizer:
+        return "the optimizer's range also holds work of a model, and no range named backward separates the two"
+    return None
 
 
 def communication(case: Case) -> str | None:
-    return None if case.scope.of_class("communication").any() else "no kernel of NCCL ran"
+    return None if case.scope.of_class("communication").any() else "no communication between processes was recorded"
 
 
 def counters(case: Case) -> str | None:
-    return None if case.filling else "this capture holds no counters of Nsight Compute"
-
-
-def _named(case: Case, is_wanted, what: str, why: str) -> str | None:
-    paths = case.scope.trace.range_paths
-    return None if any(map(is_wanted, paths.names)) else f"no range is named {what}: {why}"
+    return None if case.filling else "it needs counters of Nsight Compute, as diagnose --counters reads them"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kernel_tables.diagnosis import counter_rules, host_rules, kernel_rules, needs, step_rules
+from kernel_tables.diagnosis import counter_rules, data_rules, host_rules, kernel_rules, needs, step_rules
 from kernel_tables.diagnosis.case import MANY_OPTIMIZER_KERNELS, Case, Found
 from kernel_tables.markdown import code, compact_table
 
@@ -39,13 +39,21 @@ class Rule:
 HOST = (needs.kernels, needs.gpu, needs.calls)
 IN_STEP = (*HOST, needs.steps)
 GPU = (needs.kernels, needs.gpu)
-OF_IDLE_TIME = ("launch_bound", "idle_host", "idle_allocation", "allocation_in_step")  # and of nothing else
+# Rules of idle time, and of nothing else.
+OF_IDLE_TIME = ("launch_bound", "idle_host", "waiting_for_data", "idle_allocation", "allocation_in_step")
 HOLDING_IDLE_TIME = (
-    "launch_bound", "idle_host", "idle_sync", "idle_copy", "idle_allocation", "small_kernels", "sync_in_step",
-    "copy_in_step", "pageable_copy", "allocation_in_step", "unfused_optimizer",
+    "launch_bound", "idle_host", "waiting_for_data", "idle_sync", "idle_copy", "idle_allocation", "small_kernels",
+    "sync_in_step", "copy_in_step", "pageable_copy", "allocation_in_step", "unfused_optimizer",
 )  # fmt: skip
 
 RULES = (
+    Rule(
+        "waiting_for_data", "the GPU idle, or a program on the CPU held up, while a DataLoader gets the next batch",
+        CAUSE, OWN,
+        "load data ahead of the step: more workers (num_workers, prefetch_factor, persistent_workers=True), less work"
+        " per sample",
+        CERTAIN, data_rules.waiting_for_data, (needs.kernels,),
+    ),
     Rule(
         "launch_bound", "the GPU idle because kernels are launched too late",
         f"{host_rules.IDLE_SHARE:.0%} of the span", "nsys-ai, idle time",
@@ -56,12 +64,12 @@ RULES = (
         "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", CAUSE, OWN,
         "prepare data in other processes, ahead of the step; spare Python's full collections (gc.freeze()); see what"
         " the host does meanwhile (kernel-tables host)",
-        LIKELY, host_rules.idle_host, HOST,
+        LIKELY, host_rules.idle_host, HOST, leaves_to=("waiting_for_data",),
     ),
     Rule(
         "idle_sync", "the GPU idle after synchronisation at the end of a step or outside of steps", CAUSE, OWN,
         "do not wait for the GPU after each step: read losses later, or now and then",
-        LIKELY, host_rules.idle_sync, HOST,
+        LIKELY, host_rules.idle_sync, HOST, leaves_to=("small_kernels",),
     ),
     Rule(
         "idle_copy", "the GPU idle during copies between host and device outside of steps", CAUSE, OWN,
@@ -69,20 +77,22 @@ RULES = (
         CERTAIN, host_rules.idle_copy, (*HOST, needs.memory_kinds),
     ),
     Rule(
-        "idle_allocation", "the GPU idle because of cudaMalloc, cudaFree or similar calls outside of steps", CAUSE, OWN,
+        "idle_allocation", "the GPU idle because of cudaMalloc, cudaFree or similar calls outside of steps",
+        f"{host_rules.WORTH_SHARE:.0%} of the span", OWN,
         "keep memory between steps: do not call empty_cache(), and keep shapes from growing",
         LIKELY, host_rules.idle_allocation, HOST,
     ),
     Rule(
-        "small_kernels", "kernels shorter than 10 µs, 100 or more in a step, if launching is not the limit",
+        "small_kernels",
+        "kernels shorter than 10 µs, 100 or more in a step, with the gaps around them, if launching is not the limit",
         f"{kernel_rules.SMALL_SHARE:.0%} of the span", "nsys-ai, small kernels",
-        "fuse them (torch.compile), or work on larger tensors",
+        "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors",
         POSSIBLE, kernel_rules.small_kernels, GPU, leaves_to=("unfused_optimizer",), silent_where=("launch_bound",),
     ),
     Rule(
         "sync_in_step", "synchronisation within a step: .item(), .cpu(), print, a condition on a tensor", WORTH, OWN,
         "keep the value on the GPU, and read it after the step; use torch.where instead of a condition",
-        LIKELY, host_rules.sync_in_step, IN_STEP,
+        LIKELY, host_rules.sync_in_step, IN_STEP, leaves_to=("small_kernels",),
     ),
     Rule(
         "copy_in_step", "copies of more than 64 KiB between host and device within a step", WORTH, OWN,
@@ -117,14 +127,14 @@ RULES = (
         CERTAIN, kernel_rules.no_tensor_cores, GPU,
     ),
     Rule(
-        "unfused_attention", "softmax and elementwise kernels in ranges of attention",
-        f"{KERNELS}, with the backward pass", OWN,
+        "unfused_attention", "attention as separate kernels: a product, a softmax and a product, next to each other",
+        f"{KERNELS} for what is no product", OWN,
         "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
-        LIKELY, kernel_rules.unfused_attention, (needs.kernels, needs.attention_range),
+        LIKELY, kernel_rules.unfused_attention, (needs.kernels,),
     ),
     Rule(
         "unfused_optimizer",
-        f"an optimizer that launches {MANY_OPTIMIZER_KERNELS} or more non-fused kernels per step",
+        f"an optimizer that launches {MANY_OPTIMIZER_KERNELS} or more non-fused kernels per step, after its closure",
         KERNELS, OWN, "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
         LIKELY, kernel_rules.unfused_optimizer, (needs.kernels, needs.optimizer_range),
     ),
@@ -145,10 +155,11 @@ RULES = (
         CERTAIN, kernel_rules.exposed_communication, (*GPU, needs.communication),
     ),
     Rule(
-        "unsteady_steps", "steps that take longer than others, or increasingly long",
+        "unsteady_steps", "steps that take longer than others, or increasingly long, and what they do more often",
         f"a step over {step_rules.OUTLIER} times the median, or a drift of {step_rules.DRIFT:.0%}, and {CAUSE} in all",
         "scatter of ten steps on an H200",
-        "look at only the slow steps; if the time is the GPU's, fix its clocks (nvidia-smi -lgc)",
+        "look at only the slow steps; if they do other work, as an evaluation does, record steps without it (record"
+        " --skip); if the same kernels take longer, fix the GPU's clocks (nvidia-smi -lgc)",
         POSSIBLE, step_rules.unsteady_steps, (needs.kernels, needs.steps, needs.several_steps),
         leaves_to=HOLDING_IDLE_TIME,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -56,7 +57,8 @@ class Scope:
 
     @cached_property
     def devices(self) -> list[Device]:
-        """The GPUs, each from the first start to the last end of what the steps launched on it."""
+        """The GPUs, each from the start of the first step to the end of the last one, or of what that launched; without
+        steps, from the first start to the last end of what ran on it."""
         found = self.activities
         device = self.trace.places["device"]
         key = factorize(found.process)[1].astype(np.int64) * (1 << 16) + device
@@ -68,9 +70,16 @@ class Scope:
             if len(mine):
                 first, last = int(found.start_ns[mine].min()), int(found.end_ns[mine].max())
                 process, number = int(found.process[rows[0]]), int(device[rows[0]])
+                first, last = self._with_steps(process, first, last)
                 times = found.start_ns[rows], found.end_ns[rows]
                 devices.append(device_of(process, number, rows, *times, first, last))
         return devices
+
+    def _with_steps(self, process: int, first_ns: int, last_ns: int) -> tuple[int, int]:
+        """These bounds, widened to the steps of a process."""
+        ranges = self.trace.range_arrays
+        steps = self.steps[ranges.process[self.steps] == process]
+        return min([first_ns, *ranges.start_ns[steps].tolist()]), max([last_ns, *ranges.end_ns[steps].tolist()])
 
     @cached_property
     def inside(self) -> np.ndarray:
@@ -100,15 +109,14 @@ class Scope:
 
     def per_step_ms(self, ns: int) -> float:
         """Milliseconds of one step (of the capture, where there are no steps) on one device, the mean of all."""
-        return ns / 1e6 / max(self._steps_on_devices, 1)
+        return ns / 1e6 / self.steps_on_devices
 
     @cached_property
-    def _steps_on_devices(self) -> int:
-        """How many steps the devices ran, one of each for every device of a process."""
-        if not len(self.steps):
-            return len(self.devices)
+    def steps_on_devices(self) -> int:
+        """How many steps the devices ran, one of each for every device of a process; at least 1."""
         process = self.trace.range_arrays.process[self.steps]
-        return sum(int((process == device.process).sum()) for device in self.devices)
+        of_devices = [int((process == device.process).sum()) if len(process) else 1 for device in self.devices]
+        return max(sum(of_devices), 1)
 
     @cached_property
     def processes_with_steps(self) -> int:
@@ -138,14 +146,20 @@ class Scope:
         """By activity: what FOUND, by index of its name, says."""
         return self._by_name(found)
 
-    def within(self, is_wanted) -> np.ndarray:
-        """By activity: whether it was launched in a range whose name IS_WANTED says yes to."""
+    def within(self, is_wanted: Callable[[str], object], inside: Callable[[str], object] | None = None) -> np.ndarray:
+        """By activity: whether it was launched in a range that IS_WANTED by its name; with INSIDE, only ranges that lie
+        in one that INSIDE accepts."""
         paths = self.trace.range_paths
-        inside = np.zeros(len(paths), bool)
-        for name in paths.names:
-            if is_wanted(name):
-                inside |= paths.inside(name)
-        return inside[self.trace.activity_path]
+        wanted = self._names_fit(is_wanted)
+        if inside is not None:
+            wanted &= paths.below(self._names_fit(inside))[paths.parent]
+        return paths.below(wanted)[self.trace.activity_path]
+
+    def _names_fit(self, is_wanted: Callable[[str], object]) -> np.ndarray:
+        """By path: whether its last name is wanted."""
+        paths = self.trace.range_paths
+        fits = np.array([bool(is_wanted(name)) for name in paths.names] + [False])  # the last entry serves no range
+        return fits[paths.name]
 
     def _by_name(self, found: list[bool]) -> np.ndarray:
         return np.append(np.array(found, bool), False)[self.activities.name]

@@ -7,21 +7,22 @@ import numpy as np
 from kernel_tables.diagnosis.case import Case, Found
 from kernel_tables.diagnosis.host_rules import CAUSE_SHARE
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
+from kernel_tables.units import duration
 
 FEWEST_STEPS = 6
 # The ten steps of small, context 512, lie within 10 % on an H200, whose clocks fall by 5 % in 80 ms of bf16 products.
 OUTLIER, DRIFT = 1.25, 0.10
+MORE_WORK = 1.05  # times the launches of other steps
 
 
 def unsteady_steps(case: Case) -> Found | None:
-    """A step lasts from the start of its first kernel to that of the next step's, which tells the time of host and GPU
-    alike where the host runs ahead; the last one lasts to the end. Idle time that other findings hold is left to them.
-    """
+    """Idle time that other findings hold is left to them. Of fewer than FEWEST_STEPS steps, only those are told that do
+    more work than the others: without that, a slow step may be chance."""
     scope, busy_ns = case.scope, _busy_ns(case)
     time_ns = np.maximum(step_times_ns(scope) - _claimed_ns(case), 1)
-    usual, half = float(np.median(time_ns)), len(time_ns) // 2
+    usual, half, are_few = float(np.median(time_ns)), len(time_ns) // 2, len(time_ns) < FEWEST_STEPS
     before, after = float(np.median(time_ns[:half])), float(np.median(time_ns[-half:]))
-    slow, drift = time_ns > OUTLIER * usual, after / before - 1
+    slow, drift = time_ns > OUTLIER * usual, 0.0 if are_few else after / before - 1
     longer_ns = np.maximum(time_ns - (usual if abs(drift) < DRIFT else min(before, after)), 0)
     gain_ns = int(longer_ns.sum()) * len(scope.devices)
     if not (slow.any() or abs(drift) >= DRIFT) or scope.share(gain_ns) < CAUSE_SHARE:
@@ -34,21 +35,79 @@ def unsteady_steps(case: Case) -> Found | None:
         "longer_ms": float(longer_ns.sum()) / 1e6,
         "longer_while_gpu_runs_ms": float(longer_busy_ns.sum()) / 1e6,
     }
-    said = (
-        f"{int(slow.sum())} of {len(time_ns)} steps take more than {OUTLIER} times the median of {usual / 1e6:.3g} ms;"
-        f" from the first to the second half of the steps they change by {100 * drift:+.1f} %"
-    )
     weight = np.where(np.isin(scope.step, np.flatnonzero(longer_ns > 0)), case.time_by_activity, 0)
-    return Found(gain_ns, said, evidence, weight)
+    return Found(gain_ns, _sentence(scope, slow, usual, drift), evidence, weight)
+
+
+def differ_in_work(scope: Scope) -> bool:
+    """Whether a step launches notably more than the step with the fewest launches."""
+    launches = _launches(scope)
+    return bool(launches.max(initial=0) > MORE_WORK * launches.min(initial=launches.max(initial=0)))
 
 
 def step_times_ns(scope: Scope) -> np.ndarray:
-    """By step: how long it lasted; together they are the time from the first start to the last end."""
+    """By step: from the start of its first activity (on the CPU, of its range) to that of the next step's, which tells
+    the time of host and GPU alike where the host runs ahead. The last one lasts to the end of the span."""
     return np.diff(np.append(_first_ns(scope), max(device.last_ns for device in scope.devices)))
 
 
+def _sentence(scope: Scope, slow: np.ndarray, usual_ns: float, drift: float) -> str:
+    parts = []
+    if slow.any():
+        number = f"{int(slow.sum())} of {len(slow)} steps"
+        parts = [
+            f"{number} take{'s' if slow.sum() == 1 else ''} more than {OUTLIER} times the median of"
+            f" {duration(usual_ns)}: {_what_varies(scope, slow)}"
+        ]
+    if abs(drift) >= DRIFT:
+        parts.append(f"from the first to the second half, the time of a step changes by {100 * drift:+.1f} %")
+    return "; ".join(parts)
+
+
+def _what_varies(scope: Scope, slow: np.ndarray) -> str:
+    """What slow steps do more often than the others, in words."""
+    name, times = _instances_by_step(scope, slow)
+    if name:
+        more, usual = np.median(times[slow]), np.median(times[~slow])
+        return f"{name} runs {more:g} times there, and {usual:g} times in the others"
+    launches = _launches(scope)
+    more, usual = np.median(launches[slow]), np.median(launches[~slow])
+    noun = "operators" if scope.trace.is_cpu_only else "kernels"
+    if more > MORE_WORK * usual:
+        return f"they run {more:,.0f} {noun}, and the others {usual:,.0f}"
+    return f"they run as many {noun} as the others, so it is the time of the same work that varies"
+
+
+def _instances_by_step(scope: Scope, slow: np.ndarray) -> tuple[str, np.ndarray]:
+    """(the outermost range within the steps that occurs more often in SLOW ones, its instances by step); ("", none)
+    where each range occurs equally often."""
+    ranges, paths = scope.trace.range_arrays, scope.trace.range_paths
+    code = paths.code(scope.step_name)
+    path = paths.of_node[: len(ranges)]
+    here = np.flatnonzero(paths.name[paths.parent[path]] == code)
+    starts = ranges.start_ns[scope.steps]
+    step = np.searchsorted(starts, ranges.start_ns[here], "right") - 1
+    here, step = here[step >= 0], step[step >= 0]
+    best, most = ("", np.empty(0)), 0.0
+    for number in np.unique(path[here]).tolist():
+        of_path = path[here] == number
+        times = np.bincount(step[of_path], minlength=len(slow))
+        lasted_ns = int((ranges.end_ns - ranges.start_ns)[here[of_path]].sum())
+        more = float(np.median(times[slow]) - np.median(times[~slow])) if not slow.all() else 0.0
+        if more > 0 and more * lasted_ns / times.sum() > most:
+            most, best = more * lasted_ns / times.sum(), (paths.names[paths.name[number]], times)
+    return best
+
+
+def _launches(scope: Scope) -> np.ndarray:
+    """By step: how many kernels it launched."""
+    return np.bincount(scope.step[(scope.step != NO_STEP) & scope.is_kernel], minlength=len(scope.steps))
+
+
 def _first_ns(scope: Scope) -> np.ndarray:
-    """By step: the start of its first activity."""
+    """By step: when it begins."""
+    if scope.trace.is_cpu_only:
+        return scope.trace.range_arrays.start_ns[scope.steps]
     inside = scope.step != NO_STEP
     first = np.full(len(scope.steps), np.iinfo(np.int64).max)
     np.minimum.at(first, scope.step[inside], scope.activities.start_ns[inside])

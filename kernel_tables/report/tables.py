@@ -10,12 +10,12 @@ import numpy as np
 
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.arrays import factorize
-from kernel_tables.attribution.path_text import innermost
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.intervals import union
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.page.names import Names
 from kernel_tables.units import duration, percent, size, time_heading
+from kernel_tables.views.readable_tree import RangeTree
 
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
@@ -38,6 +38,9 @@ class Cell:
     depth: int = 0
 
 
+NO_COUNT = Cell("", MISSING)
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of the page. `rest` says what has no room."""
@@ -52,18 +55,17 @@ class Table:
 
 def ranges(trace: Trace, under: str | None, all_ns: int) -> Table:
     """The tree of ranges."""
-    tree = trace.range_tree(under)
+    tree = RangeTree(trace, under)
     rows = tuple(
         (
-            Cell(innermost(row.range), depth=row.depth), _count(row.instances), _count(row.kernels),
-            *_time(row.gpu_time_ns + row.memop_time_ns, all_ns), _count(row.memops),
+            Cell(row.label, depth=row.depth), NO_COUNT if row.node.times is None else _count(row.node.times),
+            _count(row.node.kernels), *_time(row.node.ns, all_ns), _count(row.node.memops),
         )
-        for row in tree.head(MOST_ROWS).itertuples()
+        for row in tree.rows(MOST_ROWS)
     )  # fmt: skip
     headings = ("range", "times", "kernels", time_heading(trace.is_cpu_only), SHARE, "copies, sets")
-    return Table(
-        "ranges", "Ranges, inner ones below outer ones", headings, rows, _rest(len(tree), "ranges"), sorts=False
-    )
+    rest = _rest(len(tree), "ranges")
+    return Table("ranges", "Ranges, inner ones below outer ones", headings, rows, rest, sorts=False)
 
 
 def classes(trace: Trace, under: str | None, all_ns: int, names: Names) -> Table:

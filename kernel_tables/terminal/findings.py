@@ -1,4 +1,4 @@
-"""Findings for a person: of a diagnosis what, where and how much, what to do, then what cannot tell; of `check`."""
+"""Findings for a person: of a diagnosis what, where and how much, and what to do; of `check`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from kernel_tables.clean_text import visible
 from kernel_tables.diagnosis.diagnose import Diagnosis, silent_by_reason
+from kernel_tables.diagnosis.step_time import StepTime
 from kernel_tables.kernel_names.short import short_names
 
 if TYPE_CHECKING:
     import pandas as pd
 
 INDENT = "    "
-MOST_NAMED = 3  # rules that cannot tell for one reason
 
 
 def completeness_lines(table: pd.DataFrame, width: int) -> str:
@@ -28,14 +28,25 @@ def completeness_lines(table: pd.DataFrame, width: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def finding_lines(found: list[Diagnosis], width: int) -> str:
-    """The findings, largest gain first, then the rules that cannot tell, by their reason."""
+def finding_lines(found: list[Diagnosis], width: int, time: StepTime | None = None, everything: bool = False) -> str:
+    """The TIME of a step, and the findings, largest gain first; with EVERYTHING also the rules that could not be
+    checked, by their reason."""
     said = [one for one in found if not one.abstained]
-    lines = [line for one in said for line in _finding(one, width)] or ["No rule finds anything."]
-    for reason, codes in silent_by_reason(found).items():
-        named = ", ".join(codes) if len(codes) <= MOST_NAMED else f"{len(codes)} rules"
-        lines += _wrapped(f"not checked: {named} ({reason})", width, "", INDENT)
+    lines = [*_wrapped(time.sentence, width, "", INDENT), ""] if time else []
+    lines += [line for one in said for line in _finding(one, width)] or ["No rule finds anything."]
+    silent = silent_by_reason(found)
+    if everything:
+        for reason, codes in silent.items():
+            lines += _wrapped(f"not checked: {', '.join(codes)} ({reason})", width, "", INDENT)
+    elif silent:
+        lines += _wrapped(f"{unchecked(silent)}; --all names them", width, "", INDENT)
     return "\n".join(lines) + "\n"
+
+
+def unchecked(silent: Mapping[str, list[str]]) -> str:
+    """How many rules could not be checked, in words."""
+    count = sum(map(len, silent.values()))
+    return f"{count} rule{' needs' if count == 1 else 's need'} what this capture does not have"
 
 
 def _finding(one: Diagnosis, width: int) -> Iterator[str]:
@@ -43,8 +54,9 @@ def _finding(one: Diagnosis, width: int) -> Iterator[str]:
     yield from _wrapped(one.message, width)
     ranges, kernels = one.where["ranges"], one.where["kernels"]
     names = short_names(kernels)
-    yield from _wrapped(f"in {_listed(ranges)}", width)
-    yield from _wrapped(f"kernels: {_listed({names[name]: ms for name, ms in kernels.items()})}", width)
+    if ranges:
+        yield from _wrapped(f"in {_listed(ranges)}", width)
+        yield from _wrapped(f"kernels: {_listed({names[name]: ms for name, ms in kernels.items()})}", width)
     yield from _wrapped(f"→ {one.advice}", width)
     yield ""
 

@@ -8,30 +8,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kernel_tables.attribution.path_text import names_in
 from kernel_tables.kernel_names.short import short_names
 from kernel_tables.terminal.columns import Column, aligned, cut
-from kernel_tables.units import bar, duration, percent
+from kernel_tables.units import bar, duration, percent, time_heading
+from kernel_tables.views.readable_tree import RangeTree
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from kernel_tables.trace import Trace
+
 INDENT = "  "
 BAR = 12  # characters
 LEAST_NAME, LEAST_PATH = 24, 12
+MOST_NAME = 60  # characters of a range in the tree
 NO_RANGE = "(no range)"
 
 
 def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> str:
-    """The ranges, or their tree where the table has a depth; ALL_NS is the time of which each has its share."""
-    names = table["range"].tolist()
-    if "depth" in table:
-        names = [
-            INDENT * depth + _name_in_tree(name) for depth, name in zip(table["depth"].tolist(), names, strict=True)
-        ]
+    """The ranges; ALL_NS is the time of which each has its share."""
     times = (table["gpu_time_ns"] + table["memop_time_ns"]).tolist()
     columns = [
-        Column("range", names, right=False, least=LEAST_NAME),
+        Column("range", table["range"].tolist(), right=False, least=LEAST_NAME),
         _counts("times", table["instances"], rank=2),
         _counts("kernels", table["kernels"], rank=1),
         Column(heading, [duration(time) for time in times]),
@@ -41,11 +39,25 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> s
     return aligned(columns, width)
 
 
-def _name_in_tree(path: str) -> str:
-    """The innermost name; of a module inside a module, `.mlp` inside `layers` for `layers.mlp`."""
-    *outer_names, name = names_in(path)
-    outer = outer_names[-1] if outer_names else ""
-    return name.removeprefix(outer) if outer and name.startswith(f"{outer}.") else name
+def tree_lines(trace: Trace, most: int, width: int, under: str | None = None, process: int | None = None) -> str:
+    """The tree of ranges in about MOST rows (0: all), and a line on what is left out; names are cut last."""
+    tree = RangeTree(trace, under, process)
+    rows = tree.rows(most)
+    left_out = len(tree) - sum(not row.others for row in rows)
+    all_ns, heading = int(trace.classes(under, process)["total_ns"].sum()), time_heading(trace.is_cpu_only)
+    nodes, times = [row.node for row in rows], [row.node.ns for row in rows]
+    counts = ["" if node.times is None else f"{node.times:,}" for node in nodes]
+    memops = [f"{node.memops:,}" if node.memops else "" for node in nodes]
+    labels = [INDENT * row.depth + cut(row.label, MOST_NAME) for row in rows]
+    columns = [
+        Column("range", labels, right=False, least=LEAST_NAME),
+        Column("times", counts, rank=7),
+        Column("kernels", [f"{node.kernels:,}" for node in nodes], rank=2),
+        Column(heading, [duration(time) for time in times]),
+        *_shares(times, all_ns, bar_rank=8),
+        *([Column("copies, sets", memops, rank=9)] if any(memops) else []),
+    ]
+    return aligned(columns, width) + rest_line(left_out, "ranges", None, width, heading)
 
 
 def names_of(table: pd.DataFrame) -> dict[str, str]:
@@ -96,10 +108,10 @@ def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], rank: int
     return Column(heading, [short.get(name, name) for name in names], False, LEAST_NAME if short else None, rank=rank)
 
 
-def _shares(times: Sequence[float], all_ns: int) -> list[Column]:
+def _shares(times: Sequence[float], all_ns: int, bar_rank: int = 3) -> list[Column]:
     """The share of the time, as a number and as a bar."""
     shares = [time / all_ns if all_ns else 0.0 for time in times]
-    bars = Column("", [bar(share, BAR).rstrip() for share in shares], right=False, rank=3)
+    bars = Column("", [bar(share, BAR).rstrip() for share in shares], right=False, rank=bar_rank)
     return [Column("share", [percent(share) for share in shares]), bars]
 
 

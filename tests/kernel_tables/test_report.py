@@ -77,7 +77,7 @@ def test_what_has_no_room_is_counted(capture, monkeypatch):
     monkeypatch.setattr(report, "MOST_NAME", 5)
     with Trace(capture) as trace:
         html = page_of(trace)
-    assert "3 more ranges have no room here" in html
+    assert "4 more ranges have no room here" in html
     assert ">1 row.</span>" in html
     assert "1 rows" not in html
     assert "The kernel with the most time is sgemm 64×32 nn: 4.00 µs (100.0 %), 1 launch." in html

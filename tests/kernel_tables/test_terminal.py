@@ -48,10 +48,12 @@ def test_a_terminal_gets_an_aligned_table_with_short_names_readable_times_and_ba
 
 def test_the_ranges_are_a_tree_where_that_is_asked_for(printed, capture):
     assert printed("ranges", capture, "--tree", width=80) == [
-        "range        times  kernels  GPU time    share                copies, sets",
-        "step             1        3   4.00 ms  100.0 %  ████████████             0",
-        "  forward        1        2   4.00 ms   99.9 %  ████████████             0",
-        "    softmax      1        1   1.00 ms   25.0 %  ███                      0",
+        "range        times  kernels  GPU time    share",
+        "step             1        3   4.00 ms  100.0 %  ████████████",
+        "  forward        1        2   4.00 ms   99.9 %  ████████████",
+        "    (own)                 1   3.00 ms   74.9 %  █████████",
+        "    softmax      1        1   1.00 ms   25.0 %  ███",
+        "  (own)                   1   4.00 µs    0.1 %",
     ]  # fmt: skip
 
 

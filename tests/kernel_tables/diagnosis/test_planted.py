@@ -65,7 +65,13 @@ def slow_step(program: Program, number: int) -> None:
     program.wait()
 
 
+def waiting(program: Program) -> None:
+    with program.range("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"):
+        program.pause(3000)
+
+
 PLANTED = {
+    "waiting_for_data": lambda: training(between=waiting),
     "launch_bound": lambda: training(host=40, kernel=20),
     "idle_host": lambda: training(between=lambda p: p.pause(3000)),
     "idle_sync": lambda: training(between=lambda p: (p.wait(), p.pause(120))),
@@ -160,6 +166,27 @@ ONE_OF_SEVERAL = {
         "unfused_optimizer", lambda: training(optimizer=lambda p: [p.launch(MUL, 20) for _ in range(24)]),
     ),
 }  # fmt: skip
+
+
+def tiny_kernels(program: Program, number: int) -> None:
+    for _ in range(400):
+        program.launch(MUL, 0.9, host=8)
+
+
+def test_many_tiny_kernels_are_the_cause_though_the_host_waits_at_the_end_of_each_step(tmp_path):
+    planted = training(in_step=tiny_kernels, between=Program.wait, kernel=300)
+    said = said_of(planted, tmp_path)
+    assert speaking(said) == {"small_kernels"}
+    gained_ms = (span_ms(planted) - span_ms(training(between=Program.wait, kernel=300))) / STEPS
+    assert 0.9 * said["small_kernels"].gain_ms < gained_ms <= said["small_kernels"].gain_ms
+
+
+def test_memory_that_goes_back_to_the_driver_in_every_step_is_found_from_a_hundredth_on(tmp_path):
+    planted = training(between=lambda p: p.reallocate(20), kernel=250)
+    said = said_of(planted, tmp_path)
+    assert speaking(said) == {"idle_allocation"}
+    assert 1 < said["idle_allocation"].gain_percent < 5
+    assert "1 cudaFree, " in said["idle_allocation"].message
 
 
 @pytest.mark.parametrize("fault", ONE_OF_SEVERAL)

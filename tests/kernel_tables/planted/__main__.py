@@ -4,7 +4,7 @@
 
 Each capture is scrubbed (kernel_tables.reading.publishable) and compressed to FAULT.sqlite.gz, which test_captures.py
 reads from then on, with the counters of ncu in FAULT.ncu.csv where the rule needs them. `exposed_communication` needs
-two GPUs. Status 1 where another rule speaks, or none.
+two GPUs, `waiting_for_data` none. Status 1 where another rule speaks, or none.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ CLEAN = "clean"
 FAULTS = (CLEAN, *CODES)
 COUNTED = tuple(rule.code for rule in OF_COUNTERS)
 ON_TWO_GPUS = ("exposed_communication",)
+ON_THE_CPU = ("waiting_for_data",)  # by the recorder, since nsys does not see the DataLoader's ranges
 
 
 def main() -> int:
@@ -51,11 +52,19 @@ def captured(fault: str, folder: Path) -> set[str]:
     with tempfile.TemporaryDirectory() as scratch:
         report, target = Path(scratch, "capture"), folder / f"{fault}.sqlite.gz"
         program = [sys.executable, "-m", "tests.kernel_tables.planted.programs", fault]
+        if fault in ON_THE_CPU:
+            record_on_the_cpu(program, Path(scratch, "capture.sqlite"), target)
+            return told(fault, target)
         with second_process(program) if fault in ON_TWO_GPUS else nullcontext() as environment:
             record(program, report, environment)
         keep(report, target)
         if fault in COUNTED:
             count(program, Path(scratch, "ncu.csv"), counted(target))
+    return told(fault, target)
+
+
+def told(fault: str, target: Path) -> set[str]:
+    """The rules that speak of a capture, printed."""
     found = speaking(target)
     print(f"{fault}: {', '.join(sorted(found)) or 'nothing'} ({target.stat().st_size / 1e6:.2f} MB)", flush=True)
     return found
@@ -77,6 +86,14 @@ def record(program: list[str], report: Path, environment: dict[str, str] | None 
     """Runs a program under nsys: REPORT.nsys-rep."""
     command = profile_command(program, report, options=["--cuda-graph-trace=node"])
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+
+
+def record_on_the_cpu(program: list[str], capture: Path, target: Path) -> None:
+    """Records three steps of a program, and keeps them compressed."""
+    command = [sys.executable, "-m", "kernel_tables", "record", "--profiler", "torch", "-o", str(capture), "--"]
+    alone = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, *program], check=True, stdout=subprocess.DEVNULL, env=alone)
+    target.write_bytes(gzip.compress(capture.read_bytes(), mtime=0))
 
 
 def count(program: list[str], printed: Path, target: Path) -> None:

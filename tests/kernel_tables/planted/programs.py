@@ -16,11 +16,21 @@ from functools import cached_property
 import torch
 import torch.distributed as dist
 from torch.nn.functional import gelu, scaled_dot_product_attention
+from torch.utils.data import DataLoader, IterableDataset
 
 from tests.kernel_tables.planted.kernels import LOW_OCCUPANCY, WAVE_TAIL, KernelLoop
 from tests.kernel_tables.planted.ranges import marked, window
 
 CLEAN = "clean"
+
+
+class Slow(IterableDataset):
+    """Samples that take 20 ms each to read."""
+
+    def __iter__(self):
+        while True:
+            time.sleep(0.020)
+            yield torch.zeros(8)
 
 
 @dataclass
@@ -52,6 +62,7 @@ class Loop:
         self.tiny = torch.zeros(16, device=self.device)
         self.weights = [self._weight() for _ in range(self.layers)]
         self.batch = torch.randn(self.tokens, self.width, device=self.device, dtype=self.dtype)
+        self.batches = iter(DataLoader(Slow()))
         self.updates = torch.optim.AdamW(self.weights, lr=1e-5, **self.optimizer)
         for number in range(self.warmup):
             self._step(number)
@@ -157,6 +168,11 @@ def waited_and_logged(loop: Loop) -> None:
         pass
 
 
+def loaded(loop: Loop) -> None:
+    """The next step waits for its batch."""
+    next(loop.batches)
+
+
 def slept(loop: Loop) -> None:
     """The host sleeps while the GPU has nothing to do."""
     loop.wait()
@@ -181,6 +197,7 @@ def reduced_afterwards(parameters: list[torch.nn.Parameter]) -> None:
 
 LOOPS: dict[str, Loop | KernelLoop] = {  # by the rule that ought to speak
     CLEAN: Loop(),
+    "waiting_for_data": Loop(device="cpu", tokens=64, width=64, layers=2, heads=4, dtype=torch.float32, between=loaded),
     "launch_bound": Loop(tokens=512, width=1024, layers=96, measured=6),
     "idle_host": Loop(between=slept),
     "idle_sync": Loop(layers=8, between=waited_and_logged),

@@ -22,10 +22,10 @@ def test_a_loop_runs_to_its_end(fault):
     replace(loop, **smaller, device="cpu", warmup=1, measured=1).run()
 
 
-def test_every_loop_was_captured_on_a_gpu():
+def test_every_loop_was_captured():
     assert {capture.name.removesuffix(".sqlite.gz") for capture in CAPTURES} == set(FAULTS)
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name)
-def test_of_a_capture_on_a_gpu_its_rule_speaks_and_no_other(capture):
+def test_of_a_capture_its_rule_speaks_and_no_other(capture):
     assert speaking(capture) == expected(capture.name.removesuffix(".sqlite.gz"))

@@ -1,0 +1,175 @@
+"""Attention that is written out in separate kernels, found by what is launched: a product, a softmax, a product.
+
+The names of ranges are not asked: the same module is called attention, attn or self_attn. On each stream, the products
+next to a softmax are the attention's when only elementwise work lies between; the projections around are not among
+them. A softmax that is written out too is two reductions with an exponential between. The backward pass has two
+products on each side of the softmax; that of a written-out softmax is looked for in the ranges of the forward chains.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_tables.diagnosis.devices import Device
+from kernel_tables.diagnosis.scope import Scope
+
+BETWEEN = ("elementwise", "reduction", "random", "softmax", "memcpy", "memset", "other/view", "other/allocation")
+# Of cross entropy and of samplers; the last but one template argument of the warp kernels is is_log_softmax.
+LOG_SOFTMAX = re.compile(r"(?i)log_?softmax|softmax_warp_\w+<[^<>]*, (?:true|\(bool\)1), (?:true|false|\(bool\)\d)>")
+SOFTMAX_BACKWARD = re.compile(r"(?i)softmax\w*_?backward")
+EXPONENTIAL = re.compile(r"exp_kernel|aten::exp_?$")
+SPLIT_PRODUCT = re.compile(r"(?i)split_?k\w*reduce")  # the second kernel of one product
+LINEAR = re.compile(r"aten::(?:linear|addmm)$")  # a layer, not a product of two activations
+SHORTEST_NS = 10_000  # of what lies between the products: a softmax over a row of logits is shorter than one over S x S
+MOST_BETWEEN_TWINS = 2  # copies between the two products of one node of the backward pass
+
+
+@dataclass(frozen=True)
+class Attention:
+    """By activity: whether it is in a chain of the forward pass, in one of the backward pass, and a product."""
+
+    forward: np.ndarray
+    backward: np.ndarray
+    is_product: np.ndarray
+
+    @property
+    def chains(self) -> np.ndarray:
+        return self.forward | self.backward
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """By activity: what it can be in a chain. `breaks` is what no chain holds."""
+
+    product: np.ndarray
+    softmax: np.ndarray
+    softmax_backward: np.ndarray
+    reduction: np.ndarray
+    exponential: np.ndarray
+    view: np.ndarray
+    breaks: np.ndarray
+
+
+def attention_of(scope: Scope, in_backward: np.ndarray) -> Attention:
+    """The chains in the scope; IN_BACKWARD says of each activity whether a backward pass launched it."""
+    kinds = _kinds(scope)
+    forward, backward = (np.zeros(len(scope.activities), bool) for _ in range(2))
+    streams = [_Stream(scope, kinds, rows) for device in scope.devices for rows in _streams(scope, device)]
+    for stream in streams:
+        forward[stream.forward()] = True
+        backward[stream.backward(stream.has_softmax_backward)] = True
+    if not backward.any() and forward.any():
+        parts = _parts(scope, forward)
+        candidate = in_backward & scope.within(lambda name: name in parts)
+        for stream in streams:
+            backward[stream.backward(stream.reduces & stream.only(candidate))] = True
+    return Attention(forward, backward, kinds.product)
+
+
+def _kinds(scope: Scope) -> _Kinds:
+    names = scope.activities.names
+
+    def fits(pattern: re.Pattern) -> np.ndarray:
+        return scope.named([bool(pattern.search(name)) for name in names])
+
+    is_log, is_softmax = fits(LOG_SOFTMAX), scope.of_class("softmax", "triton-fused/softmax")
+    split, linear = fits(SPLIT_PRODUCT), fits(LINEAR)
+    product = scope.of_class("gemm") & ~split & ~linear
+    goes_on = scope.of_class(*BETWEEN, "triton-fused/softmax") | scope.is_memory | split
+    return _Kinds(
+        product,
+        is_softmax & ~fits(SOFTMAX_BACKWARD),
+        is_softmax & fits(SOFTMAX_BACKWARD),
+        scope.of_class("reduction"),
+        fits(EXPONENTIAL),
+        scope.of_class("other/view", "other/allocation"),
+        ~(product | goes_on) | is_log,
+    )
+
+
+def _streams(scope: Scope, device: Device) -> list[np.ndarray]:
+    """The activities of each stream of a device, in order of time."""
+    stream = scope.trace.places["stream"][device.rows]
+    return [device.rows[stream == number] for number in np.unique(stream)]
+
+
+class _Stream:
+    """The stretches between neighbouring products of a stream. An array "by stretch" has one entry for each."""
+
+    def __init__(self, scope: Scope, kinds: _Kinds, rows: np.ndarray):
+        self._rows, self._kinds = rows, kinds
+        self._product = np.flatnonzero(kinds.product[rows])
+        time_ns = np.where(kinds.product[rows], 0, scope.activities.duration_ns[rows])
+        self._is_closed = (self._count(kinds.breaks[rows]) == 0) & (self._count(time_ns) >= SHORTEST_NS)
+
+    @property
+    def reduces(self) -> np.ndarray:
+        """By stretch: whether it may be the backward pass of a softmax that is written out."""
+        kinds, rows = self._kinds, self._rows
+        others = ~(kinds.reduction | kinds.view | kinds.product)[rows]
+        return self._is_closed & (self._count(kinds.reduction[rows]) > 0) & (self._count(others) > 1)
+
+    @property
+    def has_softmax_backward(self) -> np.ndarray:
+        """By stretch: whether it holds the backward pass of a softmax."""
+        return self._is_closed & (self._count(self._kinds.softmax_backward[self._rows]) > 0)
+
+    def only(self, mask: np.ndarray) -> np.ndarray:
+        """By stretch: whether all of it, its products included, is of MASK (by activity)."""
+        outside = ~mask[self._rows]
+        first, last = self._product[:-1], self._product[1:]
+        return (self._count(outside) == 0) & ~outside[first] & ~outside[last]
+
+    def forward(self) -> np.ndarray:
+        """The activities of the chains of the forward pass."""
+        has_softmax = self._count(self._kinds.softmax[self._rows]) > 0
+        return self._members(self._is_closed & (has_softmax | self._softmax_written_out()))
+
+    def backward(self, wanted: np.ndarray) -> np.ndarray:
+        """The activities of the chains of the backward pass around the WANTED stretches: two products on each side."""
+        if not wanted.any():
+            return self._rows[:0]
+        work = ~self._kinds.view[self._rows]
+        is_twin = (self._count(self._kinds.breaks[self._rows]) == 0) & (self._count(work) <= MOST_BETWEEN_TWINS)
+        before, after = np.append(wanted[1:], False), np.append(False, wanted[:-1])
+        return self._members(wanted | (is_twin & (before | after)))
+
+    def _members(self, stretches: np.ndarray) -> np.ndarray:
+        """The activities of STRETCHES, with the products at their ends."""
+        chosen = np.flatnonzero(stretches)
+        inside = np.zeros(len(self._rows) + 1, np.int64)
+        np.add.at(inside, self._product[chosen], 1)
+        np.add.at(inside, self._product[chosen + 1] + 1, -1)
+        return self._rows[np.cumsum(inside)[:-1] > 0]
+
+    def _softmax_written_out(self) -> np.ndarray:
+        """By stretch: whether a reduction, an exponential and a reduction follow each other in it."""
+        kinds, rows, found = self._kinds, self._rows, np.zeros(max(len(self._product) - 1, 0), bool)
+        exponential = np.flatnonzero(kinds.exponential[rows])
+        stretch = np.searchsorted(self._product, exponential) - 1
+        inside = (stretch >= 0) & (stretch < len(found))
+        reductions = np.append(0, np.cumsum(kinds.reduction[rows]))
+        for place, number in zip(exponential[inside].tolist(), stretch[inside].tolist(), strict=True):
+            first, last = self._product[number], self._product[number + 1]
+            found[number] |= reductions[place] > reductions[first] and reductions[last] > reductions[place]
+        return found
+
+    def _count(self, values: np.ndarray) -> np.ndarray:
+        """By stretch: the sum of VALUES (one for each of the rows) between its products."""
+        before = np.append(0, np.cumsum(values.astype(np.int64)))
+        return before[self._product[1:]] - before[self._product[:-1] + 1]
+
+
+def _parts(scope: Scope, forward: np.ndarray) -> set[str]:
+    """The names of the innermost ranges in which chains of the forward pass lie, but for those of phases."""
+    tuples = scope.trace.range_paths.tuples
+    paths = [tuples[path] for path in np.unique(scope.trace.activity_path[forward]).tolist()]
+    return {path[-1] for path in paths if _depth(path, scope) > 1}
+
+
+def _depth(path: Sequence[str], scope: Scope) -> int:
+    return len(path) - (path.index(scope.step_name) + 1 if scope.step_name in path else 0)

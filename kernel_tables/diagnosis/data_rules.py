@@ -1,0 +1,52 @@
+"""The time in which a program waits for its data, by the ranges that PyTorch's DataLoader opens itself."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from kernel_tables.diagnosis.case import Case, Found
+from kernel_tables.diagnosis.devices import Device
+from kernel_tables.diagnosis.host_rules import CAUSE_SHARE
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.intervals import Intervals, covered_ns, intersection, union
+
+NEXT_BATCH = re.compile(r"enumerate\(DataLoader\)")
+
+
+def data_waits(scope: Scope, device: Device) -> Intervals:
+    """The time in which a thread that runs the steps was in a DataLoader's `__next__`, within the device's span.
+
+    Other threads may wait for batches that nobody needs yet, so they do not count.
+    """
+    ranges, names = scope.trace.range_arrays, scope.trace.range_paths.names
+    codes = [code for code, name in enumerate(names) if NEXT_BATCH.match(name)]
+    if len(scope.steps):
+        threads = np.unique(ranges.thread[scope.steps])
+    else:
+        threads = np.unique(scope.activities.thread[device.rows])
+    mine = np.isin(ranges.name, codes) & np.isin(ranges.thread, threads) & (ranges.process == device.process)
+    span = union(np.array([device.first_ns]), np.array([device.last_ns]))
+    return intersection(union(ranges.start_ns[mine], ranges.end_ns[mine]), span)
+
+
+def waiting_for_data(case: Case) -> Found | None:
+    """On a GPU only its idle time counts, and only between two activities: a wait while it computes costs nothing. The
+    launch after a wait is a part of it."""
+    scope, weight = case.scope, np.zeros(len(case.scope.activities), np.int64)
+    gain_ns, longest_ns, batches = 0, 0, 0
+    for device in scope.devices:
+        waits, (idle, next_row) = data_waits(scope, device), device.gaps
+        waited_ns = covered_ns(waits, idle.start_ns, idle.end_ns)
+        launching_ns = idle.end_ns - scope.activities.launch_ns[next_row]
+        weight[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
+        gain_ns += waits.total_ns if scope.trace.is_cpu_only else int(weight[next_row].sum())
+        batches += len(waits)
+        longest_ns = max(longest_ns, int(waits.lengths_ns.max(initial=0)))
+    if scope.share(gain_ns) < CAUSE_SHARE:
+        return None
+    waiter = "the program" if scope.trace.is_cpu_only else "the GPU"
+    said = f"{waiter} waits {scope.in_words(gain_ns)} for the next batch of a DataLoader"
+    evidence = {"batches_per_step": round(batches / scope.count, 2), "longest_ms": longest_ns / 1e6}
+    return Found(gain_ns, said, evidence, weight)

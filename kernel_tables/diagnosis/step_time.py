@@ -1,0 +1,76 @@
+"""How long a step takes, and what with: every nanosecond of the steps' wall time in one part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernel_tables.diagnosis.data_rules import data_waits
+from kernel_tables.diagnosis.devices import PARTS, Device
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.errors import NotConserved
+from kernel_tables.intervals import gaps, intersection, union
+from kernel_tables.units import duration, percent
+
+COMPUTE, COMMUNICATION, MEMORY, IDLE = PARTS
+ON_GPU = {
+    COMPUTE: "kernels",
+    COMMUNICATION: "communication alone",
+    MEMORY: "copies alone",
+    "waiting": "idle, waiting for data",
+    IDLE: "idle otherwise",
+}
+ON_CPU = ON_GPU | {COMPUTE: "operators", "waiting": "waiting for data", IDLE: "other host time"}
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """The mean of the steps on all devices, in ns; of the capture where it has no steps. The parts add up to it.
+
+    Steps last from the start of the first one's range to the end of the last one's, or of what it launched.
+    """
+
+    steps: int  # 0 where the capture has none
+    ns: float
+    parts: dict[str, float]  # without those that take no time
+    busy: float  # share of the time in which a device did something
+
+    def rows(self) -> list[tuple[str, float]]:
+        """(name, ns) of the step, then of its parts."""
+        return [(self.title, self.ns), *self.parts.items()]
+
+    @property
+    def title(self) -> str:
+        """What the time is of: "a step, mean of 3"."""
+        if not self.steps:
+            return "the capture"
+        return "the step" if self.steps == 1 else f"a step, mean of {self.steps}"
+
+    @property
+    def sentence(self) -> str:
+        """The time and its parts in one sentence."""
+        parts = [f"{name} {duration(ns)} ({percent(ns / self.ns)})" for name, ns in self.parts.items()]
+        of_steps = f" (wall time, mean of {self.steps})" if self.steps > 1 else " (wall time)"
+        return f"{'a step' if self.steps else 'the capture'} takes {duration(self.ns)}{of_steps}: {', '.join(parts)}"
+
+
+def step_time(scope: Scope) -> StepTime | None:
+    """The time of a step; None where nothing ran. Raises NotConserved unless its parts add up to it."""
+    if not scope.span_ns:
+        return None
+    on_cpu = scope.trace.is_cpu_only
+    names = ON_CPU if on_cpu else ON_GPU
+    waiting_ns = sum(_waiting_ns(scope, device) for device in scope.devices)
+    total_ns = scope.parts_ns | {IDLE: scope.parts_ns[IDLE] - waiting_ns, "waiting": waiting_ns}
+    if sum(total_ns.values()) != scope.span_ns or min(total_ns.values()) < 0:
+        raise NotConserved(f"{total_ns} are not the {scope.span_ns} ns of the steps")
+    count = scope.steps_on_devices
+    names = names if waiting_ns or on_cpu else names | {IDLE: "idle"}
+    parts = {name: total_ns[part] / count for part, name in names.items() if total_ns[part]}
+    busy = 1 - scope.share(scope.parts_ns[IDLE])
+    return StepTime(len(scope.steps), scope.span_ns / count, parts, busy)
+
+
+def _waiting_ns(scope: Scope, device: Device) -> int:
+    """The idle time of a device during which its program waited for data."""
+    idle = gaps(union(device.start_ns, device.end_ns), device.first_ns, device.last_ns)
+    return intersection(idle, data_waits(scope, device)).total_ns
