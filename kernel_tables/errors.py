@@ -46,6 +46,8 @@ ODD = {  # warnings: nothing is known to be lost
     "whole_microseconds": "times are whole microseconds, so short kernels count as 0 or 1 µs",
     "launched_before": "activities were launched before the capture began",
     "collectives_differ": "ranks of one run ran different collectives in a step",
+    "graphs_as_one": "replays of CUDA graphs were recorded as one activity each, without their kernels",
+    "nodes_not_recorded": "replayed activities run nodes of graphs that were captured before the recording",
     "calls_without_names": "API calls have no names or ends, so lost launches cannot be counted",
     "ranges_left_open": "ranges were never closed",
     "several_threads": "launches inherit ranges of several other threads",

@@ -16,6 +16,7 @@ import numpy as np
 from kernel_tables.attribution.activities import KINDS, TABLES, Activities, read_activities
 from kernel_tables.attribution.arrays import map_blocks
 from kernel_tables.attribution.forest import Attribution
+from kernel_tables.attribution.graph_replays import attribute_with_replays, node_creations
 from kernel_tables.attribution.launches import NO_LAUNCH
 from kernel_tables.attribution.limits import BeyondLimits, require_text
 from kernel_tables.attribution.paths import BEFORE_CAPTURE, NO_RANGE, Paths
@@ -152,7 +153,10 @@ class CaptureArrays:
     def attribution(self) -> Attribution:
         """The chain of ranges of every activity."""
         activities, attributor = self.gpu_activities, self._attributor()
+        creations = node_creations(self.capture, activities)
         with self._limits():
+            if creations is not None and len(self.range_arrays):
+                return attribute_with_replays(attributor, activities, creations, self.range_arrays)
             return attributor.attribution(activities.launch_ns, activities.thread_index, activities.threads)
 
     def _attributor(self) -> RangeAttributor:
@@ -161,6 +165,13 @@ class CaptureArrays:
             if isinstance(attributor, BeyondLimits):
                 raise attributor
         return attributor
+
+    @property
+    def instance_nodes(self) -> np.ndarray:
+        """The nodes that are instances of ranges: all ranges, and captured ranges once per replay."""
+        attribution = self.attribution
+        replayed = np.arange(attribution.first_replayed, len(attribution.parent))
+        return np.append(np.arange(len(self.range_arrays)), replayed)
 
     @cached_property
     def range_paths(self) -> Paths:
@@ -172,7 +183,7 @@ class CaptureArrays:
     def activity_path(self) -> np.ndarray:
         """The path id of each activity."""
         of_node = np.append(self.range_paths.of_node, NO_RANGE).astype(np.int32)
-        node, row = self.attribution.launch_node, self.gpu_activities.launch_row
+        node, row = self.attribution.activity_node, self.gpu_activities.launch_row
 
         def look_up(block: slice) -> np.ndarray:
             return np.where(row[block] == NO_LAUNCH, BEFORE_CAPTURE, of_node[node[block]])

@@ -29,7 +29,9 @@ class Attribution:
 
     parent: np.ndarray  # node -> node, or NONE
     range: np.ndarray  # node -> number of its innermost range
-    launch_node: np.ndarray  # launch -> node, or NONE if no range is open or the launch is not known
+    launch_node: np.ndarray  # activity -> node at its launch, or NONE if no range is open or the launch is not known
+    activity_node: np.ndarray  # the same, but below it the captured ranges of an activity of a replayed graph
+    first_replayed: int  # nodes from here on are captured ranges, once per replay
 
     def levels(self) -> list[np.ndarray]:
         """The nodes by depth: every parent is in the level before its children."""
@@ -48,6 +50,21 @@ class Attribution:
             above[inside] = above[reached]
             inside = inside[above[inside] != NONE]
         return totals
+
+
+def chain_members(parent: np.ndarray, innermost: np.ndarray, nodes: np.ndarray) -> ChainMembers:
+    """The ranges in the chain of each of NODES, in a forest of these parents and innermost ranges.
+
+    A query is a position in NODES.
+    """
+    query = np.flatnonzero(nodes != NONE)
+    queries, chain = [query], [nodes[query]]
+    while len(query):
+        current = parent[chain[-1]]
+        query, current = query[current != NONE], current[current != NONE]
+        queries.append(query)
+        chain.append(current)
+    return ChainMembers(np.concatenate(queries), innermost[np.concatenate(chain)])
 
 
 class Forest:
@@ -73,14 +90,7 @@ class Forest:
 
     def members(self, nodes: np.ndarray) -> ChainMembers:
         """The ranges in the chain of each of NODES; a query is a position in NODES."""
-        query = np.flatnonzero(nodes != NONE)
-        queries, chain = [query], [nodes[query]]
-        while len(query):
-            current = self.parent[chain[-1]]
-            query, current = query[current != NONE], current[current != NONE]
-            queries.append(query)
-            chain.append(current)
-        return ChainMembers(np.concatenate(queries), self.range[np.concatenate(chain)])
+        return chain_members(self.parent, self.range, nodes)
 
     def add_chains(self, count: int, members: ChainMembers) -> np.ndarray:
         """Adds the chains of COUNT queries, as a trie that is built level by level, and returns the node of each.

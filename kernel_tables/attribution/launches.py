@@ -34,10 +34,10 @@ def launch_rows(
     """
     processes = factorize(activity_process)[0]
     if len(processes) == 1 and (process_of(threads) == processes[0]).all():
-        return _lookup(call_correlation, call_start_ns, activity_correlation)
+        return rows_of_ids(call_correlation, call_start_ns, activity_correlation)
     rows = np.full(len(activity_process), NO_LAUNCH, np.int32)
     for activities, calls in matched(activity_process, process_of(threads)[call_thread]):
-        index = _lookup(call_correlation[calls], call_start_ns[calls], activity_correlation[activities])
+        index = rows_of_ids(call_correlation[calls], call_start_ns[calls], activity_correlation[activities])
         rows[activities] = np.append(calls, NO_LAUNCH)[index]
     return rows
 
@@ -119,7 +119,7 @@ def _overlaps(launches: Columns, rows: np.ndarray, other_rows: np.ndarray) -> np
     return overlaps
 
 
-def _lookup(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def rows_of_ids(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """The index in IDS of each wanted id, NO_LAUNCH if it is not there; of equal ids the one that starts first.
 
     Negative ids are not looked up.
@@ -129,9 +129,9 @@ def _lookup(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.nda
     low, high = int(ids.min()), int(ids.max())
     if low < 0:
         kept = np.flatnonzero(ids >= 0)
-        return np.append(kept, NO_LAUNCH).astype(np.int32)[_lookup(ids[kept], start_ns[kept], wanted)]
+        return np.append(kept, NO_LAUNCH).astype(np.int32)[rows_of_ids(ids[kept], start_ns[kept], wanted)]
     if high - low > SLOTS_PER_CALL * len(ids) + 1024:
-        return _lookup_in_sorted(ids, start_ns, wanted)
+        return _rows_of_sparse_ids(ids, start_ns, wanted)
     slots = np.full(high - low + 2, NO_LAUNCH, np.int32)  # the last slot stays empty
 
     def put(block: slice) -> None:
@@ -151,8 +151,8 @@ def _lookup(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.nda
     return map_blocks(look_up, len(wanted), np.int32)
 
 
-def _lookup_in_sorted(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """As _lookup, for ids that are far apart."""
+def _rows_of_sparse_ids(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """As rows_of_ids, for ids that are far apart."""
     order = np.lexsort((start_ns, ids)).astype(np.int32)
     distinct, first = np.unique(ids[order], return_index=True)
     slot = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)

@@ -82,7 +82,7 @@ class RangeAttributor:
         parent = self._forest.parent.copy()
         for roots, inherited in self._inherited_by_roots:
             parent[roots] = inherited
-        return Attribution(parent, self._forest.range, launch_node)
+        return Attribution(parent, self._forest.range, launch_node, launch_node, first_replayed=len(parent))
 
     def _inherited_by_root_nodes(self, threads: list[ThreadRanges]) -> tuple[np.ndarray, np.ndarray]:
         """The outermost nodes of the threads of a process, and the node of what each inherits from other threads."""

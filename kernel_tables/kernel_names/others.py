@@ -26,8 +26,11 @@ def memory_operation_parts(name: str) -> tuple[NamePart, ...]:
     found = re.fullmatch(r"\[CUDA (memcpy|memset|graph)(?: (.+))?\]", name)
     if found is None:
         return ()
-    meanings = {"memcpy": "a copy of memory", "memset": "sets memory to one value",
-                "graph": "a whole CUDA graph, replayed by one launch"}  # fmt: skip
+    meanings = {
+        "memcpy": "a copy of memory",
+        "memset": "sets memory to one value",
+        "graph": "a CUDA graph, replayed by one launch; nsys --cuda-graph-trace=node records its kernels",
+    }
     operation = NamePart("operation", found[1], meanings[found[1]], found[1], True)
     if not found[2]:
         return (operation,)

@@ -25,6 +25,9 @@ from kernel_tables.reading.schema import (
     DOMAIN,
     DOMAIN_CREATE,
     DOMAIN_NAME,
+    GRAPH_NODE,
+    GRAPH_NODE_EVENTS,
+    GRAPH_NODES,
     HOST_COLUMNS,
     KERNEL,
     MEMCPY,
@@ -133,6 +136,14 @@ class Capture(SmallTables):
     def places(self, *tables: str) -> list[Columns]:
         """The device and stream of each row of the tables, in the order of reading()."""
         return [self._selected(table, PLACE) for table in tables]
+
+    def graph_nodes(self, *tables: str) -> list[Columns]:
+        """The node of a CUDA graph that each row of the tables ran, in the order of reading()."""
+        return [self._selected(table, GRAPH_NODE) for table in tables]
+
+    def graph_node_events(self) -> Columns:
+        """The creations of nodes of CUDA graphs: start, thread, node, and the original that it was cloned from."""
+        return self._selected(GRAPH_NODES, GRAPH_NODE_EVENTS)
 
     def launch_sizes(self) -> Columns:
         """grid_x to block_z of each kernel, in the order of reading(KERNEL)."""

@@ -14,6 +14,7 @@ KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+GRAPH_NODES = "CUDA_GRAPH_NODE_EVENTS"
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 NVTX = "NVTX_EVENTS"
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
@@ -51,6 +52,13 @@ WANTED = {
         "text_id": ("textId",),
     },
 }
+GRAPH_NODE = {"node": ("graphNodeId",)}
+GRAPH_NODE_EVENTS = {
+    "created": ("start",),  # not "start": nodes may be older than the capture, at times below zero
+    "thread": ("globalTid",),
+    "node": ("graphNodeId",),
+    "original": ("originalGraphNodeId",),
+}
 PLACE = {"device": ("deviceId",), "stream": ("streamId",)}
 SIZES = {f"{what}_{axis}": (f"{what}{axis.upper()}",) for what in ("grid", "block") for axis in "xyz"}
 DOMAIN = {"domain": ("domainId",)}
@@ -63,7 +71,19 @@ HOST_COLUMNS = {
 }
 COPY_DETAILS = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}
 CALL_NAMES = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}
-OPTIONAL = {"returned", "device", "stream", "process", "label", "domain", "text_id", *COPY_DETAILS, *SIZES}
+OPTIONAL = {
+    "returned",
+    "device",
+    "stream",
+    "process",
+    "label",
+    "domain",
+    "text_id",
+    "node",
+    "original",
+    *COPY_DETAILS,
+    *SIZES,
+}
 
 
 def tables_of_nsys(path: Path, named: Path) -> dict[str, set[str]]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables.attribution.activities import COUNTS_AS_KERNEL
+from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
+from kernel_tables.attribution.graph_replays import replayed_without_creation
 from kernel_tables.attribution.launches import kernels_without_calls, launches_without_kernels
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.attribution.steps import measured_steps
@@ -51,6 +52,7 @@ def findings(trace: CaptureArrays, expected_steps: int | None = None, step_name:
             *_no_ranges(trace),
             *_steps(trace, expected_steps, step_name),
             *_launches(trace),
+            *_graph_replays(trace),
             *_calls_without_names(trace),
             *_messages_of_nsys(trace),
             *_left_open(trace),
@@ -215,6 +217,25 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
             "launched_before",
             f"{before} activities were launched before the capture began: they stand in '(launched before the capture)'"
             " and in no range; synchronise before the capture starts to have none",
+        )
+
+
+def _graph_replays(trace: CaptureArrays) -> Iterator[Finding]:
+    activities = trace.gpu_activities
+    if whole := int((activities.kind == KINDS.index("graph")).sum()):
+        yield Finding(
+            WARNING,
+            "graphs_as_one",
+            f"{whole} replays of CUDA graphs were recorded as one activity each: their kernels are not known, and their"
+            " time belongs to the range that launched the replay; capture with `nsys profile --cuda-graph-trace=node`",
+        )
+    if unknown := replayed_without_creation(trace.capture, activities):
+        yield Finding(
+            WARNING,
+            "nodes_not_recorded",
+            f"{unknown} activities of replayed CUDA graphs were captured before the recording: they belong to the range"
+            " that launched the replay, not to the module that was captured; record from the start of the program"
+            " (`nsys profile --cuda-graph-trace=node` without --capture-range)",
         )
 
 

@@ -9,12 +9,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS, Activities
+from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
 from kernel_tables.attribution.arrays import factorize, map_blocks, sums_by_group
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE, require_text
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import NO_RANGE, Paths
-from kernel_tables.attribution.ranges import Ranges
 from kernel_tables.kernel_classes.categories import UNKNOWN
 
 if TYPE_CHECKING:
@@ -67,7 +66,8 @@ def ranges(trace: CaptureArrays, under: str | None, process: int | None = None) 
     paths = trace.range_paths
     used, direct = _sums_by_path(trace, process)
     position, code = paths.names_in(used, under)
-    table = pd.DataFrame({"range": paths.names, "instances": _instances(trace, under, process)})
+    instances = paths.name[paths.of_node[_instances(trace, under, process)]]
+    table = pd.DataFrame({"range": paths.names, "instances": np.bincount(instances, minlength=len(paths.names))})
     for name, sums in direct.items():
         table[name] = sums_by_group(code, sums[position], len(paths.names))
     table = table[(table["instances"] > 0) | (table["kernels"] > 0) | (table["memops"] > 0)]
@@ -82,8 +82,7 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
     if under is not None:
         trace.require_range(under)
     paths, sums = trace.range_paths, {name: np.zeros(len(trace.range_paths), np.int64) for name in SUMS}
-    ranges_of_process = of_process(trace.range_arrays, process)
-    np.add.at(sums["instances"], paths.of_node[: len(trace.range_arrays)][ranges_of_process], 1)
+    sums["instances"] = np.bincount(paths.of_node[_instances(trace, None, process)], minlength=len(paths))
     used, direct = _sums_by_path(trace, process)
     for name, values in direct.items():
         sums[name][used] = values
@@ -144,24 +143,19 @@ def _class_row(name: str, of_class: pd.DataFrame, all_ns: int) -> tuple:
     return name, len(names), launches, total_ns, share, names[0], "; ".join(names) if name == UNKNOWN else ""
 
 
-def of_process(rows: Activities | Ranges, process: int | None) -> np.ndarray | slice:
-    """Selects the activities, or the ranges, of this process; all of them if it is None."""
-    return slice(None) if process is None else rows.process == process
-
-
 def _selected(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray | slice:
     """Selects the activities of a process inside an instance of UNDER; all of them if both are None."""
-    in_process = of_process(trace.gpu_activities, process)
+    selected = slice(None) if process is None else trace.gpu_activities.process == process
     if under is None:
-        return in_process
+        return selected
     trace.require_range(under)
     inside = trace.range_paths.inside(under)[trace.activity_path]
-    return inside if process is None else inside & in_process
+    return inside if process is None else inside & selected
 
 
 def _sums_by_path(trace: CaptureArrays, process: int | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The paths in which anything was launched, and by path SUMS, without instances, of what was launched directly."""
-    rows, selected = trace.gpu_activities, of_process(trace.gpu_activities, process)
+    rows, selected = trace.gpu_activities, _selected(trace, None, process)
     used, path = factorize(trace.activity_path[selected])
     is_memop, kind, duration_ns = ~COUNTS_AS_KERNEL, rows.kind[selected], rows.duration_ns[selected]
     group = map_blocks(lambda block: 2 * path[block] + is_memop[kind[block]], len(path), np.int32)
@@ -171,13 +165,11 @@ def _sums_by_path(trace: CaptureArrays, process: int | None) -> tuple[np.ndarray
 
 
 def _instances(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray:
-    """The number of instances by code of name, of a process and inside an instance of UNDER, if given."""
-    rows, paths = trace.range_arrays, trace.range_paths
-    selected = of_process(rows, process)
-    if under is not None:
-        inside = paths.inside(under)[paths.of_node[: len(rows)]]
-        selected = inside if process is None else inside & selected
-    return np.bincount(rows.name[selected], minlength=len(paths.names))
+    """The nodes of the instances of ranges, of a process and inside an instance of UNDER, if given."""
+    nodes, paths = trace.instance_nodes, trace.range_paths
+    if process is not None:
+        nodes = nodes[trace.range_arrays.process[trace.attribution.range[nodes]] == process]
+    return nodes if under is None else nodes[paths.inside(under)[paths.of_node[nodes]]]
 
 
 def _statistics(group: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndarray]:

@@ -40,8 +40,8 @@ def ranges_table(path: Path, under: str | None = None) -> dict[str, tuple[int, i
 TABLES = tuple(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
 
 
-def chains(path: Path, tables: tuple[str, ...] = TABLES) -> list[tuple[int, list[Range] | None]]:
-    """(duration, ranges) of every activity."""
+def chains(path: Path, tables: tuple[str, ...] = TABLES, replays: bool = True) -> list[tuple[int, list[Range] | None]]:
+    """(duration, ranges) of every activity; without REPLAYS those that were open at its launch alone."""
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     present = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     ranges = _ranges(connection, present)
@@ -51,16 +51,68 @@ def chains(path: Path, tables: tuple[str, ...] = TABLES) -> list[tuple[int, list
         for start, thread, correlation in connection.execute(query):
             key = (thread >> 24, correlation)
             calls[key] = min(calls.get(key, (start, thread)), (start, thread))
-    found = []
+    found, nodes = [], []
     for table in tables:
         if table in present:
-            for start, end, process, correlation in connection.execute(
-                f'SELECT start, "end", globalPid, correlationId FROM {table}'
+            columns = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+            node = "graphNodeId" if "graphNodeId" in columns else "NULL"
+            for start, end, process, correlation, number in connection.execute(
+                f'SELECT start, "end", globalPid, correlationId, {node} FROM {table}'
             ):
                 call = calls.get((process >> 24, correlation))
                 found.append((end - start, None if call is None else chain_at(ranges, *call)))
+                nodes.append((call and (process >> 24, *call), (process >> 24, number)))
+    if replays and calls and "CUDA_GRAPH_NODE_EVENTS" in present:
+        captured = _captured(connection, ranges, nodes)
+        found = [
+            (ns, chain if chain is None else chain + more) for (ns, chain), more in zip(found, captured, strict=True)
+        ]
     connection.close()
     return found
+
+
+def _captured(connection: sqlite3.Connection, ranges: list[Range], nodes: list[tuple]) -> list[list[Range]]:
+    """The captured ranges of each activity, below those of its launch, from (its launch, (process, node))."""
+    created, original = {}, {}
+    for start, thread, node, cloned in connection.execute(
+        "SELECT start, globalTid, graphNodeId, originalGraphNodeId FROM CUDA_GRAPH_NODE_EVENTS ORDER BY start"
+    ):
+        if cloned is None and start >= 0:
+            created.setdefault((thread >> 24, node), (start, thread))
+        elif cloned is not None:
+            original.setdefault((thread >> 24, node), (thread >> 24, cloned))
+    marks = {}
+    for which in ("Begin", "End"):
+        query = (
+            "SELECT start, globalTid >> 24 FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE nameId IN"
+            f" (SELECT id FROM StringIds WHERE value LIKE 'cudaStream{which}Capture%')"
+        )
+        marks[which] = connection.execute(query).fetchall()
+    creations, first = [], {}
+    for launch, node in nodes:
+        while node in original:
+            node = original[node]
+        creations.append(created.get(node) if launch else None)
+        if creations[-1] and (launch not in first or creations[-1][0] < first[launch][0]):
+            first[launch] = creations[-1]
+    return [
+        captured_below(ranges, marks, launch, creation, first[launch]) if creation else []
+        for (launch, _), creation in zip(nodes, creations, strict=True)
+    ]
+
+
+def captured_below(ranges: list[Range], marks: dict, launch: tuple, creation: tuple, first: tuple) -> list[Range]:
+    """The ranges at a CREATION below those at the LAUNCH of a replay whose FIRST node was created then."""
+    process, at_launch = launch[0], chain_at(ranges, *launch[1:])
+    begins, ends = (
+        sorted(time for time, its in marks[which] if its == process and time <= first[0]) for which in ("Begin", "End")
+    )
+    began = begins[-1] if len(begins) > len(ends) else first[0]
+    names = {r.name for r in at_launch}
+    around = [r.order() for r in chain_at(ranges, *first) if r.start < began and r.name in names]
+    captured = [r for r in chain_at(ranges, *creation) if not around or r.order() > max(around)]
+    repeats = captured and at_launch and captured[0].name == at_launch[-1].name
+    return captured[1:] if repeats else captured
 
 
 def chain_at(ranges: list[Range], time: int, thread: int) -> list[Range]:

@@ -14,10 +14,12 @@ PYTHON_DOMAIN = "Python Periodic Sampling"
 COLUMNS = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId streamId correlationId globalPid demangledName graphNodeId"
     " gridX gridY gridZ blockX blockY blockZ",
-    "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId streamId correlationId globalPid bytes copyKind srcKind dstKind",
-    "CUPTI_ACTIVITY_KIND_MEMSET": "start end deviceId streamId correlationId globalPid bytes",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId streamId correlationId globalPid bytes copyKind srcKind dstKind"
+    " graphNodeId",
+    "CUPTI_ACTIVITY_KIND_MEMSET": "start end deviceId streamId correlationId globalPid bytes graphNodeId",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start end deviceId streamId correlationId globalPid graphId",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "start end globalTid correlationId nameId returnValue",
+    "CUDA_GRAPH_NODE_EVENTS": "start end globalTid graphNodeId originalGraphNodeId",
     "OSRT_API": "start end globalTid nameId callchainId",
     "COMPOSITE_EVENTS": "id start globalTid",
     "SAMPLING_CALLCHAINS": "id symbol module stackDepth",
@@ -116,6 +118,18 @@ class Synthetic:
         """One replay of a CUDA graph, recorded as a whole."""
         return self._activity("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", at, start, duration, {"graphId": number}, **where)
 
+    def node(self, number: int, at: int, thread=1, process=1, original: int | None = None) -> Synthetic:
+        """The creation of a node of a CUDA graph; with an ORIGINAL, as its clone."""
+        row = {"start": at, "end": at, "globalTid": thread_id(thread, process), "graphNodeId": number}
+        self.rows["CUDA_GRAPH_NODE_EVENTS"].append(row | {"originalGraphNodeId": original})
+        return self
+
+    def stream_capture(self, first: int, last: int, thread=1, process=1) -> Synthetic:
+        """The calls that begin and end the capture of a stream into a graph."""
+        for at, name in ((first, "Begin"), (last, "End")):
+            self.call(at, -1, thread, process, api=f"cudaStream{name}Capture_v10000")
+        return self
+
     def diagnostic(self, severity: int, text: str, process: int = 1) -> Synthetic:
         said = {"timestamp": 0, "severity": severity, "text": text, "globalPid": process_id(process)}
         self.rows["DIAGNOSTIC_EVENT"].append(said)
@@ -194,7 +208,9 @@ class Synthetic:
         connection.close()
         return path
 
-    def _activity(self, table, at, start, duration, more, thread=1, process=1, device=0, stream=7, correlation=None):
+    def _activity(
+        self, table, at, start, duration, more, thread=1, process=1, device=0, stream=7, correlation=None, node=None
+    ):
         if correlation is None:
             correlation, self._next_correlation = self._next_correlation, self._next_correlation + 1
         if at is not None and not self._called(correlation, process):
@@ -204,6 +220,7 @@ class Synthetic:
             more = more | {"demangledName": self.string(more["demangledName"])}
         row = {"start": start, "end": start + duration, "deviceId": device, "streamId": stream}
         self.rows[table].append(row | {"correlationId": correlation, "globalPid": process_id(process)} | more)
+        self.rows[table][-1]["graphNodeId"] = node
         return self
 
     def _called(self, correlation: int, process: int) -> bool:

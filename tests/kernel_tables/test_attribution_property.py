@@ -60,7 +60,19 @@ def captures(draw):
     for number, (kind, at, thread, process) in enumerate(draw(st.lists(launch, max_size=12))):
         add = getattr(capture, kind)
         labels = ("k",) if kind == "kernel" else (1,) if kind == "graph" else ()
-        add(*labels, at, start=draw(st.integers(0, 40)), thread=thread, process=process, correlation=number // 2)
+        node = {} if kind == "graph" else {"node": draw(st.none() | st.integers(1, 6))}
+        add(
+            *labels, at, start=draw(st.integers(0, 40)), thread=thread, process=process, correlation=number // 2, **node
+        )
+    for number in range(1, draw(st.integers(0, 5)) + 1):
+        at, thread = draw(st.tuples(st.integers(-1, LAST_NS), st.integers(1, 4)))
+        original = draw(st.none() | st.integers(0, number - 1))  # the creation of 0 was not recorded
+        if original is None or draw(st.booleans()):
+            capture.node(number, at, thread)
+        if original is not None:
+            capture.node(number, at, thread, original=original)
+    for _ in range(draw(st.integers(0, 2)) if capture.rows["CUDA_GRAPH_NODE_EVENTS"] else 0):
+        capture.stream_capture(*sorted(draw(st.tuples(st.integers(0, LAST_NS), st.integers(0, LAST_NS)))))
     for rows in capture.rows.values():  # no row order is promised
         if draw(st.booleans()):
             rows.reverse()
@@ -77,14 +89,14 @@ def test_every_activity_has_the_path_that_the_rule_gives_it(capture):
             found = [trace.paths[path_id] for path_id in activities["path_id"]]
             instances = trace.range_instances()
             enclosing = {name: trace.enclosing(name).tolist() for name in "abc"}
-        expected = brute_force.chains(path)
+        expected, at_launch = brute_force.chains(path), brute_force.chains(path, replays=False)
     assert found == [
         ("(launched before the capture)",) if chain is None else tuple(r.name for r in chain) for _, chain in expected
     ]
     key = ["start_ns", "end_ns", "thread", "name"]
     identity = list(instances[key].itertuples(index=False, name=None))
     for name, outermost in enclosing.items():
-        for instance, (_, chain) in zip(outermost, expected, strict=True):
+        for instance, (_, chain) in zip(outermost, at_launch, strict=True):
             named = [r for r in chain or () if r.name == name]
             if not named:
                 assert instance == -1
