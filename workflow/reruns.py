@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,7 @@ class Reruns:
     """The jobs of a workflow, and what is known of the files that they read and write."""
 
     def __init__(self, workflow, root: Path):
+        require_writable_notes()
         self._workflow = workflow
         self._rule_name = workflow.modifier.modify_rulename  # by which a module's rules are known to its user
         self._logged_kinds: set[str] = set()
@@ -127,7 +129,8 @@ class Reruns:
         """Forces a job as --forcerun does."""
         self._forced_files().update(job.outputs)
         kind = reason.partition(":")[0]
-        if kind not in self._logged_kinds and not reason.endswith(" runs"):  # one of each kind: there may be thousands
+        is_logged = kind in self._logged_kinds or reason.endswith(" runs")  # one of each kind: there may be thousands
+        if not is_logged and os.path.exists(job.outputs[0]):
             self._logged_kinds.add(kind)
             logger.info(f"{job.name} runs again, and maybe others: {reason}")
 
@@ -148,6 +151,16 @@ class Reruns:
                 " again; install a version that envs/requirements.txt admits"
             )
         return forced
+
+
+def require_writable_notes() -> None:
+    """Raises WorkflowError if Snakemake cannot write its notes, which it would say by a traceback."""
+    folder = next(path for path in (MEMORY.parent.absolute(), Path.cwd()) if path.exists())
+    if not os.access(folder, os.W_OK):
+        raise WorkflowError(
+            f"cannot write to {folder}, which is read-only or belongs to another user, and Snakemake keeps its notes"
+            " there: make it writable, or copy the project and its results"
+        )
 
 
 def remembered_digests() -> dict[str, list]:

@@ -62,4 +62,7 @@ class Plan:
         for path in job.inputs:
             if self.is_remade(path):
                 return f"{self._job_of[path].name} runs"
-        return job.reason()
+        try:
+            return job.reason()
+        except PermissionError as error:  # Snakemake will not overwrite the files of another user, and names them
+            return f"a file may not be read: {error.filename}"

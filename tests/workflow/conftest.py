@@ -197,3 +197,16 @@ def fake_project(tmp_path):
     for name in ("pid", "runs"):
         (folder / name).touch()
     return folder
+
+
+@pytest.fixture
+def in_mounts():
+    """A function that runs a shell script with mounts of its own, which end with it."""
+    way = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
+    tried = subprocess.run([*way, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"this system permits no mounts: {tried.stderr.decode().strip()}")
+    return lambda script, folder: subprocess.run(
+        [*way, "sh", "-c", script], cwd=folder, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+    )  # fmt: skip

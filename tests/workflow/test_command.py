@@ -11,20 +11,6 @@ import pytest
 
 from tests.workflow.conftest import ROOT
 
-
-@pytest.fixture
-def in_mounts():
-    """A function that runs a shell script with mounts of its own, which end with it."""
-    way = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
-    tried = subprocess.run([*way, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False)
-    if tried.returncode:
-        pytest.skip(f"this system permits no mounts: {tried.stderr.decode().strip()}")
-    return lambda script, folder: subprocess.run(
-        [*way, "sh", "-c", script], cwd=folder, capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(folder)},
-    )  # fmt: skip
-
-
 SPECIFICATION = json.dumps(
     {
         "program": {"run": "r", "dimensions": {"model": "one"}, "device": "cpu"},

@@ -6,6 +6,7 @@ KILLS=50 kills as many runs at random moments; by default a few, always at the s
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from profile_grid.freshness.digests import sha256_of_file
 from profile_grid.freshness.made import read_records
-from tests.workflow.small_workflow import SmallWorkflow
+from tests.workflow.small_workflow import SmallWorkflow, with_readers
 
 KILLS = int(os.environ.get("KILLS", "3"))
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "2"]
@@ -84,3 +85,53 @@ def test_a_clock_that_went_back_stops_no_job(small, snakemake):
     small.version["scripts/table.py"] = 1
     small.write_program("scripts/table.py")
     complete(small, snakemake)
+
+
+@pytest.mark.parametrize("free", ["0", "8k"])
+def test_a_disk_that_is_full_or_fills_up_leaves_nothing_that_counts_and_the_next_run_completes_it(
+    small, snakemake, in_mounts, free
+):
+    full = f"cat /dev/zero >results/fill 2>/dev/null; truncate -s -{free} results/fill"
+    command = " ".join(SNAKEMAKE)
+    script = f"""
+        mkdir results; mount -t tmpfs -o size=200k none results; {full}
+        {command} && exit 1
+        rm results/fill; cp -r results after_failure; {command} || exit 1
+        cp -r results completed"""
+    done = in_mounts(script, small.folder)
+    assert done.returncode == 0, done.stderr
+    assert "No space left on device" in done.stderr
+    for copy in ("after_failure", "completed"):
+        shutil.rmtree(small.folder / "results")
+        (small.folder / copy).rename(small.folder / "results")
+        require_true_records(small)
+        assert small.planned(snakemake) == with_readers(small.would_change())
+    assert small.would_change() == set()
+
+
+def test_a_project_that_is_read_only_is_refused_in_one_line_before_anything_runs(small, in_mounts):
+    read_only = f"mount --bind {small.folder} {small.folder}; mount -o remount,ro,bind {small.folder}"
+    done = in_mounts(f"{read_only}; cd {small.folder}; {' '.join(SNAKEMAKE)} --dry-run", small.folder)
+    assert done.returncode == 1
+    assert f"cannot write to {small.folder}, which is read-only or belongs to another user" in done.stdout + done.stderr
+
+
+def test_results_of_another_user_who_lets_nobody_read_them_are_refused_by_name_and_left_alone(small, snakemake):
+    setpriv = ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner,-chown"]  # root as any other user
+    if os.geteuid() or not shutil.which("setpriv"):
+        pytest.skip("only root, with setpriv, can give files to another user")
+    small.run(snakemake)
+    for path in (small.folder / "results", *(small.folder / "results").rglob("*")):
+        os.chown(path, 65534, 65534)
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    done = subprocess.run([*setpriv, *SNAKEMAKE], cwd=small.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Insufficient permissions to access results/" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert small.would_change() == set()
+
+
+def test_files_that_only_their_owner_may_read_plan_nothing(small, snakemake):
+    subprocess.run(SNAKEMAKE, cwd=small.folder, check=True, capture_output=True, umask=0o077)
+    assert oct((small.folder / "results/merged.txt").stat().st_mode)[-3:] == "600"
+    assert small.planned(snakemake) == set()
