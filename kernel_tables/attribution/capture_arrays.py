@@ -182,8 +182,16 @@ class CaptureArrays:
     @cached_property
     def activity_path(self) -> np.ndarray:
         """The path id of each activity."""
+        return self._paths_of(self.attribution.activity_node)
+
+    @cached_property
+    def launch_path(self) -> np.ndarray:
+        """The path id of the launch of each activity; that of a replayed activity is shorter than its own."""
+        return self._paths_of(self.attribution.launch_node)
+
+    def _paths_of(self, node: np.ndarray) -> np.ndarray:
         of_node = np.append(self.range_paths.of_node, NO_RANGE).astype(np.int32)
-        node, row = self.attribution.activity_node, self.gpu_activities.launch_row
+        row = self.gpu_activities.launch_row
 
         def look_up(block: slice) -> np.ndarray:
             return np.where(row[block] == NO_LAUNCH, BEFORE_CAPTURE, of_node[node[block]])

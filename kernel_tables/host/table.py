@@ -32,7 +32,7 @@ def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -
     events = read_events(trace)
     names, table_of = _by_phase(trace, step_name) if by == PHASE else _by_range(events, step_name)
     threads, index = factorize(events.thread)
-    period_ns, tables = events.period_ns(), [pd.DataFrame(columns=["where", "function"])]
+    period_ns, tables = events.period_ns(), [pd.DataFrame(columns=COLUMNS)]
     for thread, rows in zip(threads.tolist(), grouped(index, len(threads)), strict=True):
         table = table_of(ThreadHostTime(events, rows, period_ns), thread, rows)
         tables.append(table.assign(process=process_number(thread), thread=thread_number(thread)))
@@ -65,7 +65,7 @@ def _finished(table: pd.DataFrame, names: list[str], events: Events, launches: d
         source=np.array([*SOURCES, "none"], object)[source],
         function=np.array([*events.functions, "(in no call)"], object)[function],
     )
-    table = table.astype(dict.fromkeys(("calls", "samples", "samples_in_calls"), "int64"))
+    table = table.astype(dict.fromkeys(("process", "thread", "calls", "samples", "samples_in_calls"), "int64"))
     table = table.astype(dict.fromkeys(("time_ns", "own_ns", "estimated_ns"), "Int64"))
     table["launches"] = table["where"].map(launches).fillna(0).astype("int64")
     table["us_per_launch"] = table["own_ns"].astype("float64") / 1e3 / table["launches"].replace(0, np.nan)
@@ -76,5 +76,5 @@ def _finished(table: pd.DataFrame, names: list[str], events: Events, launches: d
 def _launches(trace: CaptureArrays, by: str, step_name: str) -> dict[str, int]:
     """How many activities were launched in each phase or range."""
     labels = phases_and_parts(trace.range_paths.tuples, step_name)[BY.index(by)]
-    counts = np.bincount(trace.activity_path, minlength=len(labels))
+    counts = np.bincount(trace.launch_path, minlength=len(labels))
     return pd.Series(counts).groupby(labels).sum().to_dict()

@@ -88,6 +88,12 @@ def test_nodes_of_another_process_are_other_nodes(paths):
     assert paths(replay(capture, 110, 1)) == ["forward/norm"]
 
 
+def test_clones_of_each_other_are_of_no_captured_node(tmp_path):
+    capture = Synthetic().range("step", 100, 200).node(1, 10, original=2).node(2, 20, original=1)
+    with Trace(replay(capture, 110, 1, 2).write(tmp_path / "capture.sqlite")) as trace:
+        assert trace.ranges().set_index("range").loc["step", "kernels"] == 2
+
+
 def test_a_node_that_was_not_recorded_is_in_the_ranges_of_the_launch_and_check_says_so(paths, tmp_path):
     capture = Synthetic().range("step", 100, 200).kernel("k", 105)
     assert paths(replay(capture, 110, 7)) == ["step", "step"]

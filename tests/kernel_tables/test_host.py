@@ -49,6 +49,21 @@ def test_calls_stand_by_thread_phase_and_function_with_what_was_in_no_call(tmp_p
     }
 
 
+def test_numbers_of_processes_and_threads_and_counts_are_integers(tmp_path):
+    for capture in (step(), Synthetic().range("step", 0, 100)):
+        with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
+            table = host_table(trace)
+        assert {table[name].dtype.kind for name in ("process", "thread", "calls", "samples", "launches")} == {"i"}
+
+
+def test_a_replayed_graph_is_launched_in_the_phase_of_its_launch(tmp_path):
+    capture = Synthetic().range("forward", 10, 20).node(1, 15).range("step", 100, 200).range("replay", 110, 150)
+    capture.call(120, 7, api="cudaGraphLaunch", duration=4).kernel("k", at=120, correlation=7, node=1)
+    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
+        table = host_table(trace).set_index(["where", "function"])
+    assert table.loc[("replay", "cudaGraphLaunch"), ["launches", "us_per_launch"]].tolist() == [1, 0.004]
+
+
 def test_hundreds_of_functions_stand_apart(tmp_path):
     capture = Synthetic().range("step", 0, 1000).range("forward", 0, 1000)
     for number in range(300):
