@@ -29,6 +29,7 @@ METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 RANK_KEY, RANKS_KEY = "RECORDED_RANK", "RECORDED_RANKS"
 DAMAGE_KEY, NOTES_KEY, RESOLUTION_KEY = "TRACE_DAMAGE", "TRACE_NOTES", "TRACE_RESOLUTION_NS"
 WINDOW_KEY = "RECORDED_WINDOW"  # what the window of `record` held, as JSON
+WRITER_KEY = "writtenBy"  # a key of our own timelines, by which they are told from traces of PyTorch's profiler
 PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
 MISSING = -1  # what a NULL or a lacking column is read as
 

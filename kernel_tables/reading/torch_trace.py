@@ -11,7 +11,7 @@ from kernel_tables.kineto.capture import CaptureError, Table, capture_tables, wr
 from kernel_tables.kineto.json_stream import GZIP_MAGIC, GZIP_WINDOW, InvalidJson, NotATrace
 from kernel_tables.kineto.ranges import has_modules
 from kernel_tables.kineto.trace import CALL, KERNEL, ON_DEVICE, OPERATOR, Trace
-from kernel_tables.reading.schema import DAMAGE_KEY, NOTES_KEY, RANK_KEY, RANKS_KEY, RESOLUTION_KEY
+from kernel_tables.reading.schema import DAMAGE_KEY, NOTES_KEY, RANK_KEY, RANKS_KEY, RESOLUTION_KEY, WRITER_KEY
 from kernel_tables.reading.sqlite_header import first_bytes
 
 FIRST_BYTES = 4096
@@ -52,16 +52,18 @@ def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:
 
 def _is_of_gpu(trace: Trace) -> bool:
     """Whether the trace is of a program on a GPU. CaptureError where nothing in it took time."""
+    if WRITER_KEY in trace.facts:
+        raise CaptureError("a timeline written by `kernel-tables trace`, not a capture")
     if trace.count(*ON_DEVICE):
         return True
-    if trace.count(OPERATOR) and not trace.count(CALL):
+    if launches := sum("Launch" in name for name in trace.named(CALL)):
+        raise CaptureError(
+            f"a trace without kernels, though with {launches:,} calls that launch them: the profiler saw nothing of the"
+            " GPU; record with ProfilerActivity.CUDA, and without another profiler around the program"
+        )
+    if trace.count(OPERATOR):
         return False
     held = ", ".join(f"{count:,} {category or 'without a category'}" for category, count in trace.counts.most_common(4))
-    if trace.count(CALL):
-        raise CaptureError(
-            f"a trace without kernels, though with {trace.count(CALL):,} calls of a GPU's API: the profiler saw nothing"
-            " of the GPU; record with ProfilerActivity.CUDA, and without another profiler around the program"
-        )
     raise CaptureError(f"a trace without kernels and operators (events by category: {held or 'none'})")
 
 

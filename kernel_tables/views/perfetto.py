@@ -21,7 +21,7 @@ from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.attribution.steps import offsets_ns
 from kernel_tables.reading.global_ids import BITS, process_number, process_of, thread_number
-from kernel_tables.reading.schema import RUNTIME
+from kernel_tables.reading.schema import RUNTIME, WRITER_KEY
 
 if TYPE_CHECKING:
     from kernel_tables.attribution.capture_arrays import CaptureArrays
@@ -64,7 +64,7 @@ def write_timeline(
 
 
 def _write_events(file: TextIO, events: Iterator[dict]) -> None:
-    file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
+    file.write(f'{{"displayTimeUnit": "ns", "{WRITER_KEY}": "kernel-tables trace", "traceEvents": [\n')
     separator = ""
     for event in events:
         file.write(separator + json.dumps(event))
