@@ -11,8 +11,8 @@ from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import row
 from profile_grid.figures.scales import Log, legend
-from profile_grid.figures.theme import WIDTH
-from profile_grid.quantities import counted
+from profile_grid.figures.theme import SMALL, WIDTH
+from profile_grid.quantities import counted, interval, significant
 from profile_grid.study.dimensions import BY_KEY, MODE
 from profile_grid.tables.apart import shown_dimensions
 
@@ -24,6 +24,10 @@ LINE_PX, AXIS_PX, GAP_PX, CHARACTER_PX = 15, 40, 14, 6
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
 MOST_LINES = 60  # of one panel
 NOTHING = "No cell has times on both sides."
+MEANING = (
+    "The median over processes, and the interval from resampling processes and steps. Right of the rule is slower;"
+    " colour and shape are the verdict."
+)
 LEAST_REACH, MOST, MARGIN = 1.02, 0.75, 1.005  # of the axis: at least, for the share of the cells, and beyond that
 
 
@@ -34,33 +38,40 @@ def draw(tables: Tables) -> Drawing:
     if known.empty:
         return Drawing(reason=NOTHING)
     shown = [key for key in shown_dimensions(cells, ("model", "context_length")) if key != MODE.key]
-    known = known.assign(cell=[_label(one, shown) for one in known.to_dict("records")])
+    known = known.assign(cell=[_label(row, shown) for row in known.to_dict("records")])
     kept, notes = _fitting(known)
     reach = _reach(kept)
     axis = Log(1 / reach, reach, WIDTH // 3)
-    ends = kept[["ratio", "ratio_low", "ratio_high"]]
-    beyond = ((ends < axis.low) | (ends > axis.high)).any(axis=1)
-    if beyond.any():
-        notes += (f"Beyond the axis: {counted(beyond.sum(), 'cell')}. The table has their figures.",)
     drawn = {f"{name}_drawn": kept[name].clip(axis.low, axis.high) for name in ("ratio_low", "ratio_high")}
-    kept = kept.assign(**drawn, ratio_drawn=kept["ratio"].where(kept["ratio"].between(axis.low, axis.high)))
-    lines = list(dict.fromkeys(kept["cell"]))
-    modes = list(dict.fromkeys(kept["mode"]))
+    kept = kept.assign(**drawn, ratio_drawn=kept["ratio"])
+    if (kept["ratio_high"] > axis.high).any() or (kept["ratio_low"] < axis.low).any():
+        notes += ("A grey triangle: the interval goes on beyond the axis. The table has its end.",)
+    lines, modes = list(dict.fromkeys(kept["cell"])), list(dict.fromkeys(kept["mode"]))
     room = CHARACTER_PX * max(map(len, lines))
     width = max(120, (WIDTH - AXIS_PX - room) // len(modes) - GAP_PX)
     panels = [_panel(kept[kept["mode"] == mode], mode, axis, lines, width, mode == modes[0]) for mode in modes]
-    return Drawing(row(*panels, spacing=GAP_PX), notes)
+    return Drawing(row(*panels, spacing=GAP_PX), (MEANING, *notes))
 
 
-def caption(tables: Tables) -> str:
-    """What the marks are."""
+def result(tables: Tables) -> str:
+    """How many cells changed, and how much."""
+    cells = tables["cells"]
+    tested = cells[cells["verdict"].isin((SLOWER, FASTER, NO_EVIDENCE))]
+    parts = [
+        f"{len(own)} {verdict} (× {interval(own['ratio'], lambda ratio: significant(ratio, 4))})"
+        for verdict in (SLOWER, FASTER)
+        if len(own := tested[tested["verdict"] == verdict])
+    ]
+    if tested.empty:
+        return ""
     return (
-        "Time of a step after ÷ before: the median over processes, and the interval from resampling processes and"
-        " steps. Right of the rule is slower; colour and shape tell the verdict."
+        f"Of {counted(len(tested), 'cell')}: {', '.join(parts)}"
+        if parts
+        else (f"No change was detected in {counted(len(tested), 'cell')}")
     )
 
 
-FIGURE = Figure("ratios", "Time after ÷ before", draw, caption, tables=("runs", "cells"))
+FIGURE = Figure("ratios", "Time of a step after ÷ before", draw, result, tables=("runs", "cells"))
 
 
 def _label(row: dict, shown: list[str]) -> str:
@@ -76,11 +87,11 @@ def _fitting(cells: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
 
 
 def _reach(cells: pd.DataFrame) -> float:
-    """The upper end of the axis, whose lower one is 1 over it: all that was told, and what most of the cells need."""
-    ends = cells[["ratio", "ratio_low", "ratio_high"]].astype("float64")
+    """The upper end of the axis, whose lower one is 1 over it: all ratios, and what most of the intervals need."""
+    ratios, ends = cells["ratio"].astype("float64"), cells[["ratio_low", "ratio_high"]].astype("float64")
     needed = pd.concat([ends, 1 / ends], axis=1).max(axis=1)
-    told = needed[cells["verdict"].isin((SLOWER, FASTER))]
-    return max(LEAST_REACH, needed.quantile(MOST), *told) * MARGIN
+    known = needed[cells["verdict"].isin((SLOWER, FASTER))]
+    return max(LEAST_REACH, needed.quantile(MOST), *known, *ratios, *(1 / ratios)) * MARGIN
 
 
 def _panel(cells: pd.DataFrame, mode: str, x: Log, lines: list[str], width: int, first: bool) -> alt.LayerChart:
@@ -88,16 +99,31 @@ def _panel(cells: pd.DataFrame, mode: str, x: Log, lines: list[str], width: int,
     names = marks.name_axis(labels=first, domain=first)
     y = alt.Y("cell:N", scale=alt.Scale(domain=lines), sort=lines, axis=names)
     axis = alt.Axis(title=None, values=_ticks(x), format="~g")
-    low, middle = (alt.X(f"{name}_drawn:Q", scale=x.scale, axis=axis) for name in ("ratio_low", "ratio"))
-    base = alt.Chart(cells).encode(y=y, color=_verdicts(0))
+    low, middle, high = (
+        alt.X(f"{name}_drawn:Q", scale=x.scale, axis=axis) for name in ("ratio_low", "ratio", "ratio_high")
+    )
+    base = alt.Chart(cells).encode(y=y, color=_verdicts(cells, 0))
     seen = marks.tooltip(
         cells, ("ratio", "after ÷ before", marks.DIGITS), ("ratio_low", "from", marks.DIGITS),
         ("ratio_high", "to", marks.DIGITS), ("verdict", "verdict"),
     )  # fmt: skip
     same = alt.Chart(pd.DataFrame({"ratio_drawn": [1.0]})).mark_rule(color=GREY).encode(x=middle)
-    points = base.mark_point(filled=True).encode(x=middle, shape=_verdicts(1), tooltip=seen)
-    layers = alt.layer(same, base.mark_rule().encode(x=low, x2="ratio_high_drawn"), points)
-    return layers.properties(title=marks.panel_title(MODE.name_of(mode)), width=width, height=height)
+    points = base.mark_point(filled=True).encode(x=middle, shape=_verdicts(cells, 1), tooltip=seen)
+    changed = cells[cells["verdict"].isin((SLOWER, FASTER))]
+    texts = alt.Chart(changed.assign(text=[f"× {significant(ratio, 4)}" for ratio in changed["ratio"]]))
+    beyond = (
+        ("triangle-left", low, cells["ratio_low"] < x.low),
+        ("triangle-right", high, cells["ratio_high"] > x.high),
+    )
+    arrows = [
+        alt.Chart(cells[rows]).mark_point(shape=shape, filled=True, size=22, color=GREY).encode(x=end, y=y)
+        for shape, end, rows in beyond
+        if rows.any()
+    ]
+    text = texts.mark_text(dy=-8, fontSize=SMALL).encode(x=middle, y=y, text="text:N")
+    layers = alt.layer(same, base.mark_rule().encode(x=low, x2="ratio_high_drawn"), points, *arrows, text)
+    title = alt.TitleParams(MODE.name_of(mode), frame="group")
+    return layers.properties(title=title, width=width, height=height)
 
 
 def _ticks(x: Log) -> list[float]:
@@ -106,7 +132,8 @@ def _ticks(x: Log) -> list[float]:
     return [tick for tick in (1 - 2 * step, 1 - step, 1, 1 + step, 1 + 2 * step) if x.low <= tick <= x.high]
 
 
-def _verdicts(style: int) -> alt.Color | alt.Shape:
-    channel = (alt.Color, alt.Shape)[style]
-    scale = alt.Scale(domain=list(STYLES), range=[one[style] for one in STYLES.values()])
-    return channel("verdict:N", scale=scale, legend=legend(list(STYLES)))
+def _verdicts(cells: pd.DataFrame, style: int) -> alt.Color | alt.Shape:
+    channel, present = (alt.Color, alt.Shape)[style], set(cells["verdict"])
+    names = [verdict for verdict in STYLES if verdict in present]
+    scale = alt.Scale(domain=list(STYLES), range=[looks[style] for looks in STYLES.values()])
+    return channel("verdict:N", scale=scale, legend=legend(names, values=names))

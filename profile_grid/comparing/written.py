@@ -50,7 +50,7 @@ def page(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, image: bytes | Non
         summary=summary(tables["cells"]),
         sections=sections(tables),
         figure=FIGURE,
-        caption=FIGURE.caption(drawn),
+        caption=FIGURE.result(drawn),
         image=base64.b64encode(image).decode() if image else None,
         style=style(HERE / "page.css"),
     )

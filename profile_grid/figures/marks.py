@@ -1,24 +1,25 @@
-"""Marks that the figures share: measured points with their spread, runs without figures, keys, and tooltips."""
+"""Marks that the figures share: measured points with their spread, stacked bars, runs without results, tooltips."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import altair as alt
 import pandas as pd
 
 from kernel_tables.page.colors import GREY
 from profile_grid.figures.scales import Contexts, Log, Series, legend
-from profile_grid.figures.shown import STATUS_WORDS
-from profile_grid.figures.theme import CROSS, SMALL, family_style, fill, in_drawing_order
+from profile_grid.figures.shown import STATUS_WORDS, labels
+from profile_grid.figures.theme import CROSS, GROUND, SMALL, fill, in_drawing_order, part_style
 from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.tables.wording import capital
 
-LINE_PX = 11
+LINE_PX, BAR_PX = 11, 17
+LEAST_SEEN = 0.005  # of the longest bar
 BAR_SYMBOL = 130  # the area of a legend's square, in which lines are seen
 MOST_LABELLED, MOST_LINES = 3, 10  # runs without figures in one panel, and crosses above one context length
 MOST_NAMED = 30  # runs without figures in one note
-MANY = "×: runs without figures, listed below"
+MANY = "×: runs without results"
 DIGITS = ",.4~r"
 SHARE = ".1%"
 
@@ -40,14 +41,31 @@ def tooltip(rows: pd.DataFrame, *values: tuple[str, str] | tuple[str, str, str])
 def with_ends(rows: pd.DataFrame, mean: str, std: str, name: str) -> pd.DataFrame:
     """The rows with `name`_low and `name`_high, a standard deviation around the mean; absent without a spread.
 
-    Where the low end would be no positive number, which a logarithmic axis lacks, the upper half is left."""
+    A spread of more than half its mean has no lower half: a logarithmic axis would show nothing else."""
     low, high = rows[mean] - rows[std], rows[mean] + rows[std]
-    return rows.assign(**{f"{name}_low": low.where(~(low <= 0), rows[mean]), f"{name}_high": high})
+    return rows.assign(**{f"{name}_low": low.where(~(low < rows[mean] / 2), rows[mean]), f"{name}_high": high})
 
 
-def panel_title(text: str) -> alt.TitleParams:
-    """The title of one panel."""
-    return alt.TitleParams(text, frame="group")
+def axis_of(rows: pd.DataFrame, mean: str, std: str, length_px: int, margin: float = 1.3) -> Log:
+    """The axis of these means with their spread."""
+    ends = with_ends(rows, mean, std, "end")
+    return Log.around(ends[[mean, "end_low", "end_high"]].to_numpy("float64").ravel(), length_px, margin)
+
+
+def measured(
+    rows: pd.DataFrame, x: alt.X, y: Log, title: str | None, series: Series, mean: str, std: str, seen: list,
+    joined: bool = True,
+) -> list[alt.Chart]:  # fmt: skip
+    """A marker at each mean with its spread, per series joined by a line."""
+    ends, axis = with_ends(rows[rows[mean].notna()], mean, std, mean), y.axis(title)
+    base = alt.Chart(ends).encode(x=x, color=series.color())
+    low, middle = (alt.Y(f"{name}:Q", scale=y.scale, axis=axis) for name in (f"{mean}_low", mean))
+    line = [base.mark_line().encode(y=middle, strokeDash=series.dash())] if joined else []
+    return [
+        *line,
+        base.mark_rule().encode(y=low, y2=f"{mean}_high"),
+        base.mark_point(filled=True).encode(y=middle, shape=series.shape(), tooltip=seen),
+    ]
 
 
 def name_axis(**options) -> alt.Axis:
@@ -61,11 +79,42 @@ def fill_key(column: str, fills: Mapping[str, object]) -> alt.Fill:
     return alt.Fill(f"{column}:N", scale=alt.Scale(domain=list(fills), range=list(fills.values())), legend=legend)
 
 
-def family_fills(families: Iterable[str], in_legend: bool = True) -> alt.Fill:
-    """The channel of the fills of families of kernel classes; the same for all panels of a figure, which share it."""
-    names = in_drawing_order(families)
-    scale = alt.Scale(domain=names, range=[fill(*family_style(name)) for name in names])
-    return alt.Fill("family:N", scale=scale, legend=legend(names, symbolSize=BAR_SYMBOL) if in_legend else None)
+def hollow_and_filled(hollow: str, filled: str) -> alt.Chart:
+    """A legend of what hollow and filled markers mean, without a marker."""
+    rows = pd.DataFrame({"how": [filled, hollow]})
+    return alt.Chart(rows).mark_point(size=0, opacity=0).encode(fill=fill_key("how", {filled: GREY, hollow: GROUND}))
+
+
+def part_fills(rows: pd.DataFrame, column: str, lined: bool = True) -> alt.Fill:
+    """The channel of the fills of parts of bars from `start` to `end`, the same in all panels of a figure. The legend
+    has the parts that can be seen; lines follow a bar, and would cross areas."""
+    names = in_drawing_order(rows[column])
+    wide = (rows["end"] - rows["start"]).groupby(rows[column]).max() > LEAST_SEEN * rows["end"].max()
+    styles = [part_style(name) for name in names]
+    scale = alt.Scale(domain=names, range=[fill(color, lines if lined else 0) for color, lines in styles])
+    seen = [name for name in names if wide[name]]
+    return alt.Fill(f"{column}:N", scale=scale, legend=legend(seen, values=seen, symbolSize=BAR_SYMBOL))
+
+
+def placed(rows: pd.DataFrame, value: str, by: str, stack: str = "run") -> pd.DataFrame:
+    """The rows with `start` and `end` of each part in its `stack`: sums of `value` in the drawing order of `by`."""
+    order = {name: position for position, name in enumerate(in_drawing_order(rows[by]))}
+    rows = rows.assign(_order=rows[by].map(order)).sort_values("_order", kind="stable")
+    end = rows.groupby(stack, sort=False)[value].cumsum()
+    return rows.assign(start=end - rows[value], end=end).drop(columns="_order")
+
+
+def bar_axis(names: list[str], labelled: bool = True) -> alt.Y:
+    """The channel of the column `bar`, with a line for each of these names."""
+    return alt.Y("bar:N", scale=alt.Scale(domain=names, paddingInner=0.22), axis=name_axis(labels=labelled))
+
+
+def bars(rows: pd.DataFrame, place: dict, fills: alt.Fill, seen: list) -> alt.LayerChart:
+    """Bars of parts from `start` to `end`; after each its `text`."""
+    parts = alt.Chart(rows).mark_bar(stroke=GROUND, strokeWidth=0.5).encode(**place, x2="end", fill=fills, tooltip=seen)
+    last = rows.sort_values("end", kind="stable").drop_duplicates("bar", keep="last")
+    after = alt.Chart(last.assign(start=last["end"])).mark_text(align="left", dx=4, fontSize=SMALL)
+    return alt.layer(parts, after.encode(**place, text="text:N"))
 
 
 def room_px(missing: pd.DataFrame) -> float:
@@ -85,7 +134,7 @@ def missing_marks(
     rows = missing.assign(y=[y.at_px(8 + LINE_PX * line) for line in lines], why=why)
     place = {"x": contexts.x(), "y": alt.Y("y:Q", scale=y.scale)}
     crosses = alt.Chart(rows).mark_point(shape=CROSS, size=25, strokeWidth=1.5)
-    crosses = crosses.encode(**place, color=series.color(), tooltip=tooltip(rows, ("why", "no figures")))
+    crosses = crosses.encode(**place, color=series.color(), tooltip=tooltip(rows, ("why", "no results")))
     if len(rows) > MOST_LABELLED:
         above = pd.DataFrame({"y": [y.at_px(8 + LINE_PX * (lines.max() + 1))], "context_length": contexts.low})
         return [crosses, *_labels(above.assign(label=MANY), contexts, place)]
@@ -111,18 +160,16 @@ def _labels(rows: pd.DataFrame, contexts: Contexts, place: dict) -> list[alt.Cha
 
 
 def missing_notes(missing: pd.DataFrame) -> list[str]:
-    """A note per status that names the runs without figures, as many as a reader reads, and counts the others."""
+    """A note per status that names the runs without results, as many as a reader reads, and counts the others; by the
+    column `name`, if there is one."""
     return [
-        capital(f"{status_words(status)}: {_named(list(runs))}.")
-        for status, runs in missing.groupby("status", sort=False)["run"]
+        capital(
+            f"{status_words(status)}: {_named(list(dict.fromkeys(rows['name'])) if 'name' in rows else labels(rows))}."
+        )
+        for status, rows in missing.groupby("status", sort=False)
     ]
 
 
 def _named(runs: list[str]) -> str:
     more = f" and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else ""
     return ", ".join(runs[:MOST_NAMED]) + more
-
-
-def missing_count(missing: pd.DataFrame) -> str:
-    """How many runs have no figures, for a caption; empty where all have."""
-    return f"{len(missing)} run(s) without figures are marked." if len(missing) else ""

@@ -20,22 +20,25 @@ from profile_grid.files import replacing
 
 PNG_SCALE = 2
 SUFFIXES = (".svg", ".png")
-LINE_CHARACTERS = 150  # of small text in the width of a figure
+LINE_CHARACTERS, HEADLINE_CHARACTERS = 150, 95  # of small text and of a headline in the width of a figure
 APART = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")  # so legends stay above notes
 SVG = "http://www.w3.org/2000/svg"
 NUMBERED = re.compile(r"(?:gradient_|clip)\d+")
 
 
 def on_paper(figure: Figure, tables: Tables) -> Spec:
-    """The figure of the machine with the most runs as a Vega-Lite specification; below it what is left out."""
+    """The figure of the machine with the most runs as a Vega-Lite specification. Its headline is the result, below it
+    the quantity; the notes below the chart end with the machine and what is left out."""
     of_machine, machine, left_out = of_one_machine(tables)
     drawing = figure.draw(of_machine)
     chart = drawing.chart if drawing.chart is not None else _only_text(drawing.reason)
-    lines = [line for text in (*drawing.notes, *left_out) for line in wrapped(text)]
-    inner = column(chart, spacing=0, title=_notes(lines)) if lines else chart
+    texts = (*drawing.notes, *drawing.absent, f"Measured on {machine}.", *left_out)
+    inner = column(chart, spacing=0, title=_notes([line for text in texts for line in wrapped(text)]))
+    quantity = drawing.title or figure.title
+    result = figure.result(of_machine) if drawing.chart is not None else ""
     title = alt.TitleParams(
-        [drawing.title or figure.title], subtitle=wrapped(machine), fontSize=FONT_SIZE + 4, fontWeight="bold",
-        frame="bounds", offset=10,
+        wrapped(result or quantity, HEADLINE_CHARACTERS), subtitle=wrapped(quantity) if result else [],
+        fontSize=FONT_SIZE + 4, fontWeight="bold", frame="bounds", offset=10,
     )  # fmt: skip
     return specification(column(inner, spacing=0, title=title, resolve={"scale": APART}))
 
@@ -51,7 +54,7 @@ def drawn(specification: Spec, suffix: str) -> bytes:
     paper = specification | {"background": "white"}
     if suffix == ".png":
         return packed(vl_convert.vegalite_to_png(paper, scale=PNG_SCALE))
-    return _numbered_anew(vl_convert.vegalite_to_svg(paper)).encode()
+    return _renumbered(vl_convert.vegalite_to_svg(paper)).encode()
 
 
 def write_figure(figure: Figure, tables: Tables, folder: Path) -> dict[str, bytes]:
@@ -81,7 +84,7 @@ def _notes(lines: list[str]) -> alt.TitleParams:
     )
 
 
-def _numbered_anew(svg: str) -> str:
+def _renumbered(svg: str) -> str:
     """The SVG with its gradients and clips numbered from 0: the library counts on from figure to figure."""
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")

@@ -96,7 +96,7 @@ class Contexts:
 
 @dataclass(frozen=True)
 class Series:
-    """Several series told apart by colour and by shape; `column` holds their names. Where the fill of markers tells
+    """Several series, each with a colour and a shape; `column` holds their names. Where the fill of markers means
     something else, the legend shows them `hollow`."""
 
     column: str
@@ -122,7 +122,7 @@ class Series:
         return legend(self.names, **fill) if self.in_legend else None
 
     def _scale(self, style: int) -> alt.Scale:
-        return alt.Scale(domain=list(self.names), range=series_styles(len(self.names))[style])
+        return alt.Scale(domain=list(self.names), range=series_styles(self.names)[style])
 
 
 def legend(names: Sequence[str], **options) -> alt.Legend:

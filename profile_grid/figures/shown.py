@@ -6,9 +6,24 @@ import pandas as pd
 
 from profile_grid.figures.drawing import Tables
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
-from profile_grid.study.dimensions import FULLEST_FIRST, KEYS, LEADING, MODE, keys_without
+from profile_grid.study.dimensions import (
+    BY_KEY,
+    CONTEXT_LENGTH,
+    FULLEST_FIRST,
+    KEYS,
+    LEADING,
+    MODE,
+    MODEL,
+    MODES,
+    PARALLEL,
+    PRECISION,
+    WITHOUT_DEFAULT,
+    Dimension,
+    keys_without,
+)
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED
+from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import ON_CPU, ON_GPU, Words
 
@@ -18,6 +33,7 @@ STATUS_WORDS = {
     INCOMPLETE: "capture incomplete",
     "missing": "not measured",
 }
+NAMED_BY_VALUE = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, PARALLEL)
 CONFIGURATION = keys_without(MODE.key)
 
 
@@ -34,6 +50,18 @@ def of_one_machine(tables: Tables) -> tuple[Tables, str, list[str]]:
     }
     others = [(other, runs) for other, runs in groups if other is not machine]
     return kept, machine.title, [f"Not drawn: {len(runs)} run(s) of {other.title}." for other, runs in others]
+
+
+def labels(rows: pd.DataFrame) -> list[str]:
+    """A short name of each row: "small · 512 · training step · bf16"; other dimensions only where one is no default."""
+    keys = shown_dimensions(rows, WITHOUT_DEFAULT, hidden=[key for key in KEYS if key not in rows])
+    return [" · ".join(_short(BY_KEY[key], row[key]) for key in keys) for row in rows.to_dict("records")]
+
+
+def _short(dimension: Dimension, value: object) -> str:
+    if dimension in NAMED_BY_VALUE:
+        return dimension.name_of(value)
+    return dimension.words(value).removeprefix("with ").removeprefix("on ")
 
 
 def words(runs: pd.DataFrame) -> Words:
@@ -54,6 +82,14 @@ def models_in_order(runs: pd.DataFrame) -> list[str]:
     size = pd.to_numeric(runs["parameters"], errors="coerce").astype("float64")
     largest = size.groupby(runs["model"], sort=False).max().fillna(0)
     return list(largest.sort_values(kind="stable").index)
+
+
+def by_size(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows by size of the model, context length, and mode; others as they come."""
+    models, modes = models_in_order(runs), list(MODES)
+    ranks = {"model": models.index, "context_length": int, "mode": lambda mode: modes.index(mode) if mode else -1}
+    keys = pd.DataFrame({key: [rank(value) for value in rows[key]] for key, rank in ranks.items()})
+    return rows.iloc[keys.sort_values(list(keys), kind="stable").index].reset_index(drop=True)
 
 
 def without_figures(runs: pd.DataFrame, *stages: Stage) -> pd.DataFrame:

@@ -11,19 +11,20 @@ from kernel_tables.page.colors import GREY
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, row
+from profile_grid.figures.panels import GAP_PX, Frame
 from profile_grid.figures.scales import Log, Series
-from profile_grid.figures.shown import models_in_order, without_figures
-from profile_grid.figures.splitting import Group, split, stacked
-from profile_grid.figures.theme import WIDTH
+from profile_grid.figures.shown import by_size, labels, without_figures
+from profile_grid.figures.theme import INK, WIDTH
 from profile_grid.quantities import interval, ratio
-from profile_grid.study.dimensions import MODE, Dimension
+from profile_grid.study.dimensions import FULLEST_FIRST, KEYS, MODES, Dimension
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.apart import sorted_values
-from profile_grid.tables.names import MAIN_PHASES, WHOLE_STEP
+from profile_grid.tables.names import BACKWARD, FORWARD, OPTIMIZER, WHOLE_STEP
 
-HEIGHT_PX, AXIS_PX, GAP_PX, BESIDE_PX = 170, 60, 12, 9
-PANELS = (WHOLE_STEP, *MAIN_PHASES)
-SERIES = "value"
+PHASES = (WHOLE_STEP, FORWARD, BACKWARD, OPTIMIZER)
+BAR_PX, SPACE_PX, NAMES_PX = 9, 8, 200
+MAX_CELLS = 40  # in one panel
+NAME, CELL = "value", "bar"
 
 
 @dataclass(frozen=True)
@@ -34,75 +35,71 @@ class SpeedUps:
     table: str
     base: str
 
-    @property
-    def no_pair(self) -> str:
-        return f"No two timed runs differ in {self.dimension.heading} alone, with {self.base} as one of them."
-
     def figure(self, name: str, title: str) -> Figure:
         """The figure of this name."""
-        return Figure(name, title, self.draw, self.caption, tables=("runs", self.table))
+        return Figure(name, title, self.draw, self.result, tables=("runs", self.table))
 
     def draw(self, tables: Tables) -> Drawing:
-        """Per phase a panel: the speed-up against the model, a colour per value; a line at no gain."""
-        runs, times = tables["runs"], tables[self.table]
-        missing = without_figures(runs, TIMING)
-        if times.empty:
-            return Drawing(reason=self.no_pair, notes=tuple(marks.missing_notes(missing)))
-        times = times.assign(**{SERIES: times[self.dimension.key].map(self.dimension.name_of)})
-        names = sorted_values(times, self.dimension.key)
-        series = Series(SERIES, tuple(self.dimension.name_of(name) for name in names))
-        groups, left_out = split(runs[runs["run"].isin(times["run"])], ("model", self.dimension.key))
-        order = models_in_order(runs)
-        drawn = stacked(groups, lambda group: _panels(group, times, series, order, f"times as fast as {self.base}"))
-        note = (
-            f"Times without a profiler: {self.base} ÷ the other, ± the standard deviation of the ratio; grey: no gain."
-        )
-        return Drawing(drawn, (note, *left_out, *marks.missing_notes(missing)))
+        """Per phase a panel: per configuration and value a bar from 1 to the speed-up."""
+        runs, dimension = tables["runs"], self.dimension
+        rows = _rows(tables[self.table], dimension, runs)
+        names = [dimension.name_of(value) for value in sorted_values(rows, dimension.key)]
+        series = Series(NAME, tuple(names))
+        drawn = list(dict.fromkeys(rows[CELL]))[:MAX_CELLS]
+        notes = [f"Times without a profiler: {self.base} ÷ the other, ± the standard deviation of the ratio."]
+        if rows[CELL].nunique() > MAX_CELLS:
+            notes.append(
+                f"The first {MAX_CELLS} of {rows[CELL].nunique()} configurations are drawn; the table has all."
+            )
 
-    def caption(self, tables: Tables) -> str:
-        """The speed-ups of whole steps at each value, over all modes."""
+        def panel(own: pd.DataFrame, _: pd.DataFrame) -> Spec:
+            return _panels(own[own[CELL].isin(drawn)], drawn, series, f"times as fast as {self.base}")
+
+        frame = Frame(KEYS, f"No two timed runs differ in {dimension.heading} alone, with {self.base} as one of them.")
+        return frame.drawing(rows, runs, without_figures(runs, TIMING), panel, notes)
+
+    def result(self, tables: Tables) -> str:
+        """The speed-ups at each value, of whole steps of the fullest mode."""
         times, dimension = tables[self.table], self.dimension
         steps = times[times["phase"] == WHOLE_STEP]
-        if steps.empty:
-            return self.no_pair
-        modes = " or ".join(name for mode, name in MODE.names.items() if mode in set(steps["mode"]))
-        told = [
-            f"{interval(steps[steps[dimension.key] == value]['speed_up'], ratio)} {dimension.words(value)}"
-            for value in sorted_values(steps, dimension.key)
+        mode = next((mode for mode in FULLEST_FIRST if mode in set(steps["mode"])), None)
+        own = steps[steps["mode"] == mode]
+        parts = [
+            f"{interval(own[own[dimension.key] == value]['speed_up'], ratio)} {dimension.words(value)}"
+            for value in sorted_values(own, dimension.key)
         ]
-        return f"Beside {self.base} a {modes} is as fast as: {', '.join(told)}."
+        return f"Compared with {self.base}, a {MODES[mode]} is as fast as: {', '.join(parts)}" if parts else ""
 
 
-def _panels(group: Group, times: pd.DataFrame, series: Series, order: list[str], title: str) -> Spec:
-    own = marks.with_ends(group.of(times), "speed_up", "speed_up_std", "speed_up")
-    y = Log.around([1.0, *own[["speed_up", "speed_up_low", "speed_up_high"]].to_numpy().ravel()], HEIGHT_PX)
-    phases = [phase for phase in PANELS if phase in set(own["phase"])]
-    if len(phases) == 2:  # the step is its one phase
-        phases = phases[:1]
-    width = (WIDTH - AXIS_PX) // max(len(phases), 2) - GAP_PX
-    models = [model for model in order if model in set(own["model"])]
-    panels = [
-        _panel(own[own["phase"] == phase], y, models, series, title if phase == phases[0] else None).properties(
-            title=marks.panel_title(phase), width=width, height=HEIGHT_PX
-        )
-        for phase in phases
-    ]
+def _rows(times: pd.DataFrame, dimension: Dimension, runs: pd.DataFrame) -> pd.DataFrame:
+    """The speed-ups of the phases that are drawn, by configuration, the smallest model first."""
+    is_step = (times["mode"] == FORWARD) & (times["phase"] == FORWARD)
+    times = times[times["phase"].isin(PHASES) & ~is_step]
+    times = by_size(times, runs)
+    cells = labels(times.assign(**{dimension.key: dimension.default}))
+    names = times[dimension.key].map(dimension.name_of)
+    ends = marks.with_ends(times, "speed_up", "speed_up_std", "speed_up")
+    return ends.assign(**{NAME: names, CELL: cells, "even": 1.0})
+
+
+def _panels(rows: pd.DataFrame, cells: list[str], series: Series, title: str) -> Spec:
+    phases = [phase for phase in PHASES if phase in set(rows["phase"])]
+    width = (WIDTH - NAMES_PX) // max(len(phases), 2) - GAP_PX
+    x = Log.around([1.0, *rows[["speed_up", "speed_up_low", "speed_up_high"]].to_numpy().ravel()], width, margin=1.1)
+    size = {"width": width, "height": len(cells) * (len(series.names) * BAR_PX + SPACE_PX)}
+    panels = []
+    for phase in phases:
+        first = phase == phases[0]
+        panel = _panel(rows[rows["phase"] == phase], x, marks.bar_axis(cells, first), series, title if first else None)
+        panels.append(panel.properties(title=alt.TitleParams(phase, frame="group"), **size))
     return row(*panels, spacing=GAP_PX)
 
 
-def _panel(ends: pd.DataFrame, y: Log, models: list[str], series: Series, title: str | None) -> alt.LayerChart:
-    axis = y.axis(title)
-    x = alt.X("model:N", scale=alt.Scale(domain=models), axis=marks.name_axis(labelAngle=-40))
-    even = alt.Chart(pd.DataFrame({"speed_up": [1.0]})).mark_rule(color=GREY)
-    layers = [even.encode(y=alt.Y("speed_up:Q", scale=y.scale, axis=axis))]
-    for position, name in enumerate(series.names):
-        own = ends[ends[SERIES] == name]
-        beside = BESIDE_PX * (position - (len(series.names) - 1) / 2)
-        base = alt.Chart(own).encode(x=x, color=series.color())
-        seen = marks.tooltip(own, ("speed_up", "times as fast", marks.DIGITS), ("speed_up_std", "±", marks.DIGITS))
-        low, middle = (alt.Y(f"{column}:Q", scale=y.scale, axis=axis) for column in ("speed_up_low", "speed_up"))
-        layers += [
-            base.mark_rule(xOffset=beside).encode(y=low, y2="speed_up_high"),
-            base.mark_point(filled=True, xOffset=beside).encode(y=middle, shape=series.shape(), tooltip=seen),
-        ]
-    return alt.layer(*layers)
+def _panel(rows: pd.DataFrame, x: Log, y: alt.Y, series: Series, title: str | None) -> alt.LayerChart:
+    place = {"y": y, "yOffset": alt.YOffset(f"{NAME}:N", scale=alt.Scale(domain=list(series.names)))}
+    low, middle = (alt.X(f"{name}:Q", scale=x.scale, axis=x.axis(title)) for name in ("speed_up_low", "speed_up"))
+    seen = marks.tooltip(rows, ("speed_up", "times as fast", marks.DIGITS), ("speed_up_std", "±", marks.DIGITS))
+    even = alt.Chart(pd.DataFrame({"speed_up": [1.0]})).mark_rule(color=GREY).encode(x=middle)
+    base = alt.Chart(rows).encode(**place)
+    bars = base.mark_bar().encode(x=middle, x2="even", color=series.color(), tooltip=seen)
+    return alt.layer(bars, base.mark_rule(color=INK).encode(x=low, x2="speed_up_high"), even)

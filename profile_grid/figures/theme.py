@@ -7,20 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import count
 
 import altair as alt
 
-from kernel_tables.page.colors import (
-    BLUE,
-    FAMILIES,
-    GREEN,
-    GREY,
-    LINES,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILLION,
-)
+from kernel_tables.page.colors import BLUE, FAMILIES, GREEN, GREY, LINES, ORANGE, PALE, PURPLE, SKY, VERMILLION
+from profile_grid.study.dimensions import ATTENTION, CHECKPOINT, COMPILE, PARALLEL, PRECISION
 
 WIDTH = 740  # of a figure, in pixels: a page of paper between its margins, at 100 pixels per inch
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first is the one that vl-convert ships
@@ -28,6 +20,29 @@ FONT_SIZE, SMALL, SMALLEST = 11, 9, 8
 ON_PAPER = {"ink": "#1d2127", "soft": "#5a626c", "line": "#dfe3e8", "ground": "#ffffff"}
 INK, SOFT, LINE, GROUND = (alt.ExprRef(name) for name in ON_PAPER)
 SERIES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
+KINDS = (  # what has the colour and shape of its place in its list, in every figure
+    ("small", "medium", "large", "xl", "2.7B", "10B"),
+    PRECISION.values,
+    (*ATTENTION.values, "compiled"),
+    PARALLEL.values,
+    tuple(COMPILE.names.values()),
+    tuple(CHECKPOINT.names.values()),
+    ("compute", "memory", "latency", "too small"),
+    ("computing attention scores", "computing softmax", "final matmul", "mask and scale"),
+)
+PLACES = {name: place for kind in KINDS for place, name in enumerate(kind)}
+PARTS = FAMILIES | {  # of a bar, in the order in which they are stacked: colour, and how many lines along it
+    "parameters": (BLUE, 0),
+    "optimizer state": (PURPLE, 1),
+    "gradients": (GREEN, 0),
+    "activations": (VERMILLION, 2),
+    "temporary": (ORANGE, 0),
+    "workspace": (GREY, 1),
+    "data": (PALE, 0),
+    "idle power while waiting": (GREY, 1),
+    "idle power while working": (PALE, 0),
+    "above idle power": (ORANGE, 0),
+}
 CROSS = "M-1,-1L1,1M1,-1L-1,1"
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left", "triangle-right")
 DASHES = ([1, 0], [5, 3], [1, 2], [6, 2, 1, 2])
@@ -48,7 +63,7 @@ def config() -> dict:
         "axis": {
             "labelColor": ink, "titleColor": ink, "domainColor": soft, "tickColor": soft, "gridColor": line,
             "labelFontSize": FONT_SIZE, "titleFontSize": FONT_SIZE, "titleFontWeight": "normal", "labelLimit": 0,
-            "titleLimit": 0, "tickSize": 4, "titlePadding": 6,
+            "titleLimit": 0, "tickSize": 4, "titlePadding": 6, "labelSeparation": 6,
         },
         "legend": {
             "orient": "bottom", "title": None, "labelColor": ink, "labelFontSize": FONT_SIZE, "labelLimit": 0,
@@ -65,15 +80,15 @@ def config() -> dict:
     }  # fmt: skip
 
 
-def family_style(family: str) -> tuple[str, int]:
-    """Colour and lines of a family of kernel classes; one that has none of its own looks like "unknown"."""
-    return FAMILIES.get(family, FAMILIES["unknown"])
+def part_style(part: str) -> tuple[str, int]:
+    """Colour and lines of a part of a bar; one that has none of its own looks like "unknown"."""
+    return PARTS.get(part, PARTS["unknown"])
 
 
-def in_drawing_order(families: Iterable[str]) -> list[str]:
-    """Families in the order in which they are stacked, matrix multiplies first."""
-    order = {family: position for position, family in enumerate(FAMILIES)}
-    return sorted(set(families), key=lambda family: (order.get(family, len(order)), family))
+def in_drawing_order(parts: Iterable[str]) -> list[str]:
+    """Parts in the order in which they are stacked: matrix multiplies, parameters first."""
+    order = {part: position for position, part in enumerate(PARTS)}
+    return sorted(set(parts), key=lambda part: (order.get(part, len(order)), part))
 
 
 def fill(color: str, lines: int) -> str | alt.ExprRef:
@@ -91,8 +106,15 @@ def fill(color: str, lines: int) -> str | alt.ExprRef:
     return alt.ExprRef(gradient.replace('"ground"', "ground"))  # the parameter, not a word
 
 
-def series_styles(count: int) -> tuple[list, list[str], list[Sequence[int]]]:
-    """Colours, shapes and dashes of so many series; two series share no more than one of them before any repeats."""
-    colors = [SERIES[n % len(SERIES)] for n in range(count)]
-    shapes = [SHAPES[(n + n // len(SERIES)) % len(SHAPES)] for n in range(count)]
-    return colors, shapes, [DASHES[n // len(SERIES) % len(DASHES)] for n in range(count)]
+def series_styles(names: Sequence[str]) -> tuple[list, list[str], list[Sequence[int]]]:
+    """Colours, shapes and dashes of series with these names: those of a name in KINDS, else those that are left.
+
+    Two series share no more than one of the three before any repeats."""
+    known = [PLACES.get(name) for name in names]
+    if len({place for place in known if place is not None}) < sum(place is not None for place in known):
+        known = [None] * len(names)  # two kinds in one figure
+    free = (place for place in count() if place not in known)
+    places = [next(free) if place is None else place for place in known]
+    colors = [SERIES[n % len(SERIES)] for n in places]
+    shapes = [SHAPES[(n + n // len(SERIES)) % len(SHAPES)] for n in places]
+    return colors, shapes, [DASHES[n // len(SERIES) % len(DASHES)] for n in places]

@@ -18,11 +18,13 @@ MOST_CHART_BYTES, MOST_IMAGE_BYTES = 1_500_000, 1_900_000  # of all figures toge
 
 @dataclass(frozen=True)
 class Shown:
-    """One figure of the page. `chart` is what Vega-Lite reads, as JSON, and `image` the PNG file; one of the two, or
-    both, may be missing for want of room. `legend` is shown on request."""
+    """One figure of the page; `quantity` is what is drawn, if the title is its result.
+
+    `chart` is what Vega-Lite reads, as JSON, and `image` the PNG file; one of the two, or both, may be missing for want
+    of room. `legend` is shown on request."""
 
     title: str
-    caption: str
+    quantity: str
     notes: tuple[str, ...]
     legend: tuple[str, ...]
     chart: str | None
@@ -42,11 +44,12 @@ def shown(
         notes = [drawing.reason, *drawing.notes, *left_out]
         if name in charts and name not in kept:
             notes.append(f"There is no room here for all its points: see figures/{name}.svg, and the tables.")
-        caption = figures[name].caption(tables)
+        quantity = drawing.title or figures[name].title
+        result = figures[name].result(tables) if drawing.chart else ""
         found[name] = Shown(
-            drawing.title or figures[name].title,
-            caption,
-            tuple(note for note in notes if note and note not in caption),
+            result or quantity,
+            quantity if result else "",
+            tuple(note for note in notes if note),
             drawing.legend,
             charts[name] if name in kept else None,
             images[name] if name in pictures else None,

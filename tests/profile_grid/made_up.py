@@ -188,7 +188,7 @@ def _run_row(run: Made) -> dict:
         "num_heads": heads, "vocab_size": 10000, "steps_timed": 10 if run.timing_status == "complete" else 0,
         "steps_captured": run.steps if run.capture_status == "complete" else 0, "timing_status": run.timing_status,
         "capture_status": run.capture_status, **STATUS_OF_OTHERS, "steps_warmed": 0, "head_dim": None,
-        "device_total_bytes": None,
+        "device_total_bytes": None, "parameters": None,
         "peak_allocated_bytes": run.peak_allocated_bytes,
         "graphs": None if run.compile == "off" else 1, "graph_breaks": None if run.compile == "off" else 0,
         **absent, **run.machine, **run.others,

@@ -7,11 +7,11 @@ import pandas as pd
 
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, row
-from profile_grid.figures.scales import Contexts, Log, Series
+from profile_grid.figures.layout import Spec
+from profile_grid.figures.panels import Frame, side_by_side
+from profile_grid.figures.scales import Contexts, Series
 from profile_grid.figures.shown import fullest_runs, models_in_order, with_dimensions, without_figures, words
-from profile_grid.figures.splitting import Group, split, stacked
-from profile_grid.figures.theme import GROUND, WIDTH
+from profile_grid.figures.theme import GROUND
 from profile_grid.quantities import interval, significant
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, MODES
 from profile_grid.study.stages import CAPTURE, TIMING
@@ -19,7 +19,8 @@ from profile_grid.study.stages import CAPTURE, TIMING
 DRAWN_PHASES = ("forward", "backward", "optimizer")
 SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 PROFILED_SHIFT = 1.07
-PANEL_PX, AXIS_PX = 200, 52
+PANEL_PX = 200
+TIME = ["mean_ms", "std_ms"]
 
 
 def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
@@ -37,81 +38,62 @@ def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame)
 
 
 def draw_phase_times(tables: Tables) -> Drawing:
-    """A panel per phase: ms against context length, a line per model, profiled beside unprofiled with their spread."""
+    """A panel per phase: ms against context length, a line per model, with and without the profiler."""
     runs = tables["runs"]
     times = phase_times(runs, tables["timings"], tables["phases"]).drop(columns="mode")
+    times = times[times[["mean_ms", "profiled_ms"]].notna().any(axis=1)]
     chosen = fullest_runs(runs)
-    missing = without_figures(chosen, TIMING, CAPTURE).drop(columns="mode")
-    if times[["mean_ms", "profiled_ms"]].isna().all(axis=None):
-        return Drawing(reason="No run was measured to its end.", notes=tuple(marks.missing_notes(missing)))
+    missing = without_figures(chosen, TIMING, CAPTURE)
     series = Series("model", tuple(models_in_order(runs)))
     contexts = Contexts.of(runs["context_length"])
-    groups, left_out = split(chosen, SHOWN)
 
-    def panels(group: Group) -> Spec | None:
-        own = group.of(times)
-        present = [phase for phase in DRAWN_PHASES if phase in set(own["phase"])]
-        drawn = [
-            _panel(own[own["phase"] == phase], phase, group.of(missing), contexts, series).properties(
-                title=marks.panel_title(phase), width=WIDTH // len(DRAWN_PHASES) - AXIS_PX, height=PANEL_PX
-            )
-            for phase in present
-        ]
-        return row(*drawn, spacing=16) if drawn else None
+    def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Spec:
+        phases = [phase for phase in DRAWN_PHASES if phase in set(rows["phase"])]
+        panels = {
+            phase: _panel(rows[rows["phase"] == phase], absent.drop(columns="mode"), contexts, series, phase)
+            for phase in phases
+        }
+        return side_by_side(panels, PANEL_PX, len(DRAWN_PHASES))
 
     kernel = words(runs).kernel
     modes = " or ".join(MODES[mode] for mode in FULLEST_FIRST if mode in set(chosen["mode"]))
     note = (
-        f"Phases of one {modes}. Filled: without a profiler, mean ± standard deviation of the timed steps. "
-        f"Hollow, moved right: under the profiler, first {kernel} to last (wall time where no {kernel} was captured)."
+        f"Phases of one {modes}, mean ± standard deviation of the steps. With the profiler, moved right: first {kernel}"
+        f" to last (wall time where no {kernel} was captured)."
     )
-    return Drawing(stacked(groups, panels), (note, *left_out, *marks.missing_notes(missing)))
+    return Frame(SHOWN, "No run was measured to its end.").drawing(times, chosen, missing, panel, (note,))
 
 
-def _panel(
-    times: pd.DataFrame, phase: str, missing: pd.DataFrame, contexts: Contexts, series: Series
-) -> alt.LayerChart:
-    own = marks.with_ends(times, "mean_ms", "std_ms", "mean")
-    own = marks.with_ends(own, "profiled_ms", "profiled_std_ms", "profiled")
+def _panel(rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series: Series, phase: str) -> alt.LayerChart:
+    own = marks.with_ends(rows, "profiled_ms", "profiled_std_ms", "profiled")
     own = own.assign(context_profiled=own["context_length"] * PROFILED_SHIFT)
-    ends = own[["mean_ms", "mean_low", "mean_high", "profiled_ms", "profiled_low", "profiled_high"]]
-    y = Log.around(ends.to_numpy("float64").ravel(), PANEL_PX).with_room(below_px=marks.room_px(missing))
-    axis = y.axis("time (ms)" if phase == DRAWN_PHASES[0] else None)
-
-    def at(column: str) -> alt.Y:
-        return alt.Y(f"{column}:Q", scale=y.scale, axis=axis)
-
-    base = alt.Chart(own).encode(color=series.color())
+    both = pd.concat([own[["mean_ms", "std_ms"]], own[["profiled_ms", "profiled_std_ms"]].set_axis(TIME, axis=1)])
+    y = marks.axis_of(both, *TIME, PANEL_PX).with_room(below_px=marks.room_px(missing))
+    title = "time (ms)" if phase == DRAWN_PHASES[0] else None
     seen = marks.tooltip(
         own, ("phase", "phase"), ("mean_ms", "without profiler (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS),
         ("profiled_ms", "profiled (ms)", marks.DIGITS), ("profiled_std_ms", "profiled ± (ms)", marks.DIGITS),
     )  # fmt: skip
-    x, shifted, marker = contexts.x(), contexts.x("context_profiled"), {"shape": series.shape(), "tooltip": seen}
-    layers = [
-        base.mark_line().encode(x=x, y=at("mean_ms"), strokeDash=series.dash()),
-        base.mark_rule().encode(x=shifted, y=at("profiled_low"), y2="profiled_high"),
-        base.mark_point(fill=GROUND, strokeWidth=1.3).encode(x=shifted, y=at("profiled_ms"), **marker),
-        base.mark_rule().encode(x=x, y=at("mean_low"), y2="mean_high"),
-        base.mark_point(filled=True).encode(x=x, y=at("mean_ms"), **marker),
-    ]
-    return alt.layer(*layers, *marks.missing_marks(missing, contexts, y, series))
+    profiled = alt.Chart(own[own["profiled_ms"].notna()]).encode(x=contexts.x("context_profiled"), color=series.color())
+    low, middle = (alt.Y(f"{name}:Q", scale=y.scale, axis=y.axis(title)) for name in ("profiled_low", "profiled_ms"))
+    return alt.layer(
+        profiled.mark_rule().encode(y=low, y2="profiled_high"),
+        profiled.mark_point(fill=GROUND, strokeWidth=1.3).encode(y=middle, shape=series.shape(), tooltip=seen),
+        *marks.measured(own, contexts.x(), y, title, series, *TIME, seen),
+        *marks.missing_marks(missing, contexts, y, series),
+        marks.hollow_and_filled("with the profiler", "without a profiler"),
+    )
 
 
-def caption_phase_times(tables: Tables) -> str:
+def result_phase_times(tables: Tables) -> str:
     """How long each phase takes without a profiler, from the shortest to the longest."""
-    runs = tables["runs"]
-    times = phase_times(runs, tables["timings"], tables["phases"])
+    times = phase_times(tables["runs"], tables["timings"], tables["phases"])
     of_phases = {phase: times[times["phase"] == phase]["mean_ms"] for phase in DRAWN_PHASES}
-    parts = [f"{phase} {interval(own, _ms)}" for phase, own in of_phases.items() if own.notna().any()]
-    measured = f"Without a profiler: {', '.join(parts)}." if parts else "No phase was timed without a profiler."
-    return f"{measured} {marks.missing_count(without_figures(fullest_runs(runs), TIMING, CAPTURE))}".strip()
-
-
-def _ms(value: float) -> str:
-    return f"{significant(value)} ms"
+    parts = [f"{phase} {interval(own, significant)} ms" for phase, own in of_phases.items() if own.notna().any()]
+    return f"Without a profiler: {', '.join(parts)}" if parts else ""
 
 
 PHASE_TIMES = Figure(
-    "phase_times", "Time of forward, backward and optimizer", draw_phase_times, caption_phase_times,
-    tables=("runs", "timings", "phases"),
+    "phase_times", "Time of forward, backward and optimizer by model and context length", draw_phase_times,
+    result_phase_times, tables=("runs", "timings", "phases"),
 )  # fmt: skip

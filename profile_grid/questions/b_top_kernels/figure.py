@@ -9,9 +9,9 @@ from kernel_tables.kernel_names.short import short_names
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, column
-from profile_grid.figures.shown import models_in_order, without_figures, words
-from profile_grid.figures.splitting import Group, fitting, stacked
-from profile_grid.figures.theme import SMALLEST, WIDTH
+from profile_grid.figures.panels import Frame
+from profile_grid.figures.shown import labels, models_in_order, without_figures, words
+from profile_grid.figures.theme import WIDTH
 from profile_grid.quantities import count, percent, significant
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import (
@@ -23,10 +23,8 @@ from profile_grid.study.dimensions import (
     MODEL,
     MODES,
     keys_without,
-    title_of,
 )
 from profile_grid.study.stages import CAPTURE
-from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.classes import family
 from profile_grid.tables.measured import Words, names_of_told_kernels
 from profile_grid.tables.names import FORWARD
@@ -35,8 +33,7 @@ SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 COLUMNS = [*LEADING, "scope", "rank", "kernel", "class", "family", "launches", "time_ms", "share"]
 WHOLE = "all phases"
 KERNELS_DRAWN = 10
-KERNELS_TOLD, RUNS_TOLD = 3, 3
-BAR_PX, TEXT_PX, LEAST_PX = 17, 130, 260  # of a bar, of the text beside the longest, of the longest with its text
+TEXT_PX, LEAST_PX = 130, 260  # of the text after the longest bar, of the longest with its text
 CHARACTER_PX = 5.7  # of a name, on the mean
 
 
@@ -81,76 +78,63 @@ def _longest(kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
 
 
 def draw_top_kernels(tables: Tables) -> Drawing:
-    """Bars by short name for the forward pass and for the whole step, one below the other.
+    """Bars by short name for the forward pass and for all of the step, one below the other.
 
-    The legend has the full names, since a short one is told apart only from those it stands beside."""
+    The legend has the full names, since a short one is clear only among those it stands next to."""
     runs, named = tables["runs"], words(tables["runs"])
     top = top_kernels(runs, tables["kernels"])
-    if top.empty:
-        missing = marks.missing_notes(without_figures(runs, CAPTURE))
-        return Drawing(reason=f"No capture holds {named.kernels}.", notes=tuple(missing))
     short = short_names(top["kernel"], names_of_told_kernels(tables))
-    top = top.assign(bar=top["kernel"].map(short), text=_texts(top))
-    room = CHARACTER_PX * int(top["bar"].str.len().max())
-    fills = marks.family_fills(top["family"])
-    chosen = runs[runs["run"].isin(top["run"])]
-    told = shown_dimensions(chosen, SHOWN)
-    each = [Group(title_of(run, told), chosen[chosen["run"] == run["run"]]) for run in chosen.to_dict("records")]
-    groups, left_out = fitting(each)
+    top = top.assign(bar=top["kernel"].map(short), text=_texts(top), start=0.0, end=top["time_ms"])
+    fills, names_px = marks.part_fills(top, "family"), CHARACTER_PX * max(map(len, top["bar"]), default=0)
 
-    def panels(group: Group) -> Spec:
-        title = {FORWARD: "forward pass", WHOLE: f"all of one {MODES[group.runs['mode'].iloc[0]]}"}
-        scopes = group.of(top).drop(columns=list(KEYS)).groupby("scope", sort=False)
-        return column(*[_bars(rows, title[of], fills, named, room) for of, rows in scopes], spacing=18)
+    def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
+        title = {FORWARD: "forward pass", WHOLE: f"all of one {MODES[rows['mode'].iloc[0]]}"}
+        width = max(WIDTH - names_px, LEAST_PX)
+        room = alt.Scale(domain=[0, max(rows["time_ms"].max(), 1e-9) * width / (width - TEXT_PX)], nice=False)
+        x = alt.X("start:Q", scale=room, axis=alt.Axis(title=f"{named.time} per step (ms)", tickCount=5, grid=False))
+        scopes = rows.drop(columns=list(KEYS)).groupby("scope", sort=False)
+        return column(*[
+            _bars(own, x, fills, named).properties(
+                title=alt.TitleParams(title[scope], frame="group"), width=width, height=alt.Step(marks.BAR_PX)
+            )
+            for scope, own in scopes
+        ], spacing=18)  # fmt: skip
 
     legend = tuple(f"{short[kernel]}: {kernel}" for kernel in dict.fromkeys(top["kernel"]) if short[kernel] != kernel)
+    notes = [] if top.empty else [f"The largest that were captured: {'; '.join(labels(top.drop_duplicates('run')))}."]
+    frame = Frame(SHOWN, f"No capture holds {named.kernels}.")
     title = f"The {named.kernels} with the most time"
-    return Drawing(stacked(groups, panels), tuple(left_out), legend, title=title)
+    return frame.drawing(top, runs, without_figures(runs, CAPTURE), panel, notes, legend, title)
 
 
 def _texts(top: pd.DataFrame) -> list[str]:
     rows = top.itertuples(index=False)
-    return [f"{significant(one.time_ms)} ms, {percent(one.share)}, {count(one.launches)}×" for one in rows]
+    return [f"{significant(row.time_ms)} ms, {percent(row.share)}, {count(row.launches)}×" for row in rows]
 
 
-def _bars(top: pd.DataFrame, title: str, fills: alt.Fill, named: Words, names_px: float) -> alt.LayerChart:
-    """The bars of one scope, in the width that names of so many pixels leave."""
-    width = max(WIDTH - names_px, LEAST_PX)
-    room = alt.Scale(domain=[0, max(top["time_ms"].max(), 1e-9) * width / (width - TEXT_PX)], nice=False)
-    axis = marks.name_axis(minExtent=names_px, maxExtent=names_px)
-    base = alt.Chart(top, title=marks.panel_title(title), width=width, height=alt.Step(BAR_PX)).encode(
-        x=alt.X("time_ms:Q", scale=room, axis=alt.Axis(title=f"{named.time} per step (ms)", tickCount=5)),
-        y=alt.Y("bar:N", scale=alt.Scale(domain=list(top["bar"])), axis=axis),
-        tooltip=marks.tooltip(
-            top, ("kernel", named.kernel), ("class", "class"), ("time_ms", "per step (ms)", marks.DIGITS),
-            ("share", "share", marks.SHARE), ("launches", "launches per step", ",.1~f"),
-        ),
+def _bars(top: pd.DataFrame, x: alt.X, fills: alt.Fill, named: Words) -> alt.LayerChart:
+    seen = marks.tooltip(
+        top, ("kernel", named.kernel), ("class", "class"), ("time_ms", "per step (ms)", marks.DIGITS),
+        ("share", "share", marks.SHARE), ("launches", "launches per step", ",.1~f"),
     )  # fmt: skip
-    bars = base.mark_bar().encode(fill=fills)
-    return alt.layer(bars, base.mark_text(align="left", dx=4, fontSize=SMALLEST + 1).encode(text="text:N"))
+    return marks.bars(top, {"x": x, "y": marks.bar_axis(list(top["bar"]))}, fills, seen)
 
 
-def caption_top_kernels(tables: Tables) -> str:
-    """What the first kernel, and the first three, take of the step of the largest run."""
-    runs = tables["runs"]
-    top = top_kernels(runs, tables["kernels"])
+def result_top_kernels(tables: Tables) -> str:
+    """What the first kernel takes of the step of the largest run."""
+    top = top_kernels(tables["runs"], tables["kernels"])
     if top.empty:
-        return f"No capture holds {words(runs).kernels}."
-    widest = [own[own["scope"] == own["scope"].iloc[-1]] for _, own in top.groupby("run", sort=False)]
-    return " ".join(_told(own, words(runs)) for own in widest[:RUNS_TOLD])
-
-
-def _told(top: pd.DataFrame, named: Words) -> str:
-    shares = top["share"].head(KERNELS_TOLD)
-    return (
-        f"Of {top['run'].iloc[0]}: the first {named.kernel} alone takes {percent(shares.iloc[0])} of the {named.time}, "
-        f"the first {len(shares)} {percent(shares.sum())}."
-    )
+        return ""
+    own = top[top["run"] == top["run"].iloc[0]]
+    first = own[own["scope"] == own["scope"].iloc[-1]].iloc[0]
+    name = short_names(top["kernel"], names_of_told_kernels(tables))[first["kernel"]]
+    share, time = percent(first["share"]), words(tables["runs"]).time
+    return f"{name} takes {share} of the {time} of {labels(own.head(1))[0]}"
 
 
 FIGURES = (
     Figure(
-        "top_kernels", "The kernels with the most time", draw_top_kernels, caption_top_kernels,
+        "top_kernels", "The kernels with the most time", draw_top_kernels, result_top_kernels,
         tables=("runs", "kernels", "top_kernels"),
     ),
 )  # fmt: skip

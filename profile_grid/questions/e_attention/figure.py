@@ -1,4 +1,4 @@
-"""Figure of (e): the time of attention's parts beside their FLOPs."""
+"""Figure of (e): the time of attention's parts, and their shares of its time and of its FLOPs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import pandas as pd
 
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, column, row
+from profile_grid.figures.layout import Spec, column
+from profile_grid.figures.panels import Frame, side_by_side
 from profile_grid.figures.scales import Contexts, Log, Series
 from profile_grid.figures.shown import leanest_runs, models_in_order, with_dimensions, without_figures, words
-from profile_grid.figures.splitting import Group, split, stacked
-from profile_grid.figures.theme import WIDTH
-from profile_grid.quantities import interval, significant
+from profile_grid.figures.theme import GROUND, WIDTH
+from profile_grid.quantities import interval, percent, significant
 from profile_grid.questions.e_attention.table import PARTS, SOFTMAX
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, keys_without
 from profile_grid.study.stages import CAPTURE
 
 SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
-PANEL_PX, GAP_PX, AXIS_PX = 140, 10, 62
-MOST_COLUMNS = 5
+PANEL_PX, SHARES_PX, NAMES_PX = 150, 100, 160
+MAX_COLUMNS = 5
 
 
 def attention_parts(runs: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame:
@@ -41,81 +41,88 @@ def absent_cells(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_attention(tables: Tables) -> Drawing:
-    """Per model a column: time per layer above and FLOPs per layer below, against context length, a line per part."""
-    runs = tables["runs"]
+    """Per model a panel of the time per layer against context length, a line per part; below all, the part's share of
+    attention's time and of its FLOPs, a marker per configuration."""
+    runs, named = tables["runs"], words(tables["runs"])
     parts = attention_parts(runs, tables["attention"])
-    missing = without_figures(runs, CAPTURE)
-    if parts.empty:
-        reason = f"No capture has {words(runs).kernels} in the ranges of attention's parts."
-        return Drawing(reason=reason, notes=tuple(marks.missing_notes(missing)))
     series = Series("part", tuple(part for part in PARTS if part in set(parts["part"])))
-    groups, left_out = split(runs[runs["run"].isin(parts["run"])], SHOWN)
     order = models_in_order(runs)
 
-    def panels(group: Group) -> Spec:
-        own = group.of(parts).drop(columns="mode")
+    def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
+        own = rows.drop(columns="mode")
         models = [model for model in order if model in set(own["model"])]
-        lines = [models[start : start + MOST_COLUMNS] for start in range(0, len(models), MOST_COLUMNS)]
-        time = f"{words(runs).time} per layer (µs)"
-        return column(*[_two_rows(own, line, series, time) for line in lines], spacing=18)
+        y = Log.around(own["gpu_time_per_layer_us"], PANEL_PX)
+        contexts = Contexts.of(own["context_length"])
+        times = {
+            model: _times(own[own["model"] == model], contexts, y, series, n % MAX_COLUMNS == 0 and named.time)
+            for n, model in enumerate(models)
+        }
+        columns = min(max(len(models), 2), MAX_COLUMNS)
+        return column(
+            side_by_side(times, PANEL_PX, columns, one_axis=True), _shares(own, series, named.time), spacing=16
+        )
 
-    note = (
+    notes = (
         "Mean of the captured steps of the forward pass. FLOPs from the shapes, every entry of the scores counted: "
-        "scores and values 2·B·H·S²·d_head each (their dashed lines lie on each other), softmax 5·B·H·S², mask and "
-        "scale B·H·S²."
+        "scores and values 2·B·H·S²·d_head each, softmax 5·B·H·S², mask and scale B·H·S².",
     )
-    return Drawing(stacked(groups, panels), (note, *left_out, *marks.missing_notes(absent_cells(runs, parts))))
+    frame = Frame(SHOWN, f"No capture has {named.kernels} in the ranges of attention's parts.")
+    return frame.drawing(parts, runs, absent_cells(runs, parts), panel, notes)
 
 
-def _two_rows(parts: pd.DataFrame, models: list[str], series: Series, time_title: str) -> Spec:
-    """The panels of so many models side by side: times above, FLOPs below."""
-    width = (WIDTH - AXIS_PX) // max(len(models), MOST_COLUMNS // 2 + 1) - GAP_PX
-    time = Log.around(parts["gpu_time_per_layer_us"], PANEL_PX)
-    flops = Log.around(parts["flops_per_layer"].dropna(), PANEL_PX)
-    above, below = [], []
-    for model in models:
-        own, first = parts[parts["model"] == model], model == models[0]
-        contexts = Contexts.of(parts["context_length"])
-        upper = _panel(own, "gpu_time_per_layer_us", time, contexts.x(title=None), series, first and time_title)
-        lower = _panel(own, "flops_per_layer", flops, contexts.x(title="context"), series, first and "FLOP per layer")
-        above.append(upper.properties(title=marks.panel_title(model), width=width, height=PANEL_PX))
-        below.append(lower.properties(width=width, height=PANEL_PX))
-    return column(row(*above, spacing=GAP_PX), row(*below, spacing=GAP_PX), spacing=8)
-
-
-def _panel(parts: pd.DataFrame, column: str, y: Log, x: alt.X, series: Series, title: str | bool) -> alt.LayerChart:
-    axis = y.axis(title or None)
-    axis.labels = axis.ticks = bool(title)
-    base = alt.Chart(parts[parts[column].notna()]).encode(
-        x=x, y=alt.Y(f"{column}:Q", scale=y.scale, axis=axis), color=series.color()
+def _times(parts: pd.DataFrame, contexts: Contexts, y: Log, series: Series, time: str | bool) -> alt.LayerChart:
+    axis = y.axis(f"{time} per layer (µs)" if time else None)
+    axis.labels = axis.ticks = bool(time)
+    base = alt.Chart(parts).encode(
+        x=contexts.x(title="context"),
+        y=alt.Y("gpu_time_per_layer_us:Q", scale=y.scale, axis=axis),
+        color=series.color(),
     )
-    seen = marks.tooltip(
+    return alt.layer(base.mark_line(), base.mark_point(filled=True).encode(shape=series.shape(), tooltip=_seen(parts)))
+
+
+def _shares(parts: pd.DataFrame, series: Series, time: str) -> alt.LayerChart:
+    """The shares of all parts of one attention, of time filled and of FLOPs hollow."""
+    columns = {"time_share": "gpu_time_per_layer_us", "flops_share": "flops_per_layer"}
+    rows = parts.assign(**{
+        share: parts[column] / parts.groupby("run")[column].transform("sum") for share, column in columns.items()
+    })  # fmt: skip
+    y = alt.Y("part:N", scale=alt.Scale(type="point", domain=list(series.names), padding=0.5), axis=marks.name_axis())
+    base = alt.Chart(rows).encode(y=y, color=series.color(), shape=series.shape(), tooltip=_seen(rows))
+    title = f"share of attention's {time} (filled) and of its FLOPs (hollow)"
+    of_time, of_flops = (
+        alt.X(f"{share}:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title=title, format="%")) for share in columns
+    )
+    flops = base.mark_point(fill=GROUND, strokeWidth=1.3, size=70).encode(x=of_flops)
+    size = {"width": WIDTH - NAMES_PX, "height": SHARES_PX}
+    return alt.layer(flops, base.mark_point(filled=True, opacity=0.7).encode(x=of_time), **size)
+
+
+def _seen(parts: pd.DataFrame) -> list[alt.Tooltip]:
+    return marks.tooltip(
         parts, ("part", "part"), ("gpu_time_per_layer_us", "per layer (µs)", marks.DIGITS),
         ("flops_per_layer", "FLOP per layer", ".4~s"), ("flops_formula", "formula"),
     )  # fmt: skip
-    line = base.mark_line(strokeDash=[4, 3] if column == "flops_per_layer" else [1, 0])
-    return alt.layer(line, base.mark_point(filled=True).encode(shape=series.shape(), tooltip=seen))
 
 
-def caption_attention(tables: Tables) -> str:
-    """Softmax beside both matrix multiplies of attention: its time, and its FLOPs."""
+def result_attention(tables: Tables) -> str:
+    """Softmax compared with both matrix multiplies of attention: its time, and its FLOPs."""
     parts = attention_parts(tables["runs"], tables["attention"])
     softmax = parts[(parts["part"] == SOFTMAX) & parts["runtime_to_matmuls"].notna()]
     if softmax.empty:
-        return f"No capture has {words(tables['runs']).kernels} in the ranges of softmax and both matrix multiplies."
-    runtime, flops = (interval(softmax[f"{what}_to_matmuls"], _factor) for what in ("runtime", "flops"))
-    return (
-        f"Softmax takes {runtime} times as long as both matrix multiplies of attention, for {flops} times their FLOPs."
-    )
+        return ""
+    runtime, flops = (interval(softmax[f"{what}_to_matmuls"], text) for what, text in MEASURES)
+    return f"Softmax takes {runtime} times as long as both matrix multiplies of attention, with {flops} of their FLOPs"
 
 
 def _factor(value: float) -> str:
     return significant(value, 2)
 
 
+MEASURES = (("runtime", _factor), ("flops", percent))
 FIGURES = (
     Figure(
-        "attention", "Parts of attention in the forward pass: time beside FLOPs", draw_attention, caption_attention,
-        tables=("runs", "attention"),
+        "attention", "Parts of attention in the forward pass: time per layer, and shares of time and of FLOPs",
+        draw_attention, result_attention, tables=("runs", "attention"),
     ),
 )  # fmt: skip

@@ -7,21 +7,20 @@ import pandas as pd
 
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, row
-from profile_grid.figures.scales import Contexts, Log, Series
+from profile_grid.figures.panels import AXIS_PX, Frame
+from profile_grid.figures.scales import Contexts, Series
 from profile_grid.figures.shown import without_figures
-from profile_grid.figures.splitting import Group, split, stacked
 from profile_grid.figures.theme import WIDTH
-from profile_grid.quantities import interval, ratio
-from profile_grid.results.results import COMPLETE
-from profile_grid.study.dimensions import ATTENTION, MODE
+from profile_grid.quantities import significant
+from profile_grid.study.dimensions import ATTENTION, CONTEXT_LENGTH, MODE
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.ratios import compared
 
-SHOWN = ("context_length", "mode", ATTENTION.key)
-HEIGHT_PX, AXIS_PX = 230, 60
+SHOWN = (CONTEXT_LENGTH.key, ATTENTION.key)
+HEIGHT_PX, COLUMNS = 210, 2
+TIME = ("mean_ms", "std_ms")
 NO_TIMES = "No two timed runs differ in attention alone."
 
 
@@ -30,63 +29,42 @@ def draw_attention_times(tables: Tables) -> Drawing:
     runs, times = tables["runs"], tables["attention_times"]
     steps = times[(times["phase"] == WHOLE_STEP) & times["mean_ms"].notna()]
     missing = without_figures(compared(runs, ATTENTION), TIMING)
-    if steps.empty:
-        return Drawing(reason=NO_TIMES, notes=tuple(marks.missing_notes(missing)))
     series = Series(ATTENTION.key, tuple(sorted_values(times, ATTENTION.key)))
     contexts = Contexts.of(times["context_length"])
-    groups, left_out = split(runs[runs["run"].isin(times["run"])], SHOWN)
 
-    def panels(group: Group) -> Spec:
-        own, absent = group.of(steps), group.of(missing)
-        modes = [mode for mode in MODE.values if mode in {*own["mode"], *absent["mode"]}]
-        drawn = [
-            _panel(own[own["mode"] == mode], absent[absent["mode"] == mode], contexts, series).properties(
-                title=marks.panel_title(MODE.name_of(mode)), width=WIDTH // max(len(modes), 2) - AXIS_PX,
-                height=HEIGHT_PX,
-            )
-            for mode in modes
-        ]  # fmt: skip
-        return row(*drawn, spacing=16)
+    def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> alt.LayerChart:
+        y = marks.axis_of(rows, *TIME, HEIGHT_PX).with_room(below_px=marks.room_px(absent))
+        seen = marks.tooltip(
+            rows, ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS),
+            ("speed_up", "times as fast as written out", marks.DIGITS),
+        )  # fmt: skip
+        return alt.layer(
+            *marks.measured(rows, contexts.x(), y, "time of a step (ms)", series, *TIME, seen),
+            *marks.missing_marks(absent, contexts, y, series, named=ATTENTION.key),
+            width=WIDTH // COLUMNS - AXIS_PX, height=HEIGHT_PX,
+        )  # fmt: skip
 
     note = "Times without a profiler, ± the standard deviation between steps. eager: attention written out."
-    return Drawing(stacked(groups, panels), (note, *left_out, *marks.missing_notes(missing)))
+    return Frame(SHOWN, NO_TIMES, COLUMNS).drawing(steps, runs, missing, panel, (note,))
 
 
-def _panel(steps: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series: Series) -> alt.LayerChart:
-    own = marks.with_ends(steps, "mean_ms", "std_ms", "mean")
-    y = Log.around(own[["mean_low", "mean_ms", "mean_high"]].to_numpy("float64").ravel(), HEIGHT_PX)
-    y = y.with_room(below_px=marks.room_px(missing))
-    axis = y.axis("time of a step (ms)")
-    base = alt.Chart(own).encode(x=contexts.x(), color=series.color())
-    low, middle = (alt.Y(f"{name}:Q", scale=y.scale, axis=axis) for name in ("mean_low", "mean_ms"))
-    seen = marks.tooltip(
-        own, ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS),
-        ("speed_up", "times as fast as written out", marks.DIGITS),
-    )  # fmt: skip
-    layers = [
-        base.mark_line().encode(y=middle, strokeDash=series.dash()),
-        base.mark_rule().encode(y=low, y2="mean_high"),
-        base.mark_point(filled=True).encode(y=middle, shape=series.shape(), tooltip=seen),
-    ]
-    return alt.layer(*layers, *marks.missing_marks(missing, contexts, y, series, named=ATTENTION.key))
-
-
-def caption_attention_times(tables: Tables) -> str:
-    """The speed-ups over written-out attention, and how many runs ended without figures."""
+def result_attention_times(tables: Tables) -> str:
+    """The fastest attention at the longest context, of the configuration that gains most there."""
     times = tables["attention_times"]
     steps = times[(times["phase"] == WHOLE_STEP) & times["speed_up"].notna()]
-    told = [
-        f"{value} {interval(steps[steps[ATTENTION.key] == value]['speed_up'], ratio)}"
-        for value in sorted_values(steps, ATTENTION.key)
-    ]
-    lacking = times[(times["phase"] == WHOLE_STEP) & (times["status"] != COMPLETE)]
-    said = f"A step, times as fast as with attention written out: {', '.join(told)}." if told else NO_TIMES
-    return f"{said} {marks.missing_count(lacking)}".strip()
+    if steps.empty:
+        return ""
+    best = steps.loc[steps[steps["context_length"] == steps["context_length"].max()]["speed_up"].idxmax()]
+    name = ", ".join(MODE.name_of(best[key]) if key == MODE.key else str(best[key]) for key in ("model", "mode"))
+    factor = significant(best["speed_up"])
+    return (
+        f"At context {best['context_length']} {best[ATTENTION.key]} is {factor} times as fast as written out ({name})"
+    )
 
 
 FIGURES = (
     Figure(
-        "attention_times", "Time of a step with every attention", draw_attention_times, caption_attention_times,
-        tables=("runs", "attention_times"),
+        "attention_times", "Time of a step against context length, by attention", draw_attention_times,
+        result_attention_times, tables=("runs", "attention_times"),
     ),
 )  # fmt: skip

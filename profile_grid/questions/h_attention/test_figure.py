@@ -17,10 +17,10 @@ def test_every_time_is_a_point_and_what_ran_out_of_memory_a_cross_at_its_length(
     made = tables(changes={LONGEST: OOM})
     drawing = FIGURE.draw(made)
     rows = [row for rows in drawing.chart["datasets"].values() for row in rows]
-    assert {row["run"] for row in rows if "mean_low" in row} == set(made["runs"]["run"]) - {LONGEST}
+    assert {row["run"] for row in rows if "mean_ms_low" in row} == set(made["runs"]["run"]) - {LONGEST}
     assert {(row["label"], row["context_length"]) for row in rows if "label" in row} == {("eager: out of memory", 2048)}
-    assert f"Out of memory: {LONGEST}." in drawing.notes
-    assert FIGURE.caption(made).endswith("1 run(s) without figures are marked.")
+    assert drawing.absent == ("Out of memory: small · 2048 · training step.",)
+    assert FIGURE.result(made).startswith("At context 512 flash is ")
     assert on_paper(FIGURE, {name: made[name] for name in FIGURE.tables})
 
 

@@ -7,11 +7,11 @@ from profile_grid.questions.i_memory import categories_figure, timeline_figure
 
 FIGURES = (
     Figure(
-        "memory_categories", "Memory at the fullest moment of a step",
-        categories_figure.draw, categories_figure.caption, tables=("runs", "memory_peak"),
+        "memory_categories", "Live memory at the fullest moment of a step, by category",
+        categories_figure.draw, categories_figure.result, tables=("runs", "memory_peak"),
     ),
     Figure(
-        "memory_timeline", "Memory in the course of a step",
-        timeline_figure.draw, timeline_figure.caption, tables=("runs", "memory_peak", "memory_timeline"),
+        "memory_timeline", "Live memory in the course of the step that needs most, by category",
+        timeline_figure.draw, timeline_figure.result, tables=("runs", "memory_peak", "memory_timeline"),
     ),
 )  # fmt: skip

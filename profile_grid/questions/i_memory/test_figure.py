@@ -37,14 +37,13 @@ def test_a_run_out_of_memory_is_named_below_the_figure():
     made = tables(training(), training(model="large"))
     lost = made["runs"]["model"] == "large"
     made["runs"].loc[lost, MEMORY.status_column] = "out_of_memory"
-    notes = CATEGORIES.draw(made).notes
-    assert any("large_ctx512_train_step" in note for note in notes)
+    assert CATEGORIES.draw(made).absent == ("Out of memory: large · 512 · training step.",)
 
 
 def test_the_timeline_is_that_of_the_run_that_needs_most_and_names_the_phases():
     made = tables(training(), Made(mode="forward_backward", precision="bf16"))
     rows = rows_of(TIMELINE.draw(made))
-    assert {row["phase"] for row in rows if "start" in row and "category" not in row} == {
+    assert {row["phase"] for row in rows if "phase" in row and "category" not in row} == {
         "forward", "loss", "backward", "optimizer",
     }  # fmt: skip
     assert max(row["end"] for row in rows if "end" in row) == pytest.approx(518)
@@ -54,10 +53,10 @@ def test_the_timeline_is_that_of_the_run_that_needs_most_and_names_the_phases():
 def test_a_figure_can_be_drawn_on_paper_and_says_why_where_there_is_nothing(figure):
     made = tables(training())
     assert on_paper(figure, {name: made[name] for name in figure.tables})
-    assert "518 MiB" in figure.caption(made)
+    assert "518 MiB" in figure.result(made)
     nothing = merged([training()])
     nothing |= summary_tables(nothing, OWN)
-    assert figure.draw(nothing).chart is None and "whole history" in figure.caption(nothing)
+    assert "whole history" in figure.draw(nothing).reason and figure.result(nothing) == ""
 
 
 def parts_of(chart: dict):

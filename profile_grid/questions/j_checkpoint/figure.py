@@ -7,21 +7,20 @@ import pandas as pd
 
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import column, row
-from profile_grid.figures.scales import Log, Series
+from profile_grid.figures.panels import AXIS_PX, Frame
+from profile_grid.figures.scales import Series
 from profile_grid.figures.shown import without_figures
-from profile_grid.figures.splitting import split
-from profile_grid.figures.theme import WIDTH
-from profile_grid.quantities import GIBIBYTE, interval, ratio
+from profile_grid.figures.theme import SOFT, WIDTH
+from profile_grid.quantities import GIBIBYTE, interval, percent, ratio
 from profile_grid.study.dimensions import CHECKPOINT
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.ratios import compared
 
-COLUMNS, HEIGHT_PX, AXIS_PX, VALUE = 3, 170, 62, "blocks"
+COLUMNS, HEIGHT_PX, VALUE = 3, 170, "blocks"
 NO_TIMES = "No two timed training runs differ in checkpoints alone."
-TITLES = {  # the first that any run tells
+TITLES = {  # the first that any run has
     "peak_allocated_bytes": "most memory (GiB)",
     "recorded_peak_bytes": "most memory, recorded (GiB)",
     "kept_bytes": "activations kept, by shapes (GiB)",
@@ -37,59 +36,62 @@ def time_and_memory(taken: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def draw_checkpoint(tables: Tables) -> Drawing:
-    """A panel per configuration: time of a step against memory, a point per number of checkpointed blocks."""
+    """A panel per configuration: time of a step against memory, points joined from no checkpoint to every block."""
     runs, taken = tables["runs"], tables["checkpoint_memory"]
     rows, source = time_and_memory(taken)
-    missing = without_figures(compared(runs, CHECKPOINT), TIMING)
-    if rows.empty:
-        return Drawing(reason=NO_TIMES, notes=tuple(marks.missing_notes(missing)))
-    names = tuple(CHECKPOINT.name_of(value) for value in sorted_values(taken, CHECKPOINT.key))
-    groups, left_out = split(runs[runs["run"].isin(rows["run"])], (CHECKPOINT.key,))
-    panels = [
-        _panel(group.of(rows), Series(VALUE, names), TITLES[source]).properties(
-            title=marks.panel_title(group.title or "training step"), width=WIDTH // COLUMNS - AXIS_PX, height=HEIGHT_PX
-        )
-        for group in groups
-    ]
-    lines = [row(*panels[first : first + COLUMNS], spacing=16) for first in range(0, len(panels), COLUMNS)]
+    values = sorted_values(taken, CHECKPOINT.key)
+    rows = rows.assign(order=rows[CHECKPOINT.key].map(lambda value: 1 / value if value else 0))
+    series = Series(VALUE, tuple(CHECKPOINT.name_of(value) for value in values))
     note = (
-        "Times without a profiler, ± the standard deviation between steps. Blocks computed again in the backward pass."
+        "Times without a profiler, ± the standard deviation between steps. Checkpointed blocks are computed again in"
+        " the backward pass. A point above another saves nothing for its time. Neither axis begins at 0."
     )
-    return Drawing(column(*lines, spacing=18), (note, *left_out, *marks.missing_notes(missing)))
+    missing = without_figures(compared(runs, CHECKPOINT), TIMING)
+    return Frame((CHECKPOINT.key,), NO_TIMES, COLUMNS).drawing(
+        rows, runs, missing, lambda own, _: _panel(own, series, TITLES[source]), (note,)
+    )
 
 
 def _panel(rows: pd.DataFrame, series: Series, title: str) -> alt.LayerChart:
     own = marks.with_ends(rows, "mean_ms", "std_ms", "mean")
-    x = Log.around(own["gib"], WIDTH // COLUMNS - AXIS_PX)
-    y = Log.around(own[["mean_low", "mean_ms", "mean_high"]].to_numpy("float64").ravel(), HEIGHT_PX, margin=1.15)
-    axis = y.axis("time of a step (ms)")
-    base = alt.Chart(own).encode(x=alt.X("gib:Q", scale=x.scale, axis=x.axis(title)), color=series.color())
-    low, middle = (alt.Y(f"{name}:Q", scale=y.scale, axis=axis) for name in ("mean_low", "mean_ms"))
+    scale = alt.Scale(zero=False, padding=14)
+    x = alt.X("gib:Q", scale=scale, axis=alt.Axis(title=title, tickCount=5))
+    low, middle = (
+        alt.Y(f"{name}:Q", scale=scale, axis=alt.Axis(title="time of a step (ms)", tickCount=5))
+        for name in ("mean_low", "mean_ms")
+    )
+    base = alt.Chart(own).encode(x=x)
     seen = marks.tooltip(
         own, ("gib", title, marks.DIGITS), ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS)
     )
     return alt.layer(
-        base.mark_rule().encode(y=low, y2="mean_high"),
-        base.mark_point(filled=True).encode(y=middle, shape=series.shape(), tooltip=seen),
-    )
+        base.mark_line(color=SOFT).encode(y=middle, order="order:Q"),
+        base.mark_rule().encode(y=low, y2="mean_high", color=series.color()),
+        base.mark_point(filled=True).encode(y=middle, color=series.color(), shape=series.shape(), tooltip=seen),
+        width=WIDTH // COLUMNS - AXIS_PX, height=HEIGHT_PX,
+    )  # fmt: skip
 
 
-def caption_checkpoint(tables: Tables) -> str:
-    """How many times as long a step takes with each number of checkpointed blocks."""
+def result_checkpoint(tables: Tables) -> str:
+    """How much longer a step takes, and how much memory is left, with every block checkpointed, or as many as were."""
+    rows, _ = time_and_memory(tables["checkpoint_memory"])
     times = tables["checkpoint_times"]
     steps = times[times["phase"] == WHOLE_STEP]
     if steps.empty:
-        return NO_TIMES
-    told = [
-        f"{interval(1 / steps[steps[CHECKPOINT.key] == value]['speed_up'], ratio)} {CHECKPOINT.words(value)}"
-        for value in sorted_values(steps, CHECKPOINT.key)
-    ]
-    return f"Beside no checkpoints a step takes: {', '.join(told)}."
+        return ""
+    most = next(value for value in sorted_values(steps, CHECKPOINT.key) if value)
+    own = steps[steps[CHECKPOINT.key] == most]
+    memory = rows.set_index("run")["gib"]
+    shares = [memory[run] / memory[base] for run, base in zip(own["run"], own["base_run"], strict=True)
+              if {run, base} <= set(memory.index)]  # fmt: skip
+    taken = f", in {interval(shares, percent)} of the memory" if shares else ""
+    name, longer = CHECKPOINT.name_of(most), interval(1 / own["speed_up"], ratio)
+    return f"With {name} checkpointed, a step takes {longer} as long{taken}"
 
 
 FIGURES = (
     Figure(
-        "checkpoint", "Time against memory by checkpointed blocks", draw_checkpoint, caption_checkpoint,
+        "checkpoint", "Time of a step against memory, by checkpointed blocks", draw_checkpoint, result_checkpoint,
         tables=("runs", "checkpoint_times", "checkpoint_memory"),
     ),
 )  # fmt: skip

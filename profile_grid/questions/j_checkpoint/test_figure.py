@@ -35,6 +35,6 @@ def test_every_timed_run_is_a_point_at_its_memory_as_far_as_the_device_tells_it(
     assert on_paper(FIGURE, {name: made[name] for name in FIGURE.tables})
 
 
-def test_the_caption_says_how_much_longer_a_step_takes():
-    assert FIGURE.caption(tables()).startswith("Beside no checkpoints a step takes: × 1.")
-    assert FIGURE.caption(tables(checkpoints=(0,))) == "No two timed training runs differ in checkpoints alone."
+def test_the_result_says_how_much_longer_a_step_takes():
+    assert FIGURE.result(tables()).startswith("With every block checkpointed, a step takes × 1.")
+    assert FIGURE.draw(tables(checkpoints=(0,))).reason == "No two timed training runs differ in checkpoints alone."

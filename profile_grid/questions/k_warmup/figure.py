@@ -1,4 +1,4 @@
-"""Figure of (k): every step of a process, the first one included, beside the mean of the measured ones."""
+"""Figure of (k): every step of a process, the first one included, divided by the mean of the measured ones."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pandas as pd
 
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, row
+from profile_grid.figures.layout import Spec
+from profile_grid.figures.panels import Frame, side_by_side
 from profile_grid.figures.scales import Log, Series
 from profile_grid.figures.shown import models_in_order, without_figures
-from profile_grid.figures.splitting import Group, split, stacked
-from profile_grid.figures.theme import SOFT, WIDTH
+from profile_grid.figures.theme import SMALL, SOFT
 from profile_grid.quantities import interval, ratio
 from profile_grid.questions.k_warmup.document import NOT_KEPT
 from profile_grid.study.dimensions import MODE
@@ -19,33 +19,26 @@ from profile_grid.study.stages import TIMING
 from profile_grid.tables.names import WHOLE_STEP
 
 SHOWN = ("model", "context_length", "mode")
-HEIGHT_PX, AXIS_PX, GAP_PX = 170, 62, 12
+HEIGHT_PX, OUTLIER = 190, 1.1
 
 
 def draw(tables: Tables) -> Drawing:
     """Per mode a panel: time ÷ mean of the measured steps against the number of the step, a colour per model, a line
     per run."""
-    runs, notes = tables["runs"], marks.missing_notes(without_figures(tables["runs"], TIMING))
-    rows = every_step(tables)
-    if rows.empty:
-        return Drawing(reason=NOT_KEPT, notes=tuple(notes))
-    series = Series("model", tuple(one for one in models_in_order(runs) if one in set(rows["model"])))
-    groups, left_out = split(runs[runs["run"].isin(rows["run"])], SHOWN)
+    runs, rows = tables["runs"], every_step(tables)
+    series = Series("model", tuple(model for model in models_in_order(runs) if model in set(rows["model"])))
     y = Log.around([1.0, *rows["ratio"]], HEIGHT_PX)
 
-    def panels(group: Group) -> Spec:
-        own = group.of(rows)
-        modes = [mode for mode in MODE.values if mode in set(own["mode"])]
-        width = (WIDTH - AXIS_PX) // max(len(modes), 2) - GAP_PX
-        drawn = [_panel(own[own["mode"] == mode].drop(columns="mode"), y, series, mode == modes[0]) for mode in modes]
-        titled = [
-            panel.properties(title=marks.panel_title(MODE.name_of(mode)), width=width, height=HEIGHT_PX)
-            for mode, panel in zip(modes, drawn, strict=True)
-        ]
-        return row(*titled, spacing=GAP_PX)
+    def panel(own: pd.DataFrame, _: pd.DataFrame) -> Spec:
+        modes = {MODE.name_of(mode): own[own["mode"] == mode] for mode in MODE.values if mode in set(own["mode"])}
+        panels = {name: _panel(steps.drop(columns="mode"), y, series) for name, steps in modes.items()}
+        return side_by_side(panels, HEIGHT_PX, len(panels))
 
-    note = "A line per run; dashed: where the measured steps begin. Times without a profiler."
-    return Drawing(stacked(groups, panels), (note, *left_out, *notes))
+    note = (
+        f"A line per run, without a profiler; dashed: where the measured steps begin. Measured steps of × {OUTLIER}"
+        " their mean or more have their number."
+    )
+    return Frame(SHOWN, NOT_KEPT).drawing(rows, runs, without_figures(runs, TIMING), panel, (note,))
 
 
 def every_step(tables: Tables) -> pd.DataFrame:
@@ -59,31 +52,36 @@ def every_step(tables: Tables) -> pd.DataFrame:
     return rows.sort_values(["run", "number"], kind="stable", ignore_index=True)
 
 
-def _panel(rows: pd.DataFrame, y: Log, series: Series, titled: bool) -> alt.LayerChart:
-    axis = y.axis("time of a step ÷ mean of the measured" if titled else None)
-    steps = alt.Axis(title="step", format="d", tickMinStep=1)
-    place = {"x": alt.X("number:Q", axis=steps), "y": alt.Y("ratio:Q", scale=y.scale, axis=axis)}
+def _panel(rows: pd.DataFrame, y: Log, series: Series) -> alt.LayerChart:
+    place = {
+        "x": alt.X("number:Q", axis=alt.Axis(title="step", format="d", tickMinStep=1)),
+        "y": alt.Y("ratio:Q", scale=y.scale, axis=y.axis("time of a step ÷ mean of the measured")),
+    }
     base = alt.Chart(rows).encode(**place, color=series.color(), detail="run:N")
     seen = marks.tooltip(rows, ("number", "step", "d"), ("ms", "ms", marks.DIGITS), ("ratio", "÷ mean", marks.DIGITS))
     begins = alt.Chart(rows.drop_duplicates("begins")[["begins"]]).mark_rule(color=SOFT, strokeDash=[2, 2])
+    slow = rows[(rows["number"] > rows["begins"]) & (rows["ratio"] >= OUTLIER)]
+    named = alt.Chart(slow.assign(text=[f"step {number}" for number in slow["number"]]))
     return alt.layer(
         begins.encode(x="begins:Q"), base.mark_line(opacity=0.6),
         base.mark_point(filled=True, size=18).encode(shape=series.shape(), tooltip=seen),
+        named.mark_text(dy=-9, fontSize=SMALL).encode(**place, text="text:N"),
     )  # fmt: skip
 
 
-def caption(tables: Tables) -> str:
+def result(tables: Tables) -> str:
     """How slow the first steps are."""
     rows = every_step(tables)
     if rows.empty:
-        return NOT_KEPT
+        return ""
     first, second = (rows[rows["number"] == number]["ratio"] for number in (0, 1))
     second = f", the second {interval(second, ratio)}" if len(second) else ""
-    return f"The first step takes {interval(first, ratio)} the time of a measured one{second}."
+    return f"The first step takes {interval(first, ratio)} the time of a measured one{second}"
 
 
 FIGURES = (
     Figure(
-        "warmup", "Every step of a process, from the first", draw, caption, tables=("runs", "warmup_steps", "steps"),
+        "warmup", "Time of every step of a process, from the first", draw, result,
+        tables=("runs", "warmup_steps", "steps"),
     ),
 )  # fmt: skip

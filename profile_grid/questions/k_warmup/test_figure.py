@@ -24,11 +24,11 @@ def test_every_step_is_a_point_of_its_run_and_mode():
     assert {(row["run"], row["number"]) for row in points} == {
         (run, number) for run in made["runs"]["run"] for number in range(7)
     }
-    assert FIGURE.caption(made) == "The first step takes × 10.0 the time of a measured one, the second × 2.00."
+    assert FIGURE.result(made) == "The first step takes × 10.0 the time of a measured one, the second × 2.00"
     assert on_paper(FIGURE, {name: made[name] for name in FIGURE.tables})
 
 
 def test_without_warm_up_times_the_figure_says_so():
     nothing = merged([Made()])
-    assert FIGURE.draw(nothing).reason == FIGURE.caption(nothing)
+    assert FIGURE.result(nothing) == ""
     assert FIGURE.draw(nothing).reason.startswith("Not answered: no timed run kept")

@@ -8,50 +8,45 @@ import pandas as pd
 from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, alone
+from profile_grid.figures.panels import Frame
 from profile_grid.figures.scales import Log, Series
 from profile_grid.figures.shown import without_figures
-from profile_grid.figures.splitting import Group, split, stacked
-from profile_grid.figures.theme import INK, SMALL, SOFT, WIDTH
+from profile_grid.figures.theme import INK, SMALL, SOFT
 from profile_grid.quantities import interval, percent, rate
-from profile_grid.questions.l_counters.document import NOT_COUNTED, bandwidth
+from profile_grid.questions.l_counters.document import NOT_COUNTED
 from profile_grid.study.dimensions import KEYS
 from profile_grid.study.stages import COUNTERS, NOT_ASKED
 
-HEIGHT_PX, AXES_PX, ROOFS_PX = 260, 90, 95
 VERDICTS = (COMPUTE, MEMORY, LATENCY, TOO_SMALL)
-SMALLEST_PX, AREA_PX = 12, 900  # of a marker, and of one that takes all the time
+WIDTH_PX, HEIGHT_PX, COLUMNS, MAX_PANELS = 215, 190, 2, 12
+SMALLEST_PX, AREA_PX = 12, 600  # of a marker, and of one that takes all the time
 SEEN = ("flops_per_byte", "flop_per_s")
 
 
 def draw(tables: Tables) -> Drawing:
     """Per run a panel: FLOP/s against FLOP per byte of DRAM, a marker per configuration, its area the share of time."""
-    runs, kernels = tables["runs"], tables["counter_kernels"]
+    runs, kernels, roofs = (tables[name] for name in ("runs", "counter_kernels", "counter_roofs"))
     asked = runs[runs[COUNTERS.status_column] != NOT_ASKED]
-    notes = marks.missing_notes(without_figures(asked, COUNTERS))
     points = kernels[(kernels["flop_per_s"] > 0) & (kernels["flops_per_byte"] > 0)]
-    if points.empty:
-        return Drawing(reason=NOT_COUNTED, notes=tuple(notes))
     points = points.assign(size=SMALLEST_PX + AREA_PX * points["share"])
-    series = Series("verdict", tuple(one for one in VERDICTS if one in set(points["verdict"])))
-    groups, left_out = split(runs[runs["run"].isin(points["run"])], ())
-
-    def panel(group: Group) -> Spec:
-        return alone(_panel(group.of(points), group.of(tables["counter_roofs"]), series))
-
+    series = Series("verdict", tuple(verdict for verdict in VERDICTS if verdict in set(points["verdict"])))
     without = 1 - points.groupby("run")["share"].sum()
     note = (
         "A marker per kernel and size of its launch; its area is its share of the kernels' time. Lines: what this GPU"
         f" reached; dashed: its data sheet. Kernels without FLOPs ({interval(without, percent)} of the time) have no"
         " marker."
     )
-    return Drawing(stacked(groups, panel), (note, *left_out, *notes))
+    frame = Frame((), NOT_COUNTED, COLUMNS, MAX_PANELS)
+    return frame.drawing(
+        points, runs, without_figures(asked, COUNTERS),
+        lambda rows, _: _panel(rows, roofs[roofs["run"].isin(rows["run"])], series), (note,),
+    )  # fmt: skip
 
 
 def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.LayerChart:
     memory = roofs[roofs["roof"] == "memory"].iloc[0]
     heights = roofs[~roofs["roof"].isin(("memory", "fp16")) & roofs["reached_per_s"].notna()]  # fp16 is as high as bf16
-    x = Log.around(points["flops_per_byte"], WIDTH - AXES_PX - ROOFS_PX, margin=2)
+    x = Log.around(points["flops_per_byte"], WIDTH_PX, margin=2)
     y = Log.around([*points["flop_per_s"], *heights["reached_per_s"], *heights["data_sheet_per_s"].dropna()], HEIGHT_PX)
     place = {
         "x": alt.X("flops_per_byte:Q", scale=x.scale, axis=x.axis("FLOP per byte of DRAM, counted")),
@@ -77,7 +72,7 @@ def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.Lay
         if pd.notna(roof[column])
         for line in _roof(x, y, roof["roof"], roof[column], memory[column], dashed, place)
     ]
-    return alt.layer(*lines, markers).properties(width=WIDTH - AXES_PX - ROOFS_PX, height=HEIGHT_PX)
+    return alt.layer(*lines, markers).properties(width=WIDTH_PX, height=HEIGHT_PX)
 
 
 def _roof(x: Log, y: Log, name: str, height: float, slope: float, dashed: bool, place: dict) -> list[alt.Chart]:
@@ -96,22 +91,19 @@ def _roof(x: Log, y: Log, name: str, height: float, slope: float, dashed: bool, 
     return [line, text.encode(**place, text="text:N")]
 
 
-def caption(tables: Tables) -> str:
+def result(tables: Tables) -> str:
     """How near the kernels are to the roofs, by time."""
     kernels = tables["counter_kernels"]
     if kernels.empty:
-        return NOT_COUNTED
+        return ""
     nearer = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0) * kernels["share"]
-    roofs = tables["counter_roofs"]
-    reached = roofs[roofs["roof"] == "memory"]["reached_per_s"].dropna()
-    memory = f" The memory's roof is {interval(reached, bandwidth)}." if len(reached) else ""
     mean = nearer.groupby(kernels["run"]).sum()
-    return f"On the mean over their time, kernels reach {interval(mean, percent)} of their nearer roof.{memory}"
+    return f"On the mean over their time, the kernels of a run reach {interval(mean, percent)} of their nearer roof"
 
 
 FIGURES = (
     Figure(
-        "measured_roofline", "Measured roofline: every kernel below the roofs", draw, caption,
-        tables=("runs", "counter_kernels", "counter_roofs"),
+        "measured_roofline", "FLOP/s of every kernel against its FLOP per byte, both counted, with the roofs",
+        draw, result, tables=("runs", "counter_kernels", "counter_roofs"),
     ),
 )  # fmt: skip

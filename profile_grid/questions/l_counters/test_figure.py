@@ -33,18 +33,18 @@ def test_every_kernel_with_flops_has_a_marker_at_its_intensity_below_its_roof():
 def test_each_run_has_a_panel_of_its_own_and_a_run_without_counters_is_named():
     made = tables(FORWARD, TRAINING)
     drawing = FIGURE.draw(made)
-    assert len(drawing.chart["vconcat"]) == 2
+    assert [len(line["hconcat"]) for line in drawing.chart["vconcat"]] == [2]
     made["runs"].loc[made["runs"]["mode"] == "forward", "counters_status"] = "unsupported"
-    assert any("small_ctx512_forward" in note for note in FIGURE.draw(made).notes)
+    assert any("small · 512 · forward pass" in note for note in FIGURE.draw(made).absent)
 
 
 def test_the_figure_can_be_drawn_on_paper_and_says_why_where_there_is_nothing():
     made = tables(FORWARD)
     assert on_paper(FIGURE, {name: made[name] for name in FIGURE.tables})
-    assert "kernels reach 77.4 % of their nearer roof. The memory's roof is 4.00 TB/s" in FIGURE.caption(made)
+    assert FIGURE.result(made).endswith("the kernels of a run reach 77.4 % of their nearer roof")
     nothing = merged([FORWARD])
     nothing |= own_tables(QUESTION, nothing)
-    assert FIGURE.draw(nothing).chart is None and "no run has counters" in FIGURE.caption(nothing)
+    assert FIGURE.result(nothing) == "" and "no run has counters" in FIGURE.draw(nothing).reason
 
 
 def parts_of(chart: dict):

@@ -1,88 +1,66 @@
-"""Figure of (m): the power of every run, in what idle power takes while the GPU waits and works, and what is above."""
+"""Figure of (m): the energy of a token in every run, in what idle power takes of it and what is above."""
 
 from __future__ import annotations
 
 import altair as alt
 import pandas as pd
 
-from kernel_tables.page.colors import GREY, PALE, VERMILLION
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, alone
-from profile_grid.figures.scales import legend
-from profile_grid.figures.shown import without_figures
-from profile_grid.figures.splitting import Group, split, stacked
-from profile_grid.figures.theme import GROUND, SMALL, WIDTH, fill
-from profile_grid.quantities import interval
+from profile_grid.figures.panels import Frame
+from profile_grid.figures.shown import by_size, labels, without_figures
+from profile_grid.figures.theme import WIDTH
+from profile_grid.quantities import interval, significant
 from profile_grid.questions.m_energy.document import millijoules
-from profile_grid.study.dimensions import MODE
+from profile_grid.study.dimensions import KEYS
 from profile_grid.study.stages import ENERGY
 
-SHOWN = ("model", "context_length", "mode", "precision")
-BAR_PX, LABELS_PX, MOST_BARS = 17, 250, 40
-STYLES = {"idle, waiting": (GREY, 1), "idle": (PALE, 0), "above idle": (VERMILLION, 0)}  # in the order of stacking
-NOTHING = "The energy of no run was counted."
+NAMES_PX, MAX_BARS = 270, 60
+IN_MILLI = 1e3
+
+
+def parts_of_energy(use: pd.DataFrame) -> pd.DataFrame:
+    """One row per run and part of the energy of a token: `mj`, and `start` and `end` of its place in the bar."""
+    waiting, idle = use["waiting_share"].fillna(0.0), use["idle_share"]
+    parts = {
+        "idle power while waiting": waiting * idle,
+        "idle power while working": (1 - waiting) * idle,
+        "above idle power": 1 - idle,
+    }
+    token_mj = use["joules_per_token"] * IN_MILLI
+    rows = pd.concat([use.assign(part=part, mj=share * token_mj) for part, share in parts.items()], ignore_index=True)
+    return marks.placed(rows[rows["mj"] > 0], "mj", "part")
 
 
 def draw(tables: Tables) -> Drawing:
-    """A bar per run, its mean power; the number behind it is the energy of a token."""
-    runs, use = tables["runs"], tables["energy_use"]
-    notes = tuple(marks.missing_notes(without_figures(runs, ENERGY)))
-    if use.empty:
-        return Drawing(reason=NOTHING, notes=notes)
-    rows = parts_of_power(use)
-    groups, left_out = split(runs[runs["run"].isin(rows["run"])], SHOWN)
+    """A bar per run, the energy of a token; after it that energy and the mean power."""
+    runs, use = tables["runs"], by_size(tables["energy_use"], tables["runs"])
+    power = [f"{millijoules(row.joules_per_token)}, {significant(row.power_w)} W" for row in use.itertuples()]
+    use = use.assign(bar=labels(use), text=power)
+    rows = parts_of_energy(use.head(MAX_BARS))
+    fills, axis = marks.part_fills(rows, "part"), alt.Axis(title="energy of a token (mJ)")
 
-    def panels(group: Group) -> Spec:
-        own = group.of(rows)
-        bars = list(dict.fromkeys(own["bar"]))[:MOST_BARS]
-        return alone(_panel(own[own["bar"].isin(bars)], bars).properties(width=WIDTH - LABELS_PX))
+    def panel(own: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
+        seen = marks.tooltip(own, ("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))
+        place = {"x": alt.X("start:Q", axis=axis), "y": marks.bar_axis(list(use["bar"].head(MAX_BARS)))}
+        return marks.bars(own, place, fills, seen).properties(width=WIDTH - NAMES_PX, height=alt.Step(marks.BAR_PX))
 
-    if (longest := max(len(group.runs) for group in groups)) > MOST_BARS:
-        left_out = [*left_out, f"Of {longest} runs the first {MOST_BARS} are drawn; the table has all."]
-    return Drawing(stacked(groups, panels), (*left_out, *notes))
-
-
-def parts_of_power(use: pd.DataFrame) -> pd.DataFrame:
-    """One row per run and part of its power: `watts`, and `start` and `end` of its place in the bar."""
-    waiting = use["waiting_share"].fillna(0.0)
-    idle = use["idle_share"] * use["power_w"]
-    parts = dict(zip(STYLES, (waiting * idle, (1 - waiting) * idle, use["power_w"] - idle), strict=True))
-    named = use.assign(bar=[_bar(row) for row in use.itertuples()], order=range(len(use)))
-    rows = pd.concat([named.assign(part=part, watts=watts) for part, watts in parts.items()], ignore_index=True)
-    rows = rows.sort_values("order", kind="stable", ignore_index=True)
-    end = rows.groupby("run", sort=False)["watts"].cumsum()
-    return rows.assign(start=end - rows["watts"], end=end)[rows["watts"] > 0].drop(columns="order")
+    notes = ["After each bar: the energy of a token, and the mean power while the model steps."]
+    if len(use) > MAX_BARS:
+        notes.append(f"The first {MAX_BARS} of {len(use)} runs are drawn; the table has all.")
+    return Frame(KEYS, "The energy of no run was counted.").drawing(
+        rows, runs, without_figures(runs, ENERGY), panel, notes
+    )
 
 
-def _bar(row) -> str:
-    return f"{row.model} · {row.context_length} · {MODE.name_of(row.mode)} · {row.precision}"
-
-
-def _panel(rows: pd.DataFrame, bars: list[str]) -> alt.LayerChart:
-    x = alt.X("start:Q", axis=alt.Axis(title="mean power while the model steps (W)"))
-    place = {"x": x, "y": alt.Y("bar:N", scale=alt.Scale(domain=bars, paddingInner=0.22), axis=marks.name_axis())}
-    shown = rows.assign(token=rows["joules_per_token"].map(millijoules))
-    seen = marks.tooltip(shown, ("part", "part"), ("watts", "W", marks.DIGITS), ("token", "per token"))
-    present = [part for part in STYLES if part in set(rows["part"])]
-    scale = alt.Scale(domain=present, range=[fill(*STYLES[part]) for part in present])
-    of_part = alt.Fill("part:N", scale=scale, legend=legend(present, symbolSize=marks.BAR_SYMBOL))
-    bars_drawn = alt.Chart(shown).mark_bar(stroke=GROUND, strokeWidth=0.5)
-    last = shown.drop_duplicates("run", keep="last")
-    ends = last.assign(start=last["end"], text=last["token"] + " per token")
-    behind = alt.Chart(ends).mark_text(align="left", dx=4, fontSize=SMALL).encode(**place, text="text:N")
-    drawn = bars_drawn.encode(**place, x2="end", fill=of_part, tooltip=seen)
-    return alt.layer(drawn, behind, height=alt.Step(BAR_PX))
-
-
-def caption(tables: Tables) -> str:
+def result(tables: Tables) -> str:
     """The energy of a token, from the least to the most."""
     use = tables["energy_use"]
-    if use.empty:
-        return NOTHING
-    return f"A token takes {interval(use['joules_per_token'], millijoules)}."
+    return "" if use.empty else f"A token takes {interval(use['joules_per_token'], millijoules)}"
 
 
 FIGURES = (
-    Figure("energy", "Power while the model steps, and energy per token", draw, caption, tables=("runs", "energy_use")),
-)
+    Figure(
+        "energy", "Energy of a token, by what idle power takes of it", draw, result, tables=("runs", "energy_use"),
+    ),
+)  # fmt: skip

@@ -1,103 +1,81 @@
-"""Figure of (n): a bar per run and rank, of what fills a captured step."""
+"""Figures of (n): what communication costs a step, without a profiler; and all-reduce alone."""
 
 from __future__ import annotations
 
 import altair as alt
 import pandas as pd
 
-from kernel_tables.page.colors import BLUE, ORANGE, PALE, VERMILLION
+from kernel_tables.page.colors import GREY
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, alone
-from profile_grid.figures.scales import legend
-from profile_grid.figures.shown import without_figures
-from profile_grid.figures.splitting import Group, split, stacked
-from profile_grid.figures.theme import GROUND, SMALL, WIDTH, fill
-from profile_grid.quantities import interval, percent, significant
+from profile_grid.figures.panels import Frame
+from profile_grid.figures.scales import Series
+from profile_grid.figures.shown import labels, without_figures
+from profile_grid.figures.theme import WIDTH
+from profile_grid.quantities import percent
 from profile_grid.questions.n_communication.all_reduce_figure import ALL_REDUCE
-from profile_grid.questions.n_communication.table import PARTS, communication_of_steps
-from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, MODEL, PARALLEL
-from profile_grid.study.stages import CAPTURE
+from profile_grid.study.dimensions import GPUS, KEYS, PARALLEL
+from profile_grid.study.stages import TIMING
+from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.wording import of_all
 
-SHOWN = (MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, GPUS.key, PARALLEL.key)
-BAR_PX, LABELS_PX, MOST_BARS = 17, 250, 60
-NO_FIGURES = "No run on several GPUs has whole captures."
-STYLES = {
-    "compute": (BLUE, 0),
-    "exposed communication": (VERMILLION, 2),
-    "exposed memory": (ORANGE, 0),
-    "idle": (PALE, 0),
-}
+NAMES_PX, MAX_LINES = 310, 60
+NO_TIMES = "No run on several GPUs was timed with and without communication."
 
 
-def bars(steps: pd.DataFrame) -> pd.DataFrame:
-    """One row per bar and part: `start` to `end` in milliseconds, `part`, and the name of the bar."""
-    names = [
-        f"{row.model} · {row.context_length} · batch {row.batch_size} · {row.gpus} × {row.parallel}, rank {row.rank}"
-        for row in steps.itertuples()
-    ]
-    named = steps.assign(bar=names)
-    parts, begin = [], pd.Series(0.0, index=steps.index)
-    for part in PARTS:
-        end = begin + named[f"{part}_ms"]
-        parts.append(named.assign(part=part.replace("_", " "), start=begin, end=end, ms=named[f"{part}_ms"]))
-        begin = end
-    return pd.concat(parts, ignore_index=True)
+def costs(tables: Tables) -> pd.DataFrame:
+    """One row per timed run, the most expensive first: `cost_share` of a step with `low` and `high`, a standard
+    deviation of the difference around it."""
+    times = tables["communication_times"]
+    times = times[times["cost_share"].notna()].sort_values("cost_share", ascending=False, kind="stable")
+    spread = (times["std_ms"] ** 2 + times["without_std_ms"] ** 2) ** 0.5 / times["mean_ms"]
+    return times.assign(bar=labels(times), low=times["cost_share"] - spread, high=times["cost_share"] + spread)
 
 
 def draw(tables: Tables) -> Drawing:
-    """Bars in the order of the runs; the number behind each is the part of communication that computation covers. Where
-    there are too many, of each run the rank that the others wait for: it waits least itself."""
-    runs, steps = tables["runs"], communication_of_steps(tables["communication_steps"])
+    """A line per run, the most expensive first."""
+    runs, rows = tables["runs"], costs(tables)
     several = runs[pd.to_numeric(runs[GPUS.key]) > 1]
-    notes = tuple(marks.missing_notes(without_figures(several, CAPTURE)))
-    if steps.empty:
-        return Drawing(reason=NO_FIGURES, notes=notes)
-    groups, left_out = split(several[several["run"].isin(steps["run"])], SHOWN)
-
-    if max(len(group.of(steps)) for group in groups) > MOST_BARS:
-        steps = steps.loc[steps.groupby("run", sort=False)["waiting_ms"].idxmin()]
-        left_out = [*left_out, "Of each run the rank is drawn that the others wait for; the table has all."]
-    if (most := max(len(group.of(steps)) for group in groups)) > MOST_BARS:
-        left_out = [*left_out, f"Of {most} bars the first {MOST_BARS} are drawn; the table has all."]
-
-    def panels(group: Group) -> Spec:
-        return alone(_panel(group.of(steps).head(MOST_BARS)).properties(width=WIDTH - LABELS_PX))
-
-    note = "Under the profiler, means of the captured steps; behind each bar the part of communication that overlaps."
-    return Drawing(stacked(groups, panels), (note, *left_out, *notes))
+    series = Series(PARALLEL.key, tuple(sorted_values(rows, PARALLEL.key)))
+    notes = [
+        "A step without a profiler compared with the same step without communication, ± a standard deviation of the"
+        " difference. A cost below 0 is noise."
+    ]
+    if len(rows) > MAX_LINES:
+        notes.append(f"The {MAX_LINES} most expensive of {len(rows)} runs are drawn; the table has all.")
+    frame = Frame(KEYS, NO_TIMES)
+    missing = without_figures(several, TIMING)
+    return frame.drawing(rows.head(MAX_LINES), runs, missing, lambda own, _: _panel(own, series), notes)
 
 
-def _panel(steps: pd.DataFrame) -> alt.LayerChart:
-    rows = bars(steps)
-    x = alt.X("start:Q", axis=alt.Axis(title="a step (ms)"))
-    y = alt.Y("bar:N", scale=alt.Scale(domain=list(rows["bar"].unique()), paddingInner=0.22), axis=marks.name_axis())
-    scale = alt.Scale(domain=list(STYLES), range=[fill(*style) for style in STYLES.values()])
-    fills = alt.Fill("part:N", scale=scale, legend=legend(list(STYLES), symbolSize=marks.BAR_SYMBOL))
-    seen = marks.tooltip(rows, ("part", "part"), ("ms", "ms", marks.DIGITS))
-    drawn = (
-        alt.Chart(rows).mark_bar(stroke=GROUND, strokeWidth=0.5).encode(x=x, y=y, x2="end", fill=fills, tooltip=seen)
-    )
-    last = rows[rows["part"] == "idle"]
-    texts = last.assign(start=last["end"], text=[f"overlap {percent(overlap)}" for overlap in last["overlap"]])
-    behind = alt.Chart(texts).mark_text(align="left", dx=4, fontSize=SMALL).encode(x=x, y=y, text="text:N")
-    return alt.layer(drawn, behind, height=alt.Step(BAR_PX))
+def _panel(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
+    axis = alt.Axis(title="cost of communication (share of a step)", format="%")
+    low, middle = (alt.X(f"{name}:Q", axis=axis) for name in ("low", "cost_share"))
+    seen = marks.tooltip(
+        rows, ("cost_share", "cost", marks.SHARE), ("cost_ms", "cost (ms)", marks.DIGITS),
+        ("mean_ms", "step (ms)", marks.DIGITS),
+    )  # fmt: skip
+    base = alt.Chart(rows).encode(y=marks.bar_axis(list(rows["bar"])), color=series.color())
+    nothing = alt.Chart(pd.DataFrame({"cost_share": [0.0]})).mark_rule(color=GREY).encode(x=middle)
+    points = base.mark_point(filled=True).encode(x=middle, shape=series.shape(), tooltip=seen)
+    size = {"width": WIDTH - NAMES_PX, "height": alt.Step(marks.BAR_PX)}
+    return alt.layer(nothing, base.mark_rule().encode(x=low, x2="high"), points, **size)
 
 
-def caption(tables: Tables) -> str:
-    """Exposed communication as a part of a step, and how much overlaps."""
-    steps = communication_of_steps(tables["communication_steps"])
-    if steps.empty:
-        return NO_FIGURES
-    exposed = interval(steps["exposed_share"], percent)
-    longest = significant(steps["communication_ms"].max())
-    return (
-        f"Exposed communication is {exposed} of a step; {interval(steps['overlap'], percent)} of communication, at most"
-        f" {longest} ms, runs beside computation."
-    )
+def result(tables: Tables) -> str:
+    """The largest cost, and in how many runs it cannot be told from none."""
+    rows = costs(tables)
+    if rows.empty:
+        return ""
+    noisy = (2 * rows["low"] - rows["cost_share"] < 0).sum()  # less than two standard deviations from 0
+    most = f"Communication costs up to {percent(rows['cost_share'].max())} of a step"
+    return f"{most}; it is within noise in {of_all(noisy, len(rows), 'run')}" if noisy else most
 
 
 FIGURES = (
-    Figure("communication", "What fills a step on every GPU", draw, caption, tables=("runs", "communication_steps")),
+    Figure(
+        "communication", "Cost of communication by run, the most expensive first", draw, result,
+        tables=("runs", "communication_times"),
+    ),
     ALL_REDUCE,
-)
+)  # fmt: skip

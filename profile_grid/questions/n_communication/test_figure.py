@@ -5,7 +5,7 @@ import pytest
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import on_paper
 from profile_grid.questions.n_communication.all_reduce_figure import NOT_MEASURED
-from profile_grid.questions.n_communication.figure import FIGURES, NO_FIGURES, STYLES, bars
+from profile_grid.questions.n_communication.figure import FIGURES, NO_TIMES, costs
 from profile_grid.questions.n_communication.test_answer import DDP, FOUR, NAIVE, TABLES, with_all_reduce, with_ranks
 from tests.profile_grid.made_up import merged
 
@@ -20,30 +20,26 @@ def tables():
     return made | summary_tables(made, TABLES)
 
 
-def test_the_parts_of_a_bar_stand_behind_each_other_and_end_with_the_step(tables):
-    rows = bars(tables["communication_steps"])
-    own = rows[rows["bar"] == "small · 512 · batch 8 · 2 × ddp, rank 1"]
-    assert own[["part", "start", "end"]].values.tolist() == [
-        ["compute", 0.0, 60.0],
-        ["exposed communication", 60.0, 63.0],
-        ["exposed memory", 63.0, 63.0],
-        ["idle", 63.0, 100.0],
-    ]
-    assert list(STYLES) == own["part"].tolist()
-
-
-def test_every_run_and_rank_is_a_bar_of_its_own(tables):
-    drawing = FIGURE.draw(tables)
-    drawn = {row["bar"] for rows in drawing.chart["datasets"].values() for row in rows if "bar" in row}
-    assert len(drawn) == 4
-    assert FIGURE.caption(tables).startswith("Exposed communication is 3.0 % to 20.0 % of a step; 0.0 % to 75.0 %")
+def test_runs_are_ordered_by_what_communication_costs_them_without_a_profiler(tables):
+    rows = costs(tables)
+    assert rows["cost_share"].tolist() == sorted(tables["communication_times"]["cost_share"], reverse=True)
+    for row in rows.to_dict("records"):
+        spread = (row["std_ms"] ** 2 + row["without_std_ms"] ** 2) ** 0.5 / row["mean_ms"]
+        assert (row["high"], row["low"]) == pytest.approx((row["cost_share"] + spread, row["cost_share"] - spread))
+    drawn = [row for data in FIGURE.draw(tables).chart["datasets"].values() for row in data if "bar" in row]
+    assert [row["bar"] for row in drawn] == rows["bar"].tolist()
     assert on_paper(FIGURE, {name: tables[name] for name in FIGURE.tables})
 
 
-def test_without_captures_of_several_ranks_it_says_so():
-    made = merged([DDP])
-    made |= summary_tables(made, TABLES)
-    assert FIGURE.draw(made).reason == FIGURE.caption(made) == NO_FIGURES
+def test_a_cost_of_less_than_two_standard_deviations_is_said_to_be_noise(tables):
+    times = tables["communication_times"]
+    tables["communication_times"] = times.assign(cost_share=[0.2, 0.1], mean_ms=100.0, std_ms=[1.0, 8.0])
+    assert FIGURE.result(tables) == "Communication costs up to 20.0 % of a step; it is within noise in 1 of 2 runs"
+
+
+def test_without_times_of_several_gpus_it_says_so(tables):
+    tables["communication_times"] = tables["communication_times"].assign(cost_share=float("nan"))
+    assert (FIGURE.draw(tables).reason, FIGURE.result(tables)) == (NO_TIMES, "")
 
 
 def test_all_reduce_alone_is_a_line_for_each_number_of_gpus():
@@ -51,23 +47,17 @@ def test_all_reduce_alone_is_a_line_for_each_number_of_gpus():
     with_all_reduce(made, NAIVE, {1: 0.1, 1000: 10.0})
     with_all_reduce(made, FOUR, {1: 0.2, 1000: 10.0})
     made |= summary_tables(made, TABLES)
-    drawn = [row for rows in ALL_REDUCE.draw(made).chart["datasets"].values() for row in rows]
+    drawn = [row for rows in ALL_REDUCE.draw(made).chart["datasets"].values() for row in rows if "text" not in row]
     assert [(row["ranks"], row["megabytes"], row["bus_gb_per_s"]) for row in drawn] == [
         ("on 2 GPUs", 1.0, 10.0), ("on 2 GPUs", 1000.0, 100.0), ("on 4 GPUs", 1.0, 7.5), ("on 4 GPUs", 1000.0, 150.0),
     ]  # fmt: skip
-    assert ALL_REDUCE.caption(made) == "All-reduce alone reaches 7.50 to 150 GB/s on the bus."
+    assert ALL_REDUCE.result(made) == (
+        "At its largest size all-reduce alone reaches 100 GB/s on 2 GPUs, 150 GB/s on 4 GPUs on the bus"
+    )
     assert on_paper(ALL_REDUCE, {name: made[name] for name in ALL_REDUCE.tables})
 
 
 def test_where_all_reduce_alone_was_not_measured_the_figure_says_how_to():
     made = merged([DDP])
     made |= summary_tables(made, TABLES)
-    assert ALL_REDUCE.draw(made).reason == ALL_REDUCE.caption(made) == NOT_MEASURED
-
-
-def test_of_many_runs_the_rank_is_drawn_that_the_others_wait_for(tables, monkeypatch):
-    monkeypatch.setattr("profile_grid.questions.n_communication.figure.MOST_BARS", 3)
-    drawing = FIGURE.draw(tables)
-    drawn = {row["bar"] for rows in drawing.chart["datasets"].values() for row in rows if "bar" in row}
-    assert drawn == {"small · 512 · batch 8 · 2 × naive, rank 1", "small · 512 · batch 8 · 2 × ddp, rank 1"}
-    assert "Of each run the rank is drawn that the others wait for; the table has all." in drawing.notes
+    assert (ALL_REDUCE.draw(made).reason, ALL_REDUCE.result(made)) == (NOT_MEASURED, "")

@@ -1,0 +1,82 @@
+"""The frame of a figure: panels for each combination of the dimensions that it does not show.
+
+So no run is drawn over another, and nothing is averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import altair as alt
+import pandas as pd
+
+from profile_grid.figures.drawing import Drawing
+from profile_grid.figures.layout import Panel, Spec, column, row
+from profile_grid.figures.marks import missing_notes
+from profile_grid.figures.theme import WIDTH
+from profile_grid.tables import apart
+
+MAX_GROUPS = 6
+AXIS_PX, GAP_PX = 60, 14
+Draw = Callable[[pd.DataFrame, pd.DataFrame], Panel]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How a figure is divided: into the combinations of all dimensions that are not `shown`, at most `groups`."""
+
+    shown: Sequence[str]
+    reason: str  # why nothing is drawn, if there are no rows
+    columns: int = 1
+    groups: int = MAX_GROUPS
+
+    def drawing(
+        self, rows: pd.DataFrame, runs: pd.DataFrame, missing: pd.DataFrame, panel: Draw,
+        notes: Iterable[str] = (), legend: tuple[str, ...] = (), title: str = "",
+    ) -> Drawing:  # fmt: skip
+        """The figure of these rows. `panel` draws the rows of a combination and its runs without results, a subset of
+        `missing`; the notes name these runs, and combinations for which there is no room."""
+        absent = tuple(missing_notes(missing))
+        if rows.empty:
+            return Drawing(reason=self.reason, absent=absent, title=title)
+        present = runs[runs["run"].isin({*rows["run"], *missing["run"]})]
+        groups = [(name, own["run"]) for name, own in apart.split(present, self.shown)]
+        groups = [(name, names) for name, names in groups if rows["run"].isin(names).any()]
+        panels = {
+            name: panel(rows[rows["run"].isin(names)], missing[missing["run"].isin(names)])
+            for name, names in groups[: self.groups]
+        }
+        left_out = "; ".join(name for name, _ in groups[self.groups :])
+        room = [f"Not drawn, for want of room: {left_out}. The tables have them."] if left_out else []
+        return Drawing(in_grid(panels, self.columns), (*notes, *room), absent, legend, title=title)
+
+
+def in_grid(panels: Mapping[str, Panel], columns: int) -> Spec:
+    """The panels under their titles, so many side by side."""
+    titled = [column(panel, spacing=0, title=_heading(name)) if name else panel for name, panel in panels.items()]
+    return _lines(titled, columns, spacing=22)
+
+
+def side_by_side(
+    panels: Mapping[str, alt.Chart | alt.LayerChart], height: int, columns: int | None = None, one_axis: bool = False
+) -> Spec:
+    """Charts under their titles in lines of so many, by default in one; a line is as wide as a figure. With `one_axis`,
+    only the first of a line needs room for an axis."""
+    columns = columns or max(len(panels), 2)
+    width = (WIDTH - AXIS_PX) // columns - GAP_PX if one_axis else WIDTH // columns - AXIS_PX
+    sized = [
+        chart.properties(title=alt.TitleParams(name, frame="group"), width=width, height=height)
+        for name, chart in panels.items()
+    ]
+    return _lines(sized, columns, spacing=16)
+
+
+def _lines(panels: list[Panel], columns: int, spacing: int) -> Spec:
+    lines = [panels[first : first + columns] for first in range(0, len(panels), columns)]
+    return column(*[row(*line, spacing=GAP_PX) for line in lines], spacing=spacing)
+
+
+def _heading(text: str) -> alt.TitleParams:
+    """The title of panels that belong together."""
+    return alt.TitleParams(text, fontWeight="bold", frame="group")
