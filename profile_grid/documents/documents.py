@@ -7,21 +7,24 @@ machines never share a table: every machine has a section of its own in each doc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 import jinja2
 import pandas as pd
 
 from kernel_tables.markdown import code, escaped, pipe_table
-from profile_grid.documents.missing import lacking_sentence, not_measured, noted
-from profile_grid.quantities import count, interval
+from profile_grid.documents.missing import not_measured, noted
+from profile_grid.quantities import count, interval, percent
 from profile_grid.study import catalogue
 from profile_grid.study.catalogue import Question
 from profile_grid.study.stages import STAGES
+from profile_grid.tables import evidence
+from profile_grid.tables.claims import MOST_BULLETS, Claim
+from profile_grid.tables.launch_bound import LAUNCH_BOUND_SHARE
 from profile_grid.tables.machines import Machine, by_machine, command_to_measure_again
 from profile_grid.tables.measured import Measured, measured_on
 
@@ -34,11 +37,12 @@ NAMES = (*catalogue.DOCUMENTS, ALL)
 
 @dataclass(frozen=True)
 class Section:
-    """What a template sees of one machine: its figures and its missing runs."""
+    """What a template sees of one machine: its figures, its missing runs, and by question its sentences: the answer,
+    then what comes as bullets below it."""
 
     machine: Machine
     measured: Measured
-    sentences: dict[str, list[str]]
+    sentences: dict[str, list[Claim]]
     command_to_measure_again: str
 
     def not_measured(self, question: Question | None = None) -> list[str]:
@@ -68,16 +72,21 @@ class Section:
 
 
 def documents(
-    summaries: dict[str, pd.DataFrame], runs: pd.DataFrame, provenance: dict, names: Iterable[str] | None = None
+    summaries: dict[str, pd.DataFrame],
+    runs: pd.DataFrame,
+    provenance: dict,
+    names: Iterable[str] | None = None,
+    links: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """The documents of these names, without suffix: one per question, and one that holds them all. By default those of
-    the questions that the runs can answer."""
+    the questions that the runs can answer. `links`: by question Markdown that links to other results on it."""
     asked = asked_of(runs)
     names = [*asked, ALL] if names is None else list(names)
     answered = asked if ALL in names else names
     seen = {
         "sections": [section(machine, own, runs, summaries, answered) for machine, own in by_machine(runs)],
         "provenance": provenance,
+        "links": links,
         "tables_of": {name: _module(name) for name in answered},
     }
     template = template_environment().get_template("document.md.j2")
@@ -103,8 +112,7 @@ def section(
     """One machine's section of the documents of these questions, by default of all that the runs can answer."""
     questions = asked_of(runs) if questions is None else questions
     measured = measured_on(machine, names, runs, summaries)
-    lacking = lacking_sentence(measured.runs)
-    sentences = {question: [*_module(question).sentences(measured), *lacking] for question in questions}
+    sentences = {question: _module(question).sentences(measured)[: 1 + MOST_BULLETS] for question in questions}
     return Section(machine, measured, sentences, command_to_measure_again(measured.runs))
 
 
@@ -119,6 +127,8 @@ def template_environment() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {"escaped": escaped, "code": code, "pipe_table": pipe_table, "facts": facts}
+    environment.filters["percent"] = percent
+    environment.globals |= {"evidence": evidence, "LAUNCH_BOUND_SHARE": LAUNCH_BOUND_SHARE}
     return environment
 
 

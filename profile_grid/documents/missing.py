@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 import pandas as pd
 
 from kernel_tables.markdown import escaped
-from profile_grid.quantities import counted, known, memory
+from profile_grid.quantities import known, memory
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES
@@ -28,19 +28,10 @@ def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[s
     return [f"{_some(names)}: {reason}" for reason, names in reasons.items()]
 
 
-def lacking_sentence(runs: pd.DataFrame) -> list[str]:
-    """How many runs lack figures of the stages of every run, where any does: no sentence about "all" is about them."""
-    everywhere = [stage.status_column for stage in STAGES if stage.of_every_run]
-    lacking = runs[~runs[everywhere].isin((COMPLETE, NOT_ASKED)).all(axis=1)]
-    if lacking.empty:
-        return []
-    verb = "lacks" if len(lacking) == 1 else "lack"
-    return [f"Of {counted(len(runs), 'run')} {len(lacking)} {verb} figures (see *Not measured*)."]
-
-
 def noted(runs: pd.DataFrame) -> list[str]:
-    """The notes that runs with figures carry, each once, with the runs that it concerns."""
-    lines = []
+    """The notes of runs that have their figures, each once, with the runs that it concerns."""
+    everywhere = [stage.status_column for stage in STAGES if stage.of_every_run]
+    runs, lines = runs[runs[everywhere].isin((COMPLETE, NOT_ASKED)).all(axis=1)], []
     for note, rows in runs[runs["note"].notna()].groupby("note", sort=False):
         names = [run_in_words(row) for row in rows.to_dict("records")]
         lines.append(f"{'every run' if len(names) == len(runs) else _some(names)}: {escaped(note)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
@@ -37,6 +37,24 @@ def run_table(
         lines.append((*leading_cells(row, shown), *cells.get(row["run"], blank)))
     return MarkdownTable(
         (*headings_of(shown), *headings), tuple(lines), first_right=len(shown) + len(headings) if text else len(shown)
+    )
+
+
+def rows_table(
+    rows: pd.DataFrame,
+    always: Sequence[str],
+    columns: Sequence[tuple[str, Callable[[dict], str]]],
+    words: int = 0,
+    hidden: Sequence[str] = (),
+) -> MarkdownTable | None:
+    """One line per row: its dimensions, then per column the text of the row; None without rows. The first `words`
+    columns are words, which stand to the left; `always` and `hidden` are those of shown_dimensions."""
+    if rows.empty:
+        return None
+    shown = shown_dimensions(rows, always, hidden)
+    lines = tuple((*leading_cells(row, shown), *(text(row) for _, text in columns)) for row in rows.to_dict("records"))
+    return MarkdownTable(
+        (*headings_of(shown), *(heading for heading, _ in columns)), lines, first_right=len(shown) + words
     )
 
 

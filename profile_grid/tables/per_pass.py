@@ -37,6 +37,21 @@ class Merged:
         phases = self.tables["phases"]
         return phases[phases["phase"] == WHOLE_STEP].groupby("run", sort=False, observed=True)["step"].nunique()
 
+    @cached_property
+    def busy_ms(self) -> pd.Series:
+        """By run of a GPU the mean time of a captured step in which anything ran on it."""
+        phases, runs = as_texts(self.tables["phases"]), self.tables["runs"]
+        of_gpus = runs.loc[runs["device"] != "cpu", "run"]
+        steps = phases[(phases["phase"] == WHOLE_STEP) & phases["run"].isin(of_gpus)]
+        return numbers(steps["gpu_busy_ns"]).groupby(steps["run"]).mean() / 1e6
+
+    @cached_property
+    def waiting_share(self) -> pd.Series:
+        """By timed run the part of a step without a profiler in which nothing ran on the GPU; NaN if not captured."""
+        timings = as_texts(self.tables["timings"])
+        step_ms = numbers(timings[timings["phase"] == WHOLE_STEP].set_index("run")["mean_ms"])
+        return (1 - self.busy_ms.reindex(step_ms.index) / step_ms).clip(lower=0)
+
 
 def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFrame:
     """One row per run and `by`: total_ns over all steps, gpu_time_ms and its spread per step, invocations per step,

@@ -9,6 +9,7 @@ from profile_grid.quantities import ABSENT, known, ratio, significant, with_spre
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, Dimension, keys_without
 from profile_grid.tables.apart import pivoted, shown_dimensions, sorted_values, split
 from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.model_parts import told_apart
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
 
@@ -22,15 +23,13 @@ def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | No
     if rows.empty:
         return None
     place, values = keys_without(dimension.key), sorted_values(rows, dimension.key)
-    wide = pivoted(rows, place, dimension.key, ["mean_ms", "std_ms", "speed_up", "speed_up_std"])
+    wide = pivoted(rows, place, dimension.key, ["mean_ms", "speed_up", "verdict"])
     base = rows.drop_duplicates(place)
     shown = shown_dimensions(base, ALWAYS, hidden=(dimension.key,))
     lines = []
     for row in base.to_dict("records"):
         own = wide.loc[tuple(row[key] for key in place)]
-        cells = [
-            time_and_gain(*(own[(name, one)] for name in ("mean_ms", "speed_up", "speed_up_std"))) for one in values
-        ]
+        cells = [time_and_gain(*(own[(name, one)] for name in ("mean_ms", "speed_up", "verdict"))) for one in values]
         lines.append((*leading_cells(row, shown), with_spread(row["base_mean_ms"], row["base_std_ms"]), *cells))
     names = (f"{dimension.name_of(value)}, ms" for value in (dimension.default, *values))
     return MarkdownTable((*headings_of(shown), *names), tuple(lines), first_right=len(shown))
@@ -43,13 +42,13 @@ def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | N
     if rows.empty:
         return None
     keys = [*keys_without(dimension.key), dimension.key]
-    wide = pivoted(rows, keys, "phase", ["speed_up", "speed_up_std"])
+    wide = pivoted(rows, keys, "phase", ["speed_up", "verdict"])
     runs = rows.drop_duplicates(keys)
     shown = shown_dimensions(runs, (*ALWAYS, dimension.key))
     lines = []
     for row in runs.to_dict("records"):
         own = wide.loc[tuple(row[key] for key in keys)]
-        gains = [ratio(own.get(("speed_up", phase)), own.get(("speed_up_std", phase))) for phase in phases]
+        gains = [_judged(own.get(("speed_up", phase)), own.get(("verdict", phase))) for phase in phases]
         lines.append((*leading_cells(row, shown), *gains))
     return MarkdownTable((*headings_of(shown), *phases), tuple(lines), first_right=len(shown))
 
@@ -70,6 +69,11 @@ def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
     return MarkdownTable(("part", *(escaped(model) for model in models)), lines, first_right=1)
 
 
-def time_and_gain(ms: float, gain: float, std: float) -> str:
-    """A time in ms, and in brackets how many times as fast as at the default: "12.3 (× 1.53 ± 0.01)"."""
-    return f"{significant(ms)} ({ratio(gain, std)})" if known(ms) else ABSENT
+def time_and_gain(ms: float, gain: float, verdict: str) -> str:
+    """A time in ms, and in brackets how many times as fast as at the default, "?" if processes differ as much:
+    "12.3 (× 1.53)"."""
+    return f"{significant(ms)} ({_judged(gain, verdict)})" if known(ms) else ABSENT
+
+
+def _judged(gain: float, verdict: str) -> str:
+    return ratio(gain) + (" ?" if verdict == UNTOLD else "")

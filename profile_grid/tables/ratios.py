@@ -9,6 +9,7 @@ import pandas as pd
 from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.dimensions import LEADING, Dimension, keys_without
 from profile_grid.study.table_spec import PER_PASS, columns
+from profile_grid.tables.evidence import SPREADS, assumed_spread, judged
 from profile_grid.tables.names import NO_RANGE
 from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
 
@@ -77,7 +78,16 @@ def compared(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
 def times_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     """Time without a profiler of each run and phase beside that at the dimension's default."""
     timings = merged["timings"][[*LEADING, "phase", "mean_ms", "std_ms"]]
-    return beside_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
+    table = beside_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
+    spread = assumed_spread(merged.waiting_share)
+    own, base = (spread.reindex(table[run]).fillna(SPREADS[True]).to_numpy() for run in ("run", "base_run"))
+    error = pd.Series((own**2 + base**2) ** 0.5, index=table.index)
+    by_phase = [judged(rows["speed_up"], error[rows.index]) for _, rows in table.groupby("phase", sort=False)]
+    verdict = pd.concat([*by_phase, judged(table["speed_up"][:0], error[:0])]).reindex(table.index)
+    return table.assign(
+        speed_up_low=verdict["low"].astype("float64"), speed_up_high=verdict["high"].astype("float64"),
+        verdict=verdict["verdict"].astype("object"), spread=error.astype("float64"),
+    )  # fmt: skip
 
 
 def parts_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
@@ -112,7 +122,13 @@ TIME_OF_BASE = columns(
 """,
     SPEED_UP,
 )
-TIMES_BESIDE_BASE = columns(TIME_OF_A_RUN, TIME_OF_BASE)
+VERDICT = columns("""
+    speed_up_low | float | | lower end of the 95 % interval of speed_up between processes
+    speed_up_high | float | | its upper end
+    verdict | text | | faster, slower, or cannot be told from these processes, all rows of the phase allowed for
+    spread | float | | relative standard deviation of speed_up between processes, assumed of one process a side
+""")
+TIMES_BESIDE_BASE = columns(TIME_OF_A_RUN, TIME_OF_BASE, VERDICT)
 PARTS_BESIDE_BASE = columns(
     """
     phase | text | | range directly inside step

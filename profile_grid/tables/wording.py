@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -12,13 +12,14 @@ from profile_grid.quantities import interval, known, percent
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import EVERY_DIMENSION, MODE, MODES
 from profile_grid.study.stages import CAPTURE
+from profile_grid.tables.claims import Claim
 from profile_grid.tables.classes import family_shares
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
 
 PASSES = {mode: name if "+" in name else f"the {name}" for mode, name in MODES.items()}
 TRAINING = {mode: name for mode, name in PASSES.items() if mode != FORWARD}
-NO_FORWARD_PASS = "Not answered: no capture of a forward pass is whole."
+NO_FORWARD_PASS = Claim("Not answered: no capture of a forward pass is complete.", "missing")
 
 
 def where(row) -> str:
@@ -33,12 +34,6 @@ def run_in_words(row) -> str:
     """A whole run in Markdown: "small at context 512, training step"."""
     mode = _values(row)[MODE.key]
     return f"{where(row)}, {escaped(MODE.name_of(mode))}" if known(mode) else where(row)
-
-
-def labelled(rows: pd.DataFrame) -> Callable[[object], str]:
-    """The function that labels one of these rows so that rows of two runs have two labels: with its mode where the rows
-    differ in that."""
-    return run_in_words if rows[MODE.key].nunique() > 1 else where
 
 
 def _values(row) -> Mapping:
@@ -64,40 +59,31 @@ def listed(words: list[str]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""
 
 
+def runs_in_words(rows: pd.DataFrame, most: int = 2) -> str:
+    """The runs of these rows, so many by name and the others counted: "small at context 512, training step; and 3
+    more"."""
+    names = list(dict.fromkeys(run_in_words(row) for row in rows.to_dict("records")))
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return "; ".join([*names[:most], *more])
+
+
 def of_all(some: int, every: int, noun: str = "configuration") -> str:
     """How many of how many: "all 20 configurations", "both configurations", "3 of 20 configurations"."""
     if every == 1:
-        return f"the one {noun}" if some else f"not the one {noun}"
+        return f"the one {noun}" if some else f"no {noun}"
     if every == some == 2:
         return f"both {noun}s"
-    return f"all {every} {noun}s" if some == every else f"{some} of {every} {noun}s"
+    return f"all {every} {noun}s" if some == every else f"{some or 'none'} of {every} {noun}s"
 
 
-def in_some(some: pd.DataFrame, every: pd.DataFrame) -> str:
-    """In how many of them, where there are several: " in 3 of 20 configurations"."""
-    return f" in {of_all(len(some), len(every))}" if len(every) > 1 else ""
-
-
-def extremes(rows: pd.DataFrame, column: str, text: Callable[[object], str]) -> str:
-    """The smallest and the largest row in words, each with its label: "3.1 ms (small at …) to 27 ms (large at …)"."""
-    present, label = rows[rows[column].map(known)], labelled(rows)
-    low, high = present.loc[present[column].astype(float).idxmin()], present.loc[present[column].astype(float).idxmax()]
-    if len(present) == 1:
-        return f"{text(low)} ({label(low)})"
-    if text(low) == text(high):
-        return text(low)
-    return f"{text(low)} ({label(low)}) to {text(high)} ({label(high)})"
-
-
-def leaders(names: list[str], most: int = 3) -> str:
-    """Who leads in how many configurations: "**sgemm 128×64 tn** in 12 of 20 configurations, **reduce sum** in 8"."""
-    ranking = Counter(names).most_common()
-    if not ranking:
-        return ""
-    if len(ranking) == 1:
-        return f"{ranking[0][0]}" + (f" in {of_all(len(names), len(names))}" if len(names) > 1 else "")
+def leaders(names: list[str], most: int = 3, unnamed: str = "others", noun: str = "run") -> str:
+    """Who leads in how many runs, most often first: "**sgemm 128×64 tn** in 12 of 20 runs, **reduce sum** in 8". The
+    name `unnamed` stands last."""
+    ranking = sorted(Counter(names).most_common(), key=lambda pair: pair[0] == unnamed)
+    if len(ranking) < 2:
+        return "".join(name + (f" in {of_all(count, count, noun)}" if count > 1 else "") for name, count in ranking)
     first, *rest = ranking[:most]
-    told = [f"{first[0]} in {of_all(first[1], len(names))}", *(f"{name} in {number}" for name, number in rest)]
+    told = [f"{first[0]} in {first[1]} of {len(names)} {noun}s", *(f"{name} in {number}" for name, number in rest)]
     left = sum(number for _, number in ranking[most:])
     return listed([*told, f"others in {left}"] if left else told)
 
@@ -106,8 +92,8 @@ def stand_in(measured: Measured) -> list[str]:
     """That the forward pass of another mode stands in, where the grid has no run of the forward pass alone."""
     if measured.inference_mode == FORWARD:
         return []
-    mode = MODES[measured.inference_mode]
-    return [f"The grid has no run of the forward pass alone: the one inside the {mode} stands in."]
+    text = "The grid has no run of the forward pass alone: the one inside the {mode} stands in."
+    return [Claim(text, "missing", mode=MODES[measured.inference_mode])]
 
 
 def no_kernels_sentence(measured: Measured) -> str:
@@ -117,7 +103,8 @@ def no_kernels_sentence(measured: Measured) -> str:
     reasons = [*runs.loc[not_captured, "reason"].dropna(), *runs["note"].dropna()]
     why = "; ".join(dict.fromkeys(str(reason) for reason in reasons)) or "the runs give no reason"
     by = f" by {measured.machine.profiler}" if measured.machine.backend else ""
-    return f"Not answered: no {measured.words.kernels} were captured{by} ({escaped(why)})."
+    text = "Not answered: no {kernels} were captured{by} ({why})."
+    return Claim(text, "missing", kernels=measured.words.kernels, by=by, why=escaped(why))
 
 
 def top_of(table: pd.DataFrame, scope: str) -> pd.DataFrame:
@@ -131,8 +118,8 @@ def fused_sentence(measured: Measured, classes: pd.DataFrame) -> list[str]:
     shares = family_shares(classes).query("family == 'attention' and share > 0")
     if shares.empty:
         return []
-    share = interval(shares["share"], percent)
-    return [
-        f"Fused attention {measured.words.kernels} ({share} of the forward pass) hold matrix multiplies and softmax in"
-        " one; they count as attention, not as matrix multiplies."
-    ]
+    text = (
+        "Fused attention {kernels} ({share} of the forward pass) contain matrix multiplies and softmax; they count as"
+    )
+    text += " attention."
+    return [Claim(text, kernels=measured.words.kernels, share=interval(shares["share"], percent))]

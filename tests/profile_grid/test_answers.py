@@ -60,9 +60,10 @@ def test_there_is_one_document_per_question_and_one_that_holds_them_all():
 
 
 def test_an_answer_leads_with_sentences_and_then_the_table():
-    first, second, *_, last = rendered(grid())["b_top_kernels"].split("\n\n")
+    first, second, third, *_, last = rendered(grid())["b_top_kernels"].split("\n\n")
     assert first == "# (b) Which kernel takes the most time?"
-    assert second.startswith("**sgemm 256×128 nn** takes the most GPU time")
+    assert second.startswith("**sgemm 256×128 nn** leads the forward pass in all 4 runs") and "\n" not in second
+    assert all(line.startswith("- ") for line in third.splitlines())
     assert last.startswith("- runs: 12")
 
 
@@ -202,7 +203,7 @@ def test_the_scripts_go_from_merged_tables_to_documents(tmp_path):
 
 
 def test_classes_are_told_before_and_after_and_matrix_multiplies_with_their_change():
-    table = rendered(grid())["d_training_vs_inference"].split("\n\n")[4]
+    table = rendered(grid())["d_training_vs_inference"].split("\n\n")[5]
     assert [cell.strip() for cell in line_of(table, "model").split("|")[3:7]] == [
         "gemm, %", "elementwise, %", "optimizer, %", "softmax, %",
     ]  # fmt: skip

@@ -62,6 +62,12 @@ def _with_overhead(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(overhead_ratio=ratio, overhead_ratio_std=ratio * relative**0.5, matches_python=matches)
 
 
+def gpu_waits(rows: pd.DataFrame) -> pd.Series:
+    """Of rows of `forward_time`, the part of a step without the profiler in which nothing runs on the GPU."""
+    busy_ms = (1 - rows["idle_share"]) * rows["step_wall_ms"]
+    return (1 - busy_ms / rows["unprofiled_step_ms"]).clip(lower=0)
+
+
 TABLES = (
     TableSpec(
         "forward_time",

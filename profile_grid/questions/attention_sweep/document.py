@@ -9,99 +9,111 @@ import pandas as pd
 
 from cs336_model.program.variants.values import EAGER
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import ABSENT, interval, known, memory, ratio, significant, with_spread
-from profile_grid.questions.attention_sweep.table import PASSES, PLACE
+from profile_grid.quantities import ABSENT, interval, known, memory, significant, with_spread
+from profile_grid.questions.attention_sweep.table import PLACE
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.tables.apart import pivoted
 from profile_grid.tables.cells import status_word
+from profile_grid.tables.claims import Claim
+from profile_grid.tables.evidence import FASTER, SPREADS, judged
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import leaders, listed
+from profile_grid.tables.wording import leaders, listed, of_all
 
-WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")
 CELL = ["forward_ms", "forward_std_ms", "backward_ms", "backward_std_ms", "memory_before_backward_bytes", "status"]
+WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")
 TITLES = {"forward": "Forward pass, ms", "backward": "Backward pass, ms", "memory": "In use before the backward pass"}
 
 
 def sentences(measured: Measured) -> list[str]:
-    """By precision: the fastest variant, speed-ups over the written-out attention, and what was not measured."""
-    table, found = measured.tables["attention_sweep"], []
-    for precision, cells in table.groupby("precision", sort=False):
-        done = cells[cells["status"] == COMPLETE]
-        if len(done):
-            found += [*_fastest(done, precision), *_gains(done, precision)]
-        found += [*_memory(cells, precision), *_refused(cells, precision)]
-    if sentences := [*found, *_compiling(table)]:
-        return sentences
-    if (table["status"] == COMPLETE).any():
-        return ["One variant was measured, so there is nothing to compare it with; its times are below."]
-    return ["Not answered: no cell was measured."]
-
-
-def _fastest(done: pd.DataFrame, precision: str) -> list[str]:
-    """The variant with the shortest forward and backward pass together by length, where several were measured."""
+    """The largest speed-up; by precision what is fastest, what memory it takes, and what was not measured."""
+    table = measured.tables["attention_sweep"]
+    done = table[table["status"] == COMPLETE]
+    if done.empty:
+        return [Claim("Not answered: no cell was measured.", "missing")]
     both = done.assign(ms=done["forward_ms"] + done["backward_ms"])
-    both = both[both.groupby(PLACE)["variant"].transform("nunique") > 1]
-    if both.empty:
-        return []
-    first = both.loc[both.groupby(PLACE, sort=False)["ms"].idxmin()].sort_values("context_length")
-    by_length = {
-        int(length): leaders([escaped(name) for name in own["variant"]])
-        for length, own in first.groupby("context_length")
-    }
-    told = [
-        f"{_at([length for length, fastest in by_length.items() if fastest == name])} {name}"
-        for name in dict.fromkeys(by_length.values())
-    ]
-    return [f"In {precision}, fastest in forward and backward pass together is {listed(told)}."]
+    gains = _gains(both)
+    if gains.empty:
+        return [Claim("One variant was measured, so there is nothing to compare it with; its times are below.")]
+    return [_largest(gains), *_fastest(both), *_memory(table), *_refused(table), *_compiling(table)]
 
 
-def _at(lengths: list[int]) -> str:
-    return f"at context {listed([str(length) for length in lengths])}"
+def _gains(both: pd.DataFrame) -> pd.DataFrame:
+    """Each measured cell of another variant with the written-out one: both passes together, and the verdict."""
+    base = both.loc[both["variant"] == EAGER, [*PLACE, "ms"]].rename(columns={"ms": "base_ms"})
+    pairs = both[both["variant"] != EAGER].merge(base, on=PLACE)
+    gain = pairs["base_ms"] / pairs["ms"]
+    error = pd.Series(SPREADS[True] * 2**0.5, index=pairs.index)  # nothing tells where the host paces an operator
+    return pairs.assign(gain=gain, verdict=judged(gain, error)["verdict"])
 
 
-def _gains(done: pd.DataFrame, precision: str) -> list[str]:
-    """Speed-ups of each variant."""
+def _largest(gains: pd.DataFrame) -> Claim:
+    """The largest speed-up at the longest context, and the median of all."""
+    longest = gains[gains["context_length"] == gains["context_length"].max()]
+    row = longest.loc[longest["gain"].idxmax()]
+    told = int((gains["verdict"] == FASTER).sum())
+    return Claim(
+        "In {precision} at context {context}, d {d}, {variant} is {gain} times as fast as written-out attention"
+        " ({ms} against {base} ms); {told} are faster.", "difference",
+        precision=row["precision"], context=row["context_length"], d=row["head_dim"], variant=escaped(row["variant"]),
+        gain=significant(row["gain"]), ms=significant(row["ms"]), base=significant(row["base_ms"]),
+        told=of_all(told, len(gains), "cell"),
+    )  # fmt: skip
+
+
+def _fastest(both: pd.DataFrame) -> list[Claim]:
+    """By precision the variant with the shortest passes at the longest and at the shortest context."""
     told = []
-    for variant, own in done[done["forward_speed_up"].notna()].groupby("variant", sort=False):
-        forward, backward = (interval(own[f"{which}_speed_up"], ratio) for which in PASSES)
-        told.append(f"{escaped(variant)} {forward} forward and {backward} backward")
-    return [f"Times as fast as written out in {precision}: {listed(told)}."] if told else []
+    for precision, cells in both.groupby("precision", sort=False):
+        cells = cells[cells.groupby(PLACE)["variant"].transform("nunique") > 1]
+        for length in sorted({*cells["context_length"].agg(["min", "max"])}) if len(cells) else ():
+            own = cells[cells["context_length"] == length]
+            names = [escaped(best) for best in own.loc[own.groupby(PLACE)["ms"].idxmin(), "variant"]]
+            told.append(f"{leaders(names, noun='cell')} at context {length} in {precision}")
+    return [Claim("Shortest measured passes: {told}.", told="; ".join(told))] if told else []
 
 
-def _memory(cells: pd.DataFrame, precision: str) -> list[str]:
-    """The shortest context at which each variant runs out of memory; and what is in use before the backward pass."""
+def _memory(table: pd.DataFrame) -> list[Claim]:
+    """What runs out of memory, and what is in use before the backward pass at the longest context."""
     found = []
-    out = cells[cells["status"] == OUT_OF_MEMORY]
-    if len(out):
-        shortest = out.groupby("variant", sort=False)["context_length"].min()
-        told = [f"{escaped(variant)} from context {length} on" for variant, length in shortest.items()]
-        found.append(f"In {precision} memory runs out for {listed(told)}.")
-    longest = cells[cells["memory_before_backward_bytes"].notna()]
-    longest = longest[longest["context_length"] == longest["context_length"].max()]
-    if len(longest):
-        told = [
-            f"{escaped(variant)} {interval(own['memory_before_backward_bytes'], memory)}"
-            for variant, own in longest.groupby("variant", sort=False)
-        ]
-        length = longest["context_length"].iloc[0]
-        found.append(f"In use before the backward pass at context {length} in {precision}: {listed(told)}.")
+    out = table[table["status"] == OUT_OF_MEMORY]
+    shortest = out.groupby(["variant", "precision"], sort=False)["context_length"].min()
+    told = [
+        f"{escaped(variant)} in {precision} from context {length}" for (variant, precision), length in shortest.items()
+    ]
+    if told:
+        found.append(Claim("Out of memory: {told}.", "counted", told=listed(told)))
+    known = table[table["memory_before_backward_bytes"].notna()]
+    longest = known[known["context_length"] == known["context_length"].max()]
+    told = [
+        f"{escaped(variant)} {interval(own['memory_before_backward_bytes'], memory)}"
+        for variant, own in longest.groupby("variant", sort=False)
+    ]
+    if told:
+        text = "In use before the backward pass at context {context}: {told}."
+        found.append(Claim(text, context=longest["context_length"].iloc[0], told=listed(told)))
     return found
 
 
-def _refused(cells: pd.DataFrame, precision: str) -> list[str]:
-    refused = cells[cells["status"] == UNSUPPORTED]
-    reasons = dict.fromkeys(WHERE_IN_PYTORCH.sub("", reason).rstrip(".") for reason in refused["reason"])
-    told = [escaped(reason) for reason in reasons]
-    return [f"Not supported here in {precision}: {'; '.join(told)}."] if told else []
+def _refused(table: pd.DataFrame) -> list[Claim]:
+    """The variants that PyTorch refuses; their reasons are below the tables."""
+    refused = table[table["status"] == UNSUPPORTED][["variant", "precision"]].drop_duplicates()
+    told = [f"{escaped(variant)} in {precision}" for variant, precision in refused.itertuples(index=False)]
+    text = "Not supported here: {told}; the reasons are below the tables."
+    return [Claim(text, "missing", told=listed(told))] if told else []
 
 
-def _compiling(table: pd.DataFrame) -> list[str]:
-    seconds = table["compile_s"].dropna()
-    if seconds.empty:
+def reasons(measured: Measured) -> list[str]:
+    """Why PyTorch refuses some cells, each reason once."""
+    table = measured.tables["attention_sweep"]
+    found = table.loc[table["status"] == UNSUPPORTED, "reason"].dropna()
+    return list(dict.fromkeys(escaped(WHERE_IN_PYTORCH.sub("", reason)) for reason in found))
+
+
+def _compiling(table: pd.DataFrame) -> list[Claim]:
+    seconds = interval(table["compile_s"].dropna(), significant)
+    if table["compile_s"].dropna().empty:
         return []
-    return [
-        f"Compiling {EAGER}'s code takes {interval(seconds, significant)} s per cell, with a cache that is empty first."
-    ]
+    return [Claim("Compiling a cell takes {seconds} s with an empty cache.", seconds=seconds)]
 
 
 def cell_tables(measured: Measured) -> Iterator[tuple[str, MarkdownTable]]:

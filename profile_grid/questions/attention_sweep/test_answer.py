@@ -61,10 +61,10 @@ def test_its_tables_are_as_they_are_declared():
 
 def test_the_sentences_say_what_is_fastest_where_and_where_memory_ends():
     text = told_of(QUESTION, merged(three(), NOWHERE))
-    assert text.startswith("In fp32, fastest in forward and backward pass together is at context 256 and 1024 flash. ")
-    assert "Times as fast as written out in fp32: flash × 4.00 forward and × 4.00 backward and compiled × 2.00" in text
-    assert "In fp32 memory runs out for eager from context 1024 on." in text
-    assert "In use before the backward pass at context 1024 in fp32: flash 512 MiB and compiled 1.0 GiB." in text
+    assert text.startswith("In fp32 at context 256, d 64, flash is 4.00 times as fast as written-out attention (")
+    assert "Shortest measured passes: flash at context 256 in fp32; flash at context 1024 in fp32." in text
+    assert "Out of memory: eager in fp32 from context 1024." in text
+    assert "In use before the backward pass at context 1024: flash 512 MiB and compiled 1.0 GiB." in text
 
 
 def test_the_document_has_the_tables_of_the_course_with_a_word_where_there_is_no_figure():
@@ -77,7 +77,7 @@ def test_the_document_has_the_tables_of_the_course_with_a_word_where_there_is_no
         ["64", "256", "1.0 GiB", "1.0 GiB", "1.0 GiB", "unsupported"],
         ["64", "1024", "OOM", "512 MiB", "1.0 GiB", "–"],
     ]
-    assert "Not supported here in fp32: attention cudnn: No kernel." in text
+    assert "Not supported here:\n\n- attention cudnn: No kernel." in text
 
 
 def test_figures_of_two_machines_never_share_a_table():
@@ -91,7 +91,7 @@ def test_the_page_has_the_sentences_the_figure_and_a_row_for_every_cell_and_noth
     tables |= summary_tables(tables)
     needed = {name: tables[name] for name in needed_tables(tables["runs"])}
     html = page(needed, {"grid": "g"}, empty_timeline(), {QUESTION: b"PNG"})
-    assert "In fp32 memory runs out for eager from context 1024 on." in html
+    assert "Out of memory: eager in fp32 from context 1024." in html
     assert 'data-chart="attention_sweep"' in html and "data:image/png;base64,UE5H" in html
     assert "Inside a step" not in html and "Every kernel" not in html
     data = json.loads(html.partition('id="rows-attention_sweep">')[2].partition("</script>")[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
@@ -10,18 +12,19 @@ from profile_grid.study.dimensions import MODE, MODES, keys_without
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.cells import LED_BY, NOT_IN_GRID, headings_of, leading_cells, status_word
+from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 from profile_grid.tables.wording import (
     NO_FORWARD_PASS,
     TRAINING,
+    capital,
     leaders,
     no_kernels_sentence,
     of_all,
     places,
     stand_in,
     top_of,
-    where,
 )
 
 
@@ -32,63 +35,58 @@ def sentences(measured: Measured) -> list[str]:
     top = top_of(measured.inference("top_kernels"), FORWARD)
     if top.empty:
         return [NO_FORWARD_PASS]
-    found = [*stand_in(measured), _top_sentence(top, measured), _invocations_sentence(top, measured)]
+    every, found = measured.tables["top_kernels"], []
     for mode in TRAINING:
-        rows = top_of(measured.mode("top_kernels", mode), ALL_PHASES).dropna(subset="same_as_forward")
-        if not rows.empty:
-            found.append(_same_sentence(rows, TRAINING[mode], measured))
-    return found
+        rows = top_of(every[every["mode"] == mode], ALL_PHASES).dropna(subset="same_as_forward")
+        if len(rows):
+            found.append((mode, rows))
+    lead = _leads(top, found, measured)
+    return [lead, *stand_in(measured), _invocations(top, measured), *(_others(*own, measured) for own in found)]
 
 
-def _top_sentence(top: pd.DataFrame, measured: Measured) -> str:
-    words = measured.words
-    if top["kernel"].nunique() == 1:
-        row = top.iloc[0]
-        takes = f"{measured.label(row['kernel'])} takes the most {words.time} in the forward pass of"
-        many = f"{interval(top['share'], percent)} of it, {counted(top['invocations'], 'invocation')} per pass"
-        if len(top) > 1:
-            return f"{takes} {of_all(len(top), len(top))}: {many}."
-        time = with_spread(row["gpu_time_ms"], row["gpu_time_std_ms"], "ms")
-        return f"{takes} {where(row)}: {time} per pass, {many}."
-    shares = interval(top["share"], percent)
-    return (
-        f"In the forward pass the {words.kernel} with the most {words.time} is"
-        f" {leaders(_kinds(top, words.kernel))}: {top['kernel'].nunique()} different ones, with {shares} of the"
-        f" {words.time} and"
-        f" {counted(top['invocations'], 'invocation')} per pass."
-    )
+def _leads(top: pd.DataFrame, found: list[tuple[str, pd.DataFrame]], measured: Measured) -> Claim:
+    """What leads the forward pass with which share, and in how many runs the fullest mode has the same."""
+    one = top["kernel"].nunique() == 1
+    kinds = [measured.label(top["kernel"].iloc[0])] * len(top) if one else _kinds(top, measured.words.kernel)
+    kind, leads = Counter(kinds).most_common(1)[0]
+    training = ""
+    if found:
+        _, rows = found[-1]
+        same = of_all(int(rows["same_as_forward"].astype(bool).sum()), len(rows), "run")
+        training = f"; it also leads training in {same}"
+    median = f" (median {percent(top['share'].median())})" if len(top) > 2 else ""
+    return Claim(
+        "{kind} leads the forward pass in {runs}; the leader takes {share} of it{median}{training}.",
+        "counted",
+        kind=capital(kind), runs=of_all(leads, len(top), "run"), kernel=measured.words.kernel,
+        share=interval(top["share"], percent), median=median, training=training,
+    )  # fmt: skip
 
 
-def _invocations_sentence(top: pd.DataFrame, measured: Measured) -> str:
-    """Whether every measured step has as many invocations of the top kernel."""
-    captured = measured.runs.set_index("run")["steps_captured"]
-    if (top["run"].map(captured) == 1).all():
-        return "One step was captured, so whether every step has as many cannot be said."
+def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
+    """How often the top kernel runs in a pass, and whether every measured step has as many."""
     uneven = top[~top["same_in_every_step"].astype(bool)]
-    if uneven.empty:
-        return "Every measured step has the same number of them."
-    return f"The number differs between the measured steps of {places(uneven)}: what stands there is the mean."
+    captured = measured.runs.set_index("run")["steps_captured"]
+    every = "the same in every captured step"
+    if (top["run"].map(captured) == 1).all():
+        every = "of the one captured step"
+    elif len(uneven):
+        every = f"the mean of captured steps that differ in {places(uneven)}"
+    times = f"{counted(top['invocations'], 'time')} per pass"
+    return Claim("It runs {times}, {every}.", "counted", times=times, every=every)
 
 
-def _same_sentence(rows: pd.DataFrame, training: str, measured: Measured) -> str:
-    """Whether the top kernel of the forward pass is also the top kernel of this mode."""
+def _others(mode: str, rows: pd.DataFrame, measured: Measured) -> Claim:
+    """What leads a training mode where that is another kernel."""
     other = rows[~rows["same_as_forward"].astype(bool)]
     if other.empty:
-        return f"The same {measured.words.kernel} leads in {training}{_in_all(rows)}."
+        return Claim("In {mode} the same {kernel} leads.", mode=TRAINING[mode], kernel=measured.words.kernel)
     labels = [measured.label(kernel) for kernel in other["kernel"]]
-    leads = labels[0] if len(set(labels)) == 1 else leaders(labels)
-    if len(other) == len(rows):
-        return f"In {training} another {measured.words.kernel} leads{_in_all(rows)}: {leads}."
-    same = of_all(len(rows) - len(other), len(rows))
-    return f"The same {measured.words.kernel} leads in {training} in {same}; elsewhere it is {leads}."
+    return Claim("Another leads in {mode}: {leaders}.", "counted", mode=TRAINING[mode], leaders=leaders(labels))
 
 
-def _in_all(rows: pd.DataFrame) -> str:
-    return f" in {of_all(len(rows), len(rows))}" if len(rows) > 1 else ""
-
-
-def _kinds(rows: pd.DataFrame, noun: str) -> list[str]:
-    return [f"{'an' if name[0] in 'aeiou' else 'a'} {escaped(name)} {noun}" for name in rows["class"]]
+def _kinds(top: pd.DataFrame, noun: str) -> list[str]:
+    return [f"{'an' if name[0] in 'aeiou' else 'a'} {escaped(name)} {noun}" for name in top["class"]]
 
 
 def top_kernel_table(measured: Measured) -> MarkdownTable:

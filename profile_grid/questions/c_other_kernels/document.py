@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, code, escaped
@@ -9,17 +11,18 @@ from profile_grid.quantities import ABSENT, interval, known, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODE, MODEL
 from profile_grid.tables.apart import pivoted, split
 from profile_grid.tables.cells import by_size, run_table, small_ones_together
+from profile_grid.tables.claims import Claim
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import told_apart
 from profile_grid.tables.names import FORWARD_OTHERS, NO_RANGE
 from profile_grid.tables.wording import (
     NO_FORWARD_PASS,
-    extremes,
     fused_sentence,
     leaders,
     listed,
     no_kernels_sentence,
+    of_all,
     stand_in,
     top_of,
 )
@@ -34,16 +37,16 @@ def sentences(measured: Measured) -> list[str]:
     others = others_share(measured)
     if others.empty:
         return [NO_FORWARD_PASS]
-    spends = extremes(others, "share", lambda row: percent(row["share"]))
-    found = [f"Outside matrix multiplies the forward pass spends {spends} of its {measured.words.time}."]
-    classes = measured.inference("forward_classes")
+    parts, classes = _first_parts(measured), measured.inference("forward_classes")
     families = family_shares(classes)
-    families = families[families["family"] != MATMUL]
-    fused = fused_sentence(measured, classes)
-    found += [*stand_in(measured), *_family_sentences(families), *fused, *_part_sentences(measured)]
     top = top_of(measured.inference("top_kernels"), FORWARD_OTHERS)
-    first, words = leaders([measured.label(kernel) for kernel in top["kernel"]]), measured.words
-    return [*found, f"Of these {words.kernels} the one with the most {words.time} is {first}."] if first else found
+    kernels = leaders([measured.label(kernel) for kernel in top["kernel"]])
+    found = [_lead(others, parts), *stand_in(measured), *_families(families[families["family"] != MATMUL])]
+    found += _parts(parts, measured)
+    if kernels:
+        found.append(Claim("The longest such {kernel} is {kernels}.", "counted",
+                           kernel=measured.words.kernel, kernels=kernels))  # fmt: skip
+    return [*found, *fused_sentence(measured, classes)]
 
 
 def others_share(measured: Measured) -> pd.DataFrame:
@@ -54,38 +57,51 @@ def others_share(measured: Measured) -> pd.DataFrame:
     return shares.reset_index()
 
 
-def _family_sentences(families: pd.DataFrame) -> list[str]:
-    """Which other classes take a non-trivial share, which do not, and what no rule knows."""
+def _lead(others: pd.DataFrame, parts: pd.DataFrame) -> Claim:
+    median = f" (median {percent(others['share'].median())})" if len(others) > 2 else ""
+    most = f", most of it in {_commonest(parts['part'])}" if len(parts) else ""
+    return Claim(
+        "Everything but matrix multiplies takes {share} of the forward pass{median}{most}.",
+        "counted", share=interval(others["share"], percent), median=median, most=most,
+    )  # fmt: skip
+
+
+def _commonest(parts: pd.Series) -> str:
+    """The part that is first in most runs: "`computing softmax` (14 of 20 runs)"."""
+    (part, number), *_ = Counter(parts).most_common(1)
+    return f"{code(part)} ({of_all(number, len(parts), 'run')})"
+
+
+def _families(families: pd.DataFrame) -> list[Claim]:
+    """Which other classes take a share that counts."""
     largest = families.groupby("family")["share"].max().sort_values(ascending=False)
     told = [
-        f"{escaped(name)} ({interval(families.loc[families['family'] == name, 'share'], percent)})"
+        f"{escaped(name)} {interval(families.loc[families['family'] == name, 'share'], percent)}"
         for name in largest[largest >= NON_TRIVIAL_SHARE].index
     ]
-    small = [escaped(name) for name in largest[(largest < NON_TRIVIAL_SHARE) & (largest > 0)].index]
-    sentences = (
-        [f"Classes that take 1 % or more somewhere: {listed(told)}."] if told else ["No other class reaches 1 %."]
-    )
-    if small and told:
-        sentences.append(f"Below 1 % everywhere: {listed(small)}.")
-    return sentences
+    above = percent(NON_TRIVIAL_SHARE)
+    if not told:
+        return [Claim("No other class reaches {above} in any run.", above=above)]
+    return [Claim("Classes above {above} in any run: {classes}.", above=above, classes=listed(told))]
 
 
-def _part_sentences(measured: Measured) -> list[str]:
-    """Which part of the model the other kernels serve, where the capture has ranges that say so."""
+def _first_parts(measured: Measured) -> pd.DataFrame:
+    """By run the part of the model with most time outside matrix multiplies, where the capture tells parts apart."""
     parts = measured.inference("forward_parts")
-    inner = parts[parts["part"] != NO_RANGE]
-    if inner.empty:
-        return [
-            f"Which part of the model these {measured.words.kernels} serve cannot be said: the captures have no range"
-            " inside `forward`. Name functions under `program.annotate` in `config.yaml`."
-        ]
-    longest = inner[inner["other_time_ms"] > 0].sort_values("other_time_ms", ascending=False, kind="stable")
-    first = longest.drop_duplicates("run")
+    inner = parts[(parts["part"] != NO_RANGE) & (parts["other_time_ms"] > 0)]
+    return inner.sort_values("other_time_ms", ascending=False, kind="stable").drop_duplicates("run")
+
+
+def _parts(first: pd.DataFrame, measured: Measured) -> list[Claim]:
     if first.empty:
-        return []
-    shares = interval(first["share_of_others"], percent)
-    most = leaders([code(part) for part in first["part"]])
-    return [f"The part of the model that takes most of that time is {most} ({shares} of it)."]
+        return [
+            Claim(
+                "Which part of the model these {kernels} serve is not known: the captures have no range inside"
+                " `forward`. Name functions under `program.annotate` in `config.yaml`.",
+                "missing", kernels=measured.words.kernels,
+            )
+        ]  # fmt: skip
+    return [Claim("That part takes {share} of it.", share=interval(first["share_of_others"], percent))]
 
 
 def class_table(measured: Measured) -> MarkdownTable:

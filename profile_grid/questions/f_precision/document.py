@@ -10,70 +10,59 @@ from profile_grid.study.dimensions import PRECISION
 from profile_grid.tables import ratio_tables
 from profile_grid.tables.accuracy import errors_table
 from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.claims import Claim
 from profile_grid.tables.classes import NON_TRIVIAL_SHARE
+from profile_grid.tables.gains import by_value, largest_gain
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, NO_RANGE
-from profile_grid.tables.ratio_sentences import gain_sentences
 from profile_grid.tables.wording import listed, places
 
-NO_PAIR = "Not answered: no two timed runs differ in precision alone, with fp32 as one of them."
+NO_PAIR = Claim("Not answered: no two timed runs differ in precision alone, with {base} as one of them.", "missing",
+                base=PRECISION.default)  # fmt: skip
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(f) Speed-ups of whole steps, of phases and of parts in each precision, the ideal ones, and the errors."""
-    times = measured.tables["precision_times"]
+    """(f) The largest speed-up; then by precision, by part, and the errors."""
+    times, errors = measured.tables["precision_times"], _accuracy(measured.tables["precision_accuracy"])
     if times.empty:
-        return [NO_PAIR, *_accuracy(measured)]
-    found = []
-    for precision in sorted_values(times, PRECISION.key):
-        own = times[times["precision"] == precision]
-        base = PRECISION.words(PRECISION.default)
-        found += [*gain_sentences(own, PRECISION, base), *_parts(measured, precision), *_ideal(own)]
-    return [*found, *_accuracy(measured)]
+        return [NO_PAIR, *errors]
+    lead = largest_gain(times, PRECISION, PRECISION.words(PRECISION.default))
+    return [lead, *by_value(times, PRECISION), *errors, *_parts(measured, times)]
 
 
-def _parts(measured: Measured, precision: str) -> list[str]:
-    """The parts of the forward pass that gain most and least, of those that take time in fp32."""
-    parts = measured.tables["precision_parts"]
-    own = parts[(parts["precision"] == precision) & (parts["phase"] == FORWARD) & (parts["part"] != NO_RANGE)]
+def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
+    """The parts of the forward pass that gain most and least in the lowest precision, of those that take time."""
+    lowest, parts = sorted_values(times, PRECISION.key)[-1], measured.tables["precision_parts"]
+    own = parts[(parts["precision"] == lowest) & (parts["phase"] == FORWARD) & (parts["part"] != NO_RANGE)]
     own = own[own["base_share"] >= NON_TRIVIAL_SHARE]
-    if own["part"].nunique() < 2:
+    ranges = {part: (rows.min(), rows.max()) for part, rows in own.groupby("part", sort=False)["speed_up"]}
+    if len(ranges) < 2:
         return []
-    middle = own.groupby("part", sort=False)["speed_up"].median()
-    told = []
-    for part, verb in ((middle.idxmax(), "gains the most"), (middle.idxmin(), "the least")):
-        rows = own[own["part"] == part]
-        told.append(f"{part} {verb} ({interval(rows['speed_up'], ratio)})")
-    return [f"Of the parts of the forward pass by {measured.words.time}, {listed(told)}."]
-
-
-def _ideal(own: pd.DataFrame) -> list[str]:
-    """What the data sheet and the bytes would give at most."""
-    by_flops, by_bytes = own["ideal_by_flops"].dropna(), own["ideal_by_bytes"]
-    if by_flops.empty:
+    most, least = max(ranges, key=lambda part: ranges[part][0]), min(ranges, key=lambda part: ranges[part][1])
+    if ranges[most][0] <= ranges[least][1]:
         return []
     return [
-        f"Ideal would be {interval(by_flops, ratio)} where arithmetic limits (peak FLOP/s), and"
-        f" {interval(by_bytes, ratio)} where memory does (bytes of a number)."
-    ]
+        Claim(
+            "By {time} of the forward pass {in_lowest}, {most} gains {gain}, {least} only {loss}.",
+            time=measured.words.time, in_lowest=PRECISION.words(lowest), most=most, least=least,
+            gain=interval(ranges[most], ratio), loss=interval(ranges[least], ratio),
+        )
+    ]  # fmt: skip
 
 
-def _accuracy(measured: Measured) -> list[str]:
+def _accuracy(rows: pd.DataFrame) -> list[Claim]:
     """How far the logits are off in each precision, and which runs are further off than that explains."""
-    rows = measured.tables["precision_accuracy"]
     known = rows[rows["logits_error"].notna()]
     if known.empty:
-        return ["No run was held against one in fp64, so the accuracy is not known."]
+        return [Claim("No run was compared with one in fp{bits}, so the accuracy is not known.", "missing", bits=64)]
     told = [
         f"{interval(known[known['precision'] == name]['logits_error'], _error)} in {name}"
         for name in sorted_values(known, PRECISION.key)
     ]
-    found = [
-        f"Against an eager run in fp64 with the same weights, the logits of the first step are off by {listed(told)}."
-    ]
     off = known[~known["within_precision"].astype("bool")]
     verdict = "rounding explains all of it" if off.empty else f"rounding does not explain that of {places(off)}"
-    return [*found, f"With a unit roundoff of 2⁻²⁴ in fp32, 2⁻¹¹ in tf32 and 2⁻⁸ in bf16, {verdict}."]
+    text = "The logits of the first step differ from fp{bits} by {told}; {verdict}."
+    return [Claim(text, "counted", bits=64, told=listed(told), verdict=verdict)]
 
 
 def _error(value: float) -> str:

@@ -65,21 +65,20 @@ def test_the_parts_say_what_gains_and_what_does_not():
     others = parts[(parts["part"] == "feed-forward")]
     assert len(others) and others["speed_up"].tolist() == pytest.approx([4.0] * len(others), rel=1e-3)
     text = Said(in_two())["f"]
-    assert "computing softmax the least (× 1.00)" in text
+    assert "feed-forward gains × 4.00, computing softmax only × 1.00." in text
 
 
-def test_the_sentences_say_how_much_faster_each_mode_is_the_ideal_and_the_errors():
+def test_the_sentences_say_how_much_faster_a_step_is_in_how_many_runs_and_the_errors():
     text = Said(in_two())["f"]
-    assert text.startswith("In bf16, times as fast as in fp32: the forward pass × 4.0")
-    assert "and the training step × 4.0" in text
-    assert "Ideal would be × 14.8 where arithmetic limits (peak FLOP/s), and × 2.00 where memory does" in text
-    assert "the logits of the first step are off by 1.2e-07 in fp32 and 0.78 % in bf16" in text
-    assert text.endswith("rounding explains all of it.")
+    assert text.startswith("In bf16, the training step of small at context 128 is 4.00 times as fast as in fp32; the")
+    assert "In bf16: faster in all 12 runs (× 4.0" in text
+    assert "The logits of the first step differ from fp64 by 1.2e-07 in fp32 and 0.78 % in bf16" in text
+    assert "rounding explains all of it." in text
 
 
 def test_where_a_precision_is_slower_that_is_said():
     runs = [Made(kernels=forward_kernels()), faster(Made(kernels=forward_kernels()), 0.5)]
-    assert "Slower than in fp32: small at context 512." in Said(runs)["f"]
+    assert "In bf16: slower in the one run (× 0.500, small at context 512, forward pass)." in Said(runs)["f"]
 
 
 def test_a_run_that_rounding_does_not_explain_is_marked_in_sentence_and_table():
@@ -104,3 +103,13 @@ def test_a_kernel_without_a_range_counts_in_its_phase():
     run = Made(kernels=(*forward_kernels(), Kernel("forward", "", "memcpy", "gemm", 1, 100.0)))
     parts = summary_tables(merged([run, faster(run, 2.0)]), ["precision_parts"])["precision_parts"]
     assert parts[parts["part"] == "(no inner range)"]["speed_up"].tolist() == pytest.approx([2.0])
+
+
+def test_what_two_processes_differ_by_themselves_is_no_gain_and_says_how_many_processes_would_do():
+    waiting = Made(kernels=forward_kernels(), unprofiled_ms=40.0)
+    text = Said([waiting, faster(waiting, 1.2)])["f"]
+    assert text.startswith(
+        "Whether a step is faster than in fp32 cannot be told in 1 run (small at context 512 in bf16"
+    )
+    assert "39 processes a side would show a difference of 10 %" in text
+    assert "faster in" not in text

@@ -5,95 +5,69 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import ABSENT, count, counted, interval, known, percent, significant
+from profile_grid.quantities import ABSENT, count, interval, known, percent, significant
 from profile_grid.questions.g_compile.parts_sentences import fused_sentences, matmuls_sentence
 from profile_grid.study.dimensions import COMPILE, MODEL
 from profile_grid.tables import ratio_tables
 from profile_grid.tables.apart import shown_dimensions, sorted_values, split
-from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.cells import headings_of, leading_cells, rows_table
+from profile_grid.tables.claims import Claim
 from profile_grid.tables.classes import NON_TRIVIAL_SHARE
+from profile_grid.tables.evidence import FASTER
+from profile_grid.tables.gains import by_value, largest_gain
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import parts_in
-from profile_grid.tables.names import BACKWARD, FORWARD
-from profile_grid.tables.ratio_sentences import gain_sentences, ideal_sentence, without
-from profile_grid.tables.wording import capital, extremes, listed, places
+from profile_grid.tables.names import BACKWARD, FORWARD, WHOLE_STEP
+from profile_grid.tables.wording import PASSES, listed, places
 
 BASE = COMPILE.name_of(COMPILE.default)
-NO_PAIR = f"Not answered: no two timed runs differ in {COMPILE.heading} alone, with one that is {BASE} among them."
+NO_PAIR = Claim(
+    "Not answered: no two timed runs differ in {compile} alone, with one that is {base} among them.", "missing",
+    compile=COMPILE.heading, base=BASE,
+)  # fmt: skip
 SMALLER = "(smaller ones)"
 LEADING_DIMENSIONS = (*ratio_tables.ALWAYS, COMPILE.key)
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(g) For the whole model and for attention alone: speed-ups, kernels before and after, and the cost."""
-    times = measured.tables["compile_times"]
+    """(g) The largest speed-up; what compiling costs; then by what is compiled, kernels, and parts."""
+    times, cost, kernels, parts = (
+        measured.tables[f"compile_{name}"] for name in ("times", "cost", "kernels", "parts")
+    )  # fmt: skip
     if times.empty:
         return [NO_PAIR]
-    found = []
-    for value in sorted_values(times, COMPILE.key):
-        own, cost, kernels, parts = (_of(measured, name, value) for name in ("times", "cost", "kernels", "parts"))
-        found += [*gain_sentences(own, COMPILE, BASE), *_kernels(kernels, measured), *fused_sentences(parts, measured)]
-        found += _cost(without(cost, COMPILE))
-    found += [*_graphs(measured.tables["compile_cost"]), *ideal_sentence(times, BASE)]
-    return [*found, *matmuls_sentence(measured.tables["compile_parts"])]
+    found = [largest_gain(times, COMPILE, BASE), *_cost(times, cost), *by_value(times, COMPILE)]
+    whole = kernels[kernels[COMPILE.key] == sorted_values(times, COMPILE.key)[0]]
+    return [*found, *matmuls_sentence(parts), *_kernels(whole, measured), *fused_sentences(parts, measured)]
 
 
-def _of(measured: Measured, name: str, value: str) -> pd.DataFrame:
-    table = measured.tables[f"compile_{name}"]
-    return table[table[COMPILE.key] == value]
+def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
+    """By mode how many kernels of a step are left, and how much of their time."""
+    told = []
+    for mode, own in rows.groupby("mode", sort=False):
+        sums = own.groupby("run", sort=False)[
+            ["invocations", "base_invocations", "gpu_time_ms", "base_gpu_time_ms"]
+        ].sum()
+        left, time = (
+            interval(sums[name] / sums[f"base_{name}"], percent) for name in ("invocations", "gpu_time_ms")
+        )  # fmt: skip
+        told.append(f"{left} of the {measured.words.kernels} of {PASSES[mode]} ({time} of its {measured.words.time})")
+    value = COMPILE.name_of(rows[COMPILE.key].iloc[0]) if told else ""
+    return [Claim("Compiled ({value}), there remain {told}.", value=value, told=listed(told))] if told else []
 
 
-def _kernels(rows: pd.DataFrame, measured: Measured) -> list[str]:
-    """How many kernels of a step are left, and the families of classes that lost and won most GPU time."""
-    if rows.empty:
-        return []
-    sums = rows.groupby("run", sort=False)[["invocations", "base_invocations", "gpu_time_ms", "base_gpu_time_ms"]].sum()
-    left = interval(sums["invocations"] / sums["base_invocations"], percent)
-    whole = interval(sums["gpu_time_ms"] / sums["base_gpu_time_ms"], percent)
-    words = measured.words
-    return [
-        f"{capital(left)} of the {words.kernels} of a step are left, and {whole} of their {words.time}.",
-        *_moved(rows),
-    ]
-
-
-def _moved(rows: pd.DataFrame) -> list[str]:
-    """The family that lost most time, and the one that won most, over all runs."""
-    change = (rows["gpu_time_ms"] - rows["base_gpu_time_ms"]).groupby(rows["class"]).sum()
-    told = [(change.idxmin(), "lose most of it", change.min() < 0), (change.idxmax(), "take more", change.max() > 0)]
-    parts = [f"{name} {verb} ({_before_and_after(rows[rows['class'] == name])})" for name, verb, true in told if true]
-    return [f"By class, {listed(parts)}."] if parts else []
-
-
-def _before_and_after(rows: pd.DataFrame) -> str:
-    sums = rows.groupby("run", sort=False)[["base_gpu_time_ms", "gpu_time_ms"]].sum()
-    before, after = (interval(sums[name], significant) for name in ("base_gpu_time_ms", "gpu_time_ms"))
-    return f"{before} ms before, {after} ms after"
-
-
-def _cost(cost: pd.DataFrame) -> list[str]:
-    """The seconds of compilation, and after how many steps they have paid."""
+def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
+    """The seconds of compilation, and after how many steps they are repaid where a gain can be told."""
     if cost["compile_s"].dropna().empty:
-        return ["What compiling cost is not known."]
-    seconds = extremes(cost, "compile_s", lambda row: f"{significant(row['compile_s'])} s")
-    paid, never = cost[cost["steps_to_pay"].notna()], cost[cost["gained_ms"] <= 0]
-    told = [f"Compiling, with an empty cache, takes {seconds}"]
-    if len(paid):
-        told.append(f"which {interval(paid['steps_to_pay'].round(), count)} steps pay for")
-    if len(never):
-        told.append(f"which nothing pays for in {places(never)}")
-    return [", ".join(told) + "."]
-
-
-def _graphs(cost: pd.DataFrame) -> list[str]:
-    """Whether any graph was broken."""
-    known = cost[cost["graph_breaks"].notna()]
-    broken = known[known["graph_breaks"].astype("float64") > 0]
-    if known.empty:
-        return []
-    if broken.empty:
-        return [f"Dynamo traced {counted(known['graphs'], 'graph')} per run, without a break."]
-    return [f"The graph is broken into parts in {places(broken)}."]
+        return [Claim("What compiling cost is not known.", "missing")]
+    steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == FASTER)]
+    paid = cost[cost["run"].isin(steps["run"]) & cost["steps_to_pay"].notna()]["steps_to_pay"].round()
+    repaid = f", repaid after {interval(paid, count)} steps where it gains" if len(paid) else ""
+    broken = cost[cost["graph_breaks"].fillna(0).astype("float64") > 0]
+    graphs = f"; the graph is broken in {places(broken)}" if len(broken) else ""
+    seconds = interval(cost["compile_s"], significant)
+    text = "Compiling takes {seconds} s with an empty cache{repaid}{graphs}."
+    return [Claim(text, seconds=seconds, repaid=repaid, graphs=graphs)]
 
 
 def steps_table(measured: Measured) -> MarkdownTable | None:
@@ -161,20 +135,16 @@ def _sides(line: str, sums: pd.DataFrame, model: str) -> str:
     return f"{before} → {significant(row['gpu_time_ms'])}"
 
 
-def cost_table(measured: Measured) -> MarkdownTable:
+def cost_table(measured: Measured) -> MarkdownTable | None:
     """(g) One line per compiled run: seconds of compilation, what a step gains, and steps until that has paid."""
-    rows = measured.tables["compile_cost"]
-    shown = shown_dimensions(rows, LEADING_DIMENSIONS)
-    lines = tuple(
-        (
-            *leading_cells(row, shown), significant(row["compile_s"]), significant(row["gained_ms"]),
-            count(round(row["steps_to_pay"])) if known(row["steps_to_pay"]) else "never", count(row["graphs"]),
-            count(row["graph_breaks"]),
-        )
-        for row in rows.to_dict("records")
-    )  # fmt: skip
-    headings = ("compiling, s", "gain per step, ms", "steps to pay", "graphs", "breaks")
-    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown))
+    columns = (
+        ("compiling, s", lambda row: significant(row["compile_s"])),
+        ("gain per step, ms", lambda row: significant(row["gained_ms"])),
+        ("steps to pay", lambda row: count(round(row["steps_to_pay"])) if known(row["steps_to_pay"]) else "never"),
+        ("graphs", lambda row: count(row["graphs"])),
+        ("breaks", lambda row: count(row["graph_breaks"])),
+    )
+    return rows_table(measured.tables["compile_cost"], LEADING_DIMENSIONS, columns)
 
 
 def _change(figures) -> str:

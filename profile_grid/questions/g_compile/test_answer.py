@@ -45,19 +45,17 @@ def test_compiling_has_paid_when_its_seconds_are_gained_back_and_never_without_a
     assert cost.loc["on", ["compile_s", "gained_ms", "steps_to_pay"]].tolist() == pytest.approx([20.0, 5.0, 4000.0])
     assert cost["steps_to_pay"].isna().tolist() == [False, True]
     text = told("g_compile", [plain, faster, slower])
-    assert "takes 20.0 s (small at context 512), which 4,000 steps pay for." in text
-    assert "which nothing pays for in small at context 512." in text
-    assert "Slower than not compiled: small at context 512." in text
+    assert "Compiling takes 20.0 s with an empty cache, repaid after 4,000 steps where it gains." in text
+    assert "Compiled (attention alone): slower in the one run (× 0.500, small at context 512, forward pass)." in text
 
 
 def test_the_sentences_say_what_is_left_of_the_kernels_and_what_took_their_place():
     plain = Made(kernels=forward_kernels())
     text = told("g_compile", [plain, compiled(plain)])
-    assert text.startswith("Compiled (whole model), times as fast as not compiled: the forward pass × 2.0")
-    assert "64.8 % of the kernels of a step are left, and 91.8 % of their GPU time." in text
-    assert "softmax lose most of it (0.900 ms before, 0 ms after)" in text
-    assert "triton-fused take more (0 ms before, 1.00 ms after)" in text
-    assert "Dynamo traced 1 graph per run, without a break." in text
+    assert text.startswith(
+        "Compiled (whole model), the forward pass of small at context 512 is 2.00 times as fast as not compiled."
+    )
+    assert "there remain 64.8 % of the kernels of the forward pass (91.8 % of its GPU time)." in text
 
 
 SCORES, NORM = "computing attention scores", "norm"
@@ -84,17 +82,17 @@ def test_sets_of_parts_stand_beside_the_parts_not_compiled_and_add_up_on_either_
 
 def test_what_is_fused_and_that_no_matrix_multiply_is_lost_is_told():
     text = told("g_compile", [EAGER, replace(FUSED, kernels=PARTS)])
-    assert f"several parts of the model at once take 12.5 % of forward (most of it for **{SCORES} + {NORM}**)." in text
-    assert "Every part of the model has as many matrix multiplies compiled as not compiled." in text
+    assert "several parts of the model at once take 12.5 % of forward." in text
+    assert "matrix multiplies" not in text
     lost = told("g_compile", [EAGER, replace(FUSED, kernels=PARTS[1:])])
-    assert f"Not as many matrix multiplies compiled as not compiled: **{SCORES}** in small" in lost
+    assert f"The number of matrix multiplies differs when compiled: **{SCORES}** in small" in lost
     assert "forward (2 before, 0 after)" in lost
 
 
 def test_a_second_pass_of_a_matrix_multiply_is_none_of_its_own():
     split = Kernel("forward", SCORES, "cublasLt::splitKreduce_kernel<32, 16>", "gemm", 2, 10.0)
     text = told("g_compile", [EAGER, replace(FUSED, kernels=(*PARTS, split))])
-    assert "Every part of the model has as many matrix multiplies" in text
+    assert "matrix multiplies" not in text
 
 
 def test_the_document_shows_sets_of_parts_with_what_their_parts_take_when_not_compiled():
@@ -105,7 +103,7 @@ def test_the_document_shows_sets_of_parts_with_what_their_parts_take_when_not_co
 
 def test_a_broken_graph_is_named():
     plain = Made()
-    assert "The graph is broken into parts in small at context 512" in told(
+    assert "the graph is broken in small at context 512" in told(
         "g_compile", [plain, replace(compiled(plain), others={"graph_breaks": 2})]
     )
 
@@ -119,9 +117,6 @@ def test_the_ideal_is_the_time_at_the_peaks_of_the_data_sheet():
     )
     assert row["ideal_by_flops"] == pytest.approx(20.0 / (533_968_453_632 / 67e12 * 1e3))
     assert row["ideal_by_flops"] < row["ideal_by_bytes"]
-    assert "Times as fast as not compiled, ideal would be × 2.51 by arithmetic" in told(
-        "g_compile", [plain, replace(compiled(plain), others=own_model)]
-    )
 
 
 def test_the_document_shows_kernels_and_cost_of_every_compiled_run():

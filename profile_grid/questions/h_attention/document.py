@@ -7,109 +7,91 @@ from collections.abc import Callable
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import ABSENT, interval, known, memory, ratio, significant
+from profile_grid.quantities import ABSENT, counted, interval, known, memory, ratio, significant
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import ATTENTION, keys_without
 from profile_grid.tables import ratio_tables
 from profile_grid.tables.apart import pivoted, shown_dimensions, sorted_values
-from profile_grid.tables.cells import headings_of, leading_cells, status_word
+from profile_grid.tables.cells import headings_of, leading_cells, rows_table, status_word
+from profile_grid.tables.claims import Claim
+from profile_grid.tables.evidence import FASTER, judged
+from profile_grid.tables.gains import largest_gain, verdict_counts
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.ratio_sentences import steps_sentences, without
 from profile_grid.tables.wording import PASSES, leaders, listed, places
 
-NOTHING = "Not answered: no two runs differ in attention alone, with times of at least one."
-TOLD_APART = 2  # standard deviations of a difference
-WRITTEN_OUT = ATTENTION.name_of(ATTENTION.default)
+NO_WINNER = "no one that can be told"
+NOTHING = Claim("Not answered: no two runs differ in attention alone, with times of at least one.", "missing")
 PLACE = keys_without(ATTENTION.key)
-CELL = ["mean_ms", "speed_up", "speed_up_std", "status", "peak_allocated_bytes"]
+CELL = ["mean_ms", "speed_up", "verdict", "status", "peak_allocated_bytes"]
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(h) Which is fastest, how much faster each is than the written-out one, the ideal, and where memory ends."""
+    """(h) The largest speed-up; which is fastest at which length, where memory ends, the operator alone."""
     rows = measured.tables["attention_times"]
     steps = rows[rows["phase"] == WHOLE_STEP]
     if not (steps["status"] == COMPLETE).any():
         return [NOTHING]
-    beside = steps[steps["speed_up"].notna()]
-    gains = [
-        line
-        for value in sorted_values(beside, ATTENTION.key)
-        for line in steps_sentences(beside[beside[ATTENTION.key] == value], ATTENTION, WRITTEN_OUT)
-    ]
-    operator = _operator(measured.tables["attention_operator"], measured)
-    return [*_fastest(steps), *gains, *operator, *_memory(steps), *_refused(steps)]
+    times = steps[steps["speed_up"].notna()]
+    lead = [largest_gain(times, ATTENTION, ATTENTION.words(ATTENTION.default), ())] if len(times) else []
+    found = [*lead, *_fastest(steps), *_memory(steps), *_refused(steps), *([verdict_counts(times)] if lead else [])]
+    return [*found, *_operator(measured.tables["attention_operator"], measured)]
 
 
-def _fastest(steps: pd.DataFrame) -> list[str]:
-    """Per mode the fastest attention, by context length where that differs."""
+def _fastest(steps: pd.DataFrame) -> list[Claim]:
+    """By context length what is fastest in how many configurations, and in how many no winner can be told."""
     timed = steps[steps["mean_ms"].notna()]
-    first = pd.DataFrame([_winners(own) for _, own in timed.groupby(keys_without(ATTENTION.key), sort=False)])
-    told = []
-    for mode, rows in first.groupby("mode", sort=False):
-        by_length = {length: leaders(list(own["fastest"])) for length, own in rows.groupby("context_length")}
-        if rows["fastest"].nunique() == 1:
-            by_length = {"every": rows["fastest"].iloc[0]}
-        named = listed([f"{name} at {_context(length)}" for length, name in by_length.items()])
-        told.append(f"in {PASSES[mode]} {named}")
-    return [f"The fastest attention is {listed(told)}."]
+    named = [(own["context_length"].iloc[0], _fastest_of(own)) for _, own in timed.groupby(PLACE, sort=False)]
+    told = [
+        f"{leaders([name for length, name in named if length == one], unnamed=NO_WINNER)} at context {one}"
+        for one in dict.fromkeys(length for length, _ in named)
+    ]
+    return [Claim("Fastest: {told}.", "difference", told="; ".join(told))]
 
 
-def _winners(own: pd.DataFrame) -> dict:
-    """The row of the shortest time with `fastest`: its attention, and those that their spreads do not tell from it."""
-    best = own.loc[own["mean_ms"].idxmin()]
-    spread = (own["std_ms"].fillna(0.0) ** 2 + (best["std_ms"] if known(best["std_ms"]) else 0.0) ** 2) ** 0.5
-    equal = own[own["mean_ms"] - best["mean_ms"] <= TOLD_APART * spread]
-    return {**best, "fastest": " or ".join(map(str, sorted_values(equal, ATTENTION.key)))}
+def _fastest_of(own: pd.DataFrame) -> str:
+    """The attention that is faster than each other one here by more than processes differ, else NO_WINNER."""
+    if len(own) < 2:
+        return str(own[ATTENTION.key].iloc[0])
+    best, others = own.loc[own["mean_ms"].idxmin()], own.drop(own["mean_ms"].idxmin())
+    error = (others["process_spread"] ** 2 + best["process_spread"] ** 2) ** 0.5
+    faster = judged(others["mean_ms"] / best["mean_ms"], error)["verdict"] == FASTER
+    return str(best[ATTENTION.key]) if faster.all() else NO_WINNER
 
 
-def _context(length: int | str) -> str:
-    return "every context" if length == "every" else f"context {length}"
-
-
-def _operator(rows: pd.DataFrame, measured: Measured) -> list[str]:
-    """How much faster the operator alone is, and what the data sheet would allow."""
-    if rows.empty:
-        return []
+def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
+    """How much faster the operator alone is."""
     told = [
         f"{interval(rows[rows[ATTENTION.key] == value]['speed_up'], ratio)} with {value}"
         for value in sorted_values(rows, ATTENTION.key)
     ]
-    found = [
-        f"By {measured.words.time} in the forward pass the operator alone is, beside the one written out, as fast as"
-        f" {listed(told)}."
-    ]
-    if rows["ideal_by_flops"].notna().any():
-        flops, moved = (interval(rows[f"ideal_by_{bound}"], ratio) for bound in ("flops", "bytes"))
-        found.append(f"Ideal would be {flops} by arithmetic (peak FLOP/s) and {moved} by memory (peak bytes/s).")
-    return found
+    text = "The attention operator alone, by {time} of the forward pass, is as fast as the written-out one {told}."
+    return [Claim(text, time=measured.words.time, told=listed(told))] if told else []
 
 
-def _memory(steps: pd.DataFrame) -> list[str]:
-    """Where memory ends with each attention, and which still fit there."""
+def _memory(steps: pd.DataFrame) -> list[Claim]:
+    """Where memory ends with each attention, and which still fit there with how much."""
     out = steps[steps["status"] == OUT_OF_MEMORY]
     if out.empty:
-        return ["Memory does not end in any of them."]
-    told = []
-    for value in sorted_values(out, ATTENTION.key):
-        own = out[out[ATTENTION.key] == value]
-        told.append(f"with {value} in {places(without(own, ATTENTION))} ({_modes(own)})")
-    place = keys_without(ATTENTION.key)
-    there = steps[steps["status"] == COMPLETE].merge(out[place].drop_duplicates(), on=place)
+        return [Claim("All of them fit into memory.", "counted")] if (steps["status"] == COMPLETE).all() else []
+    names = [str(value) for value in sorted_values(out, ATTENTION.key)]
+    there = steps[steps["status"] == COMPLETE].merge(out[PLACE].drop_duplicates(), on=PLACE)
     fits = [str(value) for value in sorted_values(there, ATTENTION.key)]
-    return [f"Memory runs out {listed(told)}.", *([f"Some of these fit with {listed(fits)}."] if fits else [])]
+    sizes = there["peak_allocated_bytes"].dropna()
+    held = f", in {interval(sizes, memory)}" if len(sizes) else ""
+    also = f"; there it fits with {listed(fits)}{held}" if fits else ""
+    where_out = places(out.assign(**{ATTENTION.key: ATTENTION.default}))
+    text = "Out of memory with {names}: {where} ({modes}){also}."
+    return [Claim(text, "counted", names=listed(names), where=where_out, modes=_modes(out), also=also)]
 
 
-def _refused(steps: pd.DataFrame) -> list[str]:
+def _refused(steps: pd.DataFrame) -> list[Claim]:
     """What PyTorch refuses here."""
     refused = steps[steps["status"] == UNSUPPORTED]
-    if refused.empty:
-        return []
     told = [
-        f"{escaped(value)} in {len(own)} run{'s' if len(own) > 1 else ''}"
-        for value, own in refused.groupby(ATTENTION.key, sort=False)
+        f"{escaped(value)} in {counted(len(own), 'run')}" for value, own in refused.groupby(ATTENTION.key, sort=False)
     ]
-    return [f"PyTorch refuses {listed(told)}, for the reason under *Not measured*."]
+    return [Claim("PyTorch refuses {told} (see *Not measured*).", "missing", told=listed(told))] if told else []
 
 
 def _modes(rows: pd.DataFrame) -> str:
@@ -130,19 +112,14 @@ def memory_table(measured: Measured) -> MarkdownTable | None:
 
 def operator_table(measured: Measured) -> MarkdownTable | None:
     """(h) One line per run: the operator of all layers in a forward pass beside the written-out one."""
-    rows = measured.tables["attention_operator"]
-    if rows.empty:
-        return None
-    shown = shown_dimensions(rows, (*ratio_tables.ALWAYS, ATTENTION.key))
-    lines = tuple(
-        (
-            *leading_cells(row, shown), significant(row["base_gpu_time_ms"]), significant(row["gpu_time_ms"]),
-            ratio(row["speed_up"], row["speed_up_std"]), ratio(row["ideal_by_flops"]), ratio(row["ideal_by_bytes"]),
-        )
-        for row in rows.to_dict("records")
-    )  # fmt: skip
-    headings = ("written out, ms", "this, ms", "times as fast", "ideal by FLOP/s", "ideal by bytes/s")
-    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown))
+    columns = (
+        ("written out, ms", lambda row: significant(row["base_gpu_time_ms"])),
+        ("this, ms", lambda row: significant(row["gpu_time_ms"])),
+        ("times as fast", lambda row: ratio(row["speed_up"], row["speed_up_std"])),
+        ("ideal by FLOP/s", lambda row: ratio(row["ideal_by_flops"])),
+        ("ideal by bytes/s", lambda row: ratio(row["ideal_by_bytes"])),
+    )
+    return rows_table(measured.tables["attention_operator"], (*ratio_tables.ALWAYS, ATTENTION.key), columns)
 
 
 def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> MarkdownTable | None:
@@ -168,7 +145,7 @@ def _time(cell: pd.Series) -> str:
         return _without_figure(cell)
     if not known(cell["speed_up"]):
         return significant(cell["mean_ms"])
-    return ratio_tables.time_and_gain(cell["mean_ms"], cell["speed_up"], cell["speed_up_std"])
+    return ratio_tables.time_and_gain(cell["mean_ms"], cell["speed_up"], cell["verdict"])
 
 
 def _peak(cell: pd.Series) -> str:

@@ -9,6 +9,7 @@ from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
 from kernel_tables.attribution.path_text import names_in
 from profile_grid.study.dimensions import ATTENTION, LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
+from profile_grid.tables.evidence import assumed_spread
 from profile_grid.tables.ideal import least_ms_of_attention, peaks_of_device
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
@@ -17,12 +18,13 @@ from profile_grid.tables.ratios import (
     SPEED_UP,
     TIME_OF_A_RUN,
     TIME_OF_BASE,
+    VERDICT,
     beside_base,
     compared,
     times_beside_base,
 )
 
-RATIOS = ["base_run", "base_mean_ms", "base_std_ms", "speed_up", "speed_up_std"]
+RATIOS = [column.name for column in (*TIME_OF_BASE, *VERDICT)]
 SHAPE = ("context_length", "d_model", "num_layers")
 
 
@@ -33,7 +35,9 @@ def attention_times(merged: Merged) -> pd.DataFrame:
     keys = ["run", "phase"]
     ratios = times_beside_base(merged, ATTENTION)[[*keys, *RATIOS]]
     peak = numbers(times["run"].map(merged["runs"].set_index("run")["peak_allocated_bytes"]))
-    return times.assign(peak_allocated_bytes=peak).merge(ratios, on=keys, how="left", validate="one_to_one")
+    spread = numbers(times["run"].map(assumed_spread(merged.waiting_share)))
+    table = times.assign(peak_allocated_bytes=peak, process_spread=spread)
+    return table.merge(ratios, on=keys, how="left", validate="one_to_one")
 
 
 def attention_operator(merged: Merged) -> pd.DataFrame:
@@ -75,8 +79,10 @@ TABLES = (
             """
     status | text | | as timing_status of runs; without figures where it is not complete
     peak_allocated_bytes | float | B | most memory that tensors took; empty on a CPU
+    process_spread | float | | relative standard deviation of mean_ms between processes, assumed of one process
 """,
             TIME_OF_BASE,
+            VERDICT,
         ),
         make=attention_times,
     ),

@@ -15,17 +15,17 @@ from profile_grid.questions.i_memory.table import COUNTED
 from profile_grid.study.dimensions import BY_KEY, MODEL
 from profile_grid.tables.apart import pivoted, shown_dimensions, split, unstacked
 from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import told_apart
 from profile_grid.tables.names import FORWARD, OUTSIDE
-from profile_grid.tables.wording import PASSES, capital, extremes, leaders, listed, run_in_words
+from profile_grid.tables.wording import PASSES, capital, leaders, listed, run_in_words, where
 
-MOST_NAMED = 3  # runs out of memory; the document's table has all
 EXPECTED = (
-    ("the peaks", "requested_peak_bytes", "estimated_peak_bytes"),
-    ("the activations", "activation_bytes", "estimated_activation_bytes"),
+    ("of the peaks", "requested_peak_bytes", "estimated_peak_bytes"),
+    ("of the activations", "activation_bytes", "estimated_activation_bytes"),
 )
-NOT_RECORDED = "Not answered: no run whose allocations were to be recorded has a whole history."
+NOT_RECORDED = Claim("Not answered: no run whose allocations were to be recorded has a complete history.", "missing")
 MOST_FAILURES = 3  # whose allocations are shown; the table has all
 LED_BY = ("model", "context_length", "mode")
 COUNTED_AS = {
@@ -38,109 +38,114 @@ COUNTED_AS = {
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(i) By mode the fullest moment of a step; then the activations, the counters and what would fit."""
-    peaks = measured.tables["memory_peak"]
+    """(i) The run that needs most; then by mode, what is kept, what fits, and the allocator."""
+    peaks, failures = measured.tables["memory_peak"], measured.tables["memory_at_failure"]
     if peaks.empty:
-        return _failures(measured) or [NOT_RECORDED]
-    found = [_of_mode(rows, mode) for mode, rows in peaks.groupby("mode", sort=False)]
-    found += [*_kept(measured), *_counted(measured), *_expected(measured), *_fitting(measured)]
-    return [*found, *_bisected(measured), *_failures(measured)]
+        return [_failure(own) for _, own in failures.groupby("run", sort=False)][:1] or [NOT_RECORDED]
+    lead = [_fullest(peaks, failures)]
+    fits = _bisected(measured) or _predicted(measured)
+    return [*lead, *_modes(peaks), *_kept(measured), *fits, *_failed(failures), *_counted(measured)]
 
 
-def _of_mode(rows: pd.DataFrame, mode: str) -> str:
-    """How much a step of this mode needs, when, and what most of it is."""
-    runs = rows.drop_duplicates("run")
-    most = rows.sort_values("bytes", ascending=False, kind="stable").drop_duplicates("run")
-    return (
-        f"{capital(PASSES[mode])} needs {extremes(runs, 'peak_bytes', lambda row: memory(row['peak_bytes']))} at its"
-        f" fullest moment, in {leaders([f'**{phase}**' for phase in runs['fullest_phase']])}; the most is for"
-        f" {leaders([f'**{name}**' for name in most['category']])} ({interval(most['share'], percent)})."
-    )
+def _fullest(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
+    """What the fullest run needs, what most of that is, and a run that does not fit."""
+    most = peaks[peaks["run"] == peaks.loc[peaks["peak_bytes"].idxmax(), "run"]].nlargest(1, "bytes").iloc[0]
+    lacking = ""
+    if len(failures):
+        first = failures.iloc[0]
+        step = "that" if first["mode"] == most["mode"] else PASSES[first["mode"]]
+        lacking = f"; {step} of {where(first)} does not fit"
+    return Claim(
+        "{step} of {place} needs {peak} at its fullest moment, {share} of it {category}{lacking}.", "counted",
+        step=capital(PASSES[most["mode"]]),
+        place=where(most), peak=memory(most["peak_bytes"]), share=percent(most["share"]),
+        category=most["category"], lacking=lacking,
+    )  # fmt: skip
 
 
-def _kept(measured: Measured) -> list[str]:
+def _modes(peaks: pd.DataFrame) -> list[Claim]:
+    """By mode what its runs need, and in which phase."""
+    told = []
+    for mode, rows in peaks.groupby("mode", sort=False):
+        runs = rows.drop_duplicates("run")
+        told.append(f"{PASSES[mode]} {interval(runs['peak_bytes'], memory)}, in {leaders(list(runs['fullest_phase']))}")
+    return [Claim("Peak by mode and phase: {told}.", "counted", told="; ".join(told))]
+
+
+def _kept(measured: Measured) -> list[Claim]:
     """Which part of the model keeps the most for the backward pass."""
     parts = measured.tables["memory_parts"]
     if parts.empty:
         return []
     first = parts.sort_values("bytes", ascending=False, kind="stable").drop_duplicates("run")
-    leading = leaders([f"**{escaped(part)}**" for part in first["part"]])
     total = parts.groupby("run", sort=False)["bytes"].sum()
     return [
-        f"For the backward pass {interval(total, memory)} are kept; the part that keeps the most is {leading}"
-        f" ({interval(first['share'], percent)})."
-    ]
+        Claim(
+            "Kept for the backward pass: {total}; most by {parts} ({share}).", "counted",
+            total=interval(total, memory), parts=leaders([escaped(part) for part in first["part"]]),
+            share=interval(first["share"], percent),
+        )
+    ]  # fmt: skip
 
 
-def _counted(measured: Measured) -> list[str]:
-    """What the allocator gave out, held, and what the driver saw, over what was asked for."""
+def _counted(measured: Measured) -> list[Claim]:
+    """What the allocator gave and reserved, and what the GPU showed, for each requested byte."""
     room = measured.tables["memory_room"]
-    asked = room["requested_peak_bytes"]
     if room["allocated_peak_bytes"].isna().all():
         return []
-    given, held, used = (
-        interval((room[name] / asked).astype("float64"), _times)
+    gave, reserved, showed = (
+        interval((room[name] / room["requested_peak_bytes"]).astype("float64"), significant)
         for name in ("allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes")
     )
-    return [
-        f"Of what was asked for at once, the allocator gave out {given} and held {held},"
-        f" and {used} were in use on the GPU."
-    ]
+    text = "For each requested byte, the allocator gave {gave} and reserved {reserved}; the GPU showed {showed} in use."
+    return [Claim(text, gave=gave, reserved=reserved, showed=showed)]
 
 
-def _expected(measured: Measured) -> list[str]:
-    """How near the estimates from the shapes are."""
-    room, told = measured.tables["memory_room"], []
+def _predicted(measured: Measured) -> list[Claim]:
+    """What would fit into the GPU by the shapes, and how near their estimates are to what was recorded."""
+    room, near = measured.tables["memory_room"], []
     for what, found, expected in EXPECTED:
         both = room[room[expected].notna() & room[found].notna()]
         if len(both):
-            told.append(f"{interval((both[expected] / both[found]).astype('float64'), percent)} of {what}")
-    return [f"What follows from the shapes is {listed(told)} that were found."] if told else []
-
-
-def _fitting(measured: Measured) -> list[str]:
-    """What would fit into the GPU, by the estimate."""
-    room = measured.tables["memory_room"]
+            near.append(f"{interval((both[expected] / both[found]).astype('float64'), percent)} {what}")
     trains = room[(room["mode"] != FORWARD) & room[LONGEST_CONTEXT].notna()]
-    if trains.empty:
-        return []
-    longest = extremes(trains, LONGEST_CONTEXT, lambda row: f"{count(row[LONGEST_CONTEXT])} tokens")
-    batch = extremes(trains, LARGEST_BATCH, lambda row: f"{count(row[LARGEST_BATCH])} sequences")
-    return [f"By the shapes the longest context that trains on this GPU is {longest}; the largest batch {batch}."]
+    fits = ""
+    if len(trains):
+        longest, batch = (interval(trains[name], count) for name in (LONGEST_CONTEXT, LARGEST_BATCH))
+        fits = f"; by these, contexts up to {longest} or batches up to {batch} would train (predicted, not measured)"
+    text = "Estimates from the shapes are {near}{fits}."
+    return [Claim(text, "predicted", near=listed(near), fits=fits)] if near else []
 
 
-def _bisected(measured: Measured) -> list[str]:
-    """What was measured to fit, beside what the shapes let expect."""
-    rows = measured.tables["memory_fits"]
-    both = rows[rows["predicted"].notna() & (rows["predicted"] > 0)]
-    if both.empty:
-        return []
-    share = interval((both["largest"] / both["predicted"]).astype("float64"), percent)
-    return [f"What was measured to fit, by bisection, is {share} of what follows from the shapes."]
+def _bisected(measured: Measured) -> list[Claim]:
+    """What was measured to fit and not to fit, and what the shapes predict."""
+    told = [
+        f"{BY_KEY[row['fitted']].heading} {count(row['largest'])} fits and {count(row['fails_at'])} does not"
+        f" ({count(row['predicted'])} predicted)"
+        for row in measured.tables["memory_fits"].to_dict("records")[:MOST_FAILURES]
+    ]
+    return [Claim("Measured by bisection: {told}.", "measured", told="; ".join(told))] if told else []
 
 
-def _failures(measured: Measured) -> list[str]:
-    """Where memory ran out, what was asked for, and what was live then."""
-    rows = measured.tables["memory_at_failure"]
-    return [_failure(own) for _, own in list(rows.groupby("run", sort=False))[:MOST_NAMED]]
+def _failed(failures: pd.DataFrame) -> list[Claim]:
+    """Where memory ran out first; the document's table has all."""
+    return [_failure(own) for _, own in failures.groupby("run", sort=False)][:1]
 
 
-def _failure(own: pd.DataFrame) -> str:
-    """The same of one run."""
+def _failure(own: pd.DataFrame) -> Claim:
+    """Where memory ran out in one run, what was asked for, and what was live then."""
     first, of_category = own.iloc[0], own.groupby("category", sort=False)["bytes"].sum()
     path = innermost(first["in_range"])
-    where = f"**{escaped(first['in_phase'])}**" + (f" (**{escaped(path)}**)" if path else "")
+    at = escaped(first["in_phase"]) + (f" ({escaped(path)})" if path else "")
     if first["in_phase"] == OUTSIDE:
-        where = "the making of model and optimizer"
-    return (
-        f"Memory runs out in {where} of {run_in_words(first)}: {memory(first['requested_bytes'])} were asked for,"
-        f" {memory(first['free_bytes'])} free; of the {memory(first['live_bytes'])} that were live"
-        f" {percent(of_category.max() / first['live_bytes'])} are **{escaped(of_category.idxmax())}**."
-    )
-
-
-def _times(value: float) -> str:
-    return f"× {significant(value)}"
+        at = "the making of model and optimizer"
+    return Claim(
+        "Out of memory in {run}, in {at}: {asked} requested, {free} free; {share} of the {live} in use are"
+        " {category}.",
+        run=run_in_words(first), at=at, asked=memory(first["requested_bytes"]),
+        free=memory(first["free_bytes"]), live=memory(first["live_bytes"]),
+        share=percent(of_category.max() / first["live_bytes"]), category=escaped(of_category.idxmax()),
+    )  # fmt: skip
 
 
 def peak_table(measured: Measured) -> MarkdownTable:

@@ -59,14 +59,14 @@ def test_the_fullest_moment_is_shown_by_category_with_its_phase():
     assert peaks.loc["activations", "bytes"] == 50 * MIB and peaks["peak_bytes"].unique().tolist() == [518 * MIB]
     assert peaks["share"].sum() == pytest.approx(1) and set(peaks["fullest_phase"]) == {"backward"}
     text = answered(recorded([training()]))
-    assert "at its fullest moment, in **backward**; the most is for **optimizer state** (38.6 %)" in text
+    assert "needs 518 MiB at its fullest moment, 38.6 % of it optimizer state." in text
     cells = [cell.strip() for cell in line_of(text, "small", "512", "training step", "backward").split("|")]
     assert cells[4:7] == ["backward", "518 MiB", "100 MiB"]
 
 
 def test_the_parts_that_keep_the_most_are_named_with_their_share():
     text = answered(recorded([training()]))
-    assert "the part that keeps the most is **computing softmax** (60.0 %)" in text
+    assert "most by computing softmax (60.0 %)" in text
     assert "| computing softmax | 30.0 MiB (60.0 %) |" in text and "| head " in text
 
 
@@ -77,7 +77,7 @@ def test_two_runs_that_differ_in_what_a_table_does_not_show_stand_in_tables_of_t
 
 def test_what_the_allocator_gave_out_and_held_stands_beside_what_was_asked_for():
     text = answered(recorded([training()]))
-    assert "the allocator gave out × 1.10 and held × 2.00, and × 3.00 were in use on the GPU" in text
+    assert "For each requested byte, the allocator gave 1.10 and reserved 2.00; the GPU showed 3.00 in use." in text
     assert [cell.strip() for cell in line_of(text, "small", "512", "training step", "600 MiB").split("|")][4:8] == [
         "600 MiB",
         "660 MiB",
@@ -95,14 +95,14 @@ def test_on_a_processor_the_document_says_what_cannot_be_told_and_shows_no_empty
 def test_a_grid_whose_histories_are_all_broken_says_so():
     tables = merged([training()])
     text = answered(tables | {"runs": tables["runs"].assign(memory_status="incomplete")})
-    assert "Not answered: no run whose allocations were to be recorded has a whole history." in text
+    assert "Not answered: no run whose allocations were to be recorded has a complete history." in text
 
 
 def test_what_a_bisection_found_stands_beside_what_the_shapes_let_expect():
     found = {"fitted": "batch_size", "largest": 21, "fails_at": 22, "predicted": 24, "multiple_of": 1,
              "limit_bytes": 16 * GIB, "tries": 6}  # fmt: skip
     text = answered(recorded([training()]) | {"largest": pd.DataFrame([training().leading | found])})
-    assert "What was measured to fit, by bisection, is 87.5 % of what follows from the shapes." in text
+    assert "Measured by bisection: batch 21 fits and 22 does not (24 predicted)." in text
     cells = [cell.strip() for cell in line_of(text, "small", "512", "training step", "batch").split("|")]
     assert cells[5:10] == ["21", "22", "24", "16.0 GiB", "6"]
 
@@ -128,8 +128,8 @@ def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
     runs = tables["runs"].assign(memory_status="out_of_memory")
     text = answered(tables | {"runs": runs, "memory_failed": out_of_memory()})
     assert (
-        "Memory runs out in **forward** (**norm**) of small at context 512, training step: 900 MiB were asked for,"
-        " 70 MiB free; of the 3.9 GiB that were live 75.0 % are **activations**."
+        "Out of memory in small at context 512, training step, in forward (norm): 900 MiB requested, 70 MiB free;"
+        " 75.0 % of the 3.9 GiB in use are activations."
     ) in text
     line = [
         cell.strip() for cell in line_of(text, "small", "512", "training step", r"forward \> block \> norm").split("|")
@@ -139,7 +139,7 @@ def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
     assert "12 | " in line_of(text, "activations")
     before = answered(tables | {"runs": runs, "memory_failed": out_of_memory(in_phase="(outside)", in_range="")})
     assert (
-        "Memory runs out in the making of model and optimizer of small at context 512, training step: 900 MiB" in before
+        "Out of memory in small at context 512, training step, in the making of model and optimizer: 900 MiB" in before
     )
 
 

@@ -11,12 +11,18 @@ from profile_grid.study.dimensions import CHECKPOINT, keys_without
 from profile_grid.tables import ratio_tables
 from profile_grid.tables.apart import shown_dimensions, sorted_values
 from profile_grid.tables.cells import headings_of, leading_cells, status_word
+from profile_grid.tables.claims import Claim
+from profile_grid.tables.evidence import UNTOLD
+from profile_grid.tables.gains import whole_steps
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.ratio_sentences import extremes_by_mode, without
-from profile_grid.tables.wording import capital, extremes, listed, places
+from profile_grid.tables.wording import capital, listed, places, where
 
-NOTHING = "Not answered: no two training runs differ in checkpoints alone, with times of at least one."
+NOTHING = Claim(
+    "Not answered: no two training runs differ in checkpoints alone, with times of at least one.", "missing"
+)
+PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
+LEAST_SAVING = 0.01  # of the memory, below which further checkpoints save nothing
 MEMORY = {
     "peak_allocated_bytes": "most memory",
     "recorded_peak_bytes": "most recorded",
@@ -26,77 +32,89 @@ MEMORY = {
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(j) For each number of blocks: time, memory and the part that computes again; then what fits by it alone."""
+    """(j) The largest saving and its cost; then by number of blocks, what saves nothing more, and what fits."""
     times, taken = measured.tables["checkpoint_times"], measured.tables["checkpoint_memory"]
     if not (taken["status"] == COMPLETE).any():
         return [NOTHING]
-    found = []
-    for value in sorted_values(taken, CHECKPOINT.key):
-        if value == CHECKPOINT.default:
+    steps, base = whole_steps(times), CHECKPOINT.default
+    both = taken[taken[CHECKPOINT.key] != base].merge(steps[["run", "speed_up", "verdict"]], on="run", how="left")
+    lead = _largest_saving(both)
+    return [*lead, *_fits(taken), *_wasted(taken, steps), *_longer(steps), *_again(taken, measured)] or [NOTHING]
+
+
+def _largest_saving(both: pd.DataFrame) -> list[Claim]:
+    """By how much the run that saves most shrinks, and how much longer it takes."""
+    for peak in PEAKS:
+        left = (both[peak] / both[f"base_{peak}"]).astype("float64").where(both["speed_up"].notna())
+        if left.notna().any():
+            return [_saving(both.loc[left.idxmin()], peak)]
+    return []
+
+
+def _saving(row: pd.Series, peak: str) -> Claim:
+    longer = percent(1 / row["speed_up"] - 1) + " more time"
+    return Claim(
+        "{value}, {place} trains in {peak} instead of {base_peak}, for {cost}.",
+        "untold" if row["verdict"] == UNTOLD else "difference", value=capital(CHECKPOINT.words(row[CHECKPOINT.key])),
+        place=where(row.to_dict() | {CHECKPOINT.key: CHECKPOINT.default}), peak=memory(row[peak]),
+        base_peak=memory(row[f"base_{peak}"]),
+        cost=f"a time that {UNTOLD}" if row["verdict"] == UNTOLD else longer,
+    )  # fmt: skip
+
+
+def _wasted(taken: pd.DataFrame, steps: pd.DataFrame) -> list[Claim]:
+    """Where fewer checkpointed blocks need no more memory, and how much longer the most take there."""
+    longer = 1 / steps.set_index("run")["speed_up"]
+    own = taken[taken[CHECKPOINT.key] != CHECKPOINT.default]
+    told = []
+    for _, rows in own.groupby(keys_without(CHECKPOINT.key), sort=False):
+        rows = rows[rows["peak_allocated_bytes"].notna() & rows["run"].isin(longer.index)].sort_values(CHECKPOINT.key)
+        if len(rows) < 2:
             continue
-        steps = times[(times[CHECKPOINT.key] == value) & (times["phase"] == WHOLE_STEP)]
-        own = taken[taken[CHECKPOINT.key] == value]
-        found += [*_longer(steps), *_memory(own), *_again(own, measured)]
-    return [*found, *_fits(taken)]
+        most, fewer = rows.iloc[0], rows.iloc[1]
+        saved = 1 - most["peak_allocated_bytes"] / fewer["peak_allocated_bytes"]
+        if saved < LEAST_SAVING:
+            more = percent(longer[most["run"]] / longer[fewer["run"]] - 1)
+            place = where(most.to_dict() | {CHECKPOINT.key: CHECKPOINT.default})
+            told.append(
+                f"{place} ({memory(fewer['peak_allocated_bytes'])} {CHECKPOINT.words(fewer[CHECKPOINT.key])}; a step"
+                f" takes {more} longer {CHECKPOINT.words(most[CHECKPOINT.key])})"
+            )
+    return [Claim("More checkpoints save no memory in {told}.", "measured", told=listed(told))] if told else []
 
 
-def _longer(steps: pd.DataFrame) -> list[str]:
-    """How many times as long a step takes, and what the FLOPs explain of that."""
-    if steps.empty:
-        return []
-    value = capital(CHECKPOINT.words(steps[CHECKPOINT.key].iloc[0]))
-    alone = without(steps, CHECKPOINT).assign(longer=1 / steps["speed_up"])
-    alone["longer_std"] = alone["longer"] ** 2 * steps["speed_up_std"]
-    took = extremes_by_mode(alone, "longer", lambda row: ratio(row["longer"], row["longer_std"]))
-    said = f"{value}, times as long as without: {took}"
-    ideal = 1 / steps["ideal_by_flops"].dropna()
-    return [said + (f"; by the FLOPs of what is computed again {interval(ideal, ratio)}." if len(ideal) else ".")]
+def _longer(steps: pd.DataFrame) -> list[Claim]:
+    """By number of blocks how many times as long a step takes, and what the FLOPs explain of that."""
+    told = []
+    for value in sorted_values(steps, CHECKPOINT.key):
+        own = steps[steps[CHECKPOINT.key] == value]
+        ideal = 1 / own["ideal_by_flops"].dropna()
+        flops = f" (FLOPs predict {interval(ideal, ratio)})" if len(ideal) else ""
+        unclear = own["verdict"] == UNTOLD
+        open_end = f", {UNTOLD} in {places(own[unclear].assign(**{CHECKPOINT.key: 0}))}" if unclear.any() else ""
+        told.append(f"{CHECKPOINT.words(value)} {interval(1 / own['speed_up'], ratio)}{flops}{open_end}")
+    return [Claim("Times as long as without: {told}.", "difference", told="; ".join(told))] if told else []
 
 
-def _memory(own: pd.DataFrame) -> list[str]:
-    """What is left: of the most memory that tensors took, as timed or else as recorded, and of what is kept for the
-    backward pass, as recorded and by the shapes."""
-    peaks = (_left(own, "peak_allocated_bytes"), _left(own, "recorded_peak_bytes"))
-    told = [f"of the most memory that tensors took there is left {left}" for left in peaks if left][:1]
-    if left := _left(own, "recorded_kept_bytes"):
-        told.append(f"of the activations that were found kept for the backward pass {left}")
-    shares = (own["kept_bytes"] / own["base_kept_bytes"]).dropna()
-    if len(shares):
-        told.append(f"by the shapes {interval(shares, percent)} of the activations are kept")
-    return [f"{capital(listed(told))}."] if told else []
+def _again(taken: pd.DataFrame, measured: Measured) -> list[Claim]:
+    shares = taken.loc[taken[CHECKPOINT.key] != CHECKPOINT.default, "recomputed_share"].dropna()
+    text = "Recomputing takes {shares} of the {time} of a step."
+    return [Claim(text, shares=interval(shares, percent), time=measured.words.time)] if len(shares) else []
 
 
-def _left(own: pd.DataFrame, column: str) -> str:
-    """What is left of this memory in words, from the least to the most of it; "" where no two runs tell it."""
-    share = own[column] / own[f"base_{column}"]
-    rows = without(own, CHECKPOINT).assign(left=share)[share.notna()]
-    return extremes(rows, "left", lambda row: _left_of(row, column)) if len(rows) else ""
-
-
-def _left_of(row, column: str) -> str:
-    return f"{percent(row['left'])}, {memory(row[column])} of {memory(row[f'base_{column}'])}"
-
-
-def _again(own: pd.DataFrame, measured: Measured) -> list[str]:
-    shares = own["recomputed_share"].dropna()
-    if shares.empty:
-        return []
-    return [f"Computing again takes {interval(shares, percent)} of the {measured.words.time} of a step."]
-
-
-def _fits(taken: pd.DataFrame) -> list[str]:
+def _fits(taken: pd.DataFrame) -> list[Claim]:
     """Where memory runs out without checkpoints, and the fewest checkpoints by which it does not."""
     out = taken[(taken[CHECKPOINT.key] == CHECKPOINT.default) & (taken["status"] == OUT_OF_MEMORY)]
     if out.empty:
         return []
     place = keys_without(CHECKPOINT.key)
     fits = taken[taken["status"] == COMPLETE].merge(out[place], on=place)
-    told = [f"Without checkpoints memory runs out in {places(out)}"]
+    named = ""
     if len(fits):
         fewest = fits.loc[fits.groupby(place, sort=False)[CHECKPOINT.key].idxmax()]
-        named = [f"{CHECKPOINT.words(value)} it does not" for value in sorted_values(fewest, CHECKPOINT.key)]
-        told.append(listed(named))
-    return ["; ".join(told) + "."]
+        named = f"; it fits {listed([CHECKPOINT.words(value) for value in sorted_values(fewest, CHECKPOINT.key)])}"
+    text = "Without checkpoints, {places} {runs} out of memory{named}."
+    return [Claim(text, "counted", places=places(out), runs="runs" if len(out) == 1 else "run", named=named)]
 
 
 def trade_table(measured: Measured) -> MarkdownTable | None:
@@ -120,7 +138,7 @@ def trade_table(measured: Measured) -> MarkdownTable | None:
 
 def _longer_cells(row: pd.Series) -> tuple[str, str]:
     ideal = ratio(1 / row["ideal_by_flops"]) if known(row["ideal_by_flops"]) else ABSENT
-    return ratio(1 / row["speed_up"], row["speed_up_std"] / row["speed_up"] ** 2), ideal
+    return ratio(1 / row["speed_up"]) + (" ?" if row["verdict"] == UNTOLD else ""), ideal
 
 
 def _memory_cells(row: dict, sizes: list[str]) -> tuple[str, ...]:

@@ -61,11 +61,19 @@ def test_the_ideal_is_the_flops_of_a_step_without_over_those_with_what_is_comput
 def test_the_sentences_tell_time_memory_and_what_computes_again():
     text = told("j_checkpoint", list(BOTH))
     assert text.startswith(
-        "With every block checkpointed, times as long as without: the training step × 1.30 ± 0.02 (small at context"
-        " 512); by the FLOPs of what is computed again × 1.31."
+        "With every block checkpointed, small at context 512 trains in 10.0 GiB instead of 40.0 GiB, for"
     )
-    assert "Of the most memory that tensors took there is left 25.0 %, 10.0 GiB of 40.0 GiB (small" in text
-    assert "Computing again takes 20.0 % of the GPU time of a step." in text
+    assert "Times as long as without: with every block checkpointed × 1.30 (FLOPs predict × 1.31)" in text
+    assert "Recomputing takes 20.0 % of the GPU time of a step." in text
+
+
+def test_further_checkpoints_that_save_no_memory_are_named_with_what_they_cost():
+    text = told("j_checkpoint", [step(), step(1, 130.0, 20), step(2, 115.0, 20)])
+    assert (
+        "More checkpoints save no memory in small at context 512 (20.0 GiB with 1 block in 2 checkpointed; a step takes"
+        " 13.0 % longer with every block checkpointed)." in text
+    )
+    assert "save no memory" not in told("j_checkpoint", [step(), step(1, 130.0, 15), step(2, 115.0, 20)])
 
 
 def recorded(*runs: tuple[Made, int, int]) -> dict:
@@ -84,7 +92,6 @@ def test_what_the_stage_memory_recorded_stands_beside_the_peak_of_the_timing():
     names = ["peak_allocated_bytes", "recorded_peak_bytes", "recorded_kept_bytes", "base_recorded_kept_bytes"]
     assert (row[names] / GIB).tolist() == [10, 9, 6, 30]
     text = documents(own, tables["runs"], PROVENANCE, ["j_checkpoint"])["j_checkpoint"]
-    assert "of the activations that were found kept for the backward pass 20.0 %, 6.0 GiB of 30.0 GiB (small" in text
     line = line_of(text, "small", "512", "training step", "every block")
     assert [cell.strip() for cell in line.split("|")][8:11] == ["10.0 GiB", "9.0 GiB", "6.0 GiB"]
 
@@ -93,15 +100,17 @@ def test_on_a_processor_the_recorded_peak_stands_in_for_that_of_the_timing():
     plain, checkpointed = (replace(run, peak_allocated_bytes=None) for run in BOTH)
     tables = recorded((plain, 36, 30), (checkpointed, 9, 6))
     text = documents(own_tables("j_checkpoint", tables), tables["runs"], PROVENANCE, ["j_checkpoint"])["j_checkpoint"]
-    assert "Of the most memory that tensors took there is left 25.0 %, 9.0 GiB of 36.0 GiB (small" in text
+    assert "small at context 512 trains in 9.0 GiB instead of 36.0 GiB, for" in text
     assert "| most memory |" not in text
 
 
 def test_what_fits_by_checkpoints_alone_is_told_with_the_fewest_of_them_and_no_ratio_is_made_up():
     runs = [out_of_memory(step()), step(1, 130.0, 90), step(4, 110.0, 120)]
     text = told("j_checkpoint", runs)
-    assert "Without checkpoints memory runs out in small at context 512; with 1 block in 4 checkpointed it does" in text
-    assert "times as long" not in text and "there is left" not in text
+    assert text.startswith(
+        "Without checkpoints, small at context 512 runs out of memory; it fits with 1 block in 4 checkpointed."
+    )
+    assert "imes as long" not in text and "instead of" not in text
     document = answered("j_checkpoint", runs)
     assert line_of(document, "small", "512", "training step", "none", "OOM")
     assert line_of(document, "small", "512", "training step", "every block", "130.0 ± 1.3", "–", "–", "90.0 GiB")

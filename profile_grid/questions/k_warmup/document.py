@@ -6,91 +6,109 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, percent, ratio, significant, with_spread
-from profile_grid.questions.k_warmup.table import of_whole_steps
+from profile_grid.questions.k_warmup.table import TOLERANCE, of_whole_steps
 from profile_grid.tables.apart import shown_dimensions
-from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.cells import headings_of, leading_cells, rows_table
+from profile_grid.tables.claims import Claim
+from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.wording import leaders, listed, of_all, places, run_in_words
 
-NOT_KEPT = "Not answered: no timed run kept the times of its warm-up steps."
+NOT_KEPT = Claim("Not answered: no timed run kept the times of its warm-up steps.", "missing")
 MOST_CAUSES = 3
 REPORTED_COUNTS = (0, 1, 2, 5)
 LED_BY = ("model", "context_length", "mode")
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(k) The answer, then the first step, and the error of fewer warm-up steps."""
+    """(k) How long the first step takes and how many warm-up steps are enough; then where the first step is longer."""
     enough, reports = (of_whole_steps(measured.tables[name]) for name in ("warmup_enough", "warmup_reports"))
     causes = [_causes(own) for _, own in measured.tables["warmup_first_step"].groupby("run", sort=False)]
     if enough.empty:
         return [NOT_KEPT, *causes]
-    found = [_enough(enough), _first(enough), *_phase(measured.tables["warmup_enough"]), *_fewer(enough, reports)]
-    return [*found, *causes]
+    found = [_lead(enough), *_scattering(enough), *_more_needed(enough), *_fewer(enough, reports)]
+    return [*found, *_phase(measured.tables["warmup_enough"]), *causes]
 
 
-def _enough(enough: pd.DataFrame) -> str:
-    """The largest number that is enough, and the runs of which it is not known: where no fewer than all that were taken
-    would do, nothing tells whether they do."""
-    is_open, taken = enough["enough"] == enough["taken"], int(enough["taken"].max())
-    known, unknown = enough[~is_open], enough[is_open]
-    text = f"{_steps(taken)} {'was' if taken == 1 else 'were'} taken."
+def _steady(enough: pd.DataFrame) -> pd.DataFrame:
+    """The runs whose steps scatter little enough for the tolerance: of the others nothing is enough."""
+    return enough[enough["tolerance"] <= TOLERANCE]
+
+
+def _lead(enough: pd.DataFrame) -> Claim:
+    ratios, steady = enough["first_ratio"], _steady(enough)
+    known = steady[steady["enough"] < steady["taken"]]
+    median = f" (median {ratio(ratios.median())})" if len(ratios) > 2 else ""
+    verdict = f"how many warm-up steps are enough {UNTOLD}"
     if len(known):
+        runs = of_all(len(known), len(enough), "run")
         most = int(known["enough"].max())
-        needing = known[known["enough"] == most]
-        runs = of_all(len(known), len(enough), "run") if len(unknown) else "every run"
-        by = f" (needed by {places(needing)})" if most and len(needing) < len(known) else ""
-        within = f"to within {interval(known['tolerance'], percent)}{by}"
-        text = f"{_steps(most)} {'is' if most == 1 else 'are'} enough in {runs}, {within}; {text}"
-    if len(unknown):
-        text += (
-            f" How many are enough is not known for {places(unknown)}: with the last of them the mean still changed by"
-            f" more than {interval(unknown['tolerance'], percent)}; take more there."
+        verdict = f"{_steps(most)} {'keeps' if most == 1 else 'keep'} the mean within {percent(TOLERANCE)} in {runs}"
+    text = "The first step takes {ratios} as long as later ones{median}; {verdict}."
+    return Claim(text, "counted", ratios=interval(ratios, ratio), median=median, verdict=verdict)
+
+
+def _scattering(enough: pd.DataFrame) -> list[Claim]:
+    """The runs whose steps scatter by more than the tolerance."""
+    rows = enough.drop(_steady(enough).index)
+    if rows.empty:
+        return []
+    return [
+        Claim(
+            "How many are enough {untold} in {runs} ({places}): two standard errors of the mean are {errors} of it.",
+            "untold", untold=UNTOLD, runs=of_all(len(rows), len(enough), "run"), places=places(rows, most=2),
+            errors=interval(rows["tolerance"], percent),
         )
-    return text
+    ]  # fmt: skip
 
 
-def _first(enough: pd.DataFrame) -> str:
-    """How slow the first step is."""
-    return f"Beside the mean of the measured steps, the first takes {interval(enough['first_ratio'], ratio)}."
+def _more_needed(enough: pd.DataFrame) -> list[Claim]:
+    """The steady runs of which no fewer than all that were taken would do, so that nothing shows whether these do."""
+    steady = _steady(enough)
+    rows = steady[steady["enough"] == steady["taken"]]
+    text = "{taken} were too few in {places}: the last of them still changed the mean by more than {tolerance}."
+    taken = _steps(int(enough["taken"].max()))
+    return [Claim(text, "counted", taken=taken, places=places(rows), tolerance=percent(TOLERANCE))] if len(rows) else []
 
 
-def _phase(enough: pd.DataFrame) -> list[str]:
+def _phase(enough: pd.DataFrame) -> list[Claim]:
     """The phase whose first time is furthest from its later ones."""
     phases = enough[enough["phase"] != WHOLE_STEP]
     if phases["phase"].nunique() < 2:
         return []
     extra = phases.assign(extra=phases["first_ms"] - phases["measured_mean_ms"])
     most = extra.loc[extra.groupby("run")["extra"].idxmax()]
-    return [f"Most of what it takes longer is in {leaders([f'**{escaped(phase)}**' for phase in most['phase']])}."]
+    phases = leaders([escaped(phase) for phase in most["phase"]])
+    return [Claim("Most of the difference is in {phases}.", "counted", phases=phases)]
 
 
-def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[str]:
+def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
     """How far off the mean would be after fewer warm-up steps."""
     fewer = [number for number in REPORTED_COUNTS if number < int(enough["taken"].max())]
     taken, told = reports["run"].map(enough.set_index("run")["taken"]), []
     for number in fewer:
-        own = reports[(reports["warmup_steps"] == number) & (taken > number)]
-        told.append(f"{interval((own['ratio'] - 1).abs(), percent)} after {number}")
-    return [f"The mean would have been off by {listed(told)}."] if told else []
+        own = (reports[(reports["warmup_steps"] == number) & (taken > number)]["ratio"] - 1).abs()
+        median = f" (median {percent(own.median())})" if len(own) > 2 else ""
+        told.append(f"{interval(own, percent)}{median} after {number}")
+    return [Claim("The mean would have been off by {told}.", told=listed(told))] if told else []
 
 
-def _causes(own: pd.DataFrame) -> str:
-    """Why the first step of a run takes longer than later ones: the causes with most of it."""
-    first, extra = own["first_ms"].sum(), own["extra_ms"].sum()
-    place = run_in_words(own.iloc[0])
+def _causes(own: pd.DataFrame) -> Claim:
+    """Why the captured first step of a run takes longer than later ones: the causes with most of it."""
+    first, extra, place = own["first_ms"].sum(), own["extra_ms"].sum(), run_in_words(own.iloc[0])
     if extra <= 0:
-        return f"Captured from before it, the first step takes no longer than later ones in {place}."
+        return Claim("In the capture of {place} the first step takes no longer than later ones.", place=place)
     most = own[own["extra_ms"] > 0].nlargest(MOST_CAUSES, "extra_ms")
-    told = [f"**{escaped(row.cause)}** ({significant(row.extra_ms)} ms)" for row in most.itertuples()]
-    return (
-        f"Captured from before it, the first step takes {significant(first)} ms in {place}, {significant(extra)} ms"
-        f" more than later ones; what grows most is {listed(told)}."
-    )
+    told = [f"{escaped(row.cause)} {significant(row.extra_ms)} ms" for row in most.itertuples()]
+    return Claim(
+        "In the capture of {place} the first step takes {first} ms, {extra} ms more than later ones: {told}.",
+        place=place, first=significant(first), extra=significant(extra), told=listed(told),
+    )  # fmt: skip
 
 
-def _steps(count: int) -> str:
-    return f"{count} warm-up step{'' if count == 1 else 's'}"
+def _steps(number: int) -> str:
+    return f"{number} warm-up step{'' if number == 1 else 's'}"
 
 
 def reports_table(measured: Measured) -> MarkdownTable:
@@ -123,15 +141,19 @@ def _cause(row: dict) -> tuple[str, ...]:
     return escaped(row["cause"]), *times, count(row["first_calls"]), count(row["later_calls"])
 
 
-def enough_table(measured: Measured) -> MarkdownTable:
-    """(k) One line per run: its first step beside the measured ones, and how many warm-up steps are enough."""
-    rows = of_whole_steps(measured.tables["warmup_enough"])
-    shown = shown_dimensions(rows, LED_BY)
-    lines = []
-    for row in rows.to_dict("records"):
-        open_end = row["enough"] == row["taken"] > 0
-        enough = f"{row['taken']} or more" if open_end else count(row["enough"])
-        figures = (significant(row["first_ms"]), significant(row["measured_mean_ms"]), ratio(row["first_ratio"]))
-        lines.append((*leading_cells(row, shown), *figures, percent(row["tolerance"]), enough))
-    headings = ("first step, ms", "measured, ms", "first ÷ measured", "tolerance", "enough")
-    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+def enough_table(measured: Measured) -> MarkdownTable | None:
+    """(k) One line per run: its first step and the measured ones, and how many warm-up steps are enough."""
+    columns = (
+        ("first step, ms", lambda row: significant(row["first_ms"])),
+        ("measured, ms", lambda row: significant(row["measured_mean_ms"])),
+        ("first ÷ measured", lambda row: ratio(row["first_ratio"])),
+        ("tolerance", lambda row: percent(row["tolerance"])),
+        ("enough", _enough_cell),
+    )
+    return rows_table(of_whole_steps(measured.tables["warmup_enough"]), LED_BY, columns)
+
+
+def _enough_cell(row: dict) -> str:
+    if row["tolerance"] > TOLERANCE:
+        return "?"
+    return f"{row['taken']} or more" if row["enough"] == row["taken"] > 0 else count(row["enough"])

@@ -11,119 +11,126 @@ from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, RULES, TOO
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, ratio, significant
 from profile_grid.questions.l_counters.padding import SUMS, UNTOLD
+from profile_grid.study.dimensions import MODES, PRECISION
 from profile_grid.tables.apart import pivoted, shown_dimensions
 from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, NO_RANGE
-from profile_grid.tables.wording import PASSES, extremes, listed, of_all, places
+from profile_grid.tables.wording import capital, listed, places, run_in_words
 
-NOT_COUNTED = "Not answered: no run has counters of its kernels."
+NOT_COUNTED = Claim("Not answered: no run has counters of its kernels.", "missing")
 WORDS = {
-    COMPUTE: "by arithmetic",
-    MEMORY: "by memory",
-    LATENCY: "by latency",
-    TOO_SMALL: "by being too small for the GPU",
-    UNKNOWN: "by what was not counted",
+    COMPUTE: "arithmetic",
+    MEMORY: "memory",
+    LATENCY: "latency",
+    TOO_SMALL: "too small a kernel",
+    UNKNOWN: "what was not counted",
 }
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(l) By mode what limits the time; then what is furthest from its roof, memory's part, the roofs and the check."""
+    """(l) What limits the time; then by mode, what is furthest from its roof, softmax, the roofs and the check."""
     kernels = measured.tables["counter_kernels"]
     if kernels.empty:
         return [NOT_COUNTED]
-    said = [_limits(rows, mode) for mode, rows in kernels.groupby("mode", sort=False)]
-    return [*said, _furthest(measured, kernels), *_memory_part(measured), *_roofs(measured), *_shapes(measured)]
+    modes = [rows for _, rows in kernels.groupby(["mode", PRECISION.key], sort=False)]
+    return [_lead(modes), _limits(modes), _furthest(measured, kernels), *_softmax(measured), *_shapes(measured),
+            *_roofs(measured)]  # fmt: skip
 
 
-def _limits(rows: pd.DataFrame, mode: str) -> str:
-    """Which share of the kernels' time has which verdict."""
-    shares = rows.pivot_table(index="run", columns="verdict", values="share", aggfunc="sum", fill_value=0.0)
-    told = [
-        f"{interval(shares[verdict], percent)} {words}"
-        for verdict, words in WORDS.items()
-        if verdict in shares.columns and (shares[verdict] > 0).any()
-    ]
-    return f"The kernels' time in {PASSES[mode]} is limited {listed(told)}."
+def _shares(rows: pd.DataFrame) -> pd.DataFrame:
+    """By run the share of its kernels' time that each verdict has."""
+    return rows.pivot_table(index="run", columns="verdict", values="share", aggfunc="sum", fill_value=0.0)
 
 
-def _furthest(measured: Measured, kernels: pd.DataFrame) -> str:
-    """The kernel configuration that loses most time to its nearer roof, of each run; the extremes of these."""
+def _name(rows: pd.DataFrame) -> str:
+    return f"{MODES[rows['mode'].iloc[0]]} in {rows[PRECISION.key].iloc[0]}"
+
+
+def _lead(modes: list[pd.DataFrame]) -> Claim:
+    """What limits most of the time, of the first and of the last mode and precision."""
+    told = []
+    for rows in modes[:1] if len(modes) == 1 else (modes[0], modes[-1]):
+        shares = _shares(rows)
+        most = shares.median().idxmax()
+        told.append(f"{WORDS[most]} limits {interval(shares[most], percent)} of the kernel time of a {_name(rows)}")
+    return Claim("{told}.", told=capital(", and ".join(told)))
+
+
+def _limits(modes: list[pd.DataFrame]) -> Claim:
+    """By mode and precision the share of the kernels' time that each limit has."""
+    told = []
+    for rows in modes:
+        shares = _shares(rows)
+        parts = [
+            f"{words} {interval(shares[verdict], percent)}"
+            for verdict, words in WORDS.items()
+            if verdict in shares.columns and (shares[verdict] > 0).any()
+        ]
+        told.append(f"{_name(rows)}: {listed(parts)}")
+    return Claim("Limits of {told}.", told="; ".join(told))
+
+
+def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
+    """The kernel configuration that loses most time to its nearer roof."""
     nearer = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0)
     lost = kernels.assign(nearer=nearer, lost_ms=kernels["gpu_time_ms"] * (1 - nearer))
-    most = lost.loc[lost.groupby("run", sort=False)["lost_ms"].idxmax()]
+    row = lost.loc[lost["lost_ms"].idxmax()]
+    return Claim(
+        "The largest shortfall: {kernel}, {ms} ms at {share} of its nearer roof ({run}).",
+        kernel=measured.label(row["kernel"]), ms=significant(row["gpu_time_ms"]), share=percent(row["nearer"]),
+        run=run_in_words(row),
+    )  # fmt: skip
 
-    def told(row) -> str:
-        time = f"{significant(row['gpu_time_ms'])} ms of {measured.label(row['kernel'])}"
-        return f"{time} at {percent(row['nearer'])} of the nearer roof"
 
-    return f"Most time is lost below the roofs in {extremes(most, 'lost_ms', told)}."
-
-
-def _memory_part(measured: Measured) -> list[str]:
-    """How much the softmax of the attention moves, and how fast, where a run has that part."""
-    sums = measured.tables["counter_sums"]
+def _softmax(measured: Measured) -> list[Claim]:
+    """How much the softmax of one layer moves, and how fast, where a run has that part."""
+    sums, layers = measured.tables["counter_sums"], measured.runs.set_index("run")["num_layers"]
     own = sums[(sums["by"] == "part") & (sums["phase"] == FORWARD) & (sums["name"] == SOFTMAX)]
-    if own.empty:
+    of_layer = own["dram_bytes"].astype("float64") / own["run"].map(layers).astype("float64") / 1e9
+    if of_layer.dropna().empty:
         return []
-
-    layers = measured.runs.set_index("run")["num_layers"]
-
-    def told(row) -> str:
-        every = row["dram_bytes"] / 1e9
-        of_layer = f" ({significant(every / layers[row['run']])} GB per layer)" if known(layers[row["run"]]) else ""
-        return f"{significant(every)} GB{of_layer} at {percent(row['memory_share'])} of the memory's roof"
-
-    return [f"In the forward pass, **{SOFTMAX}** moves {extremes(own, 'dram_bytes', told)}."]
+    text = "In the forward phase, {softmax} moves {gb} GB per layer, at {share} of the memory's roof."
+    shares = interval(own["memory_share"], percent)
+    return [Claim(text, softmax=SOFTMAX, gb=interval(of_layer, significant), share=shares)]
 
 
-def _roofs(measured: Measured) -> list[str]:
+def _roofs(measured: Measured) -> list[Claim]:
     """What was reached on this GPU, and of the data sheet how much."""
-    roofs = measured.tables["counter_roofs"]
-    told = []
+    roofs, told = measured.tables["counter_roofs"], []
     for roof, rows in roofs[roofs["reached_per_s"].notna()].groupby("roof", sort=False):
         sheet = rows["reached_share"].dropna()
         of_sheet = f" ({interval(sheet, percent)} of the data sheet)" if len(sheet) else ""
         text = bandwidth if roof == "memory" else rate
         told.append(f"{interval(rows['reached_per_s'], text)}{of_sheet} {_by(roof)}")
-    return [f"The roofs are what this GPU reached: {listed(told)}."] if told else []
+    return [Claim("The roofs are what this GPU reached: {told}.", told=listed(told))] if told else []
 
 
-def _shapes(measured: Measured) -> list[str]:
-    """Whether the counted FLOPs of matrix multiplies are those of the shapes; which were not counted as a whole."""
+def _shapes(measured: Measured) -> list[Claim]:
+    """Whether the counted FLOPs of matrix multiplies are those of the shapes; which were not counted in full."""
     rows = measured.tables["counter_matmuls"]
     compared, lacking = rows[rows["ratio"].notna()], rows[rows["ratio"].isna()]
-    said = [_against_shapes(compared)] if len(compared) else []
-    shares = [
-        f"{interval(1 - own['counted_share'], percent)} of the time of matrix multiplies in {_named(own)}"
-        for _, own in lacking.groupby("part", sort=False)
-    ]
-    if shares:
-        said.append(f"{listed(shares)} was not counted: FLOPs are not compared there.")
-    return said
-
-
-def _against_shapes(rows: pd.DataFrame) -> str:
-    """How many counted multiplies the tiles explain, where they make much of it, and where names do not tell them."""
-    off = rows[~rows["within_padding"].astype(bool)]
-    wide, untold = rows[rows["padded_ratio"] > 1 + UNTOLD], rows[rows["padded_ratio"].isna()]
-    within = of_all(len(rows) - len(off), len(rows), "matrix multiply").replace("multiplys", "multiplies")
+    if compared.empty:
+        return []
+    off = compared[~compared["within_padding"].astype(bool)]
+    wide = compared[compared["padded_ratio"] > 1 + UNTOLD]
     parts = [
-        f"The counted FLOPs are {interval(rows['ratio'], ratio)} those from the shapes,"
-        f" within the padding of tiles in {within}"
+        f"Counted FLOPs are {interval(compared['ratio'], ratio)} those of the shapes, explained by padding in"
+        f" {len(compared) - len(off)} of {len(compared)} matrix multiplies"
     ]
-    if len(off):
-        parts.append(f"beyond it in {_named(off)}")
     if len(wide):
-        parts.append(f"the tiles make it {interval(wide['padded_ratio'], ratio)} in {_named(wide)}")
-    if len(untold):
-        parts.append(f"{percent(UNTOLD)} are allowed in {_named(untold)}, where names do not tell every tile")
-    return "; ".join(parts) + "."
+        parts.append(f"padding adds {interval(wide['padded_ratio'] - 1, percent)} in {_named(wide)}")
+    if len(off):
+        parts.append(f"not in {_named(off)}")
+    if len(lacking):
+        parts.append(f"not compared where launches were not counted: {_named(lacking)}")
+    return [Claim("{parts}.", "counted", parts="; ".join(parts))]
 
 
 def _named(rows: pd.DataFrame) -> str:
     """The parts of these rows, and their places."""
-    return f"{listed([f'**{escaped(part)}**' for part in dict.fromkeys(rows['part'])])} ({places(rows)})"
+    return f"{listed([escaped(part) for part in dict.fromkeys(rows['part'])])} ({places(rows, most=2)})"
 
 
 def bandwidth(bytes_per_s: float) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import counted, interval, percent, ratio, significant, with_spread
+from profile_grid.quantities import interval, percent, significant, with_spread
 from profile_grid.results.results import COMPLETE
-from profile_grid.study.dimensions import CONTEXT_LENGTH, PRECISION, keys_without
+from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, PRECISION, keys_without
 from profile_grid.study.stages import ENERGY, NOT_ASKED
-from profile_grid.tables.apart import shown_dimensions, sorted_values
-from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.cells import rows_table
+from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.ratios import beside_base
-from profile_grid.tables.wording import PASSES, capital, extremes, listed
+from profile_grid.tables.wording import PASSES, capital, listed, of_all, run_in_words, where
 
 TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
 LED_BY = ("model", "context_length", "mode", "precision")
@@ -27,16 +28,15 @@ FIGURES = {  # column: heading, factor
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(m) By mode what a token takes; precision and context; power; what waiting takes; how sure the counter is."""
+    """(m) What a token takes; by mode, by context, power, what waiting takes; how sure the counter is."""
     rows, runs = measured.tables["energy_use"], measured.runs
-    status = runs[ENERGY.status_column]
-    lacking = int((~status.isin((COMPLETE, NOT_ASKED))).sum())
+    lacking = int((~runs[ENERGY.status_column].isin((COMPLETE, NOT_ASKED))).sum())
     if rows.empty:
-        return [f"Not answered: the energy of no run was counted, and that of {lacking} was asked for."]
-    found = [_of_mode(own, mode) for mode, own in rows.groupby("mode", sort=False)]
-    found += [*_precisions(rows), *_contexts(rows), *_power(rows, measured), *_waiting(rows), _counter(rows)]
-    have = "has" if lacking == 1 else "have"
-    return [*found, f"Of {counted(len(rows) + lacking, 'run')} {lacking} {have} none."] if lacking else found
+        text = "Not answered: the energy of no run was counted; that of {lacking} was requested."
+        return [Claim(text, "missing", lacking=lacking)]
+    both = beside_base(rows, PRECISION, TOKEN, TOKEN_STD)
+    lead = _precisions(both) if len(both) else _fullest(rows)
+    return [lead, *_waiting(rows), _modes(rows, both), *_contexts(rows), _power(rows, measured), _counter(rows)]
 
 
 def millijoules(joules: float) -> str:
@@ -44,93 +44,98 @@ def millijoules(joules: float) -> str:
     return f"{significant(1e3 * joules)} mJ"
 
 
-def _of_mode(rows: pd.DataFrame, mode: str) -> str:
-    return f"{capital(PASSES[mode])} takes {extremes(rows, TOKEN, lambda row: millijoules(row[TOKEN]))} per token."
+def _precisions(both: pd.DataFrame) -> Claim:
+    """The largest saving by a precision, in the fullest mode."""
+    mode = next(mode for mode in FULLEST_FIRST if (both["mode"] == mode).any())
+    row = both.loc[both.loc[both["mode"] == mode, "speed_up"].idxmax()]
+    place = where(row.to_dict() | {PRECISION.key: PRECISION.default})
+    share = row[TOKEN] / row[f"base_{TOKEN}"]
+    return Claim(
+        "{in_precision}, a token takes {own} in {step} of {place}, {share} of the {base} in {default}.",
+        in_precision=capital(PRECISION.words(row[PRECISION.key])), own=millijoules(row[TOKEN]),
+        step=PASSES[row["mode"]], place=place, share=percent(share), base=millijoules(row[f"base_{TOKEN}"]),
+        default=PRECISION.default,
+    )  # fmt: skip
 
 
-def _precisions(rows: pd.DataFrame) -> list[str]:
-    """For each precision the energy of a token beside that in the default one."""
-    both = beside_base(rows, PRECISION, TOKEN, TOKEN_STD)
-    both = both.assign(times=1 / both["speed_up"])
-    told = [
-        f"{PRECISION.words(value)} {extremes(own.assign(precision=PRECISION.default), 'times', _times)}"
+def _fullest(rows: pd.DataFrame) -> Claim:
+    row = rows.loc[rows[TOKEN].idxmax()]
+    median = f"; the median of {len(rows)} runs is {millijoules(rows[TOKEN].median())}" if len(rows) > 2 else ""
+    text = "A token takes at most {most} ({run}){median}."
+    return Claim(text, most=millijoules(row[TOKEN]), run=run_in_words(row), median=median)
+
+
+def _modes(rows: pd.DataFrame, both: pd.DataFrame) -> Claim:
+    """By mode what a token takes, and by precision the share of what it takes at the default."""
+    told = [f"{PASSES[mode]} {interval(own[TOKEN], millijoules)}" for mode, own in rows.groupby("mode", sort=False)]
+    shares = [
+        f"{PRECISION.words(value)} {interval(1 / own['speed_up'], percent)} of that in {PRECISION.default}"
         for value, own in ((value, both[both["precision"] == value]) for value in sorted_values(both, PRECISION.key))
     ]
-    return [f"Beside {PRECISION.default} a token takes {listed(told)} of the energy."] if told else []
+    return Claim("Per token: {told}.", told=listed([*told, *shares]))
 
 
-def _contexts(rows: pd.DataFrame) -> list[str]:
-    """The energy of a token at the longest context beside that at the shortest, where runs differ in that alone."""
-    place, ends = keys_without(CONTEXT_LENGTH.key), []
-    for _, own in rows.groupby(place, sort=False):
+def _contexts(rows: pd.DataFrame) -> list[Claim]:
+    """The energy of a token at the longest context as a share of that at the shortest, runs differing in that alone."""
+    ends = []
+    for _, own in rows.groupby(keys_without(CONTEXT_LENGTH.key), sort=False):
         own = own.sort_values(CONTEXT_LENGTH.key)
         if len(own) > 1:
-            shortest, longest = own.iloc[0], own.iloc[-1]
-            ends.append(
-                longest.to_dict() | {"least": shortest["context_length"], "times": longest[TOKEN] / shortest[TOKEN]}
-            )
-    if not ends:
-        return []
-
-    def told(row: pd.Series) -> str:
-        return f"{ratio(row['times'])} of that at context {row['least']}"
-
-    return [f"At the longest context a token takes {extremes(pd.DataFrame(ends), 'times', told)}."]
+            ends.append(own[TOKEN].iloc[-1] / own[TOKEN].iloc[0])
+    text = "At its longest context a run takes {shares} of the energy per token at its shortest."
+    return [Claim(text, shares=interval(ends, percent))] if ends else []
 
 
-def _power(rows: pd.DataFrame, measured: Measured) -> list[str]:
+def _power(rows: pd.DataFrame, measured: Measured) -> Claim:
     power, idle = (interval(rows[name], _watts) for name in ("power_w", "idle_power_w"))
     efficiency = rows["tflops_per_watt"].dropna()
-    done = f" and does {interval(efficiency, significant)} TFLOP/s per watt" if len(efficiency) else ""
-    device = measured.words.device
-    return [f"While the model steps the {device} draws {power}{done}; while nothing runs it draws {idle}."]
+    done = f", for {interval(efficiency, significant)} TFLOP/s per watt" if len(efficiency) else ""
+    text = "The {device} draws {power} while the model steps{done}, and {idle} when idle."
+    return Claim(text, device=measured.words.device, power=power, done=done, idle=idle)
 
 
-def _waiting(rows: pd.DataFrame) -> list[str]:
-    """What idle power takes while the GPU waits for the host, where the capture is launch-bound; else the most."""
+def _waiting(rows: pd.DataFrame) -> list[Claim]:
+    """What idle power takes while the GPU waits for the host, in the launch-bound runs."""
     if rows["waiting_share"].isna().all():
         return []
     bound = rows[rows["launch_bound"]]
     if bound.empty:
         waited = interval(rows["waiting_energy_share"], percent)
-        return [f"No capture is launch-bound; while the GPU waits, idle power takes {waited} of a step's energy."]
-    text = extremes(bound, "waiting_energy_share", lambda row: percent(row["waiting_energy_share"]))
-    waits = interval(bound["waiting_share"], percent)
+        text = "No run is launch-bound; idle power while the GPU waits takes {share} of a step's energy."
+        return [Claim(text, "counted", share=waited)]
+    most = bound.loc[bound["waiting_energy_share"].idxmax()]
     return [
-        f"Where the capture is launch-bound, the GPU waits {waits} of a step without a profiler, and idle power alone"
-        f" takes {text} of the step's energy in that time."
-    ]
+        Claim(
+            "{runs} {are} launch-bound: the GPU waits {waits} of a step, and idle power takes up to {share} of its"
+            " energy ({run}).", "counted",
+            runs=capital(of_all(len(bound), len(rows), "run")), are="is" if len(bound) == 1 else "are",
+            waits=interval(bound["waiting_share"], percent), share=percent(most["waiting_energy_share"]),
+            run=run_in_words(most),
+        )
+    ]  # fmt: skip
 
 
-def _counter(rows: pd.DataFrame) -> str:
-    names, ticks = listed([escaped(name) for name in rows["counter"].unique()]), interval(rows["tick_ms"], significant)
+def _counter(rows: pd.DataFrame) -> Claim:
     scatter = interval((rows["joules_per_step_std"] / rows["joules_per_step"]).dropna(), percent)
-    most = percent(rows["tick_share"].max())
-    return (
-        f"The counter ({names}) ticks every {ticks} ms, at most {most} of a window; the windows scatter by {scatter}."
-    )
-
-
-def _times(row: pd.Series) -> str:
-    return ratio(row["times"], row["speed_up_std"] / row["speed_up"] ** 2)
+    return Claim(
+        "The counter ({names}) ticks every {ticks} ms, at most {most} of a window; windows scatter by {scatter}.",
+        names=listed([escaped(name) for name in rows["counter"].unique()]),
+        ticks=interval(rows["tick_ms"], significant), most=percent(rows["tick_share"].max()), scatter=scatter,
+    )  # fmt: skip
 
 
 def _watts(watts: float) -> str:
     return f"{significant(watts)} W"
 
 
-def energy_table(measured: Measured) -> MarkdownTable:
+def energy_table(measured: Measured) -> MarkdownTable | None:
     """(m) One line per run: energy of a step and a token, power, and what idle power takes while the GPU waits."""
-    rows = measured.tables["energy_use"]
-    shown = shown_dimensions(rows, LED_BY)
-    shares = {"waits": "waiting_share", "energy while it waits": "waiting_energy_share"}
-    lines = tuple(
-        (
-            *leading_cells(row, shown),
-            *(with_spread(times * row[name], times * row[f"{name}_std"]) for name, (_, times) in FIGURES.items()),
-            *(percent(row[name]) for name in shares.values()),
-        )
-        for row in rows.to_dict("records")
+    figures = [
+        (heading, lambda row, name=name, times=times: with_spread(times * row[name], times * row[f"{name}_std"]))
+        for name, (heading, times) in FIGURES.items()
+    ]
+    shares = (
+        ("waits", lambda row: percent(row["waiting_share"])),
+        ("energy while it waits", lambda row: percent(row["waiting_energy_share"])),
     )
-    headings = (*(heading for heading, _ in FIGURES.values()), *shares)
-    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown))
+    return rows_table(measured.tables["energy_use"], LED_BY, (*figures, *shares))

@@ -7,7 +7,7 @@ import pandas as pd
 from profile_grid.stages.energy.tables import ENERGY_TABLE, SPREAD
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.launch_bound import LAUNCH_BOUND_SHARE
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts
 
@@ -19,7 +19,7 @@ def energy_use(merged: Merged) -> pd.DataFrame:
     """(m) One row per run whose energy was counted: what a step and a token take, the part of it that idle power would
     take alone, and the part that this takes while the GPU waits."""
     table = as_texts(merged["energy"])[[*LEADING, *COUNTED]]
-    busy_ms = numbers(table["run"].map(_busy_ms(merged)))
+    busy_ms = numbers(table["run"].map(merged.busy_ms))
     waiting = (1 - busy_ms / numbers(table["step_ms"])).clip(lower=0)
     idle_share = (numbers(table["idle_power_w"]) / numbers(table["power_w"])).clip(upper=1)
     return table.assign(
@@ -27,15 +27,8 @@ def energy_use(merged: Merged) -> pd.DataFrame:
         waiting_share=waiting,
         idle_share=idle_share,
         waiting_energy_share=waiting * idle_share,
-        launch_bound=table["run"].isin(_launch_bound(merged)).astype("bool"),
+        launch_bound=(table["run"].isin(_launch_bound(merged)) & (waiting >= LAUNCH_BOUND_SHARE)).astype("bool"),
     ).reset_index(drop=True)
-
-
-def _busy_ms(merged: Merged) -> pd.Series:
-    """By run of a GPU the mean time of a captured step in which anything ran on it."""
-    phases, runs = as_texts(merged["phases"]), merged["runs"]
-    steps = phases[(phases["phase"] == WHOLE_STEP) & phases["run"].isin(runs.loc[runs["device"] != "cpu", "run"])]
-    return numbers(steps["gpu_busy_ns"]).groupby(steps["run"]).mean() / 1e6
 
 
 def _launch_bound(merged: Merged) -> pd.Series:
@@ -55,7 +48,8 @@ TABLES = (
     idle_share | float | of 1 | idle_power_w ÷ power_w: what idle power alone would take of the energy
     waiting_energy_share | float | of 1 | waiting_share × idle_share: what idle power takes of the energy while the \
         GPU waits
-    launch_bound | bool | | whether the diagnosis finds the run launch-bound
+    launch_bound | bool | | whether the diagnosis finds the run launch-bound, and the GPU waits for as much of a step \
+        without a profiler
 """,
         ),
         make=energy_use,

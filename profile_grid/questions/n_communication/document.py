@@ -10,257 +10,227 @@ from profile_grid.questions.n_communication.losses import BEHIND_A_REDUCTION
 from profile_grid.questions.n_communication.scaling import STRONG, WEAK
 from profile_grid.questions.n_communication.table import PARTS, communication_of_steps
 from profile_grid.results.results import COMPLETE
-from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, PARALLEL
+from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, PARALLEL, keys_without
 from profile_grid.tables.accuracy import errors_table
-from profile_grid.tables.apart import shown_dimensions, sorted_values
-from profile_grid.tables.cells import headings_of, leading_cells, status_word
+from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.cells import rows_table, status_word
+from profile_grid.tables.claims import Claim
+from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, judged
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import extremes, listed, places, where
+from profile_grid.tables.wording import listed, of_all, where
 
-NOTHING = "Not answered: no run on several GPUs has figures."
-ON_PROCESSOR = (
-    "The ranks are processes of one processor and share its cores: these numbers say nothing of GPUs, and what the"
-    " threads of Gloo take from operators is not told apart."
+NOTHING = Claim("Not answered: no run on several GPUs has figures.", "missing")
+ON_PROCESSOR = Claim(
+    "The ranks are processes of one processor and share its cores: these numbers say nothing of GPUs, and the threads"
+    " of Gloo are not separated from operators."
 )
-SHARES = {STRONG: "With the same batch over all GPUs", WEAK: "With as much for each GPU as for one"}
+BATCHES = {STRONG: "With one batch for all GPUs", WEAK: "With a full batch per GPU"}
 LED_BY = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
 MOST_COLLECTIVES = 40
 NO_BASE = "no run on one GPU has this batch"
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(n) Cost without a profiler; exposed, overlapped and waiting under it; bandwidth; scaling."""
+    """(n) Scaling and what it loses; the cost without a profiler, what is exposed under it, bandwidth, correctness."""
     times = measured.tables["communication_times"].dropna(subset=["cost_ms"])
     steps = communication_of_steps(measured.tables["communication_steps"])
-    found = [*_cost(times), *_exposed(steps), *_waiting(steps), *_bandwidth(measured), *_alone(measured)]
-    found += [*_scaling(measured), *_losses(measured), *_accuracy(measured)]
+    scaling = measured.tables["communication_scaling"]
+    found = [*_scaling(scaling, WEAK), *_scaling(scaling, STRONG), *_cost(times), *_exposed(steps)]
+    found += [*_bandwidth(measured), *_losses(measured.tables["communication_losses"])]
+    wrong = _not_explained(measured.tables["communication_accuracy"])
     if not found:
-        return [NOTHING]
-    return [*found, ON_PROCESSOR] if measured.machine.on_cpu else found
+        return wrong or [NOTHING]
+    return [found[0], *wrong, *([ON_PROCESSOR] if measured.machine.on_cpu else []), *found[1:]]
 
 
-def _cost(times: pd.DataFrame) -> list[str]:
-    """What a step takes longer than without communication where that is more than both scatter, and which variant pays
-    least."""
-    clear = times[times["cost_ms"].abs() > times["std_ms"].fillna(0) + times["without_std_ms"].fillna(0)]
-    said, unclear = [], len(times) - len(clear)
-    if len(clear):
-        costs = extremes(clear, "cost_share", lambda row: percent(row["cost_share"]))
-        said.append(f"Of a step communication costs {costs}.")
-    if len(clear) > 1:
-        least = clear.loc[clear["cost_share"].idxmin()]
-        paid = with_spread(least["mean_ms"], least["std_ms"], "ms")
-        without = with_spread(least["without_mean_ms"], least["without_std_ms"], "ms")
-        it = "Where that can be told it" if unclear else "It"  # it may cost less where it cannot
-        said.append(f"{it} costs least in {where(least)}: {paid} beside {without} without communication.")
-    if unclear:
-        said.append(
-            f"In {unclear} of {len(times)} configurations steps with and without communication scatter by more than"
-            " they differ, and no cost can be told."
+def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
+    """The best and the worst way to reduce gradients at the largest number of GPUs, in the cell where they differ
+    most."""
+    own = table[(table["kind"] == kind) & table["efficiency"].notna()]
+    own = own[own[GPUS.key] == own[GPUS.key].max()]
+    if own.empty:
+        return []
+    place = keys_without(PARALLEL.key)
+    cells = own.groupby(place, sort=False)["efficiency"]
+    widest = own.loc[(cells.transform("max") - cells.transform("min")).idxmax(), place]
+    cell = own[(own[place] == widest).all(axis=1)]
+    best, worst = cell.loc[cell["efficiency"].idxmax()], cell.loc[cell["efficiency"].idxmin()]
+    gain = pd.Series([best["efficiency"] / worst["efficiency"]])
+    error = pd.Series([(best["process_spread"] ** 2 + worst["process_spread"] ** 2) ** 0.5])
+    speed = f"{percent(best['efficiency'])} of ideal speed {PARALLEL.words(best[PARALLEL.key])}"
+    if len(cell) > 1 and judged(gain, error)["verdict"].iloc[0] == FASTER:
+        speed += f", and at {percent(worst['efficiency'])} {PARALLEL.words(worst[PARALLEL.key])}"
+    elif len(cell) > 1:
+        speed = f"{interval(cell['efficiency'], percent)} of ideal speed; which way of {len(cell)} is fastest {UNTOLD}"
+    return [
+        Claim(
+            "{batch}, {gpus} GPUs train {place} at {speed}.", "difference" if UNTOLD not in speed else "untold",
+            batch=BATCHES[kind], gpus=best[GPUS.key], speed=speed,
+            place=f"{best[MODEL.key]} {CONTEXT_LENGTH.words(best[CONTEXT_LENGTH.key])}",
         )
-    return said
+    ]  # fmt: skip
 
 
-def _exposed(steps: pd.DataFrame) -> list[str]:
-    """By variant: communication, what of it nothing is computed beside, and the overlap."""
-    said = []
+def _cost(times: pd.DataFrame) -> list[Claim]:
+    """What communication adds to a step, where that exceeds the differences between processes of the same work."""
+    if times.empty:
+        return []
+    clear = times[times["verdict"] == SLOWER]
+    cost = ""
+    if len(clear):
+        most = where(clear.loc[clear["cost_share"].idxmax()])
+        cost = f" ({interval(clear['cost_share'], percent)} of the step; most: {most})"
+    return [
+        Claim(
+            "Without a profiler, communication costs time in {clear}{cost}; in the others it {untold}, since processes"
+            " of the same work differ by {spread}.", "difference",
+            clear=of_all(len(clear), len(times), "run"), cost=cost, untold=UNTOLD,
+            spread=interval(times["baseline_spread"].dropna(), percent),
+        )
+    ]  # fmt: skip
+
+
+def _exposed(steps: pd.DataFrame) -> list[Claim]:
+    """By variant the exposed communication of captured steps, waiting for late ranks included."""
+    told = []
     for value in sorted_values(steps, PARALLEL.key):
         own = steps[(steps[PARALLEL.key] == value) & (steps["communication_ms"] > 0)]
         if len(own):
-            said.append(
-                f"{PARALLEL.words(value)} communication takes {interval(own['communication_share'], percent)} of a"
-                f" captured step, exposed communication {interval(own['exposed_share'], percent)}, and"
-                f" {interval(own['overlap'], percent)} of communication runs beside computation"
-            )
-    return [f"{'; '.join(said)}.".replace("by ", "By ", 1)] if said else []
+            told.append(f"{PARALLEL.words(value)} {interval(own['exposed_share'], percent)}")
+    text = (
+        "Under the profiler, exposed communication takes {told} of a step. It includes waiting for late ranks, whose"
+        " launches the profiler delays, so it exceeds the cost without a profiler."
+    )
+    return [Claim(text, told=listed(told))] if told else []
 
 
-def _waiting(steps: pd.DataFrame) -> list[str]:
-    """How much of the collectives is waiting for the slowest rank."""
-    known = steps[steps["waiting_share"].notna()]
-    if known.empty:
-        return []
-    most = extremes(known, "waiting_share", lambda row: f"{percent(row['waiting_share'])} on rank {row['rank']}")
-    return [f"Of the time of collectives there is waiting for the slowest rank {most}."]
-
-
-def _bandwidth(measured: Measured) -> list[str]:
+def _bandwidth(measured: Measured) -> list[Claim]:
+    """The bus bandwidth of all-reduce alone at the largest size, else of the fastest collective of a step."""
+    table = measured.tables["communication_all_reduce"]
+    largest = table[table["bytes"] == table["bytes"].max()]
+    if len(largest):
+        told = [
+            f"{interval(own['bus_gb_per_s'], significant)} GB/s {GPUS.words(number)}"
+            for number, own in largest.groupby(GPUS.key)
+        ]
+        size = significant(largest["bytes"].iloc[0] / 1e6)
+        return [Claim("All-reduce alone, of {size} MB, has a bus bandwidth of {told}.", size=size, told=listed(told))]
     table = measured.tables["communication_collectives"]
     fast = table[table["bus_gb_per_s"].notna()]
     if fast.empty:
-        return ["How fast it was cannot be told: no range names the bytes."] if len(table) else []
+        return [Claim("Bandwidths are not known: no range names the bytes.", "missing")] if len(table) else []
     best = fast.loc[fast["bus_gb_per_s"].idxmax()]
-    size = f"{significant(best['bytes'] / 1e6)} MB"
-    return [f"The fastest {best['operation']}, of {size}, has a bus bandwidth of {_gb(best)} ({where(best)})."]
+    text = "The fastest {operation}, of {size} MB, has a bus bandwidth of {rate} GB/s ({place})."
+    size, rate = significant(best["bytes"] / 1e6), significant(best["bus_gb_per_s"])
+    return [Claim(text, operation=best["operation"], size=size, rate=rate, place=where(best))]
 
 
-def _alone(measured: Measured) -> list[str]:
-    """The bus bandwidth of all-reduce alone at the largest size, by number of GPUs."""
-    table = measured.tables["communication_all_reduce"]
-    largest = table[table["bytes"] == table["bytes"].max()]
-    if largest.empty:
-        return []
-    told = [
-        f"{interval(own['bus_gb_per_s'], significant)} GB/s {GPUS.words(count)}"
-        for count, own in largest.groupby(GPUS.key)
-    ]
-    size = significant(largest["bytes"].iloc[0] / 1e6)
-    return [f"All-reduce alone, with no model beside it, of {size} MB has a bus bandwidth of {listed(told)}."]
-
-
-def _gb(row: pd.Series) -> str:
-    return f"{significant(row['bus_gb_per_s'])} GB/s"
-
-
-def _scaling(measured: Measured) -> list[str]:
-    table, said = measured.tables["communication_scaling"], []
-    for kind, words in SHARES.items():
-        own = table[table["kind"] == kind]
-        if len(own):
-            told = extremes(own, "efficiency", lambda row: with_spread(row["efficiency"], row["efficiency_std"]))
-            said.append(f"{words}, efficiency is {told}.")
-    return said
-
-
-def _losses(measured: Measured) -> list[str]:
+def _losses(table: pd.DataFrame) -> list[Claim]:
     """Whether several GPUs compute what one does."""
-    table = measured.tables["communication_losses"]
     known = table[table["within_precision"].notna()]
     if known.empty:
         return []
     apart = known[~known["within_precision"].astype(bool)]
     off = apart[apart["agreeing"] < BEHIND_A_REDUCTION]
     if len(off):
-        return [f"Losses are not those of one GPU: {listed([where(row) for _, row in off.iterrows()])}."]
+        runs = listed([where(row) for _, row in off.iterrows()])
+        return [Claim("Losses are not those of one GPU: {runs}.", "counted", runs=runs)]
     most = f"{known['largest_off'].max():.1e}"
     if apart.empty:
-        return [f"Losses are those of one GPU with the same batch within the precision, off by {most} at most."]
-    agreeing, losses = (interval(known[name], str) for name in ("agreeing", "losses"))
-    return [
-        f"Losses are those of one GPU with the same batch within the precision for {agreeing} of {losses} steps; in"
-        f" {len(apart)} of {len(known)} runs they are apart behind that, by {most} at most: where training is unstable,"
-        " rounding grows faster than with the number of steps, and is not told from an error there."
-    ]
+        text = "Losses are those of one GPU within the precision, off by {most} at most."
+        return [Claim(text, "counted", most=most)]
+    text = "Losses match one GPU for the first {agreeing} of {losses} steps, then drift by at most {most} in {runs}."
+    agreeing, losses = (interval(apart[name], str) for name in ("agreeing", "losses"))
+    runs = of_all(len(apart), len(known), "run")
+    return [Claim(text, "counted", agreeing=agreeing, losses=losses, most=most, runs=runs)]
 
 
-def _accuracy(measured: Measured) -> list[str]:
-    """Whether the first step, its gradients reduced, is that of fp64."""
-    table = measured.tables["communication_accuracy"]
-    known = table[table["within_precision"].notna()]
-    if known.empty:
-        reasons = [escaped(reason) for reason in table["reason"].dropna().unique()]
-        return [f"No first step was held against one in fp64: {listed(reasons)}."] if reasons else []
-    off = known[~known["within_precision"].astype(bool)]
-    most = f"logits by {known['logits_error'].max():.1e}"
-    if known["gradient_norm_error"].notna().any():  # not of forward passes alone
-        most += f" and the norm of the reduced gradients by {known['gradient_norm_error'].max():.1e}"
-    most += " at most"
-    verdict = f"rounding does not explain that of {places(off)}" if len(off) else "rounding explains all of it"
-    return [f"Against an eager fp64 run of the whole batch the first step is off in its {most}; {verdict}."]
+def _not_explained(table: pd.DataFrame) -> list[Claim]:
+    """The runs whose first step, gradients reduced, is further from fp64 than rounding explains; the table has all."""
+    off = table[table["within_precision"].notna() & ~table["within_precision"].fillna(True).astype(bool)]
+    text = "Rounding does not explain the error of the first step in {runs}."
+    return [Claim(text, "counted", runs=listed([where(row) for _, row in off.iterrows()]))] if len(off) else []
 
 
 def times_table(measured: Measured) -> MarkdownTable | None:
-    """(n) One line per run: its step, the same without communication, and the difference."""
-    rows = measured.tables["communication_times"]
-    if rows.empty:
-        return None
-    shown = shown_dimensions(rows, LED_BY)
-    lines = []
-    for row in rows.to_dict("records"):
-        step = with_spread(row["mean_ms"], row["std_ms"]) if row["status"] == COMPLETE else status_word(row["status"])
-        without = with_spread(row["without_mean_ms"], row["without_std_ms"])
-        lines.append(
-            (*leading_cells(row, shown), step, without, significant(row["cost_ms"]), percent(row["cost_share"]))
-        )
-    headings = ("step, ms", "without communication, ms", "difference, ms", "of the step")
-    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    """(n) One line per run: its step, the same work without communication, and the difference."""
+    columns = (
+        ("step, ms", _step),
+        ("this run without communication, ms", lambda row: with_spread(row["without_mean_ms"], row["without_std_ms"])),
+        ("all such runs, ms", lambda row: significant(row["baseline_ms"])),
+        ("difference, ms", lambda row: significant(row["cost_ms"])),
+        ("of the step", lambda row: percent(row["cost_share"]) + (" ?" if row["verdict"] == UNTOLD else "")),
+    )
+    return rows_table(measured.tables["communication_times"], LED_BY, columns)
+
+
+def _step(row: dict) -> str:
+    return with_spread(row["mean_ms"], row["std_ms"]) if row["status"] == COMPLETE else status_word(row["status"])
 
 
 def steps_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run and rank: what fills a captured step, and communication in all."""
-    rows = communication_of_steps(measured.tables["communication_steps"])
-    if rows.empty:
-        return None
-    shown = shown_dimensions(rows, LED_BY)
-    lines = [
-        (
-            *leading_cells(row, shown),
-            count(row["rank"]),
-            *(significant(row[f"{name}_ms"]) for name in (*PARTS, "step", "communication", "transfer", "waiting")),
-            percent(row["overlap"]),
-        )
-        for row in rows.to_dict("records")
-    ]
     headings = (
-        "rank", "compute, ms", "exposed communication, ms", "exposed memory, ms", "idle, ms", "step, ms",
-        "communication, ms", "transfer, ms", "waiting, ms", "overlap",
+        "compute, ms", "exposed communication, ms", "exposed memory, ms", "idle, ms", "step, ms", "communication, ms",
+        "transfer, ms", "waiting, ms",
     )  # fmt: skip
-    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    names = (*PARTS, "step", "communication", "transfer", "waiting")
+    figures = [
+        (heading, lambda row, name=name: significant(row[f"{name}_ms"]))
+        for heading, name in zip(headings, names, strict=True)
+    ]
+    columns = (("rank", lambda row: count(row["rank"])), *figures, ("overlap", lambda row: percent(row["overlap"])))
+    return rows_table(communication_of_steps(measured.tables["communication_steps"]), LED_BY, columns)
 
 
 def collectives_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run, size and bucket, those with the most time first where there are many."""
     rows = measured.tables["communication_collectives"]
-    if rows.empty:
-        return None
     if len(rows) > MOST_COLLECTIVES:
         longest = (rows["duration_ms"] * rows["per_step"]).nlargest(MOST_COLLECTIVES).index
         rows = rows.loc[sorted(longest)]
-    shown = shown_dimensions(rows, LED_BY)
-    lines = [
-        (
-            *leading_cells(row, shown),
-            escaped(row["operation"]),
-            count(row["bucket"]),
-            significant(row["bytes"] / 1e6) if known(row["bytes"]) else ABSENT,
-            count(row["per_step"]),
-            *(significant(row[name]) for name in ("duration_ms", "transfer_ms", "algorithm_gb_per_s", "bus_gb_per_s")),
-        )
-        for row in rows.to_dict("records")
-    ]
-    headings = (
-        "operation", "bucket", "MB", "per step", "time, ms", "transfer, ms", "algorithm, GB/s", "bus, GB/s",
-    )  # fmt: skip
-    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown) + 1)
+    columns = (
+        ("operation", lambda row: escaped(row["operation"])),
+        ("bucket", lambda row: count(row["bucket"])),
+        ("MB", lambda row: significant(row["bytes"] / 1e6) if known(row["bytes"]) else ABSENT),
+        ("per step", lambda row: count(row["per_step"])),
+        ("time, ms", lambda row: significant(row["duration_ms"])),
+        ("transfer, ms", lambda row: significant(row["transfer_ms"])),
+        *BANDWIDTHS,
+    )
+    return rows_table(rows, LED_BY, columns, words=1)
 
 
 def all_reduce_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run and size of all-reduce alone."""
-    rows = measured.tables["communication_all_reduce"]
-    if rows.empty:
-        return None
-    shown = shown_dimensions(rows, (GPUS.key,))
-    lines = [
-        (
-            *leading_cells(row, shown),
-            significant(row["bytes"] / 1e6),
-            with_spread(row["mean_ms"], row["std_ms"]),
-            significant(row["algorithm_gb_per_s"]),
-            significant(row["bus_gb_per_s"]),
-        )
-        for row in rows.to_dict("records")
-    ]
-    headings = ("MB", "time, ms", "algorithm, GB/s", "bus, GB/s")
-    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    columns = (
+        ("MB", lambda row: significant(row["bytes"] / 1e6)),
+        ("time, ms", lambda row: with_spread(row["mean_ms"], row["std_ms"])),
+        *BANDWIDTHS,
+    )
+    return rows_table(measured.tables["communication_all_reduce"], (GPUS.key,), columns)
+
+
+BANDWIDTHS = (
+    ("algorithm, GB/s", lambda row: significant(row["algorithm_gb_per_s"])),
+    ("bus, GB/s", lambda row: significant(row["bus_gb_per_s"])),
+)
 
 
 def losses_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run: how far its losses are from those on one GPU, and the verdict."""
-    rows = measured.tables["communication_losses"]
-    if rows.empty:
-        return None
-    shown = shown_dimensions(rows, LED_BY)
-    lines = [
-        (
-            *leading_cells(row, shown),
-            count(row["losses"]),
-            *(f"{row[name]:.1e}" if known(row[name]) else ABSENT for name in ("first_off", "largest_off", "explained")),
-            _verdict(row),
-        )
-        for row in rows.to_dict("records")
-    ]
-    headings = ("losses", "first off by", "at most off by", "explained of the first", "verdict")
-    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    columns = (
+        ("losses", lambda row: count(row["losses"])),
+        ("first off by", lambda row: _error(row["first_off"])),
+        ("at most off by", lambda row: _error(row["largest_off"])),
+        ("explained of the first", lambda row: _error(row["explained"])),
+        ("verdict", _verdict),
+    )
+    return rows_table(measured.tables["communication_losses"], LED_BY, columns)
+
+
+def _error(value: float) -> str:
+    return f"{value:.1e}" if known(value) else ABSENT
 
 
 def _verdict(row: dict) -> str:
@@ -280,20 +250,11 @@ def accuracy_table(measured: Measured) -> MarkdownTable | None:
 
 def scaling_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run and kind of scaling."""
-    rows = measured.tables["communication_scaling"]
-    if rows.empty:
-        return None
-    shown = shown_dimensions(rows, LED_BY)
-    lines = [
-        (
-            *leading_cells(row, shown),
-            row["kind"],
-            with_spread(row["mean_ms"], row["std_ms"]),
-            with_spread(row["base_mean_ms"], row["base_std_ms"]),
-            significant(row["speed_up"]),
-            with_spread(row["efficiency"], row["efficiency_std"]),
-        )
-        for row in rows.to_dict("records")
-    ]
-    headings = ("scaling", "step, ms", "on one GPU, ms", "throughput ÷ one GPU's", "efficiency")
-    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown) + 1)
+    columns = (
+        ("scaling", lambda row: row["kind"]),
+        ("step, ms", lambda row: with_spread(row["mean_ms"], row["std_ms"])),
+        ("on one GPU, ms", lambda row: with_spread(row["base_mean_ms"], row["base_std_ms"])),
+        ("throughput ÷ one GPU's", lambda row: significant(row["speed_up"])),
+        ("efficiency", lambda row: percent(row["efficiency"])),
+    )
+    return rows_table(measured.tables["communication_scaling"], LED_BY, columns, words=1)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
 from profile_grid.questions.n_communication.losses import COMMUNICATION_LOSSES
 from profile_grid.questions.n_communication.scaling import COMMUNICATION_SCALING
 from profile_grid.stages.timing.tables import ACCURACY, SLOWEST, WITHOUT_COMMUNICATION
-from profile_grid.study.dimensions import GPUS, LEADING
+from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
 from profile_grid.study.stages import TIMING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.accuracy import errors_of_runs
+from profile_grid.tables.evidence import SPREADS, assumed_spread, judged, pooled
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts
@@ -23,9 +26,10 @@ NOT_KNOWN = -1  # stands for a missing number where rows are grouped
 
 
 def communication_times(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run on several GPUs: its step without a profiler, and the same step without communication."""
+    """(n) One row per run on several GPUs: its step without a profiler, and what the same work takes without
+    communication: one baseline of all runs that differ in how gradients are reduced alone."""
     runs = merged["runs"]
-    runs = runs[numbers(runs[GPUS.key]) > 1]
+    runs = runs[numbers(runs[GPUS.key]) > 1].reset_index(drop=True)
     times = merged["rank_times"]
     slowest = times[times["rank"] == SLOWEST].set_index("run")
     table = runs[LEADING].assign(status=runs[TIMING.status_column])
@@ -33,8 +37,25 @@ def communication_times(merged: Merged) -> pd.DataFrame:
         own = slowest[slowest["phase"] == phase]
         for column in ("mean_ms", "std_ms"):
             table[f"{name}{column}"] = numbers(runs["run"].map(own[column]))
-    cost = table["mean_ms"] - table["without_mean_ms"]
-    return table.assign(cost_ms=cost, cost_share=cost / table["mean_ms"]).reset_index(drop=True)
+    table = table.join(_baselines(table))
+    cost = table["mean_ms"] - table["baseline_ms"]
+    assumed = numbers(table["run"].map(assumed_spread(merged.waiting_share))).fillna(SPREADS[True])
+    spread = table["baseline_spread"].fillna(0.0).clip(lower=assumed)
+    error = spread * (1 + 1 / table["baseline_processes"]) ** 0.5
+    freedom = (table["baseline_processes"] - 1).where(table["baseline_processes"] > 1, math.inf)
+    verdict = judged(table["baseline_ms"] / table["mean_ms"], error, freedom)["verdict"]
+    return table.assign(cost_ms=cost, cost_share=cost / table["mean_ms"], verdict=verdict)
+
+
+def _baselines(table: pd.DataFrame) -> pd.DataFrame:
+    """By row the pooled time without communication of all runs of the same work, its spread and their number."""
+    rows = []
+    for _, own in table.groupby(keys_without(PARALLEL.key), sort=False):
+        known = own["without_mean_ms"].dropna()
+        median, spread = pooled(known)
+        rows += [(place, median, spread, float(len(known))) for place in own.index]
+    names = ["baseline_ms", "baseline_spread", "baseline_processes"]
+    return pd.DataFrame([row[1:] for row in rows], index=[row[0] for row in rows], columns=names, dtype="float64")
 
 
 def communication_steps(merged: Merged) -> pd.DataFrame:
@@ -120,8 +141,12 @@ TABLES = (
     std_ms | float | ms | its standard deviation (n − 1)
     without_mean_ms | float | ms | the same of a step whose gradients are not reduced
     without_std_ms | float | ms | its standard deviation
-    cost_ms | float | ms | the difference of the means
+    baseline_ms | float | ms | median of without_mean_ms of all runs that do the same work
+    baseline_spread | float | | relative standard deviation between these processes; empty for one
+    baseline_processes | float | | these processes
+    cost_ms | float | ms | mean_ms − baseline_ms
     cost_share | float | of 1 | of the step
+    verdict | text | | slower (it costs time), faster, or cannot be told from these processes, all rows allowed for
 """),
         make=communication_times,
     ),

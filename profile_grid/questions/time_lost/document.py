@@ -9,74 +9,126 @@ from profile_grid.quantities import ABSENT, count, interval, percent, significan
 from profile_grid.questions.time_lost.bounds import at_most
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.tables.apart import shown_dimensions
-from profile_grid.tables.cells import LED_BY, headings_of, leading_cells
+from profile_grid.tables.cells import LED_BY, headings_of, leading_cells, rows_table
+from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import capital, leaders, listed, of_all, places, run_in_words
+from profile_grid.tables.wording import PASSES, leaders, listed, of_all, places
 
 MOST_NAMED = 3
-NOT_DIAGNOSED = "Not answered: no capture of these runs was diagnosed."
+NOT_DIAGNOSED = Claim("Not answered: no capture of these runs was diagnosed.", "missing")
+LOSSES = {  # of a rule: what it finds, as the subject of a sentence
+    "launch_bound": "late launches",
+    "idle_host": "pauses of the host",
+    "idle_sync": "synchronisation between steps",
+    "idle_copy": "copies between steps",
+    "idle_allocation": "allocations between steps",
+    "small_kernels": "many short kernels",
+    "sync_in_step": "synchronisation within a step",
+    "copy_in_step": "copies within a step",
+    "pageable_copy": "copies of pageable memory",
+    "allocation_in_step": "allocations within a step",
+    "unfused_elementwise": "unfused elementwise kernels",
+    "casts": "casts",
+    "no_tensor_cores": "fp32 matrix multiplies without tensor cores",
+    "unfused_attention": "unfused attention",
+    "unfused_optimizer": "an unfused optimizer",
+    "low_occupancy": "low occupancy",
+    "wave_tail": "unfilled last waves",
+    "exposed_communication": "exposed communication",
+    "unsteady_steps": "unsteady steps",
+}
 ALWAYS = (*LED_BY, "mode")
 MOST = 4  # findings of a run
 MOST_FUNCTIONS = 10
 
 
 def sentences(measured: Measured) -> list[str]:
-    """What costs most, what every rule says in how many runs, which rules cannot tell, and how the bounds held."""
+    """What costs most in how many runs; how the bounds held; what was not checked; what a launch costs the host."""
     found = measured.tables["time_lost"]
-    traced = [_per_launch(own, measured) for _, own in measured.tables["host_per_launch"].groupby("run", sort=False)]
+    traced = _per_launch(measured)
     if found.empty:
-        return [NOT_DIAGNOSED, *traced]
+        return traced or [NOT_DIAGNOSED]
     said, runs = found[~found["abstained"].astype(bool)], found["run"].nunique()
-    return [*_largest(said, runs), *_abstaining(found), *_held(measured.tables["predictions"]), *traced]
+    diagnosed = [_largest(said, runs), *_bounds(said), *_held(measured.tables["predictions"]), *_not_checked(found)]
+    return [*traced, *diagnosed] if traced else diagnosed
 
 
-def _largest(said: pd.DataFrame, runs: int) -> list[str]:
+def _largest(said: pd.DataFrame, runs: int) -> Claim:
     if said.empty:
-        return [f"No rule of the diagnosis finds anything in {of_all(runs, runs, 'run')}."]
+        return Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(runs, runs, "run"))
     first = said.drop_duplicates("run")
-    most = leaders([code(name) for name in first["code"]])
-    gain = interval(at_most(first)["percent"] / 100, percent)
-    lead = f"{capital(most)} could gain most: at most {gain} of a step."
-    quiet = runs - len(first)
-    return [lead, *([f"Nothing is found in {of_all(quiet, runs, 'run')}."] if quiet else [])]
+    losses = [LOSSES.get(name, code(name)) for name in first["code"]]
+    quiet = f"; nothing is found in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
+    bound = percent((at_most(first)["percent"] / 100).median())
+    text = "The largest loss is {losses} (median bound: {bound} of a step){quiet}."
+    return Claim(text, "predicted", losses=leaders(losses, most=2), bound=bound, quiet=quiet)
 
 
-def _abstaining(found: pd.DataFrame) -> list[str]:
-    """The rules that cannot tell, which is not the same as finding nothing, by their reason."""
+def _bounds(said: pd.DataFrame) -> list[Claim]:
+    """Of each loss that is somewhere the largest the bounds."""
+    first = at_most(said.drop_duplicates("run"))
+    told = [
+        f"{LOSSES.get(name, code(name))} {interval(rows['percent'] / 100, percent)}"
+        for name, rows in first.groupby("code", sort=False)
+    ]
+    text = "Bounds on the gain, as if this time vanished, by the largest loss of a run: {told}."
+    return [Claim(text, "predicted", told=listed(told))] if told else []
+
+
+def _not_checked(found: pd.DataFrame) -> list[Claim]:
+    """The rules that could not be applied, which is not the same as finding nothing, by their reason."""
     silent, every = found[found["abstained"].astype(bool)], found["run"].nunique()
     told = []
     for message, rows in silent.groupby("message", sort=False, observed=True):
         some = rows["run"].nunique()
         where = f" in {of_all(some, every, 'run')}" if some < every else ""
-        told.append(f"{escaped(str(message))} ({_named(list(dict.fromkeys(rows['code'])))}{where})")
-    return [f"What cannot be told: {'; '.join(told)}."] if told else []
+        names = [LOSSES.get(name, code(name)) for name in dict.fromkeys(rows["code"])]
+        named = listed(names) if len(names) <= MOST_NAMED else f"{len(names)} kinds of loss"
+        told.append(f"{named}{where} ({escaped(str(message))})")
+    return [Claim("Not checked: {told}.", "missing", told="; ".join(told))] if told else []
 
 
-def _named(codes: list[str]) -> str:
-    return listed([code(name) for name in codes]) if len(codes) <= MOST_NAMED else f"{len(codes)} rules"
-
-
-def _held(predictions: pd.DataFrame) -> list[str]:
+def _held(predictions: pd.DataFrame) -> list[Claim]:
+    """Whether remedies that were measured gained no more than their bound, between processes."""
     if predictions.empty:
         return []
     broken = predictions[~predictions["holds"].astype(bool)]
-    held = of_all(len(predictions) - len(broken), len(predictions), "remedy").replace("remedys", "remedies")
-    told = f"No more was gained than was said with {held} that the grid holds"
-    return [f"{told}; more with {places(broken)}." if len(broken) else f"{told}."]
+    also = f"; more than predicted in {places(broken)}" if len(broken) else ""
+    text = "{held} of {all} measured remedies stayed within the predicted bound{also}."
+    held = len(predictions) - len(broken)
+    return [Claim(text, "difference", held=held, all=len(predictions), also=also)]
 
 
-def _per_launch(own: pd.DataFrame, measured: Measured) -> str:
-    """What the host of a run does for each launch, over all phases that launch, and what of its Python takes most."""
-    launches = own.drop_duplicates("phase")["launches"].sum()
-    us = (own.groupby("doing", sort=False)["own_ms"].sum() * 1e3 / launches).sort_values(ascending=False)
-    parts = listed([f"{significant(value)} {escaped(what)}" for what, value in us.head(MOST_NAMED).items()])
-    told = f"In {run_in_words(own.iloc[0])} the host takes {significant(us.sum())} µs per launch when traced: {parts}."
-    stacks = measured.tables["host_stacks"]
-    first = stacks[stacks["run"] == own["run"].iloc[0]].head(1)
-    for row in first.itertuples():
-        told += f" In no call its Python is most often in {code(row.function)}, about"
-        told += f" {significant(row.estimated_us_per_launch)} µs per launch."
-    return told
+def _per_launch(measured: Measured) -> list[Claim]:
+    """What the host does for each launch under the trace, over all runs, and where its Python is most."""
+    rows = measured.tables["host_per_launch"]
+    if rows.empty:
+        return []
+    launches = rows.drop_duplicates(["run", "phase"]).groupby("run")["launches"].sum()
+    us = (rows.groupby(["run", "doing"])["own_ms"].sum() * 1e3 / launches).unstack(fill_value=0.0)
+    order = us.median().sort_values(ascending=False).index[:MOST_NAMED]
+    total = us.sum(axis=1)
+    median = f" (median {significant(total.median())})" if len(total) > 2 else ""
+    most = order[0]
+    lead = Claim(
+        "Under the trace, the host needs {us} µs per launch{median}, {share} of it {most}.",
+        us=interval(total, significant), median=median, share=interval(us[most] / total, percent), most=escaped(most),
+    )  # fmt: skip
+    parts = [f"{escaped(what)} {interval(us[what], significant)}" for what in order]
+    by_part = Claim("By what it does, in µs per launch: {parts}.", parts=listed(parts))
+    return [lead, by_part, *_functions(measured.tables["host_stacks"], us[most])]
+
+
+def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
+    """By mode the Python function with most samples outside of calls, and its share of the time there."""
+    told = []
+    for mode, rows in stacks.groupby("mode", sort=False):
+        first = rows.drop_duplicates("run")
+        share = first["estimated_us_per_launch"].to_numpy() / outside_us.reindex(first["run"]).to_numpy()
+        told.append(
+            f"in {PASSES[mode]} {leaders([code(name) for name in first['function']])} ({interval(share, percent)})"
+        )
+    return [Claim("Outside calls, Python is mostly {told}.", told="; ".join(told))] if told else []
 
 
 def findings_table(measured: Measured) -> MarkdownTable:
@@ -95,22 +147,19 @@ def findings_table(measured: Measured) -> MarkdownTable:
 
 
 def predictions_table(measured: Measured) -> MarkdownTable | None:
-    """One line per remedy that the grid holds: the most that was said to be gained, and what was; None without one."""
-    rows = measured.tables["predictions"]
-    if rows.empty:
-        return None
-    shown = shown_dimensions(rows, ALWAYS)
-    lines = tuple(
-        (
-            *leading_cells(row, shown), BY_KEY[row["remedy"]].heading, _codes(row["codes"]),
-            f"{significant(row['predicted_ms'])} ({percent(row['predicted_percent'] / 100)})",
-            f"{significant(row['measured_ms'])} ({percent(row['measured_percent'] / 100)})",
-            "yes" if row["holds"] else "**no**",
-        )
-        for row in rows.to_dict("records")
-    )  # fmt: skip
-    headings = ("remedy", "for", "at most, ms (of a step)", "gained, ms (of a step)", "holds")
-    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown) + 2)
+    """One line per measured remedy: the most that was predicted to be gained, and what was; None without one."""
+    columns = (
+        ("remedy", lambda row: BY_KEY[row["remedy"]].heading),
+        ("for", lambda row: _codes(row["codes"])),
+        ("at most, ms (of a step)", lambda row: _gain(row, "predicted")),
+        ("gained, ms (of a step)", lambda row: _gain(row, "measured")),
+        ("holds", lambda row: "yes" if row["holds"] else "**no**"),
+    )
+    return rows_table(measured.tables["predictions"], ALWAYS, columns, words=2)
+
+
+def _gain(row: dict, which: str) -> str:
+    return f"{significant(row[which + '_ms'])} ({percent(row[which + '_percent'] / 100)})"
 
 
 def host_tables(measured: Measured) -> list[tuple[str, MarkdownTable, MarkdownTable | None]]:

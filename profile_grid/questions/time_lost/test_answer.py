@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from profile_grid.documents.summaries import summary_tables
+from profile_grid.questions.time_lost.document import LOSSES
 from profile_grid.questions.time_lost.host import host_per_launch, host_stacks
 from profile_grid.questions.time_lost.predictions import REMEDIES
 from profile_grid.questions.time_lost.table import time_lost
@@ -42,7 +43,9 @@ def test_a_remedy_stands_beside_what_was_said_of_the_run_without_it():
 def test_a_gain_beyond_what_was_said_is_told():
     runs = PLAIN, faster(3.0, precision="tf32")
     assert summaries(*runs)["predictions"]["holds"].tolist() == [False]
-    assert "not the one remedy that the grid holds; more with small at context 512 in tf32." in sentences(*runs)
+    assert "0 of 1 measured remedies stayed within the predicted bound; more than predicted in small" in sentences(
+        *runs
+    )
     assert rendered(list(runs))["time_lost"].count("**no**") == 1
 
 
@@ -105,15 +108,18 @@ def test_every_rule_that_a_remedy_mends_is_there():
     from kernel_tables.diagnosis.rules import CODES
 
     assert {code for remedy in REMEDIES for code in remedy.codes} <= set(CODES)
+    assert set(LOSSES) == set(CODES)  # each has words of its own, since a code is no subject of a sentence
 
 
 def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
     text = sentences(PLAIN, faster(5.0, precision="tf32"))
-    assert text.startswith("`no_tensor_cores` could gain most: at most 60.0 % of a step.")
-    assert "Nothing is found in 1 of 2 runs." in text
-    assert "What cannot be told: no counters (`wave_tail`)." in text
+    assert text.startswith(
+        "The largest loss is fp32 matrix multiplies without tensor cores (median bound: 60.0 % of a step); nothing is"
+        " found in 1 of 2 runs."
+    )
+    assert "Not checked: unfilled last waves (no counters)." in text
     others = [("low_occupancy", *SILENT[1:]), *((code, *SILENT[1:5], "a CPU", "-", "{}", "{}") for code in "abcd")]
-    assert "no counters (`wave_tail` and `low_occupancy`); a CPU (4 rules)." in sentences(
+    assert "unfilled last waves and low occupancy (no counters); 4 kinds of loss (a CPU)." in sentences(
         replace(PLAIN, findings=(SILENT, *others))
     )
     some = (
@@ -121,15 +127,15 @@ def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
         replace(PLAIN, precision="tf32", findings=()),
         replace(PLAIN, precision="bf16", findings=PLAIN.findings[:1]),
     )
-    assert "What cannot be told: no counters (`wave_tail` in 1 of 2 runs)." in sentences(*some)
+    assert "Not checked: unfilled last waves in 1 of 2 runs (no counters)." in sentences(*some)
     assert sentences(replace(PLAIN, findings=())) == "Not answered: no capture of these runs was diagnosed."
-    assert sentences(replace(PLAIN, findings=(SILENT,))).startswith("No rule of the diagnosis finds anything")
+    assert sentences(replace(PLAIN, findings=(SILENT,))).startswith("The diagnosis finds nothing in the one run.")
 
 
 def test_the_document_shows_findings_silent_rules_and_remedies():
     text = rendered([PLAIN, faster(5.0, precision="tf32")])["time_lost"]
     assert "`no_tensor_cores` 6.00 ms (60.0 %)" in line_of(text, "small", "512", "forward pass")
-    assert text.count("no counters (`wave_tail`)") == 1
+    assert text.count("unfilled last waves (no counters)") == 1
     assert "6.00 (60.0 %) | " in text and text.count(" yes |") == 1
 
 
@@ -177,8 +183,9 @@ def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_cal
     tables = traced(PLAIN)
     text = document_of("time_lost", tables)
     assert (
-        "In small at context 512, forward pass the host takes 20.0 µs per launch when traced: 15.0 in no call and 5.00"
-        " launching. In no call its Python is most often in `linear (torch.nn.functional)`, about 10.0 µs per launch."
+        "Under the trace, the host needs 20.0 µs per launch, 75.0 % of it in no call.\n\n- By what it does, in µs per"
+        " launch: in no call 15.0 and launching 5.00.\n- Outside calls, Python is mostly in the forward pass `linear"
+        " (torch.nn.functional)` (66.7 %)."
     ) in text
     assert cells_of(text, "backward", "100") == ["2.00", "20.0", "15.0", "5.00"]
     assert cells_of(text, "`linear (torch.nn.functional)`") == ["30", "10", "1.00", "10.0"]

@@ -1,0 +1,83 @@
+"""Whether two times differ, judged between processes: the steps of one process share clocks and memory.
+
+Every "faster", "slower" and "agrees" of the documents is decided here. Where each side has one process, its spread is
+not measured, and is assumed from the part of the step in which the GPU waits: SPREADS, which the H200 example supports
+(60 runs in 14 processes each, and 75 that several studies measured; tests/profile_grid/test_evidence.py).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri, stdtr, stdtrit
+
+FASTER, SLOWER, UNTOLD = "faster", "slower", "cannot be told"
+CONFIDENCE = 0.95
+RATE = 0.05  # of false verdicts among all verdicts
+FEWEST_PROCESSES = 6  # of a side that is measured in several
+WAITING = 0.05  # part of a step in which the GPU waits, from which on the host decides how long it takes
+SPREADS = {False: 0.01, True: 0.15}  # relative standard deviation between processes, by whether the host decides
+WORTH = 0.1  # the difference for which `processes_for` says how many processes a side would show it
+POWER = 0.8
+TIMER = 1e-4  # relative; equal times of several processes differ by less than they are known
+
+
+def assumed_spread(waiting_share: pd.Series) -> pd.Series:
+    """The relative standard deviation between processes of runs with this waiting share; unknown shares count as
+    those of steps that the host paces."""
+    return (waiting_share.isna() | (waiting_share >= WAITING)).map(SPREADS).astype("float64")
+
+
+def judged(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math.inf) -> pd.DataFrame:
+    """`low` and `high` of the interval of each ratio base ÷ own, its probability `p` where nothing differs,
+    `p_adjusted` for all these ratios (Benjamini and Hochberg), and its `verdict`. An interval is that of one ratio.
+
+    `error` is the standard error of the logarithm, with so many degrees of `freedom`: infinite where it is assumed.
+    """
+    freedom = pd.Series(freedom, index=ratio.index, dtype="float64").clip(upper=1e9)
+    distance = np.log(ratio.astype("float64")).abs()
+    p_values = 2 * stdtr(freedom, -distance / error)
+    reach = np.exp(stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)
+    p_adjusted = pd.Series(adjusted(p_values.to_numpy("float64")), index=ratio.index)
+    words = (ratio > 1).map({True: FASTER, False: SLOWER}).where(p_adjusted < RATE, UNTOLD).astype("object")
+    return pd.DataFrame(
+        {
+            "low": ratio / reach, "high": ratio * reach, "p": p_values, "p_adjusted": p_adjusted,
+            "verdict": words.where(p_values.notna(), None),
+        }
+    )  # fmt: skip
+
+
+def adjusted(p_values: np.ndarray) -> np.ndarray:
+    """The p-values after Benjamini and Hochberg: below RATE, no more than RATE of the findings are false. NaN stays."""
+    result, known = np.full(len(p_values), np.nan), np.flatnonzero(~np.isnan(p_values))
+    order = known[np.argsort(p_values[known])]
+    scaled = p_values[order] * len(order) / np.arange(1, len(order) + 1)
+    result[order] = np.minimum(1, np.minimum.accumulate(scaled[::-1])[::-1])
+    return result
+
+
+def processes_for(spread: float, difference: float = WORTH) -> int:
+    """The processes a side that show such a relative difference with POWER, where processes spread so much."""
+    reach = (ndtri((1 + CONFIDENCE) / 2) + ndtri(POWER)) * spread / math.log1p(difference)
+    return max(FEWEST_PROCESSES, math.ceil(2 * reach**2))
+
+
+def pooled(values: pd.Series) -> tuple[float, float]:
+    """(the median, the relative standard deviation) of times of the same work in several processes."""
+    logarithms = np.log(values.astype("float64"))
+    return float(values.median()), float(logarithms.std()) if len(values) > 1 else math.nan
+
+
+def of_processes(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
+    """(ratio before ÷ after, standard error of its logarithm, degrees of freedom) of the median steps of the processes
+    of two sides, an array each with a row per process and a column per step (Welch). A spread below TIMER counts as
+    that."""
+    sides = [np.log(np.median(times, axis=1)) for times in (before, after)]
+    variances = [max(float(side.var(ddof=1)), TIMER**2) / len(side) for side in sides]
+    freedom = sum(variances) ** 2 / sum(
+        variance**2 / (len(side) - 1) for variance, side in zip(variances, sides, strict=True)
+    )
+    return math.exp(sides[0].mean() - sides[1].mean()), sum(variances) ** 0.5, freedom

@@ -1,0 +1,88 @@
+"""Claims on one dimension: how many times as fast steps are at its other values than at its default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from profile_grid.quantities import interval, ratio, significant
+from profile_grid.study.dimensions import FULLEST_FIRST, Dimension
+from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.claims import Claim
+from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, WORTH, processes_for
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.wording import PASSES, capital, of_all, runs_in_words, where
+
+
+def whole_steps(times: pd.DataFrame) -> pd.DataFrame:
+    """The rows on whole steps."""
+    return times[times["phase"] == WHOLE_STEP]
+
+
+def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Sequence[str] = FULLEST_FIRST) -> Claim:
+    """The lead: the largest difference that can be told, in the first of the modes where one can, and the median of
+    all. `times` has rows of a table of `times_beside_base`, `base` are the words for the default: "in fp32"."""
+    steps = whole_steps(times)
+    told = steps[steps["verdict"] != UNTOLD]
+    mode = next((mode for mode in modes if (told["mode"] == mode).any()), None)
+    told = told[told["mode"] == mode] if modes else told
+    if told.empty:
+        text = "Whether a step is faster than {base} {untold} in {runs}."
+        return Claim(text, "untold", base=base, untold=UNTOLD, runs=_needed(steps))
+    median = f"; the median of {len(steps)} runs is {ratio(steps['speed_up'].median())}" if len(steps) > 1 else ""
+    far = told.loc[told["speed_up"].where(told["speed_up"] > 1, 1 / told["speed_up"]).idxmax()]
+    return Claim(
+        "{value}, {step} of {place} {is_faster} {base}{median}.",
+        "difference", value=capital(dimension.words(far[dimension.key])), step=PASSES[far["mode"]],
+        place=where(far.to_dict() | {dimension.key: dimension.default}), is_faster=_speed(far["speed_up"]), base=base,
+        median=median,
+    )  # fmt: skip
+
+
+def _speed(gain: float) -> str:
+    return f"is {significant(gain)} times as fast as" if gain > 1 else f"takes {significant(1 / gain)} times as long as"
+
+
+def _runs(number: int) -> str:
+    return f"{number} run{'' if number == 1 else 's'}"
+
+
+def by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
+    """For each value in how many runs a step is faster, slower, or cannot be told from one at the default."""
+    steps = whole_steps(times)
+    values = sorted_values(steps, dimension.key)
+    return [
+        verdict_counts(
+            steps[steps[dimension.key] == value].assign(**{dimension.key: dimension.default}), dimension.words(value)
+        )
+        for value in values
+    ]
+
+
+def verdict_counts(steps: pd.DataFrame, which: str = "all together") -> Claim:
+    """In how many of these rows a step is faster, slower, or cannot be told."""
+    parts = [_part(steps[steps["verdict"] == verdict], steps, verdict) for verdict in (FASTER, SLOWER)]
+    untold = steps[steps["verdict"] == UNTOLD]
+    if len(untold):
+        parts.append(f"{UNTOLD} in {_needed(untold)}")
+    return Claim(
+        "{which}: {verdicts}.", "difference" if len(untold) < len(steps) else "untold",
+        which=capital(which), verdicts="; ".join(filter(None, parts)),
+    )  # fmt: skip
+
+
+def _part(rows: pd.DataFrame, every: pd.DataFrame, verdict: str) -> str:
+    if rows.empty:
+        return ""
+    named = f", {runs_in_words(rows)}" if verdict == SLOWER else ""
+    return f"{verdict} in {of_all(len(rows), len(every), 'run')} ({interval(rows['speed_up'], ratio)}{named})"
+
+
+def _needed(untold: pd.DataFrame) -> str:
+    """The runs that cannot be told, and how many processes a side would show a difference that is WORTH it."""
+    needed = processes_for(float(untold["spread"].max()) / 2**0.5)
+    return (
+        f"{_runs(len(untold))} ({runs_in_words(untold)}): {needed} processes a side would show a difference of"
+        f" {100 * WORTH:.0f} %"
+    )
