@@ -1,0 +1,167 @@
+"""What may be called faster or slower: false claims are rare, planted differences found, spreads measured."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from profile_grid.tables.evidence import (
+    FASTER,
+    RATE,
+    SLOWER,
+    SPREADS,
+    UNTOLD,
+    WAITING,
+    adjusted,
+    assumed_spread,
+    judged,
+    of_processes,
+    pooled,
+    processes_for,
+)
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
+SIX, STEPS = 6, 5
+
+
+def one_process(random, cells: int, spread: float, faster: float = 1.0, planted: int = 0) -> pd.Series:
+    """The verdicts on a made-up table of one process a side: the first `planted` cells are so many times as fast."""
+    base, own = random.normal(0, spread, (2, cells))
+    true = np.where(np.arange(cells) < planted, faster, 1.0)
+    error = pd.Series(np.full(cells, spread * 2**0.5))
+    return judged(pd.Series(np.exp(base - own) * true), error)["verdict"]
+
+
+def six_processes(random, cells: int, spread: float, faster: float = 1.0, planted: int = 0, noise=None) -> pd.Series:
+    """The same of six processes a side, whose spread is measured; steps scatter by one percent more."""
+    draw = noise or (lambda shape: random.normal(0, 1, shape))
+    of_process = np.exp(spread * draw((2, cells, SIX, 1)))
+    times = 10 * of_process * random.normal(1, 0.01, (2, cells, SIX, STEPS))
+    times[1, :planted] /= faster
+    figures = [of_processes(times[0, cell], times[1, cell]) for cell in range(cells)]
+    ratio, error, freedom = (pd.Series(column) for column in zip(*figures, strict=True))
+    return judged(ratio, error, freedom)["verdict"]
+
+
+def allowed(trials: int) -> int:
+    """So many of these trials may fail at RATE, with one chance in a thousand of more."""
+    return int(stats.binom.ppf(0.999, trials, RATE))
+
+
+@pytest.mark.parametrize("spread", SPREADS.values())
+@pytest.mark.parametrize(("cells", "trials"), [(1, 200), (20, 200), (6000, 3)])
+def test_where_nothing_differs_a_table_of_any_size_has_a_claim_no_more_often_than_the_rate(cells, trials, spread):
+    random = np.random.default_rng(cells)
+    claims = [(one_process(random, cells, spread) != UNTOLD).any() for _ in range(trials)]
+    assert sum(claims) <= allowed(trials)
+
+
+@pytest.mark.parametrize(("cells", "trials"), [(1, 200), (20, 40), (6000, 1)])
+@pytest.mark.parametrize("heavy", [False, True], ids=["normal", "heavy tails"])
+def test_six_processes_a_side_of_the_same_work_are_called_different_no_more_often_than_the_rate(cells, trials, heavy):
+    random = np.random.default_rng(cells)
+    noise = (lambda shape: random.standard_t(3, shape)) if heavy else None
+    claims = [(six_processes(random, cells, 0.03, noise=noise) != UNTOLD).any() for _ in range(trials)]
+    assert sum(claims) <= allowed(trials)
+
+
+@pytest.mark.parametrize(("cells", "planted"), [(1, 1), (20, 1), (20, 10), (6000, 600)])
+def test_ten_percent_are_claimed_in_four_of_five_cases_with_six_processes_a_side(cells, planted):
+    random = np.random.default_rng(planted)
+    trials = max(1, min(100, 2000 // cells))
+    found = [six_processes(random, cells, 0.02, 1.1, planted) for _ in range(trials)]
+    claimed = sum((verdicts[:planted] == FASTER).sum() for verdicts in found)
+    assert claimed >= 0.8 * planted * trials
+    assert sum((verdicts[planted:] != UNTOLD).sum() for verdicts in found) <= 2 * RATE * claimed + 1
+
+
+def test_ten_percent_are_claimed_with_one_process_a_side_where_the_gpu_sets_the_pace_and_not_where_the_host_does():
+    random = np.random.default_rng(5)
+    claimed = (one_process(random, 500, SPREADS[False], 1.1, 500) == FASTER).mean()
+    assert claimed >= 0.8 and (one_process(random, 500, SPREADS[True], 1.1, 500) == UNTOLD).mean() > 0.9
+
+
+def test_as_many_processes_as_are_said_to_be_needed_show_the_difference_in_four_of_five_cases():
+    random = np.random.default_rng(6)
+    needed, cells = processes_for(0.15), 400
+    before, after = np.exp(random.normal(0, 0.15, (2, cells, needed, 1)))
+    found = [of_processes(one, other / 1.1) for one, other in zip(before, after, strict=True)]
+    p_values = [judged(*(pd.Series([value]) for value in figures))["p"].iloc[0] for figures in found]
+    assert np.mean(np.array(p_values) < RATE) == pytest.approx(0.8, abs=0.07)
+    assert processes_for(0.001) == SIX and processes_for(0.15) < processes_for(0.3)
+
+
+def test_ties_are_no_difference_and_a_constant_one_is():
+    same = np.full((SIX, STEPS), 10.0)
+    ratio, error, freedom = (pd.Series([value] * 2) for value in of_processes(same, same))
+    assert judged(ratio, error, freedom)["verdict"].tolist() == [UNTOLD] * 2
+    figures = (pd.Series([value]) for value in of_processes(same, same * 1.02))
+    assert judged(*figures)["verdict"].tolist() == [SLOWER]
+
+
+def test_missing_cells_have_no_verdict_and_no_part_in_the_others():
+    ratio, error = pd.Series([np.nan, 1.08, np.nan]), pd.Series([0.02, 0.02, np.nan])
+    both = judged(ratio, error)
+    assert both["verdict"].tolist() == [None, FASTER, None]
+    assert both["p"][1] == both["p_adjusted"][1]
+    assert judged(ratio[:0], error[:0]).empty
+
+
+def test_the_interval_excludes_one_where_a_single_ratio_is_told_and_holds_it_elsewhere():
+    random = np.random.default_rng(7)
+    for ratio in np.exp(random.normal(0, 0.05, 100)):
+        row = judged(pd.Series([ratio]), pd.Series([0.02])).iloc[0]
+        assert (row["low"] <= 1 <= row["high"]) == (row["verdict"] == UNTOLD)
+
+
+def test_adjusted_p_values_are_those_of_scipy_and_missing_ones_stay():
+    p_values = np.random.default_rng(8).uniform(size=50)
+    assert adjusted(p_values) == pytest.approx(stats.false_discovery_control(p_values))
+    with_gap = np.insert(p_values, 7, np.nan)
+    assert np.delete(adjusted(with_gap), 7) == pytest.approx(adjusted(p_values)) and np.isnan(adjusted(with_gap)[7])
+
+
+def test_the_ratio_of_two_sides_is_judged_as_by_scipys_welch_test():
+    random = np.random.default_rng(9)
+    before, after = random.normal(10, 1, (SIX, 1)), random.normal(11, 2, (8, 1))
+    ratio, error, freedom = of_processes(before, after)
+    reference = stats.ttest_ind(np.log(before[:, 0]), np.log(after[:, 0]), equal_var=False)
+    row = judged(pd.Series([ratio]), pd.Series([error]), pd.Series([freedom])).iloc[0]
+    low, high = np.exp(reference.confidence_interval(0.95))
+    assert (row["p"], row["low"], row["high"]) == pytest.approx((reference.pvalue, low, high))
+    assert freedom == pytest.approx(reference.df)
+
+
+def test_the_same_work_is_pooled_to_its_median_and_the_spread_between_its_processes():
+    median, spread = pooled(pd.Series([100.0, 110.0, 90.0]))
+    assert median == 100.0 and spread == pytest.approx(0.1, rel=0.01)
+    assert np.isnan(pooled(pd.Series([100.0]))[1])
+
+
+def spreads_of_the_example() -> pd.DataFrame:
+    """By run and side of the comparison of 60 runs with themselves: the relative standard deviation between processes,
+    and the part of a step in which the GPU waits."""
+    phases = pd.read_parquet(EXAMPLE / "tables" / "phases.parquet").query("phase == 'step'")
+    busy_ms = phases.groupby("run")["gpu_busy_ns"].mean() / 1e6
+    sides = []
+    for side in ("before", "after"):
+        folder = EXAMPLE / "comparison" / "same" / side
+        first = pd.read_parquet(folder / "tables" / "steps.parquet").assign(process=1)
+        steps = pd.concat([first, pd.read_parquet(folder / "processes" / "steps.parquet")]).query("phase == 'step'")
+        means = steps.groupby(["run", "process"])["ms"].mean()
+        spread = np.log(means).groupby("run").std()
+        waiting = 1 - busy_ms.reindex(spread.index) / means.groupby("run").mean()
+        sides.append(pd.DataFrame({"spread": spread, "waiting": waiting}))
+    return pd.concat(sides)
+
+
+def test_the_assumed_spreads_are_at_least_those_of_sixty_runs_in_seven_processes():
+    measured = spreads_of_the_example()
+    assert len(measured) == 120
+    for host_paced, rows in measured.groupby(measured["waiting"] >= WAITING):
+        typical = (rows["spread"] ** 2).mean() ** 0.5
+        assert SPREADS[host_paced] / 5 < typical <= SPREADS[host_paced], host_paced
+    assert assumed_spread(measured["waiting"]).isin(SPREADS.values()).all()
+    assert assumed_spread(pd.Series([np.nan])).tolist() == [SPREADS[True]]
