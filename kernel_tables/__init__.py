@@ -6,6 +6,7 @@ from typing import Any
 # Imported when they are asked for, by the module that has them: reading a capture needs nothing of recording.
 LAZY = {
     "Trace": "kernel_tables.trace",
+    "read": "kernel_tables.frames",
     "recorded": "kernel_recorder.context",
     "users_rules": "kernel_tables.kernel_classes.categories",
     "__version__": "kernel_tables.version",

@@ -15,7 +15,7 @@ from types import ModuleType
 
 from kernel_tables.clean_text import visible
 from kernel_tables.commands import check, communication, diagnose, diff, host, names, record, report
-from kernel_tables.commands.completion import SHELLS, PrintCompletion
+from kernel_tables.commands.completion import SHELLS, PrintCompletion, PrintJsonSchema
 from kernel_tables.commands.options import (
     add_captures,
     add_classes,
@@ -77,6 +77,12 @@ def command_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"kernel-tables {__version__}")
     parser.add_argument(
         "--print-completion", action=PrintCompletion, choices=SHELLS, help="print what a shell needs to complete this"
+    )
+    parser.add_argument(
+        "--print-json-schema",
+        action=PrintJsonSchema,
+        nargs=0,
+        help="print the JSON schema of every table, and its version",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_modules(commands, FIRST)

@@ -1,4 +1,5 @@
-"""Completion of the command in a shell: eval "$(kernel-tables --print-completion bash)"."""
+"""What the command prints of itself: completion for a shell (eval "$(kernel-tables --print-completion bash)"), and the
+schema of its JSON."""
 
 from __future__ import annotations
 
@@ -22,6 +23,18 @@ class PrintCompletion(argparse.Action):
                 action.complete = shtab.FILE
         parser.prog = "kernel-tables"
         print(shtab.complete(parser, shell))
+        parser.exit()
+
+
+class PrintJsonSchema(argparse.Action):
+    """Prints the JSON schema of what the commands write, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option: str | None = None):
+        import json
+
+        from kernel_tables.columns import json_schema
+
+        print(json.dumps(json_schema(), ensure_ascii=False, indent=1))
         parser.exit()
 
 

@@ -1,0 +1,68 @@
+"""Captures as frames of pandas: `kernel_tables.read("trace.json.gz")`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from kernel_tables.attribution.path_text import as_path
+from kernel_tables.columns import TABLES
+from kernel_tables.ranks.ranks import RankTrace, ranks_of
+from kernel_tables.trace import Trace
+
+
+class Frames(NamedTuple):
+    """The tables of captures, with the columns of kernel_tables.columns.TABLES; `rank` where there are several ranks.
+    Times are integer nanoseconds. `notes` are what the captures do not tell, a line each."""
+
+    activities: pd.DataFrame
+    ranges: pd.DataFrame  # the tree: `range` is the path, `depth` 0 for the outermost
+    kernels: pd.DataFrame
+    classes: pd.DataFrame
+    notes: list[str]
+
+
+def read(*paths: str | os.PathLike, under: str | None = None, up_to_damage: bool = False) -> Frames:
+    """The tables of one capture, or of the captures of the ranks of a run, in their order.
+
+    A capture is JSON of torch.profiler, an nsys SQLite export, an .nsys-rep, or one of them gzipped. UNDER, only what
+    is inside ranges of this name; UP_TO_DAMAGE, invalid JSON is read as far as it is valid. Raises TraceError.
+    """
+    if not paths:
+        raise TypeError("read() needs the path of a capture")
+    with ExitStack() as stack:
+        traces = [stack.enter_context(Trace(path, up_to_damage=up_to_damage)) for path in paths]
+        if len(traces) == 1:
+            parts = [_tables(traces[0], under, None)]
+        else:
+            parts = [_tables(rank.trace, under, rank) for rank in ranks_of(traces)]
+        joined = (pd.concat(tables, ignore_index=True) for tables in zip(*parts, strict=True))
+        return Frames(*joined, [note for trace in traces for note in trace.notes])
+
+
+def _tables(trace: Trace, under: str | None, rank: RankTrace | None) -> tuple[pd.DataFrame, ...]:
+    """The frames of a trace, or of what one RANK launched."""
+    process = None if rank is None else rank.process
+    of_process = (under, process)
+    tables = (
+        _activities(trace, *of_process), trace.range_tree(*of_process), trace.kernels(*of_process),
+        trace.classes(*of_process),
+    )  # fmt: skip
+    if rank is None:
+        return tables
+    return tuple(table.assign(rank=rank.number)[["rank", *table.columns]] for table in tables)
+
+
+def _activities(trace: Trace, under: str | None, process: int | None) -> pd.DataFrame:
+    table = trace.activities()
+    path = table["path_id"].to_numpy()
+    kept = np.ones(len(table), bool) if process is None else table["process"].to_numpy() == process
+    if under is not None:
+        trace.require_range(under)
+        kept &= trace.range_paths.inside(under)[path]
+    table["range"] = np.array([as_path(names) for names in trace.paths], object)[path]
+    return table.loc[kept, [name for name in TABLES["activities"] if name in table]].reset_index(drop=True)
