@@ -1,4 +1,4 @@
-"""What a kernel's name says, for `kernel-tables names`: short name, class and its rule, what the parts mean."""
+"""A kernel's name explained, for `kernel-tables names`: short name, class and its rule, meaning of the parts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kernel_tables.clean_text import visible
 from kernel_tables.kernel_classes.categories import UNKNOWN, rule_for
 from kernel_tables.kernel_names.short import parts_of, short_name
 
-MOST_WRITTEN = 28  # characters of a part, before it is cut
+MAX_WRITTEN = 28  # characters of a part, before it is cut
 
 
 class NameFact(NamedTuple):
-    """One thing that is said about a name: what it is about, what stands in the name, what it means."""
+    """A fact about a name: the subject, the text in the name, its meaning."""
 
     about: str
     written: str
@@ -22,20 +22,19 @@ class NameFact(NamedTuple):
 
 
 def explained(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> list[NameFact]:
-    """The rows about a full name: its short name, its class, the rule of that class, then its parts in their order."""
+    """The facts about a full name: its short name, its class, the rule of that class, then its parts in order."""
     rule = rule_for(name, extra_rules)
-    found = [
+    kernel_class, reason = (rule.kernel_class, rule.reason) if rule else (UNKNOWN, "no rule fits; --class adds one")
+    facts = [
         NameFact("short name", short_name(name), "more is added where another kernel of a table would have the same"),
-        NameFact(
-            "class", rule.kernel_class if rule else UNKNOWN, rule.reason if rule else "no rule fits; --class adds one"
-        ),
+        NameFact("class", kernel_class, reason),
     ]
-    for part, pattern in rule.patterns if rule else ():
-        found.append(NameFact("rule", " ".join(pattern.split()), f"searched in {WHERE[part]}"))
-    return found + [NameFact(part.key, part.written, part.meaning) for part in parts_of(name)]
+    for field, pattern in rule.patterns if rule else ():
+        facts.append(NameFact("rule", " ".join(pattern.split()), f"searched in {FIELDS[field]}"))
+    return facts + [NameFact(part.key, part.written, part.meaning) for part in parts_of(name)]
 
 
-WHERE = {
+FIELDS = {
     "operators": "the names of ATen operators",
     "own_name": "the kernel's own name, in lower case",
     "arguments": "its template arguments and parameters, in lower case",
@@ -44,23 +43,23 @@ WHERE = {
 
 
 def as_text(rows: Sequence[NameFact], width: int) -> str:
-    """The rows as an aligned text: a meaning beside what stands in the name, or below where that is long."""
+    """The rows as an aligned text: a meaning next to the text in the name, or below it if that is long."""
     about = max(len(row.about) for row in rows)
-    written = min(MOST_WRITTEN, max(len(visible(row.written)) for row in rows))
+    written = min(MAX_WRITTEN, max(len(visible(row.written)) for row in rows))
     lines = []
     for row in rows:
         head, text = f"{row.about:<{about}}  ", visible(row.written)
         start = about + written + 4
-        told = _lines(row.meaning, width - start)
+        meaning = _lines(row.meaning, width - start)
         if len(text) > written:
             first, *rest = _lines(text, width - about - 2)
             lines += [head + first, *(" " * len(head) + line for line in rest)]
         else:
-            lines.append(f"{head}{text:<{written}}  {told.pop(0)}".rstrip())
-        lines += [" " * start + line for line in told]
+            lines.append(f"{head}{text:<{written}}  {meaning.pop(0)}".rstrip())
+        lines += [" " * start + line for line in meaning]
     return "\n".join(lines) + "\n"
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """The text in lines of this width, at least one; what is too long for a line is broken where it must be."""
+    """The text in lines of this width, at least one; long words are broken."""
     return wrap(visible(text), max(width, 30), break_on_hyphens=False) or [""]

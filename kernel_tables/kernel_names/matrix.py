@@ -1,8 +1,8 @@
-"""Names of NVIDIA's matrix multiplies and convolutions: words joined by `_`, each with a meaning of its own.
+"""Names of NVIDIA's matrix multiplies and convolutions: words joined by `_`, each with its meaning.
 
 cuBLAS `ampere_sgemm_128x64_nn`; CUTLASS `cutlass_80_simt_sgemm_256x128_8x4_nn_align1`; XMMA
 `sm80_xmma_gemm_f32f32_..._tn_n_tilesize128x64x8_...`; nvJet `nvjet_tst_192x192_64x4_2x1_v_bz_TNN`. CUTLASS
-documents its names; the others follow the same habits, and what nobody documents is said to be so.
+documents its names; the others have the same pattern, and parts that nobody documents say so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KIND = re.compile(
 
 
 def matrix_parts(name: str) -> tuple[NamePart, ...]:
-    """The parts of the name of a matrix multiply or convolution by NVIDIA; none where it is another's."""
+    """The parts of the name of a matrix multiply or convolution by NVIDIA; none for other names."""
     core = _CORE.search(name)
     if core is None:
         return ()
@@ -53,7 +53,7 @@ def matrix_parts(name: str) -> tuple[NamePart, ...]:
 
 
 def _kind(core: str) -> Iterator[NamePart]:
-    """What is computed, on numbers of which type."""
+    """The operation and the type of its operands."""
     if xmma := re.match(
         r"sm\d+_xmma_(?:(fprop|dgrad|wgrad)_\w*?)?(?:implicit_)?gemm_(?:indexed_)?([a-z]+\d+?)(?=f|i|b|t|_)", core
     ):
@@ -105,98 +105,99 @@ def _instruction(digits: str) -> str:
 
 
 def _library(core: str, name: str) -> Iterator[NamePart]:
-    found = next((one for one in ("cudnn", "xmma", "nvjet", "cutlass") if one in core or one in name.lower()), "cublas")
-    text, meaning = LIBRARIES["xmma" if "xmma" in core else found]
+    words = ("cudnn", "xmma", "nvjet", "cutlass")
+    library = next((word for word in words if word in core or word in name.lower()), "cublas")
+    text, meaning = LIBRARIES["xmma" if "xmma" in core else library]
     yield NamePart("library", text if text in core else core.partition("_")[0], meaning, text)
 
 
-def _tile(found: re.Match) -> NamePart:
-    rows, columns, depth = found[1], found[2], found[3]
+def _tile(match: re.Match) -> NamePart:
+    rows, columns, depth = match[1], match[2], match[3]
     meaning = f"each block of threads computes a tile of {rows} × {columns} of the result"
     return NamePart(
-        "tile", found[0], meaning + (f", {depth} deep at a time" if depth else ""), f"{rows}×{columns}", True
+        "tile", match[0], meaning + (f", {depth} deep at a time" if depth else ""), f"{rows}×{columns}", True
     )
 
 
-def _stages(found: re.Match) -> NamePart:
-    return NamePart("stages", found[0], f"reads {found[1]} deep at a time, {found[2]} such stages in flight", found[0])
+def _stages(match: re.Match) -> NamePart:
+    return NamePart("stages", match[0], f"reads {match[1]} deep at a time, {match[2]} such stages in flight", match[0])
 
 
-def _layout(found: re.Match) -> NamePart:
+def _layout(match: re.Match) -> NamePart:
     words = {"n": "as it is stored", "t": "transposed"}
-    first, second = (words[letter] for letter in found[0].lower()[:2])
+    first, second = (words[letter] for letter in match[0].lower()[:2])
     meaning = f"first operand {first}, second {second} (column by column, as BLAS stores)"
-    return NamePart("layout", found[0], meaning, found[0].lower(), True)
+    return NamePart("layout", match[0], meaning, match[0].lower(), True)
 
 
-def _architecture(found: re.Match) -> NamePart:
-    number = found[1]
+def _architecture(match: re.Match) -> NamePart:
+    number = match[1]
     if number in ARCHITECTURES:
         return NamePart("architecture", number, f"written for {ARCHITECTURES[number]}; later GPUs run it too", number)
     digits = re.sub(r"\D", "", number)
     return NamePart(
-        "architecture", found[0], f"for compute capability {digits[:-1]}.{digits[-1]} and later", f"sm{digits}"
+        "architecture", match[0], f"for compute capability {digits[:-1]}.{digits[-1]} and later", f"sm{digits}"
     )
 
 
-def _alignment(found: re.Match) -> NamePart:
-    operand, elements = found.groups()
+def _alignment(match: re.Match) -> NamePart:
+    operand, elements = match.groups()
     what = {"a": "the first operand", "b": "the second operand", "c": "the result"}.get(operand, "every operand")
-    return NamePart("alignment", found[0], f"{what} is aligned to {elements} element(s)", found[0])
+    return NamePart("alignment", match[0], f"{what} is aligned to {elements} element(s)", match[0])
 
 
-def _says(key: str, meaning: str, told: bool = False, text: str | None = None) -> Callable[[re.Match], NamePart]:
-    """A maker of parts whose meaning has the found groups in it: "loads of {1} elements"."""
+def _word(key: str, meaning: str, always: bool = False, text: str | None = None) -> Callable[[re.Match], NamePart]:
+    """Returns what makes a part; "{1}" in its meaning is the first group of the match."""
 
-    def made(found: re.Match) -> NamePart:
-        short = found[0] if text is None else text
-        return NamePart(key, found[0], meaning.format(found[0], *found.groups()), short, told)
+    def made(match: re.Match) -> NamePart:
+        short = match[0] if text is None else text
+        return NamePart(key, match[0], meaning.format(match[0], *match.groups()), short, always)
 
     return made
 
 
 WORDS: tuple[tuple[str, Callable[[re.Match], NamePart]], ...] = (
-    (r"(maxwell|volta|turing|ampere|hopper)|sm(\d+)", lambda found: _architecture(re.match(r"(?:sm)?(\w+)", found[0]))),
+    (r"(maxwell|volta|turing|ampere|hopper)|sm(\d+)", lambda match: _architecture(re.match(r"(?:sm)?(\w+)", match[0]))),
     (r"(?:tilesize)?(\d+)x(\d+)(?:x(\d+))?", _tile),
-    (r"stage(\d+)", _says("stages", "{1} stages of reading in flight")),
-    (r"warpsize(\w+)", _says("warps", "warps of a block, along m, n and k")),
-    (r"warpgroupsize(\w+)", _says("warps", "groups of four warps of a block, along m, n and k")),
+    (r"stage(\d+)", _word("stages", "{1} stages of reading in flight")),
+    (r"warpsize(\w+)", _word("warps", "warps of a block, along m, n and k")),
+    (r"warpgroupsize(\w+)", _word("warps", "groups of four warps of a block, along m, n and k")),
     (r"[ntNT]{2,3}", _layout),
-    (r"simt|ffma", _says("cores", "on the ordinary cores, not on tensor cores", text="")),
-    (r"tensorop", _says("cores", "on tensor cores", text="")),
-    (r"wmma", _says("cores", "through the wmma interface of tensor cores", text="wmma")),
-    (r"tensor(\d+x\d+x\d+)", _says("instruction", "on tensor cores, by the instruction {1} (m×n×k)")),
+    (r"simt|ffma", _word("cores", "on the ordinary cores, not on tensor cores", text="")),
+    (r"tensorop", _word("cores", "on tensor cores", text="")),
+    (r"wmma", _word("cores", "through the wmma interface of tensor cores", text="wmma")),
+    (r"tensor(\d+x\d+x\d+)", _word("instruction", "on tensor cores, by the instruction {1} (m×n×k)")),
     (r"align([abc]?)(\d+)", _alignment),
-    (r"sliced(\w+)", _says("slices", "warps of a block share the depth of one tile, {1}")),
-    (r"split_?[kK]", _says("split", "blocks share the depth; their sums are added afterwards", True, "split-k")),
-    (r"bias", _says("epilogue", "adds a bias before it stores", True)),
-    (r"relu|gelu", _says("epilogue", "applies {0} before it stores", True)),
-    (r"coop[AB]?", _says("schedule", "groups of warps work on one tile together" + NOT_DOCUMENTED)),
-    (r"2cta", _says("schedule", "two blocks share one tensor core operation")),
-    (r"ldg(\d+)", _says("loads", "loads {1} elements at a time")),
-    (r"cublas", _says("origin", "built for cuBLAS", text="")),
-    (r"small|medium|large|interior|xregs", _says("variant", "a variant by size of the problem or of its registers")),
+    (r"sliced(\w+)", _word("slices", "warps of a block share the depth of one tile, {1}")),
+    (r"split_?[kK]", _word("split", "blocks share the depth; their sums are added afterwards", True, "split-k")),
+    (r"bias", _word("epilogue", "adds a bias before it stores", True)),
+    (r"relu|gelu", _word("epilogue", "applies {0} before it stores", True)),
+    (r"coop[AB]?", _word("schedule", "groups of warps work on one tile together" + NOT_DOCUMENTED)),
+    (r"2cta", _word("schedule", "two blocks share one tensor core operation")),
+    (r"ldg(\d+)", _word("loads", "loads {1} elements at a time")),
+    (r"cublas", _word("origin", "built for cuBLAS", text="")),
+    (r"small|medium|large|interior|xregs", _word("variant", "a variant by size of the problem or of its registers")),
 )  # fmt: skip
 _WORDS = tuple((re.compile(pattern), made) for pattern, made in WORDS)
 _TOKEN = re.compile(r"split_k|stages_\d+x\d+|[^_]+")
 
 
 def _words(core: str) -> Iterator[NamePart]:
-    """The words of the name whose meaning is known, in their order; of several sizes the first is the tile."""
+    """The words of the name whose meaning is known, in order; the first of several sizes is the tile."""
     sizes = 0
     for token in _TOKEN.findall(core):
-        if found := re.fullmatch(r"(?:stages_)?(\d+)x(\d+)", token):
+        if match := re.fullmatch(r"(?:stages_)?(\d+)x(\d+)", token):
             sizes += 1
             if sizes == 2:
-                yield _stages(found)
+                yield _stages(match)
             elif sizes == 3:
-                yield NamePart("cluster", token, f"blocks in clusters of {found[1]} × {found[2]}", token)
+                yield NamePart("cluster", token, f"blocks in clusters of {match[1]} × {match[2]}", token)
             else:
                 yield _tile(re.match(r"(\d+)x(\d+)()", token))
         elif core.startswith("cutlass_") and re.fullmatch(r"\d\d\d?", token):
             yield _architecture(re.match(r"(\d+)", token))
         else:
             for pattern, made in _WORDS:
-                if found := pattern.fullmatch(token):
-                    yield made(found)
+                if match := pattern.fullmatch(token):
+                    yield made(match)
                     break

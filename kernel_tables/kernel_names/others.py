@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from kernel_tables.kernel_names.parts import TYPES, NamePart, split_function_name, template_arguments, type_in
 
-MOST_OPERATORS, MOST_TEXT = 4, 32  # operators of a fused kernel in its short name, and their characters
-MOST_ARGUMENT = 14  # characters of a template argument that a short name can hold
+MAX_OPERATORS, MAX_TEXT = 4, 32  # operators of a fused kernel in its short name, and their characters
+MAX_ARGUMENT = 14  # characters of a template argument that a short name can hold
 TRITON_KINDS = {"poi": "element by element", "red": "a reduction in a loop", "per": "a reduction in one pass",
                 "tem": "a template, such as a matrix multiply"}  # fmt: skip
 OPERATORS = (  # of ATen, longest first: the underscores within them do not separate
@@ -22,36 +22,36 @@ _OPERATOR = re.compile(rf"(?:{'|'.join(OPERATORS)})(?=_|$)|[^_]+")
 
 
 def memory_operation_parts(name: str) -> tuple[NamePart, ...]:
-    """The parts of what stands for a memory operation or a graph: [CUDA memcpy Host-to-Device], [CUDA graph 4]."""
-    found = re.fullmatch(r"\[CUDA (memcpy|memset|graph)(?: (.+))?\]", name)
-    if found is None:
+    """The parts of the name of a memory operation or a graph: [CUDA memcpy Host-to-Device], [CUDA graph 4]."""
+    match = re.fullmatch(r"\[CUDA (memcpy|memset|graph)(?: (.+))?\]", name)
+    if match is None:
         return ()
     meanings = {
         "memcpy": "a copy of memory",
         "memset": "sets memory to one value",
         "graph": "a CUDA graph, replayed by one launch; nsys --cuda-graph-trace=node records its kernels",
     }
-    operation = NamePart("operation", found[1], meanings[found[1]], found[1], True)
-    if not found[2]:
+    operation = NamePart("operation", match[1], meanings[match[1]], match[1], True)
+    if not match[2]:
         return (operation,)
-    if found[1] == "memcpy":
-        short = found[2].replace("Host", "H").replace("Device", "D").replace("Peer", "P").replace("-to-", "to")
-        return (operation, NamePart("way", found[2], "from where to where", short, True))
-    return (operation, NamePart("number", found[2], "which one", found[2], True))
+    if match[1] == "memcpy":
+        short = match[2].replace("Host", "H").replace("Device", "D").replace("Peer", "P").replace("-to-", "to")
+        return (operation, NamePart("way", match[2], "from where to where", short, True))
+    return (operation, NamePart("number", match[2], "which one", match[2], True))
 
 
 def operator_parts(name: str) -> tuple[NamePart, ...]:
-    """The part of the name of an operator of PyTorch, which stands for a kernel in captures of a CPU: aten::mm."""
-    found = re.fullmatch(r"aten::\w+", name)
-    return (NamePart("operator", name, "an operator of PyTorch, run on the CPU", name, True),) if found else ()
+    """The part of the name of an operator of PyTorch, which takes the place of a kernel on a CPU: aten::mm."""
+    match = re.fullmatch(r"aten::\w+", name)
+    return (NamePart("operator", name, "an operator of PyTorch, run on the CPU", name, True),) if match else ()
 
 
 def triton_parts(name: str) -> tuple[NamePart, ...]:
-    """The parts of the name of a kernel that torch.compile wrote: triton_poi_fused_add_mul_3."""
-    found = re.fullmatch(r"triton_(poi|red|per|tem|for)_fused_(.+?)(?:_(\d+))?", name)
-    if found is None:
+    """The parts of the name of a kernel of torch.compile: triton_poi_fused_add_mul_3."""
+    match = re.fullmatch(r"triton_(poi|red|per|tem|for)_fused_(.+?)(?:_(\d+))?", name)
+    if match is None:
         return ()
-    kind, operators, number = found.groups()
+    kind, operators, number = match.groups()
     text = _operators(_OPERATOR.findall(operators))
     parts = [
         NamePart("origin", "triton", "written by torch.compile for Triton", "fused", True),
@@ -64,19 +64,19 @@ def triton_parts(name: str) -> tuple[NamePart, ...]:
 
 
 def _operators(words: list[str]) -> str:
-    """The first operators that there is room for, and how many more."""
-    kept = words[:MOST_OPERATORS]
-    while len(kept) > 1 and len(" ".join(kept)) > MOST_TEXT:
+    """The first operators for which there is room, and how many more there are."""
+    kept = words[:MAX_OPERATORS]
+    while len(kept) > 1 and len(" ".join(kept)) > MAX_TEXT:
         kept = kept[:-1]
     return " ".join(kept) + (f" +{len(words) - len(kept)}" if len(kept) < len(words) else "")
 
 
 def nccl_parts(name: str) -> tuple[NamePart, ...]:
     """The parts of the name of one of NCCL's kernels: ncclDevKernel_AllReduce_Sum_f32_RING_LL."""
-    found = re.match(r"nccl(?:Dev)?Kernel_(\w+)", name)
-    if found is None:
+    match = re.match(r"nccl(?:Dev)?Kernel_(\w+)", name)
+    if match is None:
         return ()
-    operation, *words = found[1].split("_")
+    operation, *words = match[1].split("_")
     meanings = {"RING": "in a ring", "TREE": "in a tree", "LL": "low-latency protocol", "LL128": "low-latency protocol",
                 "SIMPLE": "the protocol for large messages"}  # fmt: skip
     rest = (
@@ -87,26 +87,26 @@ def nccl_parts(name: str) -> tuple[NamePart, ...]:
 
 
 def function_parts(name: str) -> tuple[NamePart, ...]:
-    """The parts of any function's name: its own name without what says that it is a kernel, its type and arguments."""
-    spaces, own, rest = split_function_name(name)
-    if not own:
+    """The parts of any function's name: the name without `kernel`, its type and arguments."""
+    namespaces, function, rest = split_function_name(name)
+    if not function:
         return ()
-    return (NamePart("function", own, "the function's own name", _bare(spaces, own), True), *_details(spaces, rest))
+    head = NamePart("function", function, "the function's own name", _bare(namespaces, function), True)
+    return (head, *_details(namespaces, rest))
 
 
-def _bare(spaces: str, own: str) -> str:
-    """The own name without a last word that says only that it is a kernel; with its namespace where it says no more."""
-    if own.lower() == "kernel":
-        return f"{spaces.split('::')[-1]} {own}".strip()
-    return re.sub(r"_kernel(?:_cuda)?$|(?:CUDA)?Kernel$", "", own).strip("_") or own
+def _bare(namespaces: str, function: str) -> str:
+    """The name without `kernel` at its end; with its namespace if it has no other word."""
+    if function.lower() == "kernel":
+        return f"{namespaces.split('::')[-1]} {function}".strip()
+    return re.sub(r"_kernel(?:_cuda)?$|(?:CUDA)?Kernel$", "", function).strip("_") or function
 
 
-def _details(spaces: str, rest: str) -> Iterator[NamePart]:
-    if spaces:
-        last = spaces.split("::")[-1]
-        yield NamePart("namespace", spaces, "whose function it is", last)
-    if found := type_in(rest):
-        yield found
-    for place, argument in enumerate(template_arguments(rest), start=1):
+def _details(namespaces: str, rest: str) -> Iterator[NamePart]:
+    if namespaces:
+        yield NamePart("namespace", namespaces, "whose function it is", namespaces.split("::")[-1])
+    if type_part := type_in(rest):
+        yield type_part
+    for number, argument in enumerate(template_arguments(rest), start=1):
         short = TYPES.get(argument) or f"<{argument.split('::')[-1]}>"
-        yield NamePart(f"argument {place}", argument, "of its template", short if len(short) <= MOST_ARGUMENT else "")
+        yield NamePart(f"argument {number}", argument, "of its template", short if len(short) <= MAX_ARGUMENT else "")

@@ -1,4 +1,4 @@
-"""Names of PyTorch's own kernels: what they loop over, and in their arguments the function that they apply."""
+"""Names of PyTorch's kernels: the loop, and in its arguments the function that it applies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RENAMED = {
 }  # fmt: skip
 NUMBERS = {"reduce_kernel": "most threads of a block, outputs per thread, inputs per load"}
 NUMBERS_OF_A_LOOP = "threads of a block, elements per thread"
-MOST_READ = 2000  # characters of the arguments, in which the operation is looked for
+MAX_READ = 2000  # characters of the arguments, in which the operation is searched
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _SUFFIX = re.compile(
     r"_?(?:kernel_cuda|cuda_kernel|kernel_impl|CUDAKernelImpl|KernelImplInternal|KernelImpl|kernel|cuda_out|cuda"
@@ -55,24 +55,24 @@ _TELLING = re.compile(
 
 
 def pytorch_parts(name: str) -> tuple[NamePart, ...]:
-    """The parts of the name of one of PyTorch's loops, reductions or lists of tensors; none where it is another's."""
-    _, own, rest = split_function_name(name)
-    if own in LOOPS:
-        access, meaning = LOOPS[own]
-        head = NamePart("loop", own, "a function of every element", HEADS.get(own, "elementwise"), True)
-        return (head, *_operation(rest), NamePart("access", own, meaning, access), *_numbers(own, rest))
-    if own == "reduce_kernel":
-        head = NamePart("loop", own, "many values to one", "reduce", True)
-        return (head, *_operation(rest), *_numbers(own, rest))
-    if own == "multi_tensor_apply_kernel":
-        head = NamePart("loop", own, "a function of every element of a list of tensors", "foreach", True)
+    """The parts of the name of one of PyTorch's loops, reductions or lists of tensors; none for other names."""
+    _, loop, rest = split_function_name(name)
+    if loop in LOOPS:
+        access, meaning = LOOPS[loop]
+        head = NamePart("loop", loop, "a function of every element", HEADS.get(loop, "elementwise"), True)
+        return (head, *_operation(rest), NamePart("access", loop, meaning, access), *_numbers(loop, rest))
+    if loop == "reduce_kernel":
+        head = NamePart("loop", loop, "many values to one", "reduce", True)
+        return (head, *_operation(rest), *_numbers(loop, rest))
+    if loop == "multi_tensor_apply_kernel":
+        head = NamePart("loop", loop, "a function of every element of a list of tensors", "foreach", True)
         return (head, *_operation(rest), *_lists(rest))
     return ()
 
 
 def _operation(rest: str) -> Iterator[NamePart]:
-    """The function that is applied, how its operands are bound, and on which type."""
-    words = _WORD.findall(rest[:MOST_READ])
+    """The function that is applied, how its operands are bound, and their type."""
+    words = _WORD.findall(rest[:MAX_READ])
     operation = next((word for word in words if word not in WRAPPERS and _TELLING.fullmatch(word)), None)
     if operation is None:
         yield from filter(None, [type_in(rest)])
@@ -88,11 +88,15 @@ def _operation(rest: str) -> Iterator[NamePart]:
 
 
 def _type(rest: str, operation: str, binding: str | None) -> NamePart | None:
-    """The type of the operands: that to which they are bound, since the operation may compute in another, else that of
-    the operation's template, else of the lambda in it, else the first named."""
-    bound, own = (re.match(r"<[^<>]*", rest[rest.index(word) + len(word) :]) for word in (binding or rest, operation))
+    """The type of the operands: of their binding, since the operation may compute in another, else of the template of
+    the operation, else of the lambda in it, else the first type."""
+
+    def after(word: str) -> str:
+        arguments = re.match(r"<[^<>]*", rest[rest.index(word) + len(word) :])
+        return arguments[0] if arguments else ""
+
     lambdas = re.findall(r"lambda\(([^()]+)\)", rest[rest.index(operation) :])
-    texts = [bound[0] if bound else "", own[0] if own else "", *lambdas[:1], rest]
+    texts = [after(binding or rest), after(operation), *lambdas[:1], rest]
     return next(filter(None, map(type_in, texts)), None)
 
 
@@ -106,13 +110,13 @@ def _operation_name(word: str) -> str:
     return re.sub(r"_(backward)$", r" \1", bare)
 
 
-def _numbers(own: str, rest: str) -> Iterator[NamePart]:
+def _numbers(loop: str, rest: str) -> Iterator[NamePart]:
     """The numbers among the arguments of the loop itself, and which of several lambdas it is."""
     numbers = [argument for argument in template_arguments(rest) if argument.isdigit()]
-    if own == "vectorized_elementwise_kernel" and numbers:
+    if loop == "vectorized_elementwise_kernel" and numbers:
         yield NamePart("width", numbers[0], f"{numbers[0]} elements per load", f"vec{numbers[0]}")
     elif numbers:
-        yield NamePart("numbers", ", ".join(numbers), NUMBERS.get(own, NUMBERS_OF_A_LOOP), "/".join(numbers))
+        yield NamePart("numbers", ", ".join(numbers), NUMBERS.get(loop, NUMBERS_OF_A_LOOP), "/".join(numbers))
     instances = re.findall(r"instance (\d+)|#(\d+)", " ".join(template_arguments(rest)))
     if instances:
         text = ".".join(first or second for first, second in instances)

@@ -8,7 +8,7 @@ import pytest
 
 from kernel_tables.__main__ import main
 from kernel_tables.kernel_names.explained import as_text, explained
-from kernel_tables.kernel_names.short import MOST_CHARACTERS, parts_of, short_name, short_names
+from kernel_tables.kernel_names.short import MAX_CHARACTERS, parts_of, short_name, short_names
 
 REAL_NAMES = list(json.loads((Path(__file__).parent / "kernel_names.json").read_text()))
 CUTLASS = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(T1::Params)"
@@ -66,7 +66,7 @@ def test_all_real_names_have_short_names_that_are_different_and_fit_a_line():
     found = short_names(REAL_NAMES)
     assert list(found) == REAL_NAMES
     assert len(set(found.values())) == len(REAL_NAMES)
-    assert max(map(len, found.values())) <= MOST_CHARACTERS + 20
+    assert max(map(len, found.values())) <= MAX_CHARACTERS + 20
     assert all(name.strip() == name and name.isprintable() and name for name in found.values())
 
 
@@ -149,7 +149,7 @@ def test_names_that_are_taken_stay_as_they_are_and_are_given_to_no_other_kernel(
 def test_a_hostile_name_becomes_a_short_visible_line():
     found = short_name("\x1b[31mred\n<script>" + "<" * 100_000)
     assert found.isprintable()
-    assert len(found) <= MOST_CHARACTERS
+    assert len(found) <= MAX_CHARACTERS
     assert short_name("void f<" * 5000) == "f"
 
 
