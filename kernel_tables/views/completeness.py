@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from kernel_tables.errors import ERROR, WARNING, Finding, ImpossibleCapture
 from kernel_tables.files import reports_beside
 from kernel_tables.reading.global_ids import process_number, process_of
 from kernel_tables.reading.schema import DAMAGE_KEY, MISSING, NVTX, RESOLUTION_KEY, RUNTIME
+from kernel_tables.views.nsys_messages import findings_of_nsys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,19 +27,6 @@ if TYPE_CHECKING:
     from kernel_tables.attribution.capture_arrays import CaptureArrays
 
 SHORT_OF_VARYING_TWINS = 0.9  # steps that differ anyway are short below this share of their median
-NSYS_WARNING, NSYS_ERROR = 2, 3
-MAX_MESSAGE = 500  # characters; a longer one is cut, and is searched no further
-LOSSES = re.compile(
-    r"\bdropped\b|\blost\b|incomplete .*events"
-    r"|buffer.*(overflow|full|exceeded)|out of (disk space|memory)|no space left",
-    re.IGNORECASE,
-)
-# nsys says "might" of every capture range that ends before its program does, whole captures included (2025.3 on an
-# H200): whether anything is lost is then for the counts of the steps and of the launches to tell.
-HEDGE = re.compile(r"not all .* might have been collected", re.IGNORECASE)
-NO_LOSS = re.compile(r"\b0 .*\bdropped\b|\bdropped:?\s*0\b", re.IGNORECASE)
-OF_CPU_SAMPLING = re.compile(r"sampling|perf_event|paranoid|context switch|backtrace", re.IGNORECASE)
-NEWER_DRIVER = re.compile(r"driver version .* is not supported by this build", re.IGNORECASE)
 
 
 def findings(trace: CaptureArrays, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
@@ -54,7 +41,7 @@ def findings(trace: CaptureArrays, expected_steps: int | None = None, step_name:
             *_launches(trace),
             *_graph_replays(trace),
             *_calls_without_names(trace),
-            *_messages_of_nsys(trace),
+            *findings_of_nsys(trace.capture.diagnostics()),
             *_left_open(trace),
             *_several_threads(trace),
         ]
@@ -247,34 +234,6 @@ def _calls_without_names(trace: CaptureArrays) -> Iterator[Finding]:
             "API calls have no names, or no ends: whether launches lack their kernels cannot be told; export the whole"
             " report",
         )
-
-
-def _messages_of_nsys(trace: CaptureArrays) -> Iterator[Finding]:
-    for severity, text, processes in trace.capture.diagnostics():
-        text = " ".join(text[:MAX_MESSAGE].split()) + ("..." if len(text) > MAX_MESSAGE else "")
-        source = "nsys" if processes == 1 else f"nsys, of {processes} processes"
-        if kind_of_finding := _kind_of_finding(severity, text):
-            kind, code, meaning = kind_of_finding
-            yield Finding(kind, code, f"{source}: {text}: {meaning}")
-
-
-def _kind_of_finding(severity: int, text: str) -> tuple[str, str, str] | None:
-    """The severity, the code and the consequence of a message of nsys; None if it is not a finding."""
-    if LOSSES.search(text) and not NO_LOSS.search(text):
-        return ERROR, "nsys_lost_events", "times and counts may be too small; capture less at a time"
-    if severity >= NSYS_ERROR and not OF_CPU_SAMPLING.search(text):
-        return ERROR, "nsys_error", "what it failed to record is missing; capture again"
-    if HEDGE.search(text):
-        return (
-            WARNING,
-            "nsys_hedge",
-            "it says so whenever a program outlives its capture range; figures stand unless another finding counts a"
-            " loss",
-        )
-    if severity >= NSYS_WARNING:
-        code = "nsys_older_than_driver" if NEWER_DRIVER.search(text) else "nsys_warning"
-        return WARNING, code, "nothing is known to be lost; nothing has to be done"
-    return None
 
 
 def _left_open(trace: CaptureArrays) -> Iterator[Finding]:
