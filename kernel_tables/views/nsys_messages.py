@@ -1,0 +1,51 @@
+"""The messages of nsys about its own capture, as findings: the only module that reads its English."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from kernel_tables.errors import ERROR, WARNING, Finding
+
+NSYS_WARNING, NSYS_ERROR = 2, 3
+MAX_MESSAGE = 500  # characters; a longer one is cut, and is searched no further
+LOSSES = re.compile(
+    r"\bdropped\b|\blost\b|incomplete .*events"
+    r"|buffer.*(overflow|full|exceeded)|out of (disk space|memory)|no space left",
+    re.IGNORECASE,
+)
+# nsys says "might" of every capture range that ends before its program does, whole captures included (2025.3 on an
+# H200): whether anything is lost is then for the counts of the steps and of the launches to tell.
+HEDGE = re.compile(r"not all .* might have been collected", re.IGNORECASE)
+NO_LOSS = re.compile(r"\b0 .*\bdropped\b|\bdropped:?\s*0\b", re.IGNORECASE)
+OF_CPU_SAMPLING = re.compile(r"sampling|perf_event|paranoid|context switch|backtrace", re.IGNORECASE)
+NEWER_DRIVER = re.compile(r"driver version .* is not supported by this build", re.IGNORECASE)
+
+
+def findings_of_nsys(messages: Iterable[tuple[int, str, int]]) -> Iterator[Finding]:
+    """The findings in messages of nsys, given as (severity, text, number of processes with this message)."""
+    for severity, text, processes in messages:
+        text = " ".join(text[:MAX_MESSAGE].split()) + ("..." if len(text) > MAX_MESSAGE else "")
+        source = "nsys" if processes == 1 else f"nsys, of {processes} processes"
+        if kind_of_finding := _kind_of_finding(severity, text):
+            kind, code, meaning = kind_of_finding
+            yield Finding(kind, code, f"{source}: {text}: {meaning}")
+
+
+def _kind_of_finding(severity: int, text: str) -> tuple[str, str, str] | None:
+    """The severity, the code and the consequence of a message of nsys; None if it is not a finding."""
+    if LOSSES.search(text) and not NO_LOSS.search(text):
+        return ERROR, "nsys_lost_events", "times and counts may be too small; capture less at a time"
+    if severity >= NSYS_ERROR and not OF_CPU_SAMPLING.search(text):
+        return ERROR, "nsys_error", "what it failed to record is missing; capture again"
+    if HEDGE.search(text):
+        return (
+            WARNING,
+            "nsys_hedge",
+            "it says so whenever a program outlives its capture range; figures stand unless another finding counts a"
+            " loss",
+        )
+    if severity >= NSYS_WARNING:
+        code = "nsys_older_than_driver" if NEWER_DRIVER.search(text) else "nsys_warning"
+        return WARNING, code, "nothing is known to be lost; nothing has to be done"
+    return None
