@@ -19,6 +19,11 @@ from kernel_tables.trace import Trace
 PROGRAMS = Path(__file__).with_name("programs")
 ROOT = Path(__file__).parents[2]
 PYTHON = [sys.executable]
+ENVIRONMENT = {
+    "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    "OMP_NUM_THREADS": "1",
+    "KINETO_LOG_LEVEL": "99",
+}
 TIMES = re.compile(r"in [0-9.]+s")  # pytest's own
 
 
@@ -49,7 +54,7 @@ def compared(tmp_path):
             folder = tmp_path / name
             shutil.copytree(PROGRAMS, folder)
             command = [*prefix, *(start or PYTHON), *([program] if program else []), *arguments]
-            environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "99"}
+            environment = os.environ | ENVIRONMENT
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
             runs.append(Ended(done.returncode, TIMES.sub("", done.stdout), done.stderr, folder))
         plain, recorded = runs
@@ -172,7 +177,7 @@ def test_an_error_in_a_forward_pass_and_the_status_of_the_program(compared):
 def test_a_closed_pipe_costs_nothing(tmp_path):
     shutil.copytree(PROGRAMS, tmp_path, dirs_exist_ok=True)
     command = [*record_command([]), *PYTHON, "closure.py"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | ENVIRONMENT
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as process:
