@@ -12,8 +12,8 @@ model = LlamaForCausalLM(LlamaConfig(**sizes, max_position_embeddings=64))
 data = [{"input_ids": row, "labels": row} for row in torch.randint(64, (64, 16))]
 with tempfile.TemporaryDirectory() as folder:
     arguments = TrainingArguments(
-        folder, per_device_train_batch_size=2, gradient_accumulation_steps=2, max_steps=14, report_to=[], use_cpu=True,
-        save_strategy="no", logging_strategy="no", disable_tqdm=True,
+        folder, per_device_train_batch_size=2, gradient_accumulation_steps=2, max_steps=14, report_to=[],
+        use_cpu=not torch.cuda.is_available(), save_strategy="no", logging_strategy="no", disable_tqdm=True,
     )  # fmt: skip
     trainer = Trainer(model, arguments, train_dataset=data)
     trainer.remove_callback(PrinterCallback)  # which prints times

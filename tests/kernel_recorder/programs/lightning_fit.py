@@ -40,7 +40,7 @@ data = torch.utils.data.TensorDataset(torch.randn(28, 8), torch.randint(4, (28,)
 model = Classifier()
 quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
 loader = torch.utils.data.DataLoader(data, batch_size=2)
-pl.Trainer(max_epochs=1, accelerator="cpu", val_check_interval=7, limit_val_batches=2, **quiet).fit(
+pl.Trainer(max_epochs=1, accelerator="auto", val_check_interval=7, limit_val_batches=2, **quiet).fit(
     model, loader, loader
 )
 print_digest(model)

@@ -8,7 +8,8 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 torch.manual_seed(7)
-model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1)).to(DEVICE)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 seen = []
 
@@ -21,9 +22,9 @@ def tell(finished):
 def step():
     with (
         record_function("mine"),
-        torch.cuda.nvtx.range("not mine") if torch.cuda.is_available() else record_function(""),
+        torch.cuda.nvtx.range("other") if DEVICE == "cuda" else record_function("other"),
     ):
-        model(torch.randn(4, 8)).square().mean().backward()
+        model(torch.randn(4, 8, device=DEVICE)).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
 

@@ -1,0 +1,159 @@
+"""Runs a program with torch.profiler around some of its steps, and counts what it launches by phase.
+
+python -m benchmarks.programs.in_phases FILE optimizer|module|graph SKIPPED STEPS PROGRAM [ARGUMENT ...]
+
+A launch belongs to a phase by its time alone: there are ranges around outermost calls of modules, around
+torch.autograd.backward, and around optimizers and their closures. Without a GPU an outermost operator of PyTorch counts
+as a kernel.
+"""
+
+import json
+import runpy
+import sys
+import tempfile
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.autograd.profiler import record_function
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.profiler import ProfilerActivity, profile
+
+from range_marks.module_hooks import ModuleHooks
+from range_marks.uncompiled import uncompiled, uncompiled_wrapper
+
+FORWARD, BACKWARD, CLOSURE, OPTIMIZER = "truth: forward", "truth: backward", "truth: closure", "Optimizer.step#"
+PHASES = {"backward": BACKWARD, "forward": FORWARD, "rest": CLOSURE, "optimizer": OPTIMIZER}  # inner ones first
+
+
+class Window:
+    """torch.profiler from the boundary after SKIPPED steps to the one after STEPS more."""
+
+    def __init__(self, path: Path, skipped: int, steps: int) -> None:
+        self.path, self.skipped, self.steps = path, skipped, steps
+        self.counts: dict[int, int] = defaultdict(int)
+        self.counted: int | None = None
+        self.profiler = None
+
+    def boundary(self, what: int) -> None:
+        if self.path.exists():
+            return
+        self.counts[what] += 1
+        if self.profiler is None and self.counts[what] == self.skipped:
+            self.counted = what
+            wait()
+            activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+            self.profiler = profile(activities=activities)
+            self.profiler.__enter__()
+        elif what == self.counted and self.counts[what] == self.skipped + self.steps:
+            wait()
+            self.profiler.__exit__(None, None, None)
+            self.path.write_text(json.dumps(by_phase(events_of(self.profiler))))
+
+
+def main(file: str, kind: str, skipped: str, steps: str, program: str, *arguments: str) -> None:
+    window = Window(Path(file), int(skipped) + (kind == "module"), int(steps))
+    watch(kind, window.boundary)
+    sys.path[0] = str(Path(program).parent)
+    sys.argv = [program, *arguments]
+    runpy.run_path(program, run_name="__main__")
+
+
+def watch(kind: str, boundary: Callable[[int], None]) -> None:
+    """Opens the ranges of phases, and calls at the end of each step, or at the begin of each call of a module."""
+    opened: list = []
+
+    def before(module: torch.nn.Module, _: object) -> None:
+        if not opened and kind == "module" and next(module.parameters(), None) is not None:
+            boundary(id(module))
+        opened.append(record_function(FORWARD))
+        opened[-1].__enter__()
+
+    def after(*_: object) -> None:
+        opened.pop().__exit__(None, None, None)
+
+    ModuleHooks(uncompiled(before), uncompiled(after)).begin()
+    torch.autograd.backward = in_range(BACKWARD, torch.autograd.backward)
+    register_optimizer_step_pre_hook(with_closure_in_range)
+    if kind == "optimizer":
+        register_optimizer_step_post_hook(lambda optimizer, *_: boundary(id(optimizer)))
+    if kind == "graph":
+        replay = torch.cuda.CUDAGraph.replay
+
+        def replayed(graph: torch.cuda.CUDAGraph) -> None:
+            replay(graph)
+            boundary(id(graph))
+
+        torch.cuda.CUDAGraph.replay = replayed
+
+
+def in_range(name: str, call: Callable) -> Callable:
+    def called(*args: object, **kwargs: object) -> object:
+        with record_function(name):
+            return call(*args, **kwargs)
+
+    return uncompiled_wrapper(called)
+
+
+def with_closure_in_range(_: object, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
+    """The arguments of an optimizer's step whose closure is a keyword."""
+    closure = kwargs.get("closure")
+    return (args, kwargs | {"closure": in_range(CLOSURE, closure)}) if closure else None
+
+
+def events_of(profiler: profile) -> list[dict]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "trace.json")
+        profiler.export_chrome_trace(str(path))
+        return [event for event in json.loads(path.read_text())["traceEvents"] if event.get("ph") == "X"]
+
+
+def by_phase(events: list[dict]) -> dict[str, dict[str, float]]:
+    """By phase, `rest` and `all`: kernels, and their milliseconds."""
+    intervals = {
+        phase: sorted((e["ts"], e["ts"] + e["dur"]) for e in events if is_range(e) and e["name"].startswith(prefix))
+        for phase, prefix in PHASES.items()
+    }
+    result = {phase: {"kernels": 0, "ms": 0.0} for phase in (*PHASES, "all")}
+    for launch_us, duration_us in launches(events):
+        phase = next((phase for phase, found in intervals.items() if is_inside(launch_us, found)), "rest")
+        for row in (result[phase], result["all"]):
+            row["kernels"] += 1
+            row["ms"] += duration_us / 1e3
+    return result
+
+
+def launches(events: list[dict]) -> list[tuple[float, float]]:
+    """When each kernel was launched, and how long it ran, in microseconds."""
+    if torch.cuda.is_available():
+        calls = {e["args"]["correlation"]: e["ts"] for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
+        kernels = [e for e in events if e.get("cat") == "kernel"]
+        return [(calls[e["args"]["correlation"]], e["dur"]) for e in kernels]
+    found, until_us = [], defaultdict(float)
+    operators = [e for e in events if e.get("cat") == "cpu_op" and e["name"].startswith("aten::")]
+    for e in sorted(operators, key=lambda e: (e["ts"], -e["dur"])):
+        if e["ts"] >= until_us[e["tid"]]:
+            found.append((e["ts"], e["dur"]))
+            until_us[e["tid"]] = e["ts"] + e["dur"]
+    return found
+
+
+def is_range(event: dict) -> bool:
+    return event.get("cat") == "user_annotation"
+
+
+def is_inside(time_us: float, intervals: list[tuple[float, float]]) -> bool:
+    """Whether one of the intervals, by start and none with a later start around an earlier one, holds the time."""
+    place = bisect_right(intervals, (time_us, float("inf")))
+    return any(begin <= time_us <= end for begin, end in intervals[max(0, place - 64) : place])
+
+
+def wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
