@@ -14,6 +14,7 @@ module that launches its own graph.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -101,72 +102,90 @@ def attribute_with_replays(
     )
     launch_node, creation_node = joint.launch_node[:count], joint.launch_node[count:]
     attribution = Attribution(joint.parent, joint.range, launch_node, launch_node, joint.first_replayed)
-    return _with_replays(attribution, creations, creation_node, activities, ranges)
+    replays = _replays(attribution, creations, activities)
+    last_left_out = _last_left_out(attribution, replays, creations, creation_node, ranges)
+    return _with_replays(attribution, replays, creation_node, last_left_out, ranges)
+
+
+class _Replays(NamedTuple):
+    """The replayed activities, and the launches that replay them, numbered."""
+
+    activity: np.ndarray
+    creation: np.ndarray  # of the node of each activity
+    replay: np.ndarray  # the number of the launch of each activity
+    launch_node: np.ndarray  # by launch
+    first_creation: np.ndarray  # by launch, the earliest creation of its nodes
+
+
+def _replays(attribution: Attribution, creations: NodeCreations, activities: Activities) -> _Replays:
+    activity = np.flatnonzero(creations.of_activity != NONE)
+    creation = creations.of_activity[activity]
+    launches, replay = factorize(activities.launch_row[activity])
+    order = np.lexsort((creations.time_ns[creation], replay))
+    first = order[np.searchsorted(replay[order], np.arange(len(launches)))]
+    launch_node = attribution.launch_node[activity[first]].astype(np.int64)
+    return _Replays(activity, creation, replay.astype(np.int64), launch_node, creation[first])
+
+
+def _last_left_out(
+    attribution: Attribution, replays: _Replays, creations: NodeCreations, creation_node: np.ndarray, ranges: Ranges
+) -> np.ndarray:
+    """By launch, the innermost range around the capture whose name is open at the launch, NONE if there is none."""
+    names = int(ranges.name.max(initial=0)) + 1
+    at_launch = chain_members(attribution.parent, attribution.range, replays.launch_node)
+    open_names = at_launch.query_index * names + ranges.name[at_launch.range_index]
+    first = replays.first_creation
+    replay, number = chain_members(attribution.parent, attribution.range, creation_node[first])
+    is_around = ranges.start_ns[number] < creations.capture_began_ns[first][replay]
+    is_left_out = is_around & np.isin(replay * names + ranges.name[number], open_names)
+    last = np.full(len(first), NONE)
+    np.maximum.at(last, replay[is_left_out], number[is_left_out])
+    return last
 
 
 def _with_replays(
-    attribution: Attribution,
-    creations: NodeCreations,
-    creation_node: np.ndarray,
-    activities: Activities,
-    ranges: Ranges,
+    attribution: Attribution, replays: _Replays, creation_node: np.ndarray, last_left_out: np.ndarray, ranges: Ranges
 ) -> Attribution:
-    """The attribution with the chains of replayed activities, given the node of the ranges at each creation.
+    """The attribution with a node for each pair of a replay and a captured range that is not left out.
 
-    Every launch of a graph has its own nodes: a range that was captured counts as opened once in each replay.
+    So a captured range counts as opened once in every replay. A pair is written as one number, `key`.
     """
     parent, innermost, count = attribution.parent, attribution.range, len(attribution.parent)
-    rows = np.flatnonzero(creations.of_activity != NONE)
-    creation = creations.of_activity[rows]
-    launches, replay = factorize(activities.launch_row[rows])
-    order = np.lexsort((creations.time_ns[creation], replay))
-    first = order[np.searchsorted(replay[order], np.arange(len(launches)))]  # the activity of each replay's first node
-    launch_node = attribution.launch_node[rows[first]].astype(np.int64)
-    last_left_out = _last_left_out(attribution, ranges, launch_node, creations, creation_node, creation[first])
 
     def keys_of(replay: np.ndarray, node: np.ndarray) -> np.ndarray:
-        """(replay, node of a captured range) as one number, NONE if the range is left out."""
+        """The key of each pair, NONE if the range is left out."""
         return np.where((node != NONE) & (innermost[node] > last_left_out[replay]), replay * count + node, NONE)
 
-    key = keys_of(replay.astype(np.int64), creation_node[creation])
-    keys = frontier = np.unique(key[key != NONE])
-    while len(frontier):
-        above = keys_of(frontier // count, parent[frontier % count])
-        frontier = np.setdiff1d(above[above != NONE], keys)
-        keys = np.union1d(keys, frontier)
-        require_pairs(len(keys), "ranges in replays of CUDA graphs")
-    replay_of, captured = np.divmod(keys, count)
-    above = keys_of(replay_of, parent[captured])
+    def keys_above(keys: np.ndarray) -> np.ndarray:
+        return keys_of(keys // count, parent[keys % count])
+
+    key = keys_of(replays.replay, creation_node[replays.creation])
+    is_captured = key != NONE
+    activity_keys, index = factorize(key[is_captured])
+    keys = _with_all_above(activity_keys, keys_above)
+    above, launch_node = keys_above(keys), replays.launch_node[keys // count]
+    captured = innermost[keys % count]
     name_at_launch = np.append(ranges.name[innermost], NONE)[launch_node]
-    is_repeated = (above == NONE) & (ranges.name[innermost[captured]] == name_at_launch[replay_of])
-    node = np.where(is_repeated, launch_node[replay_of], count - 1 + np.cumsum(~is_repeated))
-    parents = np.where(above == NONE, launch_node[replay_of], node[np.searchsorted(keys, above) % max(len(keys), 1)])
+    is_repeated = (above == NONE) & (ranges.name[captured] == name_at_launch)
+    node = np.where(is_repeated, launch_node, count - 1 + np.cumsum(~is_repeated))
+    parents = np.where(above == NONE, launch_node, node[np.searchsorted(keys, above) % max(len(keys), 1)])
     activity_node = attribution.launch_node.copy()
-    activity_node[rows[key != NONE]] = node[np.searchsorted(keys, key[key != NONE])]
+    activity_node[replays.activity[is_captured]] = node[np.searchsorted(keys, activity_keys)][index]
     return Attribution(
         parent=np.append(parent, parents[~is_repeated]),
-        range=np.append(innermost, innermost[captured[~is_repeated]]),
+        range=np.append(innermost, captured[~is_repeated]),
         launch_node=attribution.launch_node,
         activity_node=activity_node,
         first_replayed=count,
     )
 
 
-def _last_left_out(
-    attribution: Attribution,
-    ranges: Ranges,
-    launch_node: np.ndarray,
-    creations: NodeCreations,
-    creation_node: np.ndarray,
-    first_creation: np.ndarray,
-) -> np.ndarray:
-    """By replay, the innermost range around the capture whose name is open at the launch, NONE if there is none."""
-    names = int(ranges.name.max(initial=0)) + 1
-    at_launch = chain_members(attribution.parent, attribution.range, launch_node)
-    open_names = at_launch.query_index * names + ranges.name[at_launch.range_index]
-    replay, number = chain_members(attribution.parent, attribution.range, creation_node[first_creation])
-    is_around = ranges.start_ns[number] < creations.capture_began_ns[first_creation][replay]
-    is_left_out = is_around & np.isin(replay * names + ranges.name[number], open_names)
-    last = np.full(len(launch_node), NONE)
-    np.maximum.at(last, replay[is_left_out], number[is_left_out])
-    return last
+def _with_all_above(keys: np.ndarray, keys_above: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """The keys and, transitively, those above them, ascending."""
+    added = keys
+    while len(added):
+        above = keys_above(added)
+        added = np.setdiff1d(above[above != NONE], keys)
+        keys = np.union1d(keys, added)
+        require_pairs(len(keys), "ranges in replays of CUDA graphs")
+    return keys
