@@ -1,6 +1,7 @@
 """A trace in Chrome's JSON format, which ui.perfetto.dev and chrome://tracing open.
 
-Tracks: each thread of each process with its ranges and launches, and each stream of each device with what ran on it.
+Tracks: each thread of each process with its ranges and launches, and each stream of each GPU with the ranges of what
+ran on it, and with what ran on it.
 An arrow leads from a launch to its kernel. Times in the file are microseconds from the first event; ns are decimals.
 """
 
@@ -22,11 +23,13 @@ from kernel_tables.attribution.ranges import NONE
 from kernel_tables.attribution.steps import offsets_ns
 from kernel_tables.reading.global_ids import BITS, process_number, process_of, thread_number
 from kernel_tables.reading.schema import RUNTIME, WRITER_KEY
+from kernel_tables.views.range_tracks import stretches
 
 if TYPE_CHECKING:
     from kernel_tables.attribution.capture_arrays import CaptureArrays
 
 STREAM_TRACK = 1 << 24  # thread ids of the operating system are below this, tracks of streams above
+RANGE_TRACK = 1 << 29  # and those of their ranges above these
 
 
 class Placed(NamedTuple):
@@ -80,6 +83,7 @@ def _events(traces: Sequence[CaptureArrays], under: str | None) -> Iterator[dict
         placed = Placed(trace, offsets[number] - first_ns, number, len(traces))
         yield from _range_events(placed, ranges)
         yield from _launch_events(placed, activities)
+        yield from _stretch_events(placed, activities)
         yield from _activity_events(placed, activities)
         yield from _track_names(placed, activities, ranges)
 
@@ -121,6 +125,15 @@ def _launch_events(placed: Placed, activities: np.ndarray) -> Iterator[dict]:
         yield _slice(names[row], "launch", start, int(ends[row]), placed, thread, thread_number(thread), {})
 
 
+def _stretch_events(placed: Placed, activities: np.ndarray) -> Iterator[dict]:
+    """The ranges of what ran on GPUs. On a processor they are those of its threads."""
+    trace = placed.trace
+    on_gpu = activities[trace.places["device"][activities] >= 0]
+    for (process, device, stream), name, start, end in stretches(trace, on_gpu):
+        tid = RANGE_TRACK + _stream_track(device, stream)
+        yield _slice(trace.range_names.names[name], "range of a stream", start, end, placed, process, tid, {})
+
+
 def _activity_events(placed: Placed, activities: np.ndarray) -> Iterator[dict]:
     trace = placed.trace
     found, paths, classes = trace.gpu_activities, trace.range_paths.tuples, trace.activity_classes
@@ -153,7 +166,10 @@ def _track_names(placed: Placed, activities: np.ndarray, ranges: np.ndarray) -> 
         yield _name("thread_name", placed.pid(thread), thread_number(thread), f"thread {thread_number(thread)}")
     for process, device, stream in sorted(streams):
         where = "CPU" if device < 0 else f"GPU {device}"
-        yield _name("thread_name", placed.pid(process), _stream_track(device, stream), f"{where}, stream {stream}")
+        tid, label = _stream_track(device, stream), f"{where}, stream {stream}"
+        yield _name("thread_name", placed.pid(process), tid, label)
+        if device >= 0:
+            yield _name("thread_name", placed.pid(process), RANGE_TRACK + tid, f"{label}: ranges")
 
 
 def _slice(
