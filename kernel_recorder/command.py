@@ -23,6 +23,7 @@ from kernel_recorder.keeping import free_output, keep_recordings
 from kernel_recorder.options import settings_of
 from kernel_recorder.outcome import Outcome, is_recorded, outcomes
 from kernel_recorder.program import Ended, require_program, run_recorded
+from kernel_recorder.program_text import program_text
 from kernel_tables.clean_text import visible
 from kernel_tables.errors import ERROR, TraceError
 from kernel_tables.reading import nsys
@@ -54,7 +55,7 @@ def record(options: argparse.Namespace) -> int:
         )  # fmt: skip
         found = outcomes(settings, read_notes(handover), ended, folder_is_gone=not handover.exists())
         recorded = [outcome for outcome in found if outcome.has_recording]
-        kept = _keep(recorded, handover, output)
+        kept = _keep(recorded, handover, output, program_text(program))
     with suppress(BrokenPipeError):  # nobody reads what is said; the captures are kept, and the exit status is the same
         for sentence in _end_sentences(ended, options.time_limit):
             _say(sentence)
@@ -78,12 +79,12 @@ def _end_sentences(ended: Ended, time_limit_s: float | None) -> Iterator[str]:
         yield f"the program {ended.how}"
 
 
-def _keep(recorded: Sequence[Outcome], handover: Path, output: Path) -> list[Path | TraceError] | str:
+def _keep(recorded: Sequence[Outcome], handover: Path, output: Path, program: str) -> list[Path | TraceError] | str:
     """Of each process its capture, or why there is none; or why there is none of any."""
     if not recorded:
         return []
     try:
-        return keep_recordings(handover, output, [outcome.kept() for outcome in recorded])
+        return keep_recordings(handover, output, [outcome.kept(program) for outcome in recorded])
     except TraceError as error:
         return f"nothing is kept: {error}"
     except OSError as error:

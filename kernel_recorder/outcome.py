@@ -111,11 +111,14 @@ class Outcome:
     def _has_steps(self) -> bool:
         return self.opened is not None and self.opened["modules"] and self.settings.window in (STEPS, CALLS)
 
-    def kept(self) -> Kept:
-        """What of this process is to be kept."""
+    def kept(self, program: str = "") -> Kept:
+        """What of this process is to be kept; PROGRAM is its command line, as program_text.py writes it."""
         opened, by_nsys = self.opened, self.settings.profiler == NSYS
         of = self.joined["of"] if self.joined else 1
-        return Kept(opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, of, self._window_facts())
+        facts = (
+            {"program": program, "torch": opened["torch"]} | self._window_facts() if program else self._window_facts()
+        )
+        return Kept(opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, of, facts)
 
     def of_rank(self) -> str:
         """In words, where there are several: " of rank 1"."""
@@ -178,7 +181,7 @@ class Outcome:
         text = f"recording took {_duration(sum(parts.values()))} of the program's time: {told}"
         before, within = self.closed.get("step_before_s"), self.closed.get("step_within_s")
         if before and within:
-            text += f"; a step took {_duration(within)} in the window, {_duration(before)} before it"
+            text += f"; the median step took {_duration(within)} in the window, {_duration(before)} before it"
         return text
 
     def _window_facts(self) -> dict[str, object]:

@@ -112,7 +112,8 @@ def unfused_attention(case: Case) -> Found | None:
         "backward_is_a_bound": not seen_ns and backward_ns > 0,
         "without_matmuls_ms": scope.per_step_ms(between_ns),
     }
-    said = f"attention runs as separate kernels (product, softmax, product), which take {scope.in_words(total_ns)}"
+    noun = "operators" if scope.trace.is_cpu_only else "kernels"
+    said = f"attention runs as separate {noun} (product, softmax, product), which take {scope.in_words(total_ns)}"
     if evidence["backward_is_a_bound"]:
         said += f", counting at most {BACKWARD_OF_ATTENTION} times the forward pass for the backward pass"
     return Found(total_ns, said, evidence, np.where(attention.chains, case.time_by_activity, 0))

@@ -69,7 +69,7 @@ def _what_varies(scope: Scope, slow: np.ndarray) -> str:
     name, times = _instances_by_step(scope, slow)
     if name:
         more, usual = np.median(times[slow]), np.median(times[~slow])
-        return f"{name} runs {more:g} times there, and {usual:g} times in the others"
+        return f"{name} runs {more:g} times there, and {f'{usual:g} times' if usual else 'not'} in the others"
     launches = _launches(scope)
     more, usual = np.median(launches[slow]), np.median(launches[~slow])
     noun = "operators" if scope.trace.is_cpu_only else "kernels"

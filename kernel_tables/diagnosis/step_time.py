@@ -32,7 +32,12 @@ class StepTime:
     steps: int  # 0 where the capture has none
     ns: float
     parts: dict[str, float]  # without those that take no time
-    busy: float  # share of the time in which a device did something
+    idle: dict[str, float]  # the parts in which no device did anything
+
+    @property
+    def busy(self) -> float:
+        """The share of the time in which a device did something."""
+        return 1 - sum(self.idle.values()) / self.ns
 
     def rows(self) -> list[tuple[str, float]]:
         """(name, ns) of the step, then of its parts."""
@@ -44,6 +49,11 @@ class StepTime:
         if not self.steps:
             return "the capture"
         return "the step" if self.steps == 1 else f"a step, mean of {self.steps}"
+
+    @property
+    def duration(self) -> str:
+        """The time as a person reads it."""
+        return duration(self.ns)
 
     @property
     def sentence(self) -> str:
@@ -66,8 +76,8 @@ def step_time(scope: Scope) -> StepTime | None:
     count = scope.steps_on_devices
     names = names if waiting_ns or on_cpu else names | {IDLE: "idle"}
     parts = {name: total_ns[part] / count for part, name in names.items() if total_ns[part]}
-    busy = 1 - scope.share(scope.parts_ns[IDLE])
-    return StepTime(len(scope.steps), scope.span_ns / count, parts, busy)
+    idle = {names[part]: total_ns[part] / count for part in ("waiting", IDLE) if total_ns[part]}
+    return StepTime(len(scope.steps), scope.span_ns / count, parts, idle)
 
 
 def _waiting_ns(scope: Scope, device: Device) -> int:

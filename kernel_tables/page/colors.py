@@ -38,8 +38,8 @@ def family_look(family: str) -> int:
 
 
 def phase_look(phase: str) -> int:
-    """The look of a phase of a training step, in LOOKS; of any other range the plain one."""
-    return LOOKS.index(PHASES.get(phase, PLAIN))
+    """The look of a phase, such as "optimizer (AdamW)", in LOOKS; of any other range the plain one."""
+    return LOOKS.index(PHASES.get(phase.partition(" (")[0], PLAIN))
 
 
 def background(look: int) -> str:
@@ -62,4 +62,5 @@ def looks() -> list[dict]:
 
 def phase_rank(phase: str) -> int:
     """The place of a phase in a step; phases of other programs come last."""
-    return list(PHASES).index(phase) if phase in PHASES else len(PHASES)
+    kind = phase.partition(" (")[0]
+    return list(PHASES).index(kind) if kind in PHASES else len(PHASES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kernel_tables.kernel_classes.categories import family
@@ -30,16 +30,17 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Segment:
-    """A piece of a bar: its name, milliseconds, and share of the bar."""
+    """A piece of a bar: its name, milliseconds, share of the bar, and the name as it fits into the bar."""
 
     name: str
     ms: float
     share: float
+    label: str = ""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A phase: its time, its share of all phases, the length of its bar as a share of the longest, what it holds."""
+    """A phase: its time, its share of the step, the length of its bar as a share of the longest, what it holds."""
 
     name: str
     ms: float
@@ -47,6 +48,7 @@ class Bar:
     length: float
     parts: tuple[Segment, ...]
     families: tuple[Segment, ...]
+    is_idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,18 @@ def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str,
     return dict(zip(("parent", "name", "ms", "launches", "look"), map(list, columns), strict=True))
 
 
-def picture(leaves: Sequence[Leaf]) -> Picture:
-    """The picture of one step: phases in their order, each with its parts and the families of its kernels."""
+def picture(leaves: Sequence[Leaf], step_ms: float | None = None, idle: Mapping[str, float] | None = None) -> Picture:
+    """The picture of one step: phases in their order, each with its parts and the families of its kernels.
+
+    Shares are of STEP_MS, or of the kernels' time. IDLE is what else the step's time went to, in ms, a bar each.
+    """
     phases: dict[str, list[Leaf]] = {}
     for leaf in leaves:
         phases.setdefault(leaf.ranges[0] if leaf.ranges else OUTSIDE, []).append(leaf)
     times = {name: sum(leaf.ms for leaf in own) for name, own in phases.items()}
-    whole, longest = sum(times.values()), max(times.values(), default=0.0)
-    known = _worth_telling(leaves, whole)
+    kernels_ms, idle = sum(times.values()), idle or {}
+    whole, longest = step_ms or kernels_ms, max((*times.values(), *idle.values()), default=0.0)
+    known = _worth_telling(leaves, kernels_ms)
     order = sorted(phases, key=lambda name: (name == OUTSIDE, phase_rank(name), -times[name]))
     bars = tuple(
         Bar(
@@ -105,7 +111,8 @@ def picture(leaves: Sequence[Leaf]) -> Picture:
         for name in order
     )  # fmt: skip
     present = {segment.name for bar in bars for segment in bar.families}
-    return Picture(bars, _in_order(present), whole)
+    bars += tuple(Bar(name, ms, _share(ms, whole), _share(ms, longest), (), (), True) for name, ms in idle.items())
+    return Picture(bars, _in_order(present), kernels_ms)
 
 
 def _parts(leaves: Iterable[Leaf], whole: float) -> tuple[Segment, ...]:
@@ -135,7 +142,16 @@ def _parts(leaves: Iterable[Leaf], whole: float) -> tuple[Segment, ...]:
     parts = sorted(told, key=lambda part: -part[1])[:MOST_PARTS]
     rest = whole - direct - sum(ms for _, ms in parts)
     parts += [(name, ms) for name, ms in ((NO_RANGE, direct), (OTHERS, rest)) if parts and ms > WORTH_TELLING * whole]
-    return tuple(Segment(name, ms, _share(ms, whole)) for name, ms in parts)
+    labels = _labels([name for name, _ in parts])
+    return tuple(Segment(name, ms, _share(ms, whole), label) for (name, ms), label in zip(parts, labels, strict=True))
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """The ends of dotted names, as long as they have to be to differ."""
+    ends = [name.rpartition(".")[2] or name for name in names]
+    return [
+        end if ends.count(end) == 1 else ".".join(name.split(".")[-2:]) for name, end in zip(names, ends, strict=True)
+    ]
 
 
 def _worth_telling(leaves: Iterable[Leaf], whole: float) -> set[str]:

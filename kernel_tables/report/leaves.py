@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from kernel_tables.attribution.arrays import factorize
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.page.step import Leaf
+from kernel_tables.views.readable_tree import BACKWARD, FORWARD, OPTIMIZER, readable
 
 MOST_LEAVES = 3000
 SMALLER = "(smaller ones)"
@@ -20,10 +23,10 @@ def step_leaves(scope: Scope) -> list[Leaf]:
     group, of_group = factorize(key)
     ns, launches = np.zeros(len(group), np.int64), np.bincount(of_group, minlength=len(group))
     np.add.at(ns, of_group, found.duration_ns[rows])
-    paths, classes = trace.range_paths.tuples, trace.activity_classes
+    paths, classes = with_phases(trace.range_paths.tuples, scope), trace.activity_classes
     return [
         Leaf(
-            inside_step(paths[code // len(found.names)], scope), found.names[code % len(found.names)],
+            paths[code // len(found.names)], found.names[code % len(found.names)],
             classes[code % len(found.names)], time / 1e6 / scope.count, count / scope.count,
         )
         for code, time, count in zip(group.tolist(), ns.tolist(), launches.tolist(), strict=True)
@@ -34,6 +37,21 @@ def inside_step(path: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
     """The names of a path below the step; all of them where there are no steps."""
     has_step = len(scope.steps) and scope.step_name in path
     return path[path.index(scope.step_name) + 1 :] if has_step else path
+
+
+def with_phases(paths: Sequence[tuple[str, ...]], scope: Scope) -> list[tuple[str, ...]]:
+    """The paths below the step, each beginning with its phase: as in views/readable_tree.py, a closure's passes stand
+    beside their optimizer, and what a backward pass has as its parts is the forward pass of these."""
+    inner = [inside_step(path, scope) for path in paths]
+    pairs = {path[:2] for path in inner if len(path) > 1}
+    with_closure = {outer for outer, name in pairs if OPTIMIZER.match(outer) and BACKWARD.search(name)}
+    inner = [path[1:] if len(path) > 1 and path[0] in with_closure else path for path in inner]
+    models = {path[1] for path in inner if len(path) > 1 and BACKWARD.search(path[0])}
+    if any(path[:1] == (FORWARD,) for path in inner):
+        models = set()
+    return [
+        (FORWARD, *path) if path[:1] and path[0] in models else (*map(readable, path[:1]), *path[1:]) for path in inner
+    ]
 
 
 def within_room(leaves: list[Leaf]) -> tuple[list[Leaf], str]:

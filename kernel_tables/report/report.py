@@ -9,6 +9,7 @@ from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose, silent_by_reason
 from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.diagnosis.step_time import step_time
 from kernel_tables.page.colors import PHASES
 from kernel_tables.page.markup import html_environment, script, style
 from kernel_tables.page.names import Names
@@ -30,7 +31,9 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
     scope, names = Scope(trace, step_name), Names()
     leaves = step_leaves(scope)
     in_flame, leaves_left = within_room(leaves)
-    drawn = picture(leaves)
+    time = step_time(scope)
+    idle = {name: ns / 1e6 for name, ns in time.idle.items()} if time else {}
+    drawn = picture(leaves, time.ns / 1e6 if time else None, idle)
     flames = {"step": flame(in_flame, names, "step" if len(scope.steps) else "capture")}
     under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None
     shown = _tables(scope, trace, under, names)
@@ -40,11 +43,15 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
     short = dict(zip(lists["full"], lists["short"], strict=True))
     return html_environment(HERE).get_template("report.html.j2").render(
         title=title or trace.capture.path.name,
+        on_cpu=trace.is_cpu_only,
         of_what=summary.of_what(scope),
         steps=len(scope.steps),
         place=device_phrase(trace.is_cpu_only),
         time_heading=time_heading(trace.is_cpu_only),
-        sentences=summary.sentences(scope, drawn, leaves, short),
+        program=summary.program(trace),
+        about=summary.about(trace),
+        time=time,
+        sentences=summary.sentences(scope, leaves, short),
         picture=drawn,
         phases=[bar.name for bar in drawn.bars if bar.name in PHASES],
         findings=[one for one in found if not one.abstained],

@@ -2,31 +2,63 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
+from kernel_tables.diagnosis.step_rules import step_times_ns
 from kernel_tables.kernel_classes.categories import family
-from kernel_tables.page.step import Leaf, Picture
-from kernel_tables.units import CPU_ONLY_NOTE, device_phrase, duration, percent
+from kernel_tables.page.step import Leaf
+from kernel_tables.reading.schema import WINDOW_KEY
+from kernel_tables.units import CPU_ONLY_NOTE, duration, percent
+
+if TYPE_CHECKING:
+    from kernel_tables.trace import Trace
 
 MOST_CLASSES = 3
 
 
-def sentences(scope: Scope, picture: Picture, leaves: Sequence[Leaf], short: Mapping[str, str]) -> list[str]:
-    """How long a step takes, where its time goes, the kernel and the classes with the most, what moves memory."""
+def sentences(scope: Scope, leaves: Sequence[Leaf], short: Mapping[str, str]) -> list[str]:
+    """How much steps vary, the kernel and the classes with the most time, what moves memory."""
     if not leaves:
         return ["No kernel and no memory operation was recorded in what is looked at."]
-    return [
-        *_on_cpu(scope),
-        _steps(scope),
-        *_busy(scope),
-        _phases(picture),
-        _kernel(leaves, short),
-        _classes(leaves),
-        _memory(scope),
+    return [*_on_cpu(scope), *_steps(scope), _kernel(leaves, short), _classes(leaves), *_memory(scope)]
+
+
+def about(trace: Trace) -> list[str]:
+    """What was recorded, where, by what and when, as far as the capture says it."""
+    window = _window(trace)
+    version = trace.metadata.get("EXPORT_PRODUCT_VERSION", "")
+    product = trace.metadata.get("EXPORT_PRODUCT_NAME", "")
+    by_torch = trace.metadata.get("CAPTURE_BACKEND") == "torch"
+    torch_version = window.get("torch") or (version if by_torch else "")
+    began_ns = trace.capture.began_utc_ns()
+    first, done = window.get("first"), window.get("done")
+    facts = [
+        "; ".join(sorted(set(trace.capture.gpus()))) if not trace.is_cpu_only else "CPU",
+        f"PyTorch {torch_version}" if torch_version else "",
+        "" if by_torch else f"{product} {version}".strip(),
+        f"steps {first} to {first + done - 1}" if isinstance(first, int) and isinstance(done, int) and done else "",
+        f"{datetime.fromtimestamp(began_ns / 1e9, UTC):%Y-%m-%d %H:%M} UTC" if began_ns else "",
     ]
+    return [fact for fact in facts if fact]
+
+
+def program(trace: Trace) -> str:
+    """The recorded program's command line; "" where the capture does not say it."""
+    return str(_window(trace).get("program", ""))
+
+
+def _window(trace: Trace) -> dict:
+    try:
+        window = json.loads(trace.metadata.get(WINDOW_KEY, "{}"))
+    except ValueError:
+        return {}
+    return window if isinstance(window, dict) else {}
 
 
 def _on_cpu(scope: Scope) -> list[str]:
@@ -38,42 +70,11 @@ def of_what(scope: Scope) -> str:
     return "one step" if len(scope.steps) else "the capture"
 
 
-def span_ns(scope: Scope) -> np.ndarray:
-    """By step: from the first start to the last end of what it launched; of the capture where it has no steps."""
-    found = scope.activities
-    rows = np.flatnonzero(scope.step != NO_STEP) if len(scope.steps) else np.arange(len(found))
-    step = scope.step[rows] if len(scope.steps) else np.zeros(len(rows), np.int64)
-    first, last = np.full(scope.count, np.iinfo(np.int64).max), np.zeros(scope.count, np.int64)
-    np.minimum.at(first, step, found.start_ns[rows])
-    np.maximum.at(last, step, found.end_ns[rows])
-    return last - first
-
-
-def _steps(scope: Scope) -> str:
-    spans = span_ns(scope)
-    mean, where = duration(float(spans.mean())), device_phrase(scope.trace.is_cpu_only)
+def _steps(scope: Scope) -> list[str]:
     if not len(scope.steps):
-        return f"No range named {scope.step_name!r} holds work: this page is about the whole capture, {mean} long."
-    if len(spans) == 1:
-        return f"One step was captured; {where} it takes {mean}."
-    spread = f"{duration(int(spans.min()))} to {duration(int(spans.max()))}"
-    return f"{len(spans)} steps were captured; {where} one takes {mean} on the mean ({spread})."
-
-
-def _busy(scope: Scope) -> list[str]:
-    if not scope.span_ns or scope.trace.is_cpu_only:
-        return []
-    idle = scope.parts_ns["idle"]
-    from_first = "From the first step's start to the last one's end" if len(scope.steps) else "From first to last"
-    found = f"{from_first} something ran on the device for {percent(1 - scope.share(idle))} of the time"
-    return [f"{found}; for {percent(scope.share(idle))} nothing did."]
-
-
-def _phases(picture: Picture) -> str:
-    order = sorted(picture.bars, key=lambda bar: -bar.ms)[:4]
-    told = ", ".join(f"{bar.name} {duration(1e6 * bar.ms)} ({percent(bar.share)})" for bar in order)
-    more = f", and {len(picture.bars) - len(order)} more" if len(picture.bars) > len(order) else ""
-    return f"Its kernels and memory operations take {duration(1e6 * picture.ms)} together: {told}{more}."
+        return [f"No range named {scope.step_name!r} holds work: this page is about the whole capture."]
+    times = step_times_ns(scope)
+    return [f"{len(times)} steps take {duration(times.min())} to {duration(times.max())}."] if len(times) > 1 else []
 
 
 def kernel_with_most_time(leaves: Sequence[Leaf]) -> str:
@@ -104,10 +105,10 @@ def _classes(leaves: Sequence[Leaf]) -> str:
     return "By class: " + ", ".join(f"{name} {percent(times[name] / whole)}" for name in order) + "."
 
 
-def _memory(scope: Scope) -> str:
+def _memory(scope: Scope) -> list[str]:
     looked_at = scope.step != NO_STEP if len(scope.steps) else np.ones(len(scope.activities), bool)
     mine = scope.is_memory & looked_at
     if not mine.any():
-        return "No memory was copied or set."
+        return []
     ns = int(scope.activities.duration_ns[mine].sum()) / scope.count
-    return f"Copies and sets of memory take {duration(ns)}, {mine.sum() / scope.count:,.0f} of them."
+    return [f"Copies and sets of memory take {duration(ns)}, {mine.sum() / scope.count:,.0f} of them."]

@@ -7,7 +7,7 @@ import numpy as np
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.page.names import Names
 from kernel_tables.page.timeline import Bar, Timeline, lane_title, timeline
-from kernel_tables.report.leaves import inside_step
+from kernel_tables.report.leaves import with_phases
 from kernel_tables.report.tables import device_name, thread_order
 from kernel_tables.units import duration
 from kernel_tables.views import timeline as rows_of
@@ -64,13 +64,14 @@ def _bars(scope: Scope, ranges: np.ndarray, activities: np.ndarray, first: int, 
     rows = rows_of.timeline_rows(scope.trace, ranges, activities)
     rows = rows[(rows["depth"] < MOST_LEVELS) & (rows["start_ns"] < max(limit, first + 1))]
     number = {thread: place for place, thread in enumerate(thread_order(scope)[2], 1)}  # as their table has them
-    paths, bars = scope.trace.range_paths.tuples, []
+    paths, bars = with_phases(scope.trace.range_paths.tuples, scope), []
     for row in rows.itertuples(index=False):
         _, thread, device, stream, level, name, kernel_class, path_id, start_ns, end_ns = row
         of_device = row.track == KERNEL
         place = f"{device_name(device)}, stream {stream}" if of_device else f"thread {number[thread]}"
         lane = TRACKS.index(row.track), *((device, stream) if of_device else (number[thread], level))
-        path = inside_step(paths[path_id], scope)
         times = start_ns - first, max(min(end_ns, limit), start_ns) - first
-        bars.append(Bar(lane, lane_title(row.track, place, level), row.track, name, kernel_class, path, *times))
+        bars.append(
+            Bar(lane, lane_title(row.track, place, level), row.track, name, kernel_class, paths[path_id], *times)
+        )
     return bars

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STEP, FORWARD, OWN, COMMUNICATION = "step", "forward", "(own)", "communication"
 BACKWARD, OPTIMIZER = re.compile(r"(?i)backward"), re.compile(r"(?i)^optimizer")
+OPTIMIZER_STEP = re.compile(r"Optimizer\.step#(.+)\.step")
 NEXT_BATCH = "enumerate(DataLoader)"
 UNIT = re.compile(r"(FSDP::\w+) \(.*\)")  # a range of FSDP2 for each of its units
 
@@ -202,7 +203,7 @@ def _inner_rows(node: Node, kept: set[int], depth: int) -> list[TreeRow]:
     others = [child for child in children if id(child) not in kept]
     if shown and len(others) == 1:  # a row for it takes no more room
         shown, others = children, []
-    rows = [TreeRow(depth, _label(child.name, node.name), child) for child in shown]
+    rows = [TreeRow(depth, readable(_label(child.name, node.name)), child) for child in shown]
     if rows and others:
         together = Node("", None)
         for child in others:
@@ -211,8 +212,14 @@ def _inner_rows(node: Node, kept: set[int], depth: int) -> list[TreeRow]:
     return rows[::-1]
 
 
-def _label(name: str, outer: str) -> str:
-    """The name; of a module inside a module, `.mlp` inside `layers` for `layers.mlp`."""
+def readable(name: str) -> str:
+    """The name of a range that PyTorch opens itself in words; all others as they are."""
     if name.startswith(NEXT_BATCH):
         return "next batch (DataLoader)"
+    step = OPTIMIZER_STEP.fullmatch(name)
+    return f"optimizer ({step[1]})" if step else name
+
+
+def _label(name: str, outer: str) -> str:
+    """The name; of a module inside a module, `.mlp` inside `layers` for `layers.mlp`."""
     return name.removeprefix(outer) if outer and name.startswith(f"{outer}.") else name

@@ -38,7 +38,14 @@ def test_forward_backward_and_optimizer_are_siblings_whoever_calls_whom(tmp_path
         with program.range(ADAM):
             program.launch(MUL, 5)
         program.pause(1)
-    plain = [(0, "step", 3), (1, "backward", 1), (2, "Net", 1), (1, "forward", 1), (2, "Net", 1), (1, ADAM, 1)]
+    plain = [
+        (0, "step", 3),
+        (1, "backward", 1),
+        (2, "Net", 1),
+        (1, "forward", 1),
+        (2, "Net", 1),
+        (1, "optimizer (Adam)", 1),
+    ]
     assert rows_of(program.capture, tmp_path) == plain
     program = Program()
     with program.range("step"):
