@@ -103,7 +103,8 @@ def test_the_trace_holds_ranges_launches_kernels_with_their_paths_and_arrows(cap
     assert run("trace", capture, "-o", path).returncode == 0
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     slices = {(e["cat"], e["name"]): e for e in events if e["ph"] == "X"}
-    assert set(slices) == {("range", "measure"), ("range", "step"), ("launch", "cudaLaunchKernel"), ("kernel", NAME)}
+    ranges = {(kind, name) for kind in ("range", "range of a stream") for name in ("measure", "step")}
+    assert set(slices) == ranges | {("launch", "cudaLaunchKernel"), ("kernel", NAME)}
     kernel = slices["kernel", NAME]
     assert (kernel["ts"], kernel["dur"]) == (0.025, 0.01)
     assert kernel["args"] == {"range": "measure > step", "class": "unknown", "device": 0}
@@ -111,7 +112,7 @@ def test_the_trace_holds_ranges_launches_kernels_with_their_paths_and_arrows(cap
     assert (begin["id"], begin["tid"], begin["ts"]) == (end["id"], slices["launch", "cudaLaunchKernel"]["tid"], 0.02)
     assert (end["tid"], end["ts"]) == (kernel["tid"], kernel["ts"])
     names = {e["args"]["name"] for e in events if e["ph"] == "M"}
-    assert names == {"process 1", "thread 1", "GPU 0, stream 7"}
+    assert names == {"process 1", "thread 1", "GPU 0, stream 7", "GPU 0, stream 7: ranges"}
 
 
 def test_a_capture_is_left_byte_for_byte_as_it_was(capture):
