@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,7 +34,8 @@ LIMIT_S = 240
 
 @dataclass(frozen=True)
 class Program:
-    """A file with its arguments; what defines a step; `by` a profiler other than the machine's."""
+    """A file with its arguments; what defines a step in the run by torch.profiler; `by` a profiler other than the
+    machine's; the arguments of the run by torch.profiler, if they are other ones."""
 
     file: str
     arguments: tuple[str, ...] = ()
@@ -42,6 +43,7 @@ class Program:
     by: str | None = None
     needs: str | None = None  # a package
     needs_gpu: bool = False
+    truth: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -62,7 +64,7 @@ ALL = [
     Program("failing"),
     Program("own_profiler", ("late",), step="", by=TORCH),
     Program("recorded_inside", step="", by=TORCH),
-    Program("replayed", step="graph", needs_gpu=True),
+    Program("replayed", needs_gpu=True, truth=("eager",)),
     Program("hugging_face", needs="accelerate"),
     Program("hugging_face_generate", step="module", needs="transformers"),
     Program("lightning_fit", needs="pytorch_lightning"),
@@ -144,14 +146,14 @@ def against_truth(program: Program, capture: Path, folder: Path) -> tuple[list[f
     """The times of phases divided by torch.profiler's; and where the counts of kernels differ."""
     path = folder / "truth.json"
     numbers = [str(path), program.step, str(DEFAULT_SKIP), str(DEFAULT_STEPS)]
+    program = program if program.truth is None else replace(program, arguments=program.truth)
     done = ran(program, folder / "truth", [*PYTHON, "benchmarks.programs.in_phases", *numbers])
     if not path.exists():
         return [None] * 4, [f"no truth: {(done.stderr.strip().splitlines() or ['?'])[-1]}"]
     truth, recorded = json.loads(path.read_text()), dict(phases(capture))
-    wanted = ["all"] if program.step == "graph" else [*PHASES, "all"]
     differences = [
         f"{phase} has {recorded[phase]['kernels']} kernels, torch.profiler {truth[phase]['kernels']}"
-        for phase in wanted
+        for phase in (*PHASES, "all")
         if recorded[phase]["kernels"] != truth[phase]["kernels"]
     ]
     ratios = [recorded[phase]["ms"] / truth[phase]["ms"] if truth[phase]["ms"] else None for phase in (*PHASES, "all")]

@@ -74,8 +74,9 @@ class Outcome:
 
     @property
     def opened(self) -> dict | None:
-        """The note on the window that opened."""
-        return self._last("open")
+        """The notes on the window that opened, and on its first step."""
+        opened, steps = self._last("open"), self._last("steps")
+        return opened and {**opened, **(steps or {})}
 
     @property
     def closed(self) -> dict | None:
@@ -94,7 +95,7 @@ class Outcome:
     @property
     def ended_in_step(self) -> bool:
         """Whether the window ended inside a range `step` of the recorder's."""
-        return self.was_cut and self._has_steps
+        return self.was_cut and self._has_steps and "first" in self.opened
 
     @property
     def has_recording(self) -> bool:
@@ -196,6 +197,8 @@ class Outcome:
         done = self.closed["done"] if self.closed else 0
         if settings.window in (SECONDS, PROGRAM):
             return f"{settings.seconds:g} s" if settings.window == SECONDS else "cudaProfilerStart to cudaProfilerStop"
+        if settings.window != RANGE and "first" not in self.opened:
+            return "from the first capture of a CUDA graph until the program ended, without a step"
         kind = REPEATED.get(self.opened.get("by"), "instance" if settings.window == RANGE else "step")
         if settings.window != RANGE and self.was_cut and not done:
             return f"a part of {kind} {first}" if self.closed else f"from {kind} {first} until the program ended"

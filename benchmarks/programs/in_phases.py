@@ -1,6 +1,6 @@
 """Runs a program with torch.profiler around some of its steps, and counts what it launches by phase.
 
-python -m benchmarks.programs.in_phases FILE optimizer|module|graph SKIPPED STEPS PROGRAM [ARGUMENT ...]
+python -m benchmarks.programs.in_phases FILE optimizer|module SKIPPED STEPS PROGRAM [ARGUMENT ...]
 
 A launch belongs to a phase by its time alone: there are ranges around outermost calls of modules, around
 torch.autograd.backward, and around optimizers and their closures. Without a GPU an outermost operator of PyTorch counts
@@ -79,14 +79,6 @@ def watch(kind: str, boundary: Callable[[int], None]) -> None:
     register_optimizer_step_pre_hook(with_closure_in_range)
     if kind == "optimizer":
         register_optimizer_step_post_hook(lambda optimizer, *_: boundary(id(optimizer)))
-    if kind == "graph":
-        replay = torch.cuda.CUDAGraph.replay
-
-        def replayed(graph: torch.cuda.CUDAGraph) -> None:
-            replay(graph)
-            boundary(id(graph))
-
-        torch.cuda.CUDAGraph.replay = replayed
 
 
 def in_range(name: str, call: Callable) -> Callable:

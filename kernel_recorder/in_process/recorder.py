@@ -83,6 +83,10 @@ class Recorder:
         self._notes.add("open", start_s=time.perf_counter() - started, **facts)
         return True
 
+    def add_facts(self, **facts: Any) -> None:
+        """Notes what is known of the steps of an open window only now."""
+        self._notes.add("steps", **facts)
+
     def step_back(self) -> None:
         """Leaves the profiler to the program, which is about to use it."""
         if self.is_open:

@@ -13,7 +13,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from kernel_recorder.in_process.outermost_calls import OutermostCalls
 from kernel_recorder.in_process.recorder import Recorder
-from kernel_recorder.in_process.settings import CALLS, Settings
+from kernel_recorder.in_process.settings import CALLS, NSYS, Settings
 from kernel_recorder.in_process.step_clock import StepClock
 from kernel_recorder.in_process.windows import Window
 from range_marks.module_names import model_name
@@ -41,6 +41,9 @@ class StepsWindow(Window):
 
     Replays count since the last step that an optimizer made in Python: a graph may hold a part of a step only. Calls of
     modules with parameters count until the program makes an optimizer, or always where the settings ask for CALLS.
+
+    A replay runs no Python: what its kernels belong to is told by the ranges that are open while the graph is captured.
+    So under nsys, which records the creation of a graph's nodes, the window opens before the first capture.
     """
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
@@ -59,6 +62,8 @@ class StepsWindow(Window):
         register_optimizer_step_post_hook(self._after_step)
         graph = torch.cuda.graphs.CUDAGraph
         graph.replay = _followed_by(graph.replay, self._after_replay)
+        if self.settings.profiler == NSYS:
+            graph.capture_begin = _preceded_by(graph.capture_begin, self._before_capture)
         Optimizer.__init__ = _followed_by(Optimizer.__init__, self._after_creation)
 
     def left(self, name: str) -> None:
@@ -81,6 +86,10 @@ class StepsWindow(Window):
     def _after_creation(self, _: Optimizer) -> None:
         if self._step is None:
             self._calls.end()
+
+    def _before_capture(self, _: Any) -> None:
+        if not _is_capturing():
+            self.recorder.open()
 
     def _after_replay(self, graph: Any) -> None:
         if not _is_capturing():
@@ -114,18 +123,25 @@ class StepsWindow(Window):
                 recorder.close()
             else:
                 recorder.step_begins()
-        elif recorder.waits:
+        elif self._step is None and (recorder.waits or recorder.is_open):
             if count == max(self._counts.values()):
                 self._clock.tick()
             over = count - (repeated.kind == MODULE)
-            if over >= self.settings.skip and recorder.open(
-                first=over + 1, by=repeated.kind, name=name, number=self._number(repeated)
-            ):
-                self._step = repeated
-                self._clock.restart()
-                recorder.step_begins()
-            if not recorder.waits and self._step != repeated:
+            if over >= self.settings.skip:
+                self._begin(repeated, first=over + 1, by=repeated.kind, name=name)
+
+    def _begin(self, repeated: Repeated, **facts: Any) -> None:
+        """The first step of the window begins here, if the window can open."""
+        facts["number"] = self._number(repeated)
+        if self.recorder.is_open:
+            self.recorder.add_facts(**facts)
+        elif not self.recorder.open(**facts):
+            if not self.recorder.waits:
                 self._calls.end()
+            return
+        self._step = repeated
+        self._clock.restart()
+        self.recorder.step_begins()
 
 
 def _followed_by(plain: Callable[..., Any], call: Callable[[Any], None]) -> Callable[..., Any]:
@@ -138,6 +154,17 @@ def _followed_by(plain: Callable[..., Any], call: Callable[[Any], None]) -> Call
         return result
 
     return followed
+
+
+def _preceded_by(plain: Callable[..., Any], call: Callable[[Any], None]) -> Callable[..., Any]:
+    """The method, before which CALL is called with its object."""
+
+    @wraps(plain)
+    def preceded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call(self)
+        return plain(self, *args, **kwargs)
+
+    return preceded
 
 
 def _is_capturing() -> bool:

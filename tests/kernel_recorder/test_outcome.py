@@ -144,6 +144,16 @@ def test_a_window_that_a_profile_of_the_program_ends_is_cut_and_says_so():
     assert "the program started PyTorch's profiler itself, so this window ended there" in "".join(told.remarks())
 
 
+def test_a_window_that_opened_at_a_capture_has_the_facts_of_its_steps_and_says_where_it_had_none():
+    early = {name: value for name, value in OPENED.items() if name != "first"}
+    steps = {"event": "steps", "pid": 7, "first": 4, "by": "graph", "name": "a CUDA graph"}
+    told = outcome(early, steps, CLOSED, SAVED)
+    assert told.window() == "replays 4 to 6 of a CUDA graph of process 7, by PyTorch's profiler"
+    told = outcome(early, CLOSED | {"done": 0, "ended": True}, SAVED)
+    assert told.window().startswith("from the first capture of a CUDA graph until the program ended, without a step")
+    assert not told.ended_in_step
+
+
 def test_the_facts_of_a_window_are_kept_with_it():
     contents = {"passes": [{"GPT forward 4x8": 1}], "compilations": 2}
     kept = outcome(OPENED | {"by": "optimizer", "name": "Adam"}, CLOSED | {"contents": contents}, SAVED).kept()

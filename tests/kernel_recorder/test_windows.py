@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pytest
 import torch
@@ -36,6 +37,9 @@ class Noting:
     def close(self):
         self.is_open = False
         self.seen.append(("close", self.done))
+
+    def add_facts(self, **facts):
+        self.seen.append(("steps", facts["first"]))
 
     def call_before_window(self, module, args):
         pass
@@ -112,22 +116,44 @@ def test_a_graph_that_holds_a_part_of_a_step_is_no_step():
     assert window.recorder.seen == [("open", 3), "step"]
 
 
-def test_replaying_calls_the_graph_and_counts(monkeypatch):
-    replayed = []
+@pytest.fixture
+def graph(monkeypatch):
+    """A CUDA graph that notes what is called, in the place of PyTorch's until the test ends."""
 
     class Graph:
+        called: ClassVar[list] = []
+
+        def capture_begin(self, pool=None):
+            self.called.append(("capture", pool))
+
         def replay(self):
-            replayed.append(self)
+            self.called.append("replay")
 
     monkeypatch.setattr(torch.cuda.graphs, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.optim.Optimizer, "__init__", torch.optim.Optimizer.__init__)
-    window, graph = StepsWindow(Noting(), Settings(skip=1, steps=1)), Graph()
+    return Graph()
+
+
+def test_replaying_calls_the_graph_and_counts(graph):
+    window = StepsWindow(Noting(), Settings(skip=1, steps=1))
     window.attach()
+    graph.capture_begin()
     graph.replay()
     graph.replay()
     window._calls.end()
-    assert replayed == [graph, graph]
+    assert graph.called == [("capture", None), "replay", "replay"]
     assert window.recorder.seen == [("open", 2), "step", "end", ("close", 1)]
+
+
+def test_under_nsys_the_window_opens_before_a_capture_whose_ranges_tell_what_is_replayed(graph):
+    window = StepsWindow(Noting(), Settings(skip=2, steps=1, profiler=NSYS))
+    window.attach()
+    graph.capture_begin(pool=3)
+    assert (window.recorder.seen, graph.called) == ([("open", None)], [("capture", 3)])
+    for _ in range(3):
+        graph.replay()
+    window._calls.end()
+    assert window.recorder.seen == [("open", None), ("steps", 3), "step", "end", ("close", 1)]
 
 
 @pytest.fixture

@@ -1,11 +1,15 @@
 """What a program leaves behind: its weights and the state of its random numbers, as one line."""
 
 import hashlib
+import os
 import random
 
 import torch
 
 random.seed(0)
+if torch.cuda.is_available():  # where some sums are made in any order otherwise
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 def print_digest(*models, also=()):
@@ -14,5 +18,7 @@ def print_digest(*models, also=()):
     for model in models:
         for name, tensor in sorted(model.state_dict().items()):
             digest.update(name.encode() + tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    if torch.cuda.is_initialized():
+        digest.update(torch.cuda.get_rng_state().numpy().tobytes())
     digest.update(torch.get_rng_state().numpy().tobytes() + repr((random.getstate(), also)).encode())
     print("left", digest.hexdigest())
