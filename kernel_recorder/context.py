@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from functools import wraps
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,19 @@ class recorded:
                 return function(*args, **kwargs)
 
         return called
+
+    def __repr__(self) -> str:
+        where = self.capture or f"ran {self._seen} of {self.skip + self.steps} times"
+        return f"<recorded {self.name!r}: {where}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: where the time went, once it is recorded."""
+        if self.capture is None:
+            return escape(repr(self))
+        from kernel_tables.terminal.notebook import notebook_html
+
+        with self.trace() as trace:
+            return notebook_html(trace, self.name)
 
     def trace(self) -> Trace:
         """The capture, to read tables from. TraceError where none has been written."""

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 from kernel_tables.clean_text import visible
 from kernel_tables.commands import check, communication, diagnose, diff, host, names, record, report
@@ -61,13 +64,24 @@ def main(arguments: list[str] | None = None) -> int:
         return _refuse(f"{where}: {error.strerror or error}; check the path and the space on its disk")
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser that names the command or option that was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if wrong:
+            close = get_close_matches(wrong[1], re.findall(r"[\w-]+", wrong[2]), n=1)
+            message += f"; did you mean {close[0]}?" if close else ""
+        super().error(message)
+
+
 def _refuse(message: str) -> int:
     print(f"kernel-tables: {visible(' '.join(message.split()))}", file=sys.stderr)
     return BAD_INPUT
 
 
 def command_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m kernel_tables" if Path(sys.argv[0]).name == "__main__.py" else "kernel-tables",
         description="Where the GPU time of a program goes, by its NVTX ranges: records the program, or reads a capture"
         " of Nsight Systems.",

@@ -16,11 +16,12 @@ from kernel_tables.commands.options import (
     say_rank,
     write,
 )
-from kernel_tables.host import NATIVE, OS_RUNTIME, PYTHON, UNKNOWN
+from kernel_tables.host import CUDA, NATIVE, OS_RUNTIME, PYTHON, UNKNOWN
 
 if TYPE_CHECKING:
     import pandas as pd
 
+OPERATOR = "operator"  # the source of a call where no GPU was used
 SUMMARY = "time of CUDA calls, calls of the OS runtime and sampled stacks, by thread, phase and function"
 NO_CALLS = "the capture holds no calls of the OS runtime (nsys profile --trace=cuda,nvtx,osrt)"
 NOT_BY_TORCH = "PyTorch's profiler records no calls of the OS runtime and samples no stacks; nsys does both"
@@ -47,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
 
     with opened_trace(options.capture, options) as trace:
         table = host_table(trace, options.by, options.step_name)
+        if trace.is_cpu_only:  # its calls are operators
+            table["source"] = table["source"].replace(CUDA, OPERATOR)
     write(table, options)
     by_torch = trace.metadata.get("CAPTURE_BACKEND") == "torch"
     for said in (NOT_BY_TORCH,) if by_torch else _absent(table):

@@ -159,7 +159,8 @@ RULES = (
         f"a step over {step_rules.OUTLIER} times the median, or a drift of {step_rules.DRIFT:.0%}, and {CAUSE} in all",
         "scatter of ten steps on an H200",
         "look at only the slow steps; if they do other work, as an evaluation does, record steps without it (record"
-        " --skip); if the same kernels take longer, fix the GPU's clocks (nvidia-smi -lgc)",
+        " --skip); if the same work takes longer, see what else ran on the machine, and fix the GPU's clocks"
+        " (nvidia-smi -lgc)",
         POSSIBLE, step_rules.unsteady_steps, (needs.kernels, needs.steps, needs.several_steps),
         leaves_to=HOLDING_IDLE_TIME,
     ),

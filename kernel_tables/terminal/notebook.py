@@ -1,0 +1,29 @@
+"""What a notebook shows of a capture: the time of a step, the tree of ranges, and the findings."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from kernel_tables.clean_text import visible_lines
+from kernel_tables.diagnosis.diagnose import diagnose
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.diagnosis.step_time import step_time
+from kernel_tables.terminal.tables import tree_lines
+from kernel_tables.units import CPU_ONLY_NOTE
+
+if TYPE_CHECKING:
+    from kernel_tables.trace import Trace
+
+MOST_ROWS, WIDTH, MOST_FINDINGS = 30, 110, 3
+
+
+def notebook_html(trace: Trace, step_name: str) -> str:
+    """The capture as HTML without scripts."""
+    time = step_time(Scope(trace, step_name))
+    findings = [one for one in diagnose(trace, step_name) if not one.abstained][:MOST_FINDINGS]
+    notes = [CPU_ONLY_NOTE] if trace.is_cpu_only else []
+    sentences = [one.message + f"; fixing it saves at most {one.gain_percent:.0f} %: {one.advice}" for one in findings]
+    tree = f"<pre>{escape(visible_lines(tree_lines(trace, MOST_ROWS, WIDTH)))}</pre>"
+    texts = [*([time.sentence] if time else []), *notes, *sentences]
+    return tree + "".join(f"<p>{escape(visible_lines(text[:1].upper() + text[1:]))}.</p>" for text in texts)
