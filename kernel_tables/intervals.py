@@ -1,4 +1,4 @@
-"""Arithmetic of half-open intervals of integer nanoseconds, vectorised: unions, intersections, gaps, covered time."""
+"""Unions, intersections, gaps and covered time of half-open intervals of integer nanoseconds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Intervals:
         return int(self.lengths_ns.sum())
 
     def longer_than(self, least_ns: int) -> Intervals:
-        """Those that last at least so long."""
+        """The intervals of at least this length."""
         kept = self.lengths_ns >= least_ns
         return Intervals(self.start_ns[kept], self.end_ns[kept])
 
@@ -36,7 +36,7 @@ NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
-    """The time covered by at least one of the intervals, given in any order; one that does not last covers nothing."""
+    """The time covered by at least one of the intervals, which may be in any order and empty."""
     lasting = end_ns > start_ns
     start_ns, end_ns = start_ns[lasting], end_ns[lasting]
     if not len(start_ns):
@@ -48,8 +48,10 @@ def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
 
 
 def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple[Intervals, np.ndarray]:
-    """The union of each group's intervals, one group behind the other, and the group of each interval in it. GROUP is a
-    number from 0 for each of the given ones."""
+    """The unions of the intervals of each group, one group after the other, and the group of each interval in them.
+
+    GROUP is the number of each given interval's group, from 0.
+    """
     lasting = end_ns > start_ns
     start_ns, end_ns, group = start_ns[lasting], end_ns[lasting], group[lasting].astype(np.int64)
     if not len(start_ns):
@@ -57,13 +59,13 @@ def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple
     order = np.lexsort((start_ns, group))
     start_ns, group = start_ns[order], group[order]
     ends, rank = np.unique(end_ns[order], return_inverse=True)
-    reached = ends[np.maximum.accumulate(group * len(ends) + rank.reshape(-1)) % len(ends)]  # a group begins anew
+    reached = ends[np.maximum.accumulate(group * len(ends) + rank.reshape(-1)) % len(ends)]  # each group begins again
     first = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (start_ns[1:] > reached[:-1])))
     return Intervals(start_ns[first], reached[np.append(first[1:], len(reached)) - 1]), group[first]
 
 
 def intersection(*parts: Intervals) -> Intervals:
-    """The time covered by every one of PARTS."""
+    """The time covered by all of PARTS."""
     return reduce(_common, parts)
 
 
@@ -71,34 +73,43 @@ def gaps(covered: Intervals, first_ns: int, last_ns: int) -> Intervals:
     """The time from FIRST to LAST that is not covered."""
     start_ns = np.append(first_ns, np.clip(covered.end_ns, first_ns, last_ns))
     end_ns = np.append(np.clip(covered.start_ns, first_ns, last_ns), last_ns)
-    return _lasting(start_ns, end_ns)
+    return _not_empty(start_ns, end_ns)
 
 
-def difference(one: Intervals, *others: Intervals) -> Intervals:
-    """The time covered by ONE and by none of OTHERS."""
-    if not len(one):
+def difference(covered: Intervals, *others: Intervals) -> Intervals:
+    """The time that is covered, and by none of OTHERS."""
+    if not len(covered):
         return NOTHING
-    first, last = int(one.start_ns[0]), int(one.end_ns[-1])
-    return intersection(one, *(gaps(other, first, last) for other in others))
+    first, last = int(covered.start_ns[0]), int(covered.end_ns[-1])
+    return intersection(covered, *(gaps(other, first, last) for other in others))
 
 
 def covered_ns(intervals: Intervals, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
-    """How much of each [start, end) is covered; the pairs may be in any order and overlap."""
+    """The covered time of each [start, end); these may be in any order and overlap."""
     return np.maximum(_covered_before(intervals, end_ns) - _covered_before(intervals, start_ns), 0)
 
 
-def _common(one: Intervals, other: Intervals) -> Intervals:
-    first = np.searchsorted(other.end_ns, one.start_ns, "right")
-    count = np.maximum(np.searchsorted(other.start_ns, one.end_ns, "left") - first, 0)
-    mine = np.repeat(np.arange(len(one)), count)
-    its = np.arange(len(mine)) + np.repeat(first - np.cumsum(count) + count, count)
-    return _lasting(
-        np.maximum(one.start_ns[mine], other.start_ns[its]), np.minimum(one.end_ns[mine], other.end_ns[its])
-    )
+def overlapping_pairs(
+    start_ns: np.ndarray, end_ns: np.ndarray, others: Intervals
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The pairs of [start, end) and OTHERS that overlap: both indices, and the start and the end of the overlap.
+
+    Only OTHERS have to be ascending and free of overlaps.
+    """
+    first = np.searchsorted(others.end_ns, start_ns, "right")
+    count = np.maximum(np.searchsorted(others.start_ns, end_ns, "left") - first, 0)
+    here = np.repeat(np.arange(len(start_ns)), count)
+    there = np.arange(len(here)) + np.repeat(first - np.cumsum(count) + count, count)
+    starts, ends = np.maximum(start_ns[here], others.start_ns[there]), np.minimum(end_ns[here], others.end_ns[there])
+    return here, there, starts, ends
 
 
-def _lasting(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
-    """The intervals, which neither overlap nor touch, without those that do not last."""
+def _common(covered: Intervals, other: Intervals) -> Intervals:
+    return _not_empty(*overlapping_pairs(covered.start_ns, covered.end_ns, other)[2:])
+
+
+def _not_empty(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
+    """Intervals without the empty ones; they neither overlap nor touch."""
     lasting = end_ns > start_ns
     return Intervals(start_ns[lasting], end_ns[lasting])
 

@@ -1,8 +1,8 @@
-"""Launches of a capture with the counters of what they launched: joined on full name, grid and block.
+"""Launches of a capture joined with counters, on full name, grid and block.
 
-A matrix multiply of one name, grid and block may be of several depths (the K of M, N, K), which no profiler tells; its
-time does. So where several launches of a configuration were counted, each launch of the capture goes to the one that
-took as long, and to none where none did.
+Matrix multiplies with the same name, grid and block may have different depths (the K of M, N, K), which no profiler
+records; their times differ. So if several launches of a configuration were counted, each launch of the capture is
+joined with the one that took as long, or with none.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ NONE = -1
 
 
 def spelled(name: str) -> str:
-    """The name as both tools would write it."""
+    """The name in a spelling that both tools share."""
     return NAMESPACE.sub("", TYPE_OF_A_NUMBER.sub("", name)).replace(" ", "")
 
 
 def joined(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
-    """The launches (kernel, class, grid, block, duration_ns) with `counted_as`, the row of `counters` that tells of
-    each, and `not_counted`: why there is none, "" where there is one."""
-    keys, of_counters = _keys(launches), _keys(counters)
-    ambiguous = _of_several_names(keys, launches["kernel"])
-    rows_of = dict(tuple(pd.Series(range(len(counters)), dtype="int64").groupby(np.asarray(of_counters, dtype=object))))
+    """The launches (kernel, class, grid, block, duration_ns) with `counted_as`, their row of `counters` or NONE, and
+    `not_counted`: why there is none, or ""."""
+    keys = _keys(launches)
+    ambiguous = _keys_of_several_names(keys, launches["kernel"])
+    counted_rows = counters.groupby(_keys(counters).to_numpy(object)).indices
     counted_as, reasons = np.full(len(launches), NONE), np.full(len(launches), NOT_PROFILED, dtype=object)
-    for key, places in pd.Series(range(len(launches))).groupby(np.asarray(keys, dtype=object)):
+    for key, rows in launches.groupby(keys.to_numpy(object)).indices.items():
         if key in ambiguous:
-            reasons[places] = AMBIGUOUS
-        elif key in rows_of:
-            rows = _of_different_work(counters.iloc[rows_of[key]])
-            several = family(launches["class"].iloc[places.iloc[0]]) in OF_SEVERAL_DEPTHS
-            found = _nearest(launches["duration_ns"].to_numpy()[places], rows, several)
-            counted_as[places], reasons[places] = found, np.where(found == NONE, OTHER_DEPTH, "")
+            reasons[rows] = AMBIGUOUS
+        elif key in counted_rows:
+            counted = _of_different_work(counters.iloc[counted_rows[key]])
+            several = family(launches["class"].iloc[rows[0]]) in OF_SEVERAL_DEPTHS
+            nearest = _nearest(launches["duration_ns"].to_numpy()[rows], counted, several)
+            counted_as[rows], reasons[rows] = nearest, np.where(nearest == NONE, OTHER_DEPTH, "")
     return launches.assign(counted_as=counted_as, not_counted=pd.Series(reasons, launches.index, dtype="str"))
 
 
 def configurations(joined: pd.DataFrame) -> pd.DataFrame:
-    """One row per configuration of joined launches, and per depth that was counted, the longest first: launches,
-    total_ns, and the shortest and longest of them."""
+    """One row per configuration of joined launches and depth that was counted, by falling time: launches, total_ns,
+    min_ns and max_ns."""
     by = [*CONFIGURATION, "class", "counted_as", "not_counted"]
     grouped = joined.groupby(by, sort=False, observed=True)["duration_ns"]
     table = grouped.agg(launches="count", total_ns="sum", min_ns="min", max_ns="max").reset_index()
@@ -67,24 +67,24 @@ def _keys(table: pd.DataFrame) -> pd.Series:
     return table["kernel"].map(spelling).astype("str") + "\n" + table["grid"] + "\n" + table["block"]
 
 
-def _of_several_names(keys: pd.Series, names: pd.Series) -> set[str]:
-    """The keys that stand for more than one name."""
+def _keys_of_several_names(keys: pd.Series, names: pd.Series) -> set[str]:
+    """The keys that more than one name has."""
     pairs = pd.DataFrame({"key": keys, "name": names}).drop_duplicates()
     return set(pairs.loc[pairs["key"].duplicated(), "key"])
 
 
 def _of_different_work(rows: pd.DataFrame) -> pd.Series:
-    """The counted times of those rows that do another number of FLOPs than every row before them, by row."""
+    """The counted times of the rows whose FLOPs differ from those of all rows before them, by row."""
     kept: list[int] = []
     flops = total_flops(rows).fillna(0.0).to_numpy()
-    for place, own in enumerate(flops):
-        if all(abs(own - flops[other]) > SAME_WORK * max(own, flops[other]) for other in kept):
-            kept.append(place)
+    for row, count in enumerate(flops):
+        if all(abs(count - flops[other]) > SAME_WORK * max(count, flops[other]) for other in kept):
+            kept.append(row)
     return rows[TIME_NS].iloc[kept]
 
 
 def _nearest(duration_ns: np.ndarray, counted_ns: pd.Series, several: bool) -> np.ndarray:
-    """By launch the row that took as long; NONE where there may be SEVERAL depths and none did."""
+    """By launch the row that took as long; NONE if there may be SEVERAL depths and none did."""
     if not several:
         return np.full(len(duration_ns), counted_ns.index[0])
     with np.errstate(divide="ignore"):

@@ -1,4 +1,4 @@
-"""What limits a kernel: memory, compute, latency, or that it is too small; and by which rule that is said."""
+"""What limits a kernel: memory, compute, latency, or that it is too small; and the rules."""
 
 from __future__ import annotations
 
@@ -18,16 +18,10 @@ RULES = {
 
 
 def verdicts_of(table: pd.DataFrame) -> pd.DataFrame:
-    """By row of a table with memory_share, compute_share, waves and not_counted: `verdict`, and `because`, the figures
-    by which its rule speaks."""
-    return pd.DataFrame(
-        [
-            _verdict(*row)
-            for row in table[["memory_share", "compute_share", "waves", "not_counted"]].itertuples(index=False)
-        ],
-        columns=["verdict", "because"],
-        index=table.index,
-    )
+    """The `verdict` on every row, and `because`, the numbers behind it."""
+    columns = ["memory_share", "compute_share", "waves", "not_counted"]
+    verdicts = [_verdict(*row) for row in table[columns].itertuples(index=False)]
+    return pd.DataFrame(verdicts, columns=["verdict", "because"], index=table.index)
 
 
 def _verdict(memory: float, compute: float, waves: float, not_counted: str) -> tuple[str, str]:

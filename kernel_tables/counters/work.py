@@ -38,9 +38,11 @@ def total_flops(metrics: pd.DataFrame) -> pd.Series:
 
 
 def rates_of(work: pd.DataFrame, seconds: pd.Series, roofs: Roofs) -> pd.DataFrame:
-    """By row of `work` (columns of WORK): flops, flop_per_s, dram_bytes_per_s, flops_per_byte, and the shares of both
-    roofs: `compute_share`, the time that its FLOPs take at the roofs of their kinds, and `memory_share`, that of its
-    bytes, both ÷ its time. NaN where it is not known."""
+    """The rates of every row of `work` (columns of WORK), NaN if unknown.
+
+    Columns: flops, flop_per_s, dram_bytes_per_s, flops_per_byte; compute_share: the time of its FLOPs at the roofs of
+    their kinds ÷ its time; memory_share: the same for its bytes.
+    """
     flops = work[list(FLOPS.values())].sum(axis=1, min_count=len(FLOPS))
     seconds = seconds.astype("float64").where(seconds > 0)
     at_roofs = sum(_seconds_at(work[column], roofs.rate_of(kind)) for kind, column in FLOPS.items())
@@ -57,7 +59,7 @@ def rates_of(work: pd.DataFrame, seconds: pd.Series, roofs: Roofs) -> pd.DataFra
 
 
 def _flops_of(metrics: pd.DataFrame) -> pd.DataFrame:
-    """FLOPs by kind. A GPU without counters of a kind of tensor operation (NaN in every row) does none of it."""
+    """FLOPs by kind; 0 for kinds of tensor operations that this GPU has no counters of (NaN in every row)."""
     added, multiplied, both = (metrics[INSTRUCTIONS[name]] for name in ("fadd", "fmul", "ffma"))
     table = {FLOPS["fp32"]: added + multiplied + 2 * both}
     counted = table[FLOPS["fp32"]].notna()
@@ -68,5 +70,5 @@ def _flops_of(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def _seconds_at(flops: pd.Series, rate: float) -> pd.Series:
-    """Nothing takes no time, whatever the rate."""
+    """The time of FLOPs at a rate; 0 for none, even if the rate is unknown."""
     return (flops / rate).where(flops != 0, 0.0)

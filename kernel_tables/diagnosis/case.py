@@ -20,7 +20,7 @@ from kernel_tables.intervals import difference
 from kernel_tables.kernel_classes.categories import is_fp32_without_tensor_cores
 
 if TYPE_CHECKING:
-    from kernel_tables.counters.filling import Filling
+    from kernel_tables.counters.launches import Filling
 
 OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
 BACKWARD = re.compile(r"(?i)backward")

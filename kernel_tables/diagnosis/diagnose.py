@@ -20,7 +20,7 @@ from kernel_tables.diagnosis.scope import NO_STEP, Scope
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kernel_tables.counters.filling import Filling
+    from kernel_tables.counters.launches import Filling
 
 MOST_NAMED = 3  # ranges and kernels of a finding
 
@@ -88,7 +88,7 @@ def as_json(found: list[Diagnosis]) -> str:
 def _filling(trace: CaptureArrays, counters: pd.DataFrame | None) -> Filling | None:
     if counters is None:
         return None
-    from kernel_tables.counters.filling import filling_of
+    from kernel_tables.counters.launches import filling_of
 
     return filling_of(trace, counters)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernel_tables.intervals import Intervals, union
+from kernel_tables.intervals import Intervals, overlapping_pairs, union
 
 NO_OWNER = -1
 
@@ -46,12 +46,8 @@ class OwnedIntervals(NamedTuple):
 
     def overlaps(self, start_ns: np.ndarray, end_ns: np.ndarray) -> Overlaps:
         """The overlaps with intervals that are given in any order."""
-        first = np.searchsorted(self.end_ns, start_ns, "right")
-        count = np.maximum(np.searchsorted(self.start_ns, end_ns, "left") - first, 0)
-        given = np.repeat(np.arange(len(start_ns)), count)
-        own = np.arange(len(given)) + np.repeat(first - np.cumsum(count) + count, count)
-        time_ns = np.minimum(end_ns[given], self.end_ns[own]) - np.maximum(start_ns[given], self.start_ns[own])
-        return Overlaps(given, self.owner[own], time_ns)
+        given, own, starts_ns, ends_ns = overlapping_pairs(start_ns, end_ns, Intervals(self.start_ns, self.end_ns))
+        return Overlaps(given, self.owner[own], ends_ns - starts_ns)
 
 
 def by_priority(start_ns: np.ndarray, end_ns: np.ndarray, priority: np.ndarray) -> OwnedIntervals:
