@@ -58,6 +58,7 @@ SECTIONS = {
     ),
     "Read": (
         _page("read-a-capture", "Read a capture"),
+        _page("read-a-torch-trace", "Read a trace of torch.profiler"),
         _page("diagnose", "Find lost time"),
         _page("host", "See what the host did"),
         _page("diff", "Compare two captures"),

@@ -78,7 +78,7 @@ def _limits_of_json(trace: CaptureArrays) -> Iterator[Finding]:
         yield Finding(
             WARNING,
             "whole_microseconds",
-            "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1; record with PyTorch 2.4 or newer",
+            "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1; a newer PyTorch writes nanoseconds",
         )
 
 
