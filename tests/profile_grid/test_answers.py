@@ -202,6 +202,15 @@ def test_the_scripts_go_from_merged_tables_to_documents(tmp_path):
     assert (tmp_path / "top_kernels.csv").read_text().startswith(",".join(LEADING) + ",scope,rank,kernel,")
 
 
+def test_facts_of_somebody_elses_archive_are_text_in_every_document():
+    hostile = {list: [HOSTILE], dict: {HOSTILE: 12}, str: HOSTILE}
+    facts = {name: hostile.get(type(value), value) for name, value in PROVENANCE.items()}
+    tables = merged(grid())
+    for document in documents(summary_tables(tables), tables["runs"], facts).values():
+        assert r"\<script\>alert" in document
+        assert HOSTILE not in document and "<script>" not in document
+
+
 def test_classes_are_told_before_and_after_and_matrix_multiplies_with_their_change():
     table = rendered(grid())["d_training_vs_inference"].split("\n\n")[5]
     assert [cell.strip() for cell in line_of(table, "model").split("|")[3:7]] == [
