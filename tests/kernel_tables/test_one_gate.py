@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.__main__ import main
-from kernel_tables.codes import IMPOSSIBLE
+from kernel_tables.errors import IMPOSSIBLE
 from tests.kernel_tables.synthetic import Synthetic, changed
 from tests.kernel_tables.test_frozen import SUBCOMMANDS
 from tests.kernel_tables.test_hostile_shapes import WithoutLookups
@@ -36,11 +36,15 @@ def faulty_capture(code: str, path: Path) -> Path:
     elif code == "damaged_file":
         content = whole().write(path).read_bytes()
         path.write_bytes(content[: len(content) - 4096] + bytes(4096))
+    elif code == "invalid_json":
+        path.write_text('{"traceEvents": [')
     elif code == "times_overflow":
         whole().write(path, lacking=("ANALYSIS_DETAILS",))
         changed(path, f'UPDATE {KERNEL} SET start = 0, "end" = {2**61}')
-    else:
+    elif code == "too_many_open_ranges":
         leaking(1500).write(path)
+    else:
+        raise NotImplementedError(f"make a capture with the fault {code}")
     return path
 
 
