@@ -1,4 +1,4 @@
-"""What stands where a file is to be written: never a capture is written over, and a full disk is told as such."""
+"""Checks before a file is written: a capture is never overwritten, and a full disk is reported as such."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 
 @contextmanager
 def full_disk_as_os_error(path: Path) -> Iterator[None]:
-    """What SQLite says of a full disk, as every other writer says it."""
+    """Turns SQLite's error for a full disk into the OSError that other writers raise."""
     import sqlite3  # here, since the command's help needs the rest of this module
 
     try:
@@ -28,7 +28,7 @@ def full_disk_as_os_error(path: Path) -> Iterator[None]:
 
 
 def require_no_capture(target: Path, inputs: Iterable[Path]) -> None:
-    """Raises TraceError where TARGET is one of INPUTS, by whatever name or link, or another capture."""
+    """Raises TraceError if TARGET is one of INPUTS, by any name or link, or another capture."""
     if any(is_same_file(target, path) for path in inputs):
         raise TraceError(f"{target}: that is the capture itself, which is never written over; name another file")
     if target.is_file() and (_is_named_as_capture(target) or _begins_as_sqlite(target)):
@@ -36,16 +36,16 @@ def require_no_capture(target: Path, inputs: Iterable[Path]) -> None:
 
 
 def reports_beside(path: Path) -> list[Path]:
-    """The nsys reports of the same name as an SQLite file, from which it was exported."""
+    """The nsys reports with the name of an SQLite file, from which it was exported."""
     stem = path.name.removesuffix(".gz").removesuffix(".sqlite")
-    found = (path.with_name(stem + suffix) for suffix in REPORT_SUFFIXES)
-    return [report for report in found if report != path and report.exists()]
+    candidates = (path.with_name(stem + suffix) for suffix in REPORT_SUFFIXES)
+    return [report for report in candidates if report != path and report.exists()]
 
 
-def is_same_file(one: Path | int, other: Path | int) -> bool:
-    """Whether two paths, or descriptors of open files, lead to one file that is there."""
+def is_same_file(file: Path | int, other: Path | int) -> bool:
+    """Whether two paths, or descriptors of open files, lead to the same existing file."""
     try:
-        return os.path.samestat(os.stat(one), os.stat(other))
+        return os.path.samestat(os.stat(file), os.stat(other))
     except OSError:
         return False
 

@@ -1,7 +1,4 @@
-"""Markdown made of text that nobody can trust: names of kernels and models, and the tables they stand in.
-
-Imports nothing heavy.
-"""
+"""Markdown from untrusted text, such as names of kernels and models, and its tables. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class MarkdownTable:
-    """A table whose cells are Markdown already; columns from `first_right` on hold numbers and stand to the right."""
+    """A table whose cells are Markdown already; columns from `first_right` on are right-aligned."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -31,13 +28,13 @@ class MarkdownTable:
 
 
 def escaped(text: str) -> str:
-    """The text as Markdown that renders as the text itself, in a table or out of it."""
+    """The text as Markdown that renders as the text itself, also in a table."""
     line = SPECIAL.sub(lambda match: "".join("\\" + character for character in match[0]), _one_line(text))
     return NUMBER_OF_A_LIST.sub(r"\1\\\2", line)
 
 
 def code(text: str, in_table: bool = False) -> str:
-    """The text as a code span, for names of which every character counts; inside a table a pipe needs its backslash."""
+    """The text as a code span, which shows every character; in a table a pipe needs a backslash."""
     line = _one_line(text)
     if not line.strip():
         return "(no name)"
@@ -49,16 +46,16 @@ def code(text: str, in_table: bool = False) -> str:
 
 
 def pipe_table(table: MarkdownTable) -> str:
-    """The table as a Markdown pipe table whose source lines up too."""
+    """The table as a Markdown pipe table whose source is aligned, too."""
     widths = [max(3, *(len(row[i]) for row in (table.headings, *table.rows))) for i in range(len(table.headings))]
     rule = [_rule(width, i >= table.first_right) for i, width in enumerate(widths)]
     return "\n".join(_padded(row, widths, table.first_right) for row in (table.headings, tuple(rule), *table.rows))
 
 
 def compact_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> str:
-    """Cells of Markdown as a pipe table of many rows or long cells, whose source need not line up.
+    """Cells of Markdown as a pipe table whose source is not aligned, with a newline at the end.
 
-    RIGHT are the indices of the columns that stand to the right. Its last line is ended, too.
+    RIGHT are the indices of right-aligned columns.
     """
     rule = ["---:" if i in right else "---" for i in range(len(headings))]
     return "".join(f"{_line(cells)}\n" for cells in (headings, rule, *rows))

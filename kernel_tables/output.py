@@ -1,4 +1,4 @@
-"""Tables as CSV, Markdown, JSON or Parquet, to a file that is whole or not there, or to standard output."""
+"""Tables as CSV, Markdown, JSON or Parquet, written to a complete file or to standard output."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ FORMATS = ("csv", "md", "json", "parquet")
 
 
 def format_of(path: Path | None) -> str:
-    """The format that a file name asks for by its suffix; CSV where it asks for none."""
+    """The format by the suffix of a file name; CSV for other suffixes."""
     suffix = path.suffix.removeprefix(".").lower() if path else ""
     return suffix if suffix in FORMATS else "csv"
 
 
 def write_table(table: pd.DataFrame, path: Path | None, table_format: str) -> None:
-    """Writes the table to PATH, whole or not at all, or to standard output where PATH is None."""
+    """Writes the table to PATH, completely or not at all, or to standard output if PATH is None."""
     _write(rendered(table, table_format), path)
 
 
 def write_text(text: str, path: Path | None) -> None:
-    """Writes the text to PATH, whole or not at all, or to standard output where PATH is None."""
+    """Writes the text to PATH, completely or not at all, or to standard output if PATH is None."""
     _write(text.encode(), path)
 
 
@@ -58,8 +58,8 @@ def rendered(table: pd.DataFrame, table_format: str) -> bytes:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """The table in Markdown, with names escaped so that they read as written; numbers are right-aligned."""
-    right = [place for place, column in enumerate(table.columns) if table[column].dtype.kind in "iuf"]
+    """The table in Markdown, with names escaped; numbers are right-aligned."""
+    right = [index for index, column in enumerate(table.columns) if table[column].dtype.kind in "iuf"]
     rows = (list(map(_cell, row)) for row in table.itertuples(index=False))
     return compact_table(list(map(_cell, table.columns)), rows, right)
 

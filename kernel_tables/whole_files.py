@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all. Imported by everything that writes files, in measured programs too."""
+"""Files that appear complete or not at all. Imported by everything that writes files, also in measured programs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A path beside PATH to write to; it becomes PATH when the block ends well, and is removed when it does not.
+    """A path next to PATH to write to; it becomes PATH when the block succeeds, and is removed when it fails.
 
-    Where PATH is a link, what it leads to is written, and the link stays.
+    If PATH is a link, its target is written, and the link stays.
     """
-    if path.exists() and not path.is_file():  # a terminal, a pipe: there is nothing to rename onto
+    if path.exists() and not path.is_file():  # a terminal, a pipe: nothing can be renamed to it
         yield path
         return
     path = Path(os.path.realpath(path))
