@@ -1,6 +1,6 @@
 """The command: kernel-tables record -- PROGRAM, report|ranges|kernels|classes|check|... CAPTURE, names NAME.
 
-Only what parses the arguments is imported here, so that --help and a wrong argument are answered at once.
+Only modules that parse arguments are imported here, so that --help and wrong arguments are answered at once.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def command_parser() -> argparse.ArgumentParser:
 
 
 def _add_modules(commands: argparse._SubParsersAction, modules: Sequence[ModuleType]) -> None:
-    """Adds the commands that are modules of their own, each by the module's name."""
+    """Adds the commands that are modules, each by the name of its module."""
     for module in modules:
         name = module.__name__.rpartition(".")[2]
         command = commands.add_parser(name, help=module.SUMMARY, description=module.SUMMARY)

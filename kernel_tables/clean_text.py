@@ -1,9 +1,9 @@
 """Text of a capture, escaped for terminals and spreadsheets. Imports nothing heavy.
 
 A name may contain anything: a carriage return that breaks a row, a sequence that recolours a terminal, a formula.
-Invisible characters are written as an escape, `\\x1b`. In CSV, text that a spreadsheet would compute (it begins with =, +,
-- or @) gets an apostrophe in front, and so does text that begins with one; remove one apostrophe to get the text back.
-JSON and Parquet contain the exact names.
+Invisible characters are written as an escape, `\\x1b`. In CSV, text that a spreadsheet would compute (it begins with =,
++, - or @) gets an apostrophe in front, and so does text that begins with one; remove one apostrophe to get the text
+back. JSON and Parquet contain the exact names.
 """
 
 from __future__ import annotations

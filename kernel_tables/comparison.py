@@ -1,4 +1,4 @@
-"""Two captures compared: the facts about them, and what a step of each launched."""
+"""Two captures compared: the facts about them, and the launches of a step of each."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def side_of(trace: CaptureArrays, step_name: str = "step") -> Side:
         for level, (code, names) in zip(LEVELS, labels, strict=True)
     }
     facts = {name: trace.metadata[key] for key, name in FACTS.items() if key in trace.metadata}
-    facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "not told", "steps": str(len(scope.steps))}
+    facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "unknown", "steps": str(len(scope.steps))}
     trace.require_possible()
     return Side(facts, scope.count, by_level, sums_by_group(step, duration_ns, scope.count))
 
@@ -99,7 +99,7 @@ def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything:
     """What differs: facts first, then phases, parts, classes and kernels, each by how much its time changed.
 
     A thing has changed if its launches in a step did, or its time by more than TOLERANCE of itself, MIN_SHARE of the
-    step and STANDARD_ERRORS of the mean over steps. With EVERYTHING, what is the same is listed too.
+    step and STANDARD_ERRORS of the mean over steps. With EVERYTHING, unchanged things are listed, too.
     """
     rows = list(_changed_facts(before, after))
     min_change_ns = MIN_SHARE * max(before.time_ns.mean(), after.time_ns.mean())
@@ -122,7 +122,7 @@ def as_table(rows: list[Change]) -> pd.DataFrame:
 
 def _changed_facts(before: Side, after: Side) -> Iterator[Change]:
     for name in dict.fromkeys([*before.facts, *after.facts]):
-        values = [side.facts.get(name, "not told") for side in (before, after)]
+        values = [side.facts.get(name, "unknown") for side in (before, after)]
         if values[0] != values[1]:
             yield Change(FACT, name, FACT, *values)
 

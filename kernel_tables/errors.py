@@ -88,7 +88,7 @@ class ImpossibleCapture(TraceError):
     def __init__(self, path: Path, findings: Sequence[Finding]):
         self.findings = tuple(findings)
         more = len(findings) - 1
-        super().__init__(f"{path}: {findings[0].message}" + (f" (`check` tells {more} more)" if more else ""))
+        super().__init__(f"{path}: {findings[0].message}" + (f" (`check` lists {more} more)" if more else ""))
 
 
 def impossible(path: Path, code: str, message: str) -> ImpossibleCapture:

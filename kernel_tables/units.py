@@ -1,4 +1,4 @@
-"""Times, sizes and shares as people read them, and what they are called where no GPU was used."""
+"""Times, sizes and shares as people read them, and their headings with and without a GPU."""
 
 from __future__ import annotations
 

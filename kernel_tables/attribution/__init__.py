@@ -1,1 +1,1 @@
-"""From columns to what belongs together: activities, their launches, the ranges of each launch, paths of names."""
+"""From columns to relations: activities, their launches, the ranges of each launch, paths of names."""

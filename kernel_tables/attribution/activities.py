@@ -95,7 +95,7 @@ def _at_launch(values: np.ndarray, row: np.ndarray, otherwise: int) -> np.ndarra
 
 
 def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[str]]:
-    """The index of each activity's name, and the names: a kernel's full one, others in nsys's own wording."""
+    """The index of each activity's name, and the names: of kernels in full, of others as nsys words them."""
     copies = COPY_KINDS | capture.labels("ENUM_CUDA_MEMCPY_OPER")
     namers = (
         lambda ids: _kernel_names(capture, ids),

@@ -1,7 +1,7 @@
 """Long integer arrays: worked on by blocks, and their keys numbered without gaps.
 
-Temporary arrays of a block stay small, so that their memory is used again, and two cores share the work. Memory that is
-touched for the first time costs more than what is computed in it.
+Temporary arrays of a block stay small, so that their memory is used again, and two cores share the work. To touch new
+memory costs more than the computation.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class CaptureArrays:
 
     @cached_property
     def launch_path(self) -> np.ndarray:
-        """The path id of the launch of each activity; that of a replayed activity is shorter than its own."""
+        """The path id at the launch of each activity, which lacks the captured ranges of a replayed one."""
         return self._paths_of(self.attribution.launch_node)
 
     def _paths_of(self, node: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 PATH_SEPARATOR = " > "
-# A ">" that stands alone in a name would look like a separator: it gets a backslash, one more than it has.
+# A ">" between spaces in a name would look like a separator: it gets a backslash, one more than it has.
 ALONE = re.compile(r"(?<!\S)(\\*>)(?!\S)")
 ESCAPED = re.compile(r"(?<!\S)\\(\\*>)(?!\S)")
 

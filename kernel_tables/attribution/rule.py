@@ -45,7 +45,7 @@ class RangeAttributor:
     def __init__(self, ranges: Ranges):
         self._ranges = ranges
         self._threads = _threads_by_id(ranges)
-        self._lock = Lock()  # of what follows: the forest, which grows, and the number of pairs
+        self._lock = Lock()  # of the forest, which grows, and of the number of pairs
         self._pair_count = 0
         node_count = len(ranges) + sum(thread.segment_nodes for thread in self._threads.values())
         parent, innermost, self._end_ns = (np.empty(node_count, np.int64) for _ in range(3))
@@ -85,7 +85,7 @@ class RangeAttributor:
         return Attribution(parent, self._forest.range, launch_node, launch_node, first_replayed=len(parent))
 
     def _inherited_by_root_nodes(self, threads: list[ThreadRanges]) -> tuple[np.ndarray, np.ndarray]:
-        """The outermost nodes of the threads of a process, and the node of what each inherits from other threads."""
+        """The outermost nodes of the threads of a process, and the node that each inherits from other threads."""
         is_root = [thread.parents == NONE for thread in threads]
         roots = np.concatenate([thread.nodes[here] for thread, here in zip(threads, is_root, strict=True)])
         outermost = np.concatenate([thread.ranges[here] for thread, here in zip(threads, is_root, strict=True)])
@@ -100,7 +100,7 @@ class RangeAttributor:
         return roots, inherited
 
     def _inherited_by_launches(self, times_ns: np.ndarray, thread_ids: np.ndarray) -> np.ndarray:
-        """The node of what is open on other threads of its process at each launch."""
+        """The node of the ranges that are open on other threads of its process at each launch."""
         nodes = np.full(len(times_ns), NONE, np.int32)
         processes, process_index = factorize(process_of(thread_ids))
         for process, here in zip(processes.tolist(), grouped(process_index, len(processes)), strict=True):

@@ -1,7 +1,7 @@
-"""What Nsight Compute is asked to count of every kernel: its names, and the units that they come in.
+"""The metrics of Nsight Compute that are counted for every kernel: names and units.
 
 FLOPs: instructions by the threads that executed them (an FMA is two operations), and on tensor cores the operations
-themselves, by the type of what is multiplied. Occupancy, waves and limits are those of the launch.
+themselves, by the type of their operands. Occupancy, waves and limits are those of the launch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The table that Nsight Compute prints (--csv --page raw), and of it what may be kept.
+"""The table that Nsight Compute prints (--csv --page raw), and its columns that may be kept.
 
-It names the host, the program and its process; of these nothing is read. What is kept is one row per kernel, grid and
-block: they, and the metrics that were asked for.
+It names the host, the program and its process; these are not read. One row per kernel, grid and block is kept, with the
+requested metrics.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ NOT_TOLD = ("", "n/a", "nan", "-nan", "inf")
 
 
 def read_counters(path: Path) -> pd.DataFrame:
-    """One row per launch that was counted: kernel, grid and block ("16x6x8"), and every metric of METRICS and of
-    DO_OPERATIONS, NaN where nobody asked for it or the GPU has none. Raises TraceError where the file is not what
-    Nsight Compute prints, or has other units.
+    """One row per counted launch: kernel, grid and block ("16x6x8"), and every metric of METRICS and DO_OPERATIONS, NaN
+    if it was not requested or the GPU has none. Raises TraceError if the file is not a table of Nsight Compute, or has
+    other units.
     """
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         rows = list(csv.reader(line for line in file if line.startswith('"')))  # its messages begin with ==
@@ -53,7 +53,7 @@ def read_counters(path: Path) -> pd.DataFrame:
 
 
 def kept_counters(path: Path) -> pd.DataFrame:
-    """The same table where it was written as plain CSV, with its own columns. Raises TraceError for another file."""
+    """The table of read_counters from plain CSV with these columns. Raises TraceError for another file."""
     wanted = no_counters()
     try:
         table = pd.read_csv(path, dtype=dict.fromkeys(CONFIGURATION, "str"), keep_default_na=False, na_values=[""])
@@ -68,13 +68,13 @@ def kept_counters(path: Path) -> pd.DataFrame:
 
 
 def rounds_together(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """One table of what several rounds counted, in their order: their launches with the metrics of METRICS.
+    """The launches of several rounds in one table, in order, with the metrics of METRICS.
 
-    A launch of which nobody asked what its warps wait for has that of the first launch of its kernel, grid and block.
-    One whose operations on tensor cores nobody asked for did none if its kernel executed no instruction that multiplies
-    matrices there, or if this GPU does not count such instructions: by its name it has none. It is left out where its
-    kernel did, or where another round counted the operations of its kernel, grid and block. So is one that executed
-    such instructions and has no operation of any kind that is counted, as fp8.
+    Stalls that were not requested for a launch are those of the first launch of its kernel, grid and block. Operations
+    on tensor cores that were not requested are 0 if the kernel executed no instruction that multiplies matrices there,
+    or if this GPU does not count such instructions: by its name the kernel has none. A launch is left out if its kernel
+    did execute some, or if another round counted the operations of its kernel, grid and block; so is a launch that
+    executed such instructions and has no counted operation, as in fp8.
     """
     table = pd.concat(rounds, ignore_index=True)
     stalls, operations = list(STALLS.values()), list(TENSOR_OPERATIONS.values())

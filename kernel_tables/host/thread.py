@@ -85,7 +85,7 @@ class ThreadHostTime:
         return free.assign(calls=0, time_ns=free["own_ns"], samples=0, samples_in_calls=0)
 
     def _samples(self, where: np.ndarray) -> pd.DataFrame:
-        """The samples by KEYS; those outside calls stand for the time between two samples, NA if that is unknown."""
+        """The samples by KEYS, and samples outside calls × the time between two samples, NA if that is unknown."""
         samples = pd.DataFrame({"where": where, "function": self._sample_function, "in_call": self._sample_in_call})
         samples["period_ns"] = self._period_ns[self._sample_source]
         table = samples.groupby(KEYS).agg(

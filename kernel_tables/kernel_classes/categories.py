@@ -118,8 +118,8 @@ def _users_rule(entry: Mapping[str, str], number: int) -> KernelClassRule:
     return KernelClassRule(kernel_class, (("full_name", pattern),), "a rule of config.yaml")
 
 
-# A kernel's own name ends at its template arguments or parameters. Unnamed namespaces have brackets of their own, and
-# a few names begin with a return type, std::enable_if<...>::type, that holds anything.
+# A kernel's own name ends at its template arguments or parameters. Unnamed namespaces contain brackets, too, and a few
+# names begin with a return type, std::enable_if<...>::type, that contains anything.
 _OWN_NAME = re.compile(r"(?:std::enable_if<.*?>::type )?(?:[^<(]|<unnamed>|\(anonymous namespace\))*")
 
 
@@ -162,7 +162,7 @@ def _expression(field: str, pattern: str) -> str:
 def found_in(pattern: str, texts: Sequence[str]) -> list[bool]:
     """Whether the pattern is found in each text, by RE2: its time is linear in the text.
 
-    Python's own engine tries every way to match: `(a|a|[a-z]+)+$!` does not end on a name of forty letters.
+    Python's engine tries every way to match: `(a|a|[a-z]+)+$!` does not end on a name of forty letters.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,1 +1,1 @@
-"""The processes of one run side by side: what each did, and what communication between them costs."""
+"""The processes of one run: the activities of each, and the cost of communication between them."""

@@ -87,6 +87,6 @@ def _collectives_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[
         yield Finding(
             WARNING,
             "collectives_differ",
-            f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}: what was transfer and what was"
-            " waiting for the slowest rank cannot be told there; capture all ranks of the run",
+            f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}: transfer cannot be told"
+            " from waiting for the slowest rank there; capture all ranks of the run",
         )

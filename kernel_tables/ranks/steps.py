@@ -1,4 +1,4 @@
-"""The measured steps of a rank on one of its devices: when each is, and what fills it."""
+"""The measured steps of a rank on one of its devices: their windows and their parts."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ class DeviceSteps:
     def parts_ns(self) -> dict[str, np.ndarray]:
         """The length of every step by PARTS, and the communication that overlaps with computation.
 
-        What computes comes first, then what only communicates, then what only moves memory. Raises NotConserved unless
-        the parts add up to the step, to the nanosecond.
+        Computation has priority, then communication, then memory operations. Raises NotConserved unless the parts add
+        up to the step, to the nanosecond.
         """
         compute, communication = self.during(self.is_compute), self.during(self.is_communication)
         memory = difference(self.during(self.is_here & self.scope.is_memory), compute, communication)

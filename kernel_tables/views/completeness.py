@@ -65,7 +65,7 @@ def _older_than_report(trace: CaptureArrays) -> Iterator[Finding]:
             yield Finding(
                 ERROR,
                 "older_than_report",
-                f"{visible(path.name)} is older than {visible(report.name)} beside it: the figures are those of an"
+                f"{visible(path.name)} is older than {visible(report.name)} next to it: the figures are those of an"
                 " earlier capture; export the report again",
             )
 
@@ -99,7 +99,7 @@ def _no_ranges(trace: CaptureArrays) -> Iterator[Finding]:
         yield Finding(
             WARNING,
             "no_ranges",
-            "no range was open in the window, so times are told by kernel and class alone; give parts of the program"
+            "no range was open in the window, so times are only by kernel and class; give parts of the program"
             " ranges by torch.profiler.record_function",
         )
     else:
@@ -202,7 +202,7 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
         yield Finding(
             WARNING,
             "launched_before",
-            f"{before} activities were launched before the capture began: they stand in '(launched before the capture)'"
+            f"{before} activities were launched before the capture began: they are in '(launched before the capture)'"
             " and in no range; synchronise before the capture starts to have none",
         )
 

@@ -34,7 +34,7 @@ RANGE_TRACK = 1 << 29  # and those of their ranges above these
 
 
 class PlacedTrace(NamedTuple):
-    """A capture on the time axis of several, and what of it is written."""
+    """A capture on the time axis of several, and its activities and ranges that are written."""
 
     trace: CaptureArrays
     activities: np.ndarray  # indices

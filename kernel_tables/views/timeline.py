@@ -1,4 +1,4 @@
-"""Ranges, the calls that launched, and what ran on a device, as rows that begin and end."""
+"""Ranges, launches and activities as rows with a start and an end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two captures side by side: what is the same is not told, what differs is named."""
+"""Two captures compared: what is the same is left out, what differs is named."""
 
 from pathlib import Path
 

@@ -93,7 +93,7 @@ def test_an_activity_without_an_end_is_an_error(path, table):
 def test_all_that_cannot_be_is_told_at_once(path):
     changed(path, f'UPDATE {KERNEL} SET "end" = start - 1', f"UPDATE {NVTX} SET start = -1 WHERE text = 'step'")
     assert codes(path) == ["ends_before_start", "negative_time"]
-    with Trace(path) as trace, pytest.raises(ImpossibleCapture, match=r"4 rows of .* \(`check` tells 1 more\)$"):
+    with Trace(path) as trace, pytest.raises(ImpossibleCapture, match=r"4 rows of .* \(`check` lists 1 more\)$"):
         trace.kernels()
 
 
