@@ -72,8 +72,8 @@ def needs(package):
     return pytest.mark.skipif(find_spec(package) is None, reason=f"{package} is not installed")
 
 
-def test_gradient_accumulation_and_an_evaluation(compared):
-    done = compared("nanogpt.py")
+def test_gradient_accumulation_and_an_evaluation_in_a_program_started_by_m(compared):
+    done = compared(None, start=[*PYTHON, "-m", "nanogpt"])
     ranges = done.ranges()
     assert done.phases() == {
         "forward",
@@ -105,11 +105,10 @@ def test_the_wait_for_data_has_a_range_as_long_as_it_lasts(compared):
     assert lengths.median() > 10e6  # of the 20 ms that an item takes
 
 
-@pytest.mark.parametrize("kind", ["sgd", "lbfgs"])
-def test_an_optimizer_does_what_it_launches_outside_its_closure(compared, kind):
-    done = compared("closure.py", kind)
+def test_an_optimizer_does_what_it_launches_outside_its_closure(compared):
+    done = compared("closure.py", "lbfgs")
     ranges = done.ranges()
-    optimizer = f"step > Optimizer.step#{kind.upper()}.step"
+    optimizer = "step > Optimizer.step#LBFGS.step"
     assert {"forward", "backward", optimizer.removeprefix("step > ")} <= done.phases()
     assert not [path for path in ranges if path.startswith(f"{optimizer} > ")]
     with Trace(done.folder / "recording.sqlite") as trace:
@@ -127,9 +126,8 @@ def test_text_is_recorded_by_calls_and_a_prompt_apart_from_the_tokens_after_it(c
     assert "a step is a call of Decoder, and what follows it until the next" in done.err
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_a_compiled_model_is_compiled_as_often_as_without(compared, backend):
-    done = compared("compiled.py", backend)  # which prints how often, and its graph breaks
+def test_a_compiled_model_is_compiled_as_often_as_without(compared):
+    done = compared("compiled.py", "eager")  # which prints how often, and its graph breaks
     ranges = done.ranges()
     assert ranges["step > forward > Net"] == 6
     assert not [path for path in ranges if "dynamo" in path]
@@ -166,10 +164,6 @@ def test_a_program_that_records_itself_is_recorded_too(compared):
     assert done.ranges("inside.sqlite")["train"] == 2
 
 
-def test_autocast_normalization_and_a_scheduler(compared):
-    assert compared("convolutional.py").ranges()["step > forward > Sequential"] == 6
-
-
 def test_an_error_in_a_forward_pass_and_the_status_of_the_program(compared):
     assert compared("failing.py").ranges()["step > forward > Sequential"] == 6
 
@@ -184,10 +178,6 @@ def test_a_closed_pipe_costs_nothing(tmp_path):
         process.stderr.close()  # as by 2>&1 | head -1
     assert process.returncode == 0
     assert (tmp_path / "recording.sqlite").exists()
-
-
-def test_a_module_of_a_package(compared):
-    assert compared(None, start=[*PYTHON, "-m", "nanogpt"]).ranges()["step"] == 6
 
 
 def test_a_test_run_by_pytest(compared):
