@@ -1,9 +1,10 @@
 """Attention that is written out in separate kernels, found by what is launched: a product, a softmax, a product.
 
 The names of ranges are not asked: the same module is called attention, attn or self_attn. On each stream, the products
-next to a softmax are the attention's when only elementwise work lies between; the projections around are not among
-them. A softmax that is written out too is two reductions with an exponential between. The backward pass has two
-products on each side of the softmax; that of a written-out softmax is looked for in the ranges of the forward chains.
+next to a softmax are the attention's when only elementwise work lies between, and so are the copies around them, by
+which heads are laid out for the products; the projections are not among them. A softmax that is written out too is two
+reductions with an exponential between. The backward pass has two products on each side of the softmax; that of a
+written-out softmax is looked for in the ranges of the forward chains.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ EXPONENTIAL = re.compile(r"exp_kernel|aten::exp_?$")
 SPLIT_PRODUCT = re.compile(r"(?i)split_?k\w*reduce")  # the second kernel of one product
 LINEAR = re.compile(r"aten::(?:linear|addmm)$")  # a layer, not a product of two activations
 SHORTEST_NS = 10_000  # of what lies between the products: a softmax over a row of logits is shorter than one over S x S
+MOST_COPIES = 4  # on each side of a chain: of queries, keys and values, or of their gradients
 MOST_BETWEEN_TWINS = 2  # copies between the two products of one node of the backward pass
 
 
@@ -51,6 +53,7 @@ class _Kinds:
     reduction: np.ndarray
     exponential: np.ndarray
     view: np.ndarray
+    copy: np.ndarray
     breaks: np.ndarray
 
 
@@ -87,6 +90,7 @@ def _kinds(scope: Scope) -> _Kinds:
         scope.of_class("reduction"),
         fits(EXPONENTIAL),
         scope.of_class("other/view", "other/allocation"),
+        scope.of_class("elementwise/copy", "other/view", "other/allocation") | scope.is_memory,
         ~(product | goes_on) | is_log,
     )
 
@@ -139,12 +143,16 @@ class _Stream:
         return self._members(wanted | (is_twin & (before | after)))
 
     def _members(self, stretches: np.ndarray) -> np.ndarray:
-        """The activities of STRETCHES, with the products at their ends."""
+        """The activities of STRETCHES, with the products at their ends and the copies around these."""
         chosen = np.flatnonzero(stretches)
         inside = np.zeros(len(self._rows) + 1, np.int64)
         np.add.at(inside, self._product[chosen], 1)
         np.add.at(inside, self._product[chosen + 1] + 1, -1)
-        return self._rows[np.cumsum(inside)[:-1] > 0]
+        members, is_copy = np.cumsum(inside)[:-1] > 0, self._kinds.copy[self._rows]
+        for _ in range(MOST_COPIES):
+            beside = np.append(members[1:], False) | np.append(False, members[:-1])
+            members = members | (beside & is_copy)
+        return self._rows[members]
 
     def _softmax_written_out(self) -> np.ndarray:
         """By stretch: whether a reduction, an exponential and a reduction follow each other in it."""

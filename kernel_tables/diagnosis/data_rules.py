@@ -31,21 +31,29 @@ def data_waits(scope: Scope, device: Device) -> Intervals:
     return intersection(union(ranges.start_ns[mine], ranges.end_ns[mine]), span)
 
 
+def _before_first(waits: Intervals, device: Device) -> int:
+    """The time from the first wait in a device's span to its first activity, 0 where it waits for none before."""
+    return max(int(device.start_ns[0] - waits.start_ns[0]), 0) if len(waits) else 0
+
+
 def waiting_for_data(case: Case) -> Found | None:
-    """On a GPU only its idle time counts, and only between two activities: a wait while it computes costs nothing. The
-    launch after a wait is a part of it."""
+    """On a GPU only its idle time counts: a wait while it computes costs nothing. The launch after a wait is a part of
+    it. Whether the wait before the first activity cost something is told by the others.
+    """
     scope, weight = case.scope, np.zeros(len(case.scope.activities), np.int64)
-    gain_ns, longest_ns, batches = 0, 0, 0
+    gain_ns, first_ns, longest_ns, batches = 0, 0, 0, 0
     for device in scope.devices:
         waits, (idle, next_row) = data_waits(scope, device), device.gaps
         waited_ns = covered_ns(waits, idle.start_ns, idle.end_ns)
         launching_ns = idle.end_ns - scope.activities.launch_ns[next_row]
         weight[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
         gain_ns += waits.total_ns if scope.trace.is_cpu_only else int(weight[next_row].sum())
+        first_ns += 0 if scope.trace.is_cpu_only else int(_before_first(waits, device))
         batches += len(waits)
         longest_ns = max(longest_ns, int(waits.lengths_ns.max(initial=0)))
     if scope.share(gain_ns) < CAUSE_SHARE:
         return None
+    gain_ns += first_ns
     waiter = "the program" if scope.trace.is_cpu_only else "the GPU"
     said = f"{waiter} waits {scope.in_words(gain_ns)} for the next batch of a DataLoader"
     evidence = {"batches_per_step": round(batches / scope.count, 2), "longest_ms": longest_ns / 1e6}
