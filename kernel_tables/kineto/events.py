@@ -22,9 +22,10 @@ ARGS = {  # attribute: key of `args`
     "correlation": "correlation", "external_id": "External id", "old_external_id": "external id",
     "device": "device", "context": "context", "stream": "stream", "bytes": "bytes",
     "grid": "grid", "block": "block", "registers": "registers per thread",
-    "sequence": "Sequence number", "forward_thread": "Fwd thread id", "shapes": "Input Dims",
+    "sequence": "Sequence number", "forward_thread": "Fwd thread id",
     "collective": "Collective name", "elements_in": "In msg nelems", "elements_out": "Out msg nelems",
     "dtype": "dtype", "group": "Process Group Name", "group_ranks": "Process Group Ranks",
+    "shapes": "Input Dims",  # as they are written
 }  # fmt: skip
 SLOW = json.JSONDecoder(parse_float=str)
 
@@ -45,7 +46,7 @@ if msgspec:
     )
     _FAST = msgspec.json.Decoder(list[Event])
 else:
-    Args = make_dataclass("Args", [(name, Any, None) for name in ARGS], slots=True)
+    Args = make_dataclass("Args", [(name, Any, b"" if name == "shapes" else None) for name in ARGS], slots=True)
     Event = make_dataclass("Event", [(name, Any, None) for name in (*TEXTS, "pid", "tid", *EXACT, "args")], slots=True)
 NO_ARGS = Args()
 
@@ -73,14 +74,10 @@ def event_of(content: Any) -> Event:
     if not all(isinstance(text, str | None) for text in texts):
         raise ValueError("the name or category of an event is no text")
     rest = (content.get(name) for name in ("pid", "tid", *EXACT))
-    return Event(*texts, *rest, args and Args(*(args.get(key) for key in ARGS.values())))
-
-
-def shapes_text(shapes: Any) -> bytes | str:
-    """The shapes of an operator's inputs as JSON, empty where the trace does not tell them."""
-    if msgspec and isinstance(shapes, msgspec.Raw):
-        return bytes(shapes)
-    return json.dumps(shapes) if shapes is not None else ""
+    if args is None:
+        return Event(*texts, *rest, None)
+    shapes = json.dumps(args["Input Dims"]).encode() if "Input Dims" in args else b""
+    return Event(*texts, *rest, Args(*(args.get(key) for key in ARGS.values() if key != "Input Dims"), shapes))
 
 
 def written(times: Sequence[Any]) -> bytes:
@@ -95,7 +92,7 @@ def written(times: Sequence[Any]) -> bytes:
 def integers(values: Sequence[Any], otherwise: int) -> np.ndarray:
     """The values as integers, OTHERWISE for None and what is none; a number in quotes is one."""
     try:
-        return np.array([otherwise if value is None else value for value in values], np.int64)
+        return np.array([otherwise if v is None else v for v in values] if None in values else values, np.int64)
     except (TypeError, ValueError, OverflowError):
         return np.array([_integer(value, otherwise) for value in values], np.int64)
 

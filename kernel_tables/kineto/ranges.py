@@ -101,7 +101,7 @@ def _operators(trace: Trace) -> Iterator[Range]:
             yield Range(*times, thread, name.removeprefix(NODE) + shape)
 
 
-def _shown(shapes: str) -> str:
+def _shown(shapes: bytes) -> str:
     """ "(4×256, 256)" of the JSON [[4, 256], [256], []]; "" where there are none."""
     try:
         found = json.loads(shapes) if shapes else []

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernel_tables.kineto.events import NO_ARGS, Event, integers, shapes_text, written
+from kernel_tables.kineto.events import NO_ARGS, Event, integers, written
 from kernel_tables.kineto.exact_times import has_fractions, nanoseconds
 from kernel_tables.kineto.json_stream import EventStream, InvalidJson, NotATrace
 from kernel_tables.kineto.nccl_kernels import Asked, asked
@@ -47,8 +48,9 @@ class Numbers:
         return self.of.setdefault(thing, len(self.of))
 
     def numbers(self, things: Sequence[Any]) -> np.ndarray:
-        number = self.of.setdefault
-        return np.array([number(thing, len(self.of)) for thing in things], np.int64)
+        for thing in dict.fromkeys(things):
+            self.number(thing)
+        return np.array(list(map(self.of.__getitem__, things)), np.int64)
 
     @property
     def things(self) -> list[Any]:
@@ -67,7 +69,7 @@ class Threads:
         for process, thread in set(keys) - self._ids.keys():
             numbers = self._number(self._processes, process), self._number(self._threads, thread)
             self._ids[process, thread] = global_thread(*numbers)
-        return np.array([self._ids[key] for key in keys], np.int64)
+        return np.array(list(map(self._ids.__getitem__, keys)), np.int64)
 
     @staticmethod
     def _number(numbers: Numbers, name: Any) -> int:
@@ -130,8 +132,7 @@ class Trace:
         by_kind: dict[str, list[Event]] = {kind: [] for kind in _COLUMNS}
         by_category = {category: by_kind[kind].append for category, kind in CATEGORIES.items()}
         for event in events:
-            keep = by_category.get(event.cat)
-            if keep is not None and event.ph == "X":
+            if event.ph == "X" and (keep := by_category.get(event.cat)):
                 keep(event)
         self.counts.update([event.cat for event in events])
         by_kind[FUNCTION] = [event for event in by_kind[FUNCTION] if _is_kept(event.name or "")]
@@ -156,6 +157,7 @@ class Trace:
             columns[name] = column_of(self, events, args)
         if kind == KERNEL:
             self.asked += asked(events)
+            columns |= _sizes(args)
         return columns
 
 
@@ -166,7 +168,8 @@ def _is_kept(function: str) -> bool:
 def _joined(kind: str, blocks: list[Columns]) -> Columns:
     if blocks:
         return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-    return {name: np.empty(0, np.int64) for name in ("start", "end", "name", *_COLUMNS[kind])}
+    sizes = SIZES if kind == KERNEL else ()
+    return {name: np.empty(0, np.int64) for name in ("start", "end", "name", *_COLUMNS[kind], *sizes)}
 
 
 def global_thread(process: int, thread: int) -> int:
@@ -175,32 +178,44 @@ def global_thread(process: int, thread: int) -> int:
 
 
 def _argument(name: str, otherwise: int = NONE) -> ColumnOf:
-    return lambda trace, events, args: integers([getattr(one, name) for one in args], otherwise)
+    value = attrgetter(name)
+    return lambda trace, events, args: integers(list(map(value, args)), otherwise)
 
 
 def _place(name: str, field: str) -> ColumnOf:
     """An argument, or the field of an event that says the same."""
+    told, otherwise = attrgetter(name), attrgetter(field)
 
     def column(_: Trace, events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
-        told = zip(events, [getattr(one, name) for one in args], strict=True)
-        return np.maximum(integers([getattr(event, field) if value is None else value for event, value in told], 0), 0)
+        values = list(map(told, args))
+        if None in values:
+            pairs = zip(values, map(otherwise, events), strict=True)
+            values = [other if value is None else value for value, other in pairs]
+        return np.maximum(integers(values, 0), 0)
 
     return column
 
 
 def _correlation(_: Trace, __: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
-    if all(one.correlation is not None for one in args):
-        return integers([one.correlation for one in args], NONE)
-    found = [(one.correlation, one.external_id, one.old_external_id) for one in args]
-    return integers([next((number for number in ids if number is not None), None) for ids in found], NONE)
+    numbers = [one.correlation for one in args]
+    if None in numbers:
+        found = [(one.correlation, one.external_id, one.old_external_id) for one in args]
+        numbers = [next((number for number in ids if number is not None), None) for ids in found]
+    return integers(numbers, NONE)
 
 
-def _size(name: str, axis: int) -> ColumnOf:
-    def column(_: Trace, __: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
-        sizes = [getattr(one, name) for one in args]
-        return integers([size[axis] if isinstance(size, list) and len(size) == 3 else None for size in sizes], NONE)
-
-    return column
+def _sizes(args: Sequence[Any]) -> Columns:
+    """The columns of SIZES; NONE for what is not three numbers."""
+    columns = []
+    for name in ("grid", "block"):
+        values = list(map(attrgetter(name), args))
+        try:
+            table = np.array(values, np.int64).reshape(len(values), 3)
+        except (TypeError, ValueError, OverflowError):
+            known = [size if isinstance(size, list) and len(size) == 3 else (NONE,) * 3 for size in values]
+            table = integers([number for size in known for number in size], NONE).reshape(-1, 3)
+        columns += list(table.T)
+    return dict(zip(SIZES, columns, strict=True))
 
 
 _THREAD = {"thread": lambda trace, events, _: trace.threads.ids(events)}
@@ -215,12 +230,10 @@ _ORDER = {"order": _argument("external_id", 0)}  # in which they began, which se
 _OF_OPERATORS = {
     "sequence": _argument("sequence"),
     "forward_thread": _argument("forward_thread", 0),
-    "shapes": lambda trace, _, args: trace.shapes.numbers([shapes_text(one.shapes) for one in args]),
+    "shapes": lambda trace, _, args: trace.shapes.numbers([bytes(one.shapes) for one in args]),
 }
 _COLUMNS = {
-    KERNEL: _OPERATION
-    | {"registers": _argument("registers")}
-    | {size: _size(size[:-1], "XYZ".index(size[-1])) for size in SIZES},
+    KERNEL: _OPERATION | {"registers": _argument("registers")},
     COPY: _MEMORY,
     FILL: _MEMORY,
     CALL: _THREAD | {"correlation": _correlation},

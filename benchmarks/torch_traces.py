@@ -1,0 +1,105 @@
+"""How fast JSON of torch.profiler is read on one core, and in how much memory, compared with a bare json.load.
+
+    python -m benchmarks.torch_traces [TRACE] [--megabytes 250] [--repeats 3]
+
+Without a TRACE one is made: steps of a model of blocks with stacks, forward and backward, as Kineto writes them. Where
+Holistic Trace Analysis is installed (the package HolisticTraceAnalysis), its parser is measured, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchmarks.harness import PYTHON, Cost, Costs, run
+
+JSON_LOAD = "import json, sys; json.load(open(sys.argv[1]))"
+HTA = """
+import sys
+from hta.common.trace_parser import parse_trace_file
+parse_trace_file(sys.argv[1])
+"""
+TABLES = "import sys; from kernel_tables.reading.source import sqlite_file\nwith sqlite_file(sys.argv[1]): pass"
+BLOCKS, OPERATORS, FRAMES = 24, 8, 12  # of a step; operators and Python functions of a block
+HEAD = '{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "A GPU"}], "with_stack": 1, "traceEvents": [\n'
+MEGABYTE = 1e6
+FIRST_US = 4_563_979_318_000
+
+
+def main(trace: Path | None = None, *, megabytes: float = 250, repeats: int = 3) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = trace or _made(Path(folder) / "trace.json", megabytes)
+        size = path.stat().st_size / MEGABYTE
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the commands inherit it
+        costs = Costs(f"\nA trace of {size:.0f} MB, on one core", "cpu_s")
+        commands = {
+            "json.load": [sys.executable, "-c", JSON_LOAD, path],
+            "kernel_tables: the tables of a capture": [sys.executable, "-c", TABLES, path],
+            "kernel_tables ranges": [*PYTHON, "kernel_tables", "ranges", path, "--format", "csv"],
+            "kernel_tables diagnose": [*PYTHON, "kernel_tables", "diagnose", path, "--format", "csv"],
+        }
+        if find_spec("hta"):
+            commands["HTA: parse_trace_file"] = [sys.executable, "-c", HTA, path]
+        measured = {name: costs.measure(name, command, repeats=repeats) for name, command in commands.items()}
+    print()
+    for name, cost in measured.items():
+        if isinstance(cost, Cost):
+            speed, memory = size / cost.cpu_s, cost.peak_mib * 1.048576 / size
+            print(f"{name}: {speed:.0f} MB per second of the core, {memory:.2f} times the file in memory")
+
+
+def _made(path: Path, megabytes: float) -> Path:
+    with path.open("w") as file:
+        file.write(HEAD)
+        number = 0
+        while file.tell() < megabytes * MEGABYTE:
+            file.write(",\n".join(_step(number)) + ",\n")
+            number += 1
+        file.write(_event("user_annotation", "end", number * 10_000, 1) + '\n], "displayTimeUnit": "ms"}\n')
+    return path
+
+
+def _step(number: int) -> Iterator[str]:
+    """A step of 10 ms: blocks forward, then backward on another thread; a kernel for each operator."""
+    begin, first = number * 10_000, number * 2 * BLOCKS * OPERATORS
+    yield _event("user_annotation", f"ProfilerStep#{number}", begin, 9_990)
+    for block in range(BLOCKS):
+        start = begin + 200 * block
+        yield _event("python_function", f"nn.Module: Block_{block}", start, 190, f'"Python module id": {block}')
+        for frame in range(FRAMES):
+            name = f"torch/nn/modules/module.py({1700 + frame}): _call_impl"
+            yield _event("python_function", name, start + frame, 189 - 2 * frame, '"Python parent id": 7')
+        for operator in range(OPERATORS):
+            unique = first + block * OPERATORS + operator
+            yield from _launched("aten::addmm", start + 20 + 20 * operator, unique, f'"Sequence number": {unique}', 1)
+    for unique in range(first + BLOCKS * OPERATORS - 1, first - 1, -1):
+        start = begin + 5000 + 20 * (first + BLOCKS * OPERATORS - 1 - unique)
+        of_forward = f'"Sequence number": {unique}, "Fwd thread id": 1'
+        node = "autograd::engine::evaluate_function: AddmmBackward0"
+        yield from _launched(node, start, unique + BLOCKS * OPERATORS, of_forward, 2)
+
+
+def _launched(operator: str, start: int, unique: int, args: str, thread: int) -> Iterator[str]:
+    shapes = '"Input type": ["float", "float", "float"], "Input Dims": [[256], [1024, 256], [256, 256]]'
+    yield _event("cpu_op", operator, start, 18, f'"External id": {unique}, {args}, {shapes}', thread)
+    yield _event("cuda_runtime", "cudaLaunchKernel", start + 3, 6, f'"cbid": 211, "correlation": {unique}', thread)
+    place = f'"device": 0, "context": 1, "stream": 7, "correlation": {unique}, "grid": [8, 8, 1], "block": [128, 1, 1]'
+    name = "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nt_align1>(cutlass_80_simt_sgemm_128x64_8x5::Params)"
+    yield _event("kernel", name, start + 10, 15, f'{place}, "registers per thread": 16, "shared memory": 0', 7, 0)
+    for phase, at in (("s", start + 3), ("f", start + 10)):
+        flow = f'"ph": "{phase}", "id": {unique}, "pid": 1, "tid": {thread}, "ts": {FIRST_US + at}.125'
+        yield f'  {{\n    {flow},\n    "cat": "ac2g", "name": "ac2g"\n  }}'
+
+
+def _event(category: str, name: str, start: int, us: int, args: str = "", thread: int = 1, process: int = 1) -> str:
+    head = f'"ph": "X", "cat": "{category}", "name": "{name}", "pid": {process}, "tid": {thread}'
+    times = f'"ts": {FIRST_US + start}.125, "dur": {us}.375'
+    return f'  {{\n    {head},\n    {times},\n    "args": {{\n      {args}\n    }}\n  }}'
+
+
+if __name__ == "__main__":
+    run(main)
