@@ -1,14 +1,14 @@
-"""What nvidia-smi says of this host's GPUs, asked here alone. Imports no torch.
+"""The output of nvidia-smi about this host's GPUs; only this module calls it. Imports no torch.
 
-A GPU is named as nvidia-smi and CUDA_VISIBLE_DEVICES name it: by its number, or by its UUID ("GPU-..."). Where
-nvidia-smi is not there, or refuses, nothing is known: every answer is empty.
+A GPU is named as in nvidia-smi and CUDA_VISIBLE_DEVICES: by its number, or by its UUID ("GPU-..."). If nvidia-smi is
+missing or fails, every answer is empty.
 """
 
 import subprocess
 
 PATIENCE_S = 20
-# What lowers the clocks for a reason that makes times incomparable (nvml.h, nvmlClocksEventReason*).
-# Idle (0x1) and the clocks that an application set (0x2) are no throttling.
+# Reasons for lower clocks that make times incomparable (nvml.h, nvmlClocksEventReason*).
+# Idle (0x1) and clocks set by an application (0x2) are not throttling.
 THROTTLE_BITS = {
     0x4: "software power cap",
     0x8: "hardware slowdown",
@@ -20,7 +20,7 @@ THROTTLE_BITS = {
 
 
 def gpus(*fields: str, gpu: str | None = None) -> list[dict[str, str]]:
-    """One dictionary per GPU of the host, or for the one that is named: the text of every field.
+    """One dictionary per GPU of the host, or for the named GPU: the text of every field.
 
     The fields are those of `nvidia-smi --help-query-gpu`; sizes are in MiB, clocks in MHz.
     """
@@ -33,8 +33,8 @@ def compute_processes(gpu: str) -> list[int]:
     return [int(line) for line in _query("compute-apps=pid", gpu) if line.strip().isdigit()]
 
 
-def said(*arguments: str) -> str:
-    """What nvidia-smi prints for these arguments."""
+def output(*arguments: str) -> str:
+    """The output of nvidia-smi for these arguments; "" if it fails."""
     try:
         command = ["nvidia-smi", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
@@ -43,7 +43,7 @@ def said(*arguments: str) -> str:
 
 
 def integer(text: str) -> int | None:
-    """A number that nvidia-smi gave; None where it gave "[N/A]" or the like."""
+    """A number of nvidia-smi; None for "[N/A]" or the like."""
     return int(text) if text.isdigit() else None
 
 
@@ -53,10 +53,10 @@ def throttle_reasons(bits: int) -> list[str]:
 
 
 def throttle_reasons_in(text: str) -> list[str] | None:
-    """The same for the mask as nvidia-smi writes it ("0x0000000000000004"); None where it gave none."""
+    """The same for the mask as nvidia-smi writes it ("0x0000000000000004"); None for other texts."""
     return throttle_reasons(int(text, 16)) if text.startswith("0x") else None
 
 
 def _query(query: str, gpu: str | None) -> list[str]:
     chosen = [] if gpu is None else [f"--id={gpu}"]
-    return said(*chosen, f"--query-{query}", "--format=csv,noheader,nounits").splitlines()
+    return output(*chosen, f"--query-{query}", "--format=csv,noheader,nounits").splitlines()

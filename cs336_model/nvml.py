@@ -1,4 +1,4 @@
-"""NVML, the driver's own library, by its Python binding. Imports no torch, and asks CUDA for nothing."""
+"""NVML, the driver's library, by its Python binding. Imports no torch, and does not use CUDA."""
 
 from functools import cache
 from types import ModuleType
@@ -6,8 +6,8 @@ from types import ModuleType
 
 @cache
 def nvml() -> ModuleType | None:
-    """The binding, open; None where it cannot be. Call it before there is a lease: importing and opening it takes
-    longer than asking it, and meanwhile the GPU would wait."""
+    """The binding, initialized; None if that fails. Call it before there is a lease: importing and initializing take
+    longer than a query, and meanwhile the GPU would wait."""
     try:
         import pynvml
     except ImportError:

@@ -42,7 +42,7 @@ WARMUP = "warmup"
 MEASURE = "measure"
 NO_SYNC = "no_sync"
 STEP = "step"
-RECORDING, DOMAIN = "recording", "cs336_model"  # around all that nsys may record, in a domain of its own
+RECORDING, DOMAIN = "recording", "cs336_model"  # around all that nsys may record, in a separate domain
 
 FORWARD = "forward"
 LOSS = "loss"
@@ -76,7 +76,7 @@ PHASES_OF_MODE = {
     "forward_backward": (FORWARD, LOSS, BACKWARD),
     "train_step": (FORWARD, LOSS, BACKWARD, OPTIMIZER),
 }
-OF_A_MODULE = "module {}"  # the range of a module whose own name is taken
+MODULE_RANGE = "module {}"  # of a module whose name is taken
 AROUND_PARTS = {COMPILE, WARMUP, MEASURE, NO_SYNC, STEP, FORWARD, BACKWARD, OPTIMIZER, SYNCHRONIZE, ALL_REDUCE_WAIT}
 EMITTERS = ("none", "nvtx", "record_function")
 
@@ -84,8 +84,8 @@ Span = Callable[[str], AbstractContextManager]
 _NO_SPAN = nullcontext()
 _silent: Span = lambda name: _NO_SPAN  # noqa: E731
 _open_span: Span = _silent
-_marker = None  # what opens ranges for a profiler, where one was chosen
-_modules = None  # what opens ranges around modules, where that was asked for
+_marker = None  # opens ranges for a profiler, once chosen
+_modules = None  # opens ranges around modules, after mark_modules
 
 
 def span(name: str) -> AbstractContextManager:
@@ -94,7 +94,7 @@ def span(name: str) -> AbstractContextManager:
 
 
 def all_reduce_of(byte_count: int, bucket: int | None = None) -> str:
-    """The name of the range around a call that reduces so many bytes of each rank; of DDP the bucket's number."""
+    """The range name of an all-reduce of `byte_count` bytes per rank; `bucket` is DDP's bucket index."""
     return f"{ALL_REDUCE}, bytes = {byte_count}" + ("" if bucket is None else f", bucket = {bucket}")
 
 
@@ -104,22 +104,22 @@ def are_recorded() -> bool:
 
 
 def emit_ranges(emitter: str | Span) -> None:
-    """Chooses for the whole process what a span is: "none" (a run that is timed must not pay for annotations), "nvtx"
-    (push and pop in the default domain, on the calling thread), "record_function" (torch's own profiler), or what a
-    function makes of a name. With the second and third the backward pass opens the parts of the forward pass again,
-    each around what differentiates it."""
+    """Sets for the entire process what a span is: "none" (in timed runs, which must not pay for annotations), "nvtx"
+    (push and pop in the default domain, on the calling thread), "record_function" (torch's profiler), or the result of
+    a function of the name. With "nvtx" and "record_function", the backward pass opens the parts of the forward pass
+    again, each around what differentiates it."""
     global _open_span, _marker
     if callable(emitter):
         _open_span = emitter
         return
     if emitter not in EMITTERS:
-        raise ValueError(f"range emitter {emitter!r} is not known; one of {', '.join(EMITTERS)} is")
+        raise ValueError(f"unknown range emitter {emitter!r}; known are {', '.join(EMITTERS)}")
     if emitter != "none":
         from kernel_tables.kineto.names import encoded
         from range_marks import backward, emitters, marker
 
-        made = emitters.nvtx_emitter() if emitter == "nvtx" else emitters.record_function_emitter(encoded)
-        _marker = marked = marker.Marker(made, RECOMPUTATION)
+        opened = emitters.nvtx_emitter() if emitter == "nvtx" else emitters.record_function_emitter(encoded)
+        _marker = marked = marker.Marker(opened, RECOMPUTATION)
         backward.follow_backward(marked)
         _open_span = lambda name: marked.part(name) if _is_part(name) else marked.range(name)  # noqa: E731
         return
@@ -133,8 +133,8 @@ def emit_ranges(emitter: str | Span) -> None:
 
 
 def mark_modules(model: Any) -> None:
-    """From now on every call of a module of this model (torch's) is a part, by its path in the tree of modules, unless
-    spans are silent: a run that is timed must not pay for it."""
+    """Makes every call of a module of this model (torch's) a part, by its path in the tree of modules, unless spans are
+    silent: timed runs must not pay for it."""
     global _modules
     _leave_modules()
     if _open_span is _silent:
@@ -143,7 +143,8 @@ def mark_modules(model: Any) -> None:
 
     taken = {*AROUND_PARTS, *PHASES, RECOMPUTATION}
     names = {
-        id(module): OF_A_MODULE.format(name) if name in taken else name for module, name in module_names.names_in(model)
+        id(module): MODULE_RANGE.format(name) if name in taken else name
+        for module, name in module_names.names_in(model)
     }
     _modules = module_parts.ModuleParts(span, lambda module: names.get(id(module)))
     _modules.begin()
@@ -157,8 +158,8 @@ def _leave_modules() -> None:
 
 
 def mark_compiled_graphs() -> None:
-    """From now on what is compiled opens a range around each kernel, named after the parts that it serves, where spans
-    are ranges for a profiler: inside what is compiled there are none."""
+    """Makes compiled code open a range around each kernel, named after the parts that it serves, if spans are ranges
+    for a profiler: compiled code has no spans."""
     if _marker is not None:
         from range_marks import compiled, sources
 
@@ -166,13 +167,13 @@ def mark_compiled_graphs() -> None:
 
 
 def open_with(opened: Span) -> None:
-    """From now on a span is what this gives for its name."""
+    """Sets what a span is: the result of `opened` for its name."""
     global _open_span
     _open_span = opened
 
 
 def silence_where(inside: Callable[[], bool]) -> None:
-    """From now on a span does nothing while `inside` says so: a range would break the graph that a compiler traces."""
+    """Makes spans do nothing while `inside` is true: a range would break the graph that a compiler traces."""
     global _open_span
     opened = _open_span
 

@@ -16,7 +16,7 @@ SOFTMAX_FLOPS_PER_SCORE = 5  # max, subtract, exp, sum, divide
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The numbers that fix the work of a forward pass: B, S, V, d, L, H and d_ff."""
+    """The sizes that determine the work of a forward pass: B, S, V, d, L, H and d_ff."""
 
     batch_size: int
     context_length: int
@@ -48,13 +48,13 @@ def parameter_count(shape: ModelShape) -> int:
 
 def matmul_flops(shape: ModelShape) -> dict[str, int]:
     """FLOPs of the matrix products of one forward pass, by part. Scores and values are 2 B H S^2 d_head per layer;
-    the causal half that the mask throws away is counted, because it is computed."""
+    the half that the causal mask discards is counted, because it is computed."""
     products = matmul_shapes(shape)
     return {part: _times(part, shape) * sum(2 * m * n * k for m, n, k in products[part]) for part in products}
 
 
 def _times(part: str, shape: ModelShape) -> int:
-    """How often a forward pass does the matrix products of a part."""
+    """The number of times that a forward pass does the matrix products of a part."""
     if part == ranges.HEAD:
         return 1
     of_heads = part in (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
@@ -87,8 +87,8 @@ def forward_flops(shape: ModelShape) -> dict[str, int]:
 
 
 def forward_bytes(shape: ModelShape, element_bytes: int = 4) -> dict[str, int]:
-    """Least bytes that each part of one forward pass moves, all layers: every operand read once (weights included),
-    every result written once, nothing kept in a cache between parts. A part of several kernels moves more."""
+    """Minimum bytes that each part of one forward pass moves, in all layers: every operand read once (weights
+    included), every result written once, nothing cached between parts. A part with several kernels moves more."""
     d, d_ff, layers, tokens, scores = shape.d_model, shape.d_ff, shape.num_layers, shape.tokens, shape.scores
     elements = {
         ranges.EMBEDDING: 2 * tokens * d,
@@ -108,19 +108,19 @@ def forward_bytes(shape: ModelShape, element_bytes: int = 4) -> dict[str, int]:
     return {part: element_bytes * count for part, count in elements.items()}
 
 
-OWN_CONSTRUCTOR = "cs336_model.model:TransformerLM"
+PROJECT_CONSTRUCTOR = "cs336_model.model:TransformerLM"
 SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
 
 
 def sequences_per_gpu(dimensions: Mapping[str, Any]) -> Any:
-    """Sequences of a step that one GPU gets: a batch is of all GPUs together. Numbers, or columns of a table."""
+    """Sequences of a step on one GPU: all GPUs share the batch. Accepts numbers or columns of a table."""
     return dimensions["batch_size"] // dimensions["gpus"]
 
 
 def shape_of(program: Mapping[str, Any]) -> ModelShape | None:
-    """The shape of the model that a run specification names, with the sequences that one GPU gets; None for other
-    people's, whose layers are not known, and where there is no model."""
-    if program.get("constructor") != OWN_CONSTRUCTOR:
+    """The shape of the model of a run specification, with the sequences of one GPU; None for custom models, whose
+    layers are unknown, and without a model."""
+    if program.get("constructor") != PROJECT_CONSTRUCTOR:
         return None
     given, dimensions = given_arguments(program), program["dimensions"]
     if not all(isinstance(given.get(name), int) for name in SIZES):

@@ -14,75 +14,77 @@ from cs336_model.arithmetic.flops import ModelShape, parameter_count
 from cs336_model.ranges import PHASES_OF_MODE
 
 FP32_BYTES = 4
-BESIDE_TENSORS = 2**30  # CUDA context, cuBLAS's workspace, and what the allocator rounds: about so much on an H200
+OUTSIDE_TENSORS = 2**30  # CUDA context, cuBLAS's workspace, rounding of the allocator: about that on an H200
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Bytes that the forward pass of one precision keeps for the backward pass: in a layer per entry of (token, d),
-    (token, d_ff), the scores, and the rows of the scores; behind the layers per (token, d); and per weight, of which
-    autocast keeps a copy. `number` is a weight, its gradient or a moment, or what a block hands on."""
+class SavedBytes:
+    """Bytes that the forward pass in one precision keeps for the backward pass."""
 
-    token_d: int
-    token_d_ff: int
-    score: int
-    row: int
-    token_d_of_end: int
-    weight: int
-    number: int
+    token_d: int  # in a layer, per entry of (token, d)
+    token_d_ff: int  # in a layer, per entry of (token, d_ff)
+    score: int  # per score
+    row: int  # per row of scores
+    token_d_of_end: int  # after the layers, per entry of (token, d)
+    weight: int  # per weight, of which autocast keeps a copy
+    number: int  # size of a weight, its gradient or a moment, or an output of a block
 
 
-# In a layer, fp32: per (token, d) the input, normed input and output of both norms, turned queries and keys, values and
-# merged heads; per (token, d_ff) gate, up, SiLU and product; per score exp and softmax. Under autocast norms stay in
-# fp32 and so does exp, and each projection keeps a cast of its input.
-KEPT = {
-    "fp32": Kept(40, 16, 8, 4, 12, 0, FP32_BYTES),
-    "tf32": Kept(40, 16, 8, 4, 12, 0, FP32_BYTES),
-    "bf16": Kept(34, 8, 6, 4, 10, 2, FP32_BYTES),
-    "bf16-weights": Kept(28, 8, 4, 2, 10, 0, 2),
+# In a layer, fp32: per (token, d) the input, normed input and output of both norms, rotated queries and keys, values
+# and merged heads; per (token, d_ff) gate, up, SiLU and product; per score exp and softmax. Under autocast norms stay
+# in fp32 and so does exp, and each projection keeps a cast of its input.
+SAVED_BYTES = {
+    "fp32": SavedBytes(40, 16, 8, 4, 12, 0, FP32_BYTES),
+    "tf32": SavedBytes(40, 16, 8, 4, 12, 0, FP32_BYTES),
+    "bf16": SavedBytes(34, 8, 6, 4, 10, 2, FP32_BYTES),
+    "bf16-weights": SavedBytes(28, 8, 4, 2, 10, 0, 2),
 }
-ACTIVATION_BYTES = {"bf16": 2, "bf16-weights": 2}  # of what a block computes; else fp32
+ACTIVATION_BYTES = {"bf16": 2, "bf16-weights": 2}  # in a block; otherwise fp32
 FUSED = ("flash", "efficient", "cudnn")  # keep their output and a logsumexp per row instead of the scores
-AS_WRITTEN = {"precision": "fp32", "attention": "eager", "checkpoint": 0}
+DEFAULT_VARIANT = {"precision": "fp32", "attention": "eager", "checkpoint": 0}
 
 
-def saved_activation_bytes(shape: ModelShape, variant: Mapping[str, Any] = AS_WRITTEN) -> int:
-    """Bytes that the forward pass keeps for the backward pass; a checkpointed block keeps its input alone."""
-    kept, tokens, d, layers = KEPT[variant["precision"]], shape.tokens, shape.d_model, shape.num_layers
-    every = variant["checkpoint"]
-    checkpointed = -(-layers // every) if every else 0
-    end = tokens * (kept.token_d_of_end * d + FP32_BYTES * (shape.vocab_size + 2)) + kept.weight * d * shape.vocab_size
-    return (layers - checkpointed) * saved_in_a_block(shape, variant) + checkpointed * kept.number * tokens * d + end
+def saved_activation_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
+    """Bytes that the forward pass keeps for the backward pass; a checkpointed block keeps only its input."""
+    saved, tokens, d, layers = SAVED_BYTES[variant["precision"]], shape.tokens, shape.d_model, shape.num_layers
+    stride = variant["checkpoint"]
+    checkpointed = -(-layers // stride) if stride else 0
+    end = tokens * (saved.token_d_of_end * d + FP32_BYTES * (shape.vocab_size + 2))
+    end += saved.weight * d * shape.vocab_size
+    return (layers - checkpointed) * saved_in_a_block(shape, variant) + checkpointed * saved.number * tokens * d + end
 
 
-def saved_in_a_block(shape: ModelShape, variant: Mapping[str, Any] = AS_WRITTEN) -> int:
-    """Bytes that one block keeps, its two inverse RMS per token in fp32 among them."""
-    kept, d, d_ff, tokens = KEPT[variant["precision"]], shape.d_model, shape.d_ff, shape.tokens
+def saved_in_a_block(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
+    """Bytes that one block keeps, including two inverse RMS per token in fp32."""
+    saved, d, d_ff, tokens = SAVED_BYTES[variant["precision"]], shape.d_model, shape.d_ff, shape.tokens
     fused = variant["attention"] in FUSED
     activation = ACTIVATION_BYTES.get(variant["precision"], FP32_BYTES)
-    scores = activation * tokens * d if fused else kept.score * shape.scores
-    rows = (FP32_BYTES if fused else kept.row) * tokens * shape.num_heads
-    weights = kept.weight * (4 * d * d + 3 * d * d_ff)
-    return tokens * (kept.token_d * d + kept.token_d_ff * d_ff + 2 * FP32_BYTES) + scores + rows + weights
+    scores = activation * tokens * d if fused else saved.score * shape.scores
+    rows = (FP32_BYTES if fused else saved.row) * tokens * shape.num_heads
+    weights = saved.weight * (4 * d * d + 3 * d * d_ff)
+    return tokens * (saved.token_d * d + saved.token_d_ff * d_ff + 2 * FP32_BYTES) + scores + rows + weights
 
 
-def estimated_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any] = AS_WRITTEN) -> int:
+def estimated_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
     """Bytes of tensors at the fullest moment of a step. With a backward pass that is where it begins, with everything
     saved and, of a checkpointed block, recomputed, or where it ends, with a gradient for every parameter; the
     optimizer's moments are there all the time."""
-    number, activation = KEPT[variant["precision"]].number, ACTIVATION_BYTES.get(variant["precision"], FP32_BYTES)
+    number, activation = (
+        SAVED_BYTES[variant["precision"]].number,
+        ACTIVATION_BYTES.get(variant["precision"], FP32_BYTES),
+    )
     parameter_bytes = number * parameter_count(shape)
     d, logits, phases = shape.d_model, shape.tokens * shape.vocab_size, PHASES_OF_MODE[mode]
     scores = 0 if variant["attention"] in FUSED else 3 * shape.scores
     in_a_block = activation * (max(scores, 4 * shape.tokens * shape.d_ff) + 5 * shape.tokens * d)
     if ranges.BACKWARD not in phases:
-        copies = KEPT[variant["precision"]].weight * parameter_count(shape)
+        copies = SAVED_BYTES[variant["precision"]].weight * parameter_count(shape)
         return parameter_bytes + copies + max(in_a_block, activation * (logits + shape.tokens * d))
-    again = saved_in_a_block(shape, variant) if variant["checkpoint"] else 0
-    held = activation * logits  # by the loop until the step ends; in fp32 the loss saves these, else a copy in fp32
-    beside = held if activation < FP32_BYTES else 0
-    at_begin = saved_activation_bytes(shape, variant) + beside + max(in_a_block + again, 3 * FP32_BYTES * logits)
-    at_end = parameter_bytes + held
+    recomputed = saved_in_a_block(shape, variant) if variant["checkpoint"] else 0
+    output = activation * logits  # kept until the step ends; the loss saves it in fp32, otherwise a copy in fp32
+    copied = output if activation < FP32_BYTES else 0
+    at_begin = saved_activation_bytes(shape, variant) + copied + max(in_a_block + recomputed, 3 * FP32_BYTES * logits)
+    at_end = parameter_bytes + output
     if ranges.OPTIMIZER not in phases:
         return parameter_bytes + max(at_begin, at_end)
     largest_parameter = d * max(shape.vocab_size, shape.d_ff)  # the optimizer's denominator is as large

@@ -1,7 +1,6 @@
-"""The course's scaled_dot_product_attention with a range around each part, as its handout puts one in its place.
+"""The course's scaled_dot_product_attention with a range around each part, as in its handout.
 
-The operations are those of the course's function, and its softmax is the one that it calls: the package is looked up
-where it is installed. It can be imported only there.
+The operations are those of the course's function, with the same softmax. It needs the installed package of the course.
 """
 
 import math

@@ -10,9 +10,9 @@ from torch import nn
 class AdamW:
     """Adam with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2).
 
-    About ten small kernels per parameter tensor and none that fills: both moments are made here, at construction, and
-    a step only updates them. A loop over tensors launches thousands of kernels per step, so on a fast device the host
-    is the limit; that is a finding for the profile to show, and the reason why fused optimizers exist."""
+    About ten small kernels per parameter tensor and no fill: both moments are made here, and a step only updates them.
+    A loop over tensors launches thousands of kernels per step, so on a fast device the host is the limit, as a profile
+    shows; this is why fused optimizers exist."""
 
     def __init__(
         self,

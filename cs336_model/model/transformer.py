@@ -1,7 +1,7 @@
 """A pre-norm Transformer language model: RMSNorm, RoPE, causal attention, SwiGLU, untied head, no biases.
 
 Attention is written out (scores, mask and scale, softmax, value product), not fused, so that each of its operations
-has kernels and a range of its own. Nothing in `forward` reads a tensor on the host or copies one to the device.
+has separate kernels and a range. Nothing in `forward` reads a tensor on the host or copies one to the device.
 
 Papers: Vaswani et al. 2017 (arXiv:1706.03762), Zhang & Sennrich 2019 (RMSNorm, arXiv:1910.07467),
 Su et al. 2021 (RoPE, arXiv:2104.09864), Shazeer 2020 (SwiGLU, arXiv:2002.05202).
@@ -21,7 +21,8 @@ from cs336_model.ranges import span
 
 
 class Linear(nn.Module):
-    """y = W x, with W of shape (d_out, d_in) drawn from N(0, 2 / (d_in + d_out)), cut at three standard deviations."""
+    """y = W x, with W of shape (d_out, d_in) drawn from N(0, 2 / (d_in + d_out)), truncated at three standard
+    deviations."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
@@ -33,7 +34,7 @@ class Linear(nn.Module):
 
 
 class Embedding(nn.Module):
-    """The row of W (vocab_size, d_model) that belongs to each token; W from N(0, 1), cut at three."""
+    """The row of W (vocab_size, d_model) that belongs to each token; W from N(0, 1), truncated at three."""
 
     def __init__(self, vocab_size: int, d_model: int) -> None:
         super().__init__()
@@ -60,7 +61,7 @@ class RMSNorm(nn.Module):
 
 
 class RotaryEmbedding(nn.Module):
-    """Turns the pair (x[2i], x[2i+1]) at position m by the angle m * theta^(-2i / d_head) (RoPE, eq. 15 and 34)."""
+    """Rotates the pair (x[2i], x[2i+1]) at position m by the angle m * theta^(-2i / d_head) (RoPE, eq. 15 and 34)."""
 
     cos: Float[Tensor, "context pair"]
     sin: Float[Tensor, "context pair"]
@@ -75,8 +76,8 @@ class RotaryEmbedding(nn.Module):
     def forward(self, x: Float[Tensor, "batch head position d_head"]) -> Float[Tensor, "batch head position d_head"]:
         cos, sin = self.cos[: x.shape[-2]], self.sin[: x.shape[-2]]
         even, odd = x[..., 0::2], x[..., 1::2]
-        turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
-        return turned.flatten(-2).to(x.dtype)
+        rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
+        return rotated.flatten(-2).to(x.dtype)
 
 
 def scaled_dot_product_attention(
@@ -85,7 +86,7 @@ def scaled_dot_product_attention(
     values: Float[Tensor, "batch head key d_head"],
     future: Bool[Tensor, "query key"],
 ) -> Float[Tensor, "batch head query d_head"]:
-    """softmax(Q K^T / sqrt(d_head)) V, where no query sees a key of its `future` (Vaswani et al., eq. 1)."""
+    """softmax(Q K^T / sqrt(d_head)) V, in which no query sees a key of its `future` (Vaswani et al., eq. 1)."""
     with span(ranges.SCALED_DOT_PRODUCT_ATTENTION):
         with span(ranges.ATTENTION_SCORES):
             scores = queries @ keys.transpose(-2, -1)
@@ -166,7 +167,7 @@ class Block(nn.Module):
 
 
 class TransformerLM(nn.Module):
-    """The next token's logits at every position. Made under `torch.device(...)`, its weights are born on that device.
+    """The next token's logits at every position. Under `torch.device(...)`, its weights are made on that device.
 
     One table of rotary angles and one mask (context^2 bytes) serve all layers. Parameters:
     2 vocab d_model + layers (4 d_model^2 + 3 d_model d_ff + 2 d_model) + d_model."""
@@ -189,8 +190,8 @@ class TransformerLM(nn.Module):
         self.final_norm = RMSNorm(d_model)
         self.head = Linear(d_model, vocab_size)
         self.rope = RotaryEmbedding(rope_theta, d_model // num_heads, context_length)
-        not_after = torch.ones(context_length, context_length, dtype=torch.bool).triu(diagonal=1)
-        self.register_buffer("future", not_after, persistent=False)
+        future = torch.ones(context_length, context_length, dtype=torch.bool).triu(diagonal=1)
+        self.register_buffer("future", future, persistent=False)
 
     def forward(self, tokens: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position vocab"]:
         length = tokens.shape[-1]

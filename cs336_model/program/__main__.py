@@ -1,4 +1,4 @@
-"""Runs a module as `python -m MODULE ARGUMENTS...` does, and notes the code that it loads.
+"""Runs a module like `python -m MODULE ARGUMENTS...`, and notes the code that it loads.
 
 python -m cs336_model.program cs336_model.program.benchmark --spec '{...}' --output result.json
 """
@@ -9,9 +9,9 @@ from cs336_model.program.loading import keep_account
 
 
 def main() -> None:
-    """Runs the module that the command line names."""
+    """Runs the module of the command line."""
     keep_account()
-    import runpy  # after: what it imports is noted, too
+    import runpy  # afterwards, so that its imports are noted, too
 
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -7,8 +7,8 @@
     nsys profile --capture-range=nvtx ... python -m cs336_model.program.benchmark ... --profiler nsys
 
 Exits 0 with a result whose status is `complete`, `out_of_memory` on a real torch.OutOfMemoryError, or `unsupported`
-where this machine cannot run the variant, or has no energy counter. A model that cannot be measured as it is declared
-is one line, every other failure a traceback; either way the exit status is not 0, and there is no result.
+if this machine cannot run the variant, or has no energy counter. A model that cannot be measured as declared gives one
+line, every other failure a traceback; in both cases the exit status is not 0, and there is no result.
 """
 
 import gc
@@ -24,7 +24,7 @@ import torch
 from cs336_model import ranges
 from cs336_model.program.accuracy import Comparison
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
-from cs336_model.program.energy import Meter, Plan, counted_energy, energy_counter
+from cs336_model.program.energy import EnergyPlan, Meter, counted_energy, energy_counter
 from cs336_model.program.lease import give_back_lease
 from cs336_model.program.loading import count_packages
 from cs336_model.program.memory.recording import Recorder, recorder_on, save_memory
@@ -73,25 +73,23 @@ from cs336_model.program.windows import (
     save_capture,
 )
 
-LEFT_BYTES = 256 * 2**20  # a batch, and what cuBLAS keeps to work in: of no harm to who has the GPU next
+LEFT_BYTES = 256 * 2**20  # a batch, and the workspace of cuBLAS: no problem for the next process on the GPU
 
 
 @dataclass
 class Watch:
-    """What looks on while a program runs: a profiler, the file that it writes, whether the first step is held against
-    fp64 afterwards, the windows of energy, what ends nsys's recording, the recorder of memory, and the subject once it
-    is made."""
+    """What observes the program while it runs."""
 
     profiler: str
-    path: Path | None = None
-    accuracy: bool = True
-    energy: Plan | None = None
-    close_recording: Callable[[], None] = no_recording
-    recorder: Recorder | None = None
-    subject: Subject | None = None
+    path: Path | None = None  # of the file that the profiler writes
+    accuracy: bool = True  # whether the first step is compared with fp64 afterwards
+    energy: EnergyPlan | None = None
+    close_recording: Callable[[], None] = no_recording  # ends nsys's recording
+    recorder: Recorder | None = None  # of memory
+    subject: Subject | None = None  # once it is made
 
     def save_memory(self) -> None:
-        """Ends the recording of memory, where there is one, and writes the history up to now."""
+        """Ends the recording of memory, if there is one, and writes the history up to now."""
         recorder, self.recorder = self.recorder, None
         if recorder:
             save_memory(recorder, self.subject, self.path)
@@ -109,18 +107,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--window-s", type=float, default=5.0, help="seconds of each at least; default: 5")
     options = parser.parse_args(arguments)
     if (options.profiler in WRITING) != (options.capture is not None):
-        raise SystemExit(f"--capture names what --profiler {', '.join(WRITING)} write: give both or neither")
+        raise SystemExit(f"--capture names the file of --profiler {', '.join(WRITING)}: give both or neither")
     progress = Progress()
     spec, rank = read_spec(options.spec), this_rank()
     count_packages(spec.named)
     if rank.count != spec.dimensions["gpus"]:
-        raise SystemExit(f"gpus is {spec.dimensions['gpus']}, and {WORLD_SIZE} says {rank.count} processes")
+        raise SystemExit(f"gpus is {spec.dimensions['gpus']}, and {WORLD_SIZE} is {rank.count}: they must be equal")
     import_ahead(spec)
     progress.seconds["import"] = process_age_seconds()
     with progress.stage("profiler"):
         close_recording = open_recording(options.profiler)
     wait_for_lease(options, progress)
-    energy = Plan(options.windows, options.window_s) if options.profiler == ENERGY else None
+    energy = EnergyPlan(options.windows, options.window_s) if options.profiler == ENERGY else None
     watch = Watch(options.profiler, options.capture, options.accuracy == "yes", energy, close_recording)
     try:
         result = run(spec, watch, progress)
@@ -132,19 +130,19 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
-    """The result of one run: complete, out of memory with what it asked for, or not supported and why."""
+    """The result of one run: complete, out of memory with the failed request, or unsupported with the reason."""
     device = resolve_device(spec.device, this_rank().number)
     recorder = recorder_on(device) if watch.profiler == MEMORY else None
     ranges.emit_ranges(recorder.emitter if recorder else EMITTER_OF_PROFILER[watch.profiler])
     result = empty_result(spec, watch.profiler)
     with process_settings(spec):
-        result |= measured_or_why_not(spec, device, replace(watch, recorder=recorder), progress)
-        if watch.profiler != NCU:  # which keeps the GPU's counters until this process is gone
+        result |= measured_or_reason(spec, device, replace(watch, recorder=recorder), progress)
+        if watch.profiler != NCU:  # ncu keeps the GPU's counters until this process is gone
             leave_device(device)
     return result | facts_of_process(progress, device, spec.named)
 
 
-def measured_or_why_not(spec: RunSpec, device: torch.device, watch: Watch, progress: Progress) -> Result:
+def measured_or_reason(spec: RunSpec, device: torch.device, watch: Watch, progress: Progress) -> Result:
     """The entries of a complete result, or of one without times."""
     try:
         return measure(spec, device, watch, progress)
@@ -159,7 +157,7 @@ def measured_or_why_not(spec: RunSpec, device: torch.device, watch: Watch, progr
 
 
 def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progress) -> Result:
-    """The entries of a complete result. Warm-up, then the measured steps, which alone the profiler sees."""
+    """The entries of a complete result. The profiler sees only the measured steps, after the warm-up."""
     with progress.stage("context"):
         open_context(device)
         join_group(device)
@@ -170,20 +168,20 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     comparison = Comparison(subject, watch.accuracy) if watch.profiler == "none" else None
     compile_in_first_step(subject, progress)
     graphs = graph_counts(spec)
-    found = warm_up(subject, progress)
+    result = warm_up(subject, progress)
     clock = PhaseClock(device, ranges.MEASURE, progress)
-    own_passes = partial(passes_of_their_own, subject, progress)
-    # What runs behind the window would be recorded too; but nothing may come before a first step that is looked at.
-    flops = own_passes() if watch.profiler in OF_CUDA and spec.warmup_steps else None
+    more_passes = partial(extra_passes, subject, progress)
+    # Passes after the window would be recorded too; but nothing may run before a first step that is measured.
+    flops = more_passes() if watch.profiler in OF_CUDA and spec.warmup_steps else None
 
     def at_end() -> None:
-        found.update(facts_of(subject, device), compilation=graph_counts(spec, graphs))
-        kept = len(subject.losses) or 1  # time decides how many steps windows of energy add
+        result.update(subject_facts(subject, device), compilation=graph_counts(spec, graphs))
+        count = len(subject.losses) or 1  # the number of further steps in windows of energy depends on time
         watch.save_memory()
         if meter:
             with progress.stage(ENERGY):
                 write_result(counted_energy(subject, meter, watch.energy, progress), watch.path)
-        found.update(flops=flops or own_passes(), losses=losses_or_where_not(subject)[:kept])
+        result.update(flops=flops or more_passes(), losses=checked_losses(subject)[:count])
         if watch.profiler == NSYS:
             subject.give_up()
             leave_group()
@@ -194,29 +192,29 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
         wait_for_all(device)
         step_seconds = run_steps(subject, spec.measured_steps, clock)
     _say(spec, f"{_steps('measured', spec.measured_steps)} in {progress.seconds['measured']:.1f} s")
-    found |= {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
+    result |= {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
     with progress.stage("profiler"):
         save_capture(recording, watch.path, device)
     if comparison:
-        found["step_no_sync_seconds"] = seconds_without_communication(subject, progress)
+        result["step_no_sync_seconds"] = seconds_without_communication(subject, progress)
         with progress.stage("accuracy"):
-            found["accuracy"] = comparison.errors(subject)
+            result["accuracy"] = comparison.errors(subject)
     leave_group()  # not after an exception: the others may hang, and the launcher ends them
-    return {"status": "complete"} | found
+    return {"status": "complete"} | result
 
 
-def facts_of(subject: Subject, device: torch.device) -> Result:
+def subject_facts(subject: Subject, device: torch.device) -> Result:
     """The machine, the memory and the parameters of a subject. Read before anything else runs: the clocks are still
-    those of the load, the memory is that of the steps alone."""
+    those under load, and the memory is that of the steps."""
     facts = {"machine": machine_facts(device), "memory": memory_facts(device)}
     return facts | {"parameters": count_parameters(subject.model)}
 
 
 def leave_device(device: torch.device) -> None:
-    """Frees what nothing refers to any more, and gives back the lease of the GPU.
+    """Frees unreferenced memory, and returns the lease of the GPU.
 
-    Garbage is collected only where tensors are left, which circles of references keep, as checkpointing makes them: it
-    takes a tenth of a second, in which the GPU waits."""
+    Garbage is only collected if cycles of references, as checkpointing makes them, keep tensors: it takes a tenth of a
+    second, in which the GPU waits."""
     if device.type == "cuda":
         if torch.cuda.memory_allocated(device) > LEFT_BYTES:
             gc.collect()
@@ -225,7 +223,7 @@ def leave_device(device: torch.device) -> None:
 
 
 def compile_in_first_step(subject: Subject, progress: Progress) -> None:
-    """Takes the step in which a model is compiled that is to be: a cost of its own, and no warm-up."""
+    """Runs the step in which the model is compiled, if it is to be: its time is not warm-up."""
     if not is_compiled(subject.spec):
         return
     with progress.stage("compile"), compiling(subject.spec):
@@ -234,7 +232,7 @@ def compile_in_first_step(subject: Subject, progress: Progress) -> None:
 
 
 def warm_up(subject: Subject, progress: Progress) -> Result:
-    """The times of the warm-up steps, which it takes."""
+    """Runs the warm-up steps and returns their times."""
     clock = PhaseClock(subject.device, ranges.WARMUP, progress)
     with progress.stage("warmup"):
         seconds = run_steps(subject, subject.spec.warmup_steps, clock)
@@ -242,9 +240,9 @@ def warm_up(subject: Subject, progress: Progress) -> Result:
     return {"warmup_seconds": seconds, "warmup_phase_seconds": clock.seconds()}
 
 
-def passes_of_their_own(subject: Subject, progress: Progress) -> Result:
-    """What no step gives: the FLOPs of other people's models, and, as one of the subject's losses, that of a forward
-    pass. Losses and FLOPs show that two runs did the same work."""
+def extra_passes(subject: Subject, progress: Progress) -> Result:
+    """Passes for what no step gives: the FLOPs of custom models, and the loss of a forward pass, which joins the losses
+    of the subject. Losses and FLOPs show that two runs did the same work."""
     progress.during = "outside the window"
     if ranges.LOSS not in subject.spec.phases:
         subject.losses.append(loss_of_forward(subject))
@@ -252,8 +250,8 @@ def passes_of_their_own(subject: Subject, progress: Progress) -> Result:
     return counted_flops(subject) if flops["forward"] is None else flops
 
 
-def losses_or_where_not(subject: Subject) -> list[float]:
-    """The losses. FloatingPointError names the first step whose loss is not finite, and where it stopped being so."""
+def checked_losses(subject: Subject) -> list[float]:
+    """The losses. FloatingPointError names the first step whose loss is not finite, and where that began."""
     try:
         return finite_losses(subject)
     except NotFinite as error:
@@ -266,8 +264,8 @@ def _steps(kind: str, number: int) -> str:
     return f"{number} {kind} step{'' if number == 1 else 's'}"
 
 
-def _say(spec: RunSpec, what: str) -> None:
-    print(f"{spec.run}: {what}", file=sys.stderr, flush=True)
+def _say(spec: RunSpec, message: str) -> None:
+    print(f"{spec.run}: {message}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The digest of what a file does: comments, docstrings and positions do not count. Imports no torch."""
+"""The digest of the code of a file: comments, docstrings and positions do not count. Imports no torch."""
 
 import ast
 import hashlib
@@ -12,13 +12,13 @@ _END = ")"  # of a node
 
 
 def code_digest(content: bytes) -> str:
-    """16 hex digits that change with the syntax tree of a Python file, and are the same on every version of Python; of
-    bytes that are not Python, with every byte."""
+    """16 hex digits that change with the syntax tree of a Python file, and are the same on every version of Python; for
+    other files, they change with every byte."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escape sequences: said when the file is compiled
+            warnings.simplefilter("ignore")  # invalid escape sequences: reported when the file is compiled
             text = "\n".join(_tokens(ast.parse(content)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # as many ways has ast.parse to refuse bytes
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the ways in which ast.parse refuses bytes
         return bytes_digest(content)
     return bytes_digest(text.encode(errors="surrogatepass"))
 
@@ -29,7 +29,7 @@ def bytes_digest(content: bytes) -> str:
 
 
 def _tokens(tree: ast.Module) -> list[str]:
-    """The tree as text, a node after the node that holds it. No recursion: a long sum is a deep tree."""
+    """The tree as text, each node after its parent. No recursion: a long sum is a deep tree."""
     tokens: list[str] = []
     waiting: list = [tree]
     while waiting:
@@ -60,7 +60,7 @@ def _tokens(tree: ast.Module) -> list[str]:
 
 @cache
 def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
-    """The fields of a kind of node that mean something, in an order that no version of Python changes."""
+    """The fields of a kind of node that have a meaning, in an order that is the same on every version of Python."""
     return tuple(sorted(set(kind._fields) - _WITHOUT_MEANING))
 
 

@@ -1,4 +1,4 @@
-"""The device of a run: which one, how to wait for it, its memory, and what is known about the machine."""
+"""The device of a run: which one, how to wait for it, its memory, and facts about the machine."""
 
 import hashlib
 import os
@@ -14,11 +14,11 @@ from cs336_model.program.lease import check_leased
 
 
 def resolve_device(name: str, number: int = 0) -> torch.device:
-    """The device for "auto", "cuda" or "cpu"; of the visible GPUs the one of this number. RuntimeError when "cuda" is
-    asked for and torch sees no GPU."""
+    """The device for "auto", "cuda" or "cpu"; the visible GPU of this number. RuntimeError for "cuda" if torch sees no
+    GPU."""
     if name == "cuda" and not torch.cuda.is_available():
         raise RuntimeError(
-            f"device 'cuda' is asked for, but torch {torch.__version__} sees no GPU: "
+            f"device is 'cuda', but torch {torch.__version__} sees no GPU: "
             "check the driver (nvidia-smi) and CUDA_VISIBLE_DEVICES, or use device 'auto' or 'cpu'"
         )
     if name == "auto":
@@ -27,8 +27,8 @@ def resolve_device(name: str, number: int = 0) -> torch.device:
 
 
 def open_context(device: torch.device) -> None:
-    """Creates the CUDA context, so that its cost is not taken for the model's; nothing on a CPU. Raises RuntimeError
-    where this is no GPU that was leased."""
+    """Creates the CUDA context, so that its cost is not mistaken for the model's; nothing on a CPU. Raises RuntimeError
+    if this GPU was not leased."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
         check_leased(gpu_uuid(device))
@@ -37,19 +37,19 @@ def open_context(device: torch.device) -> None:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits until the device has done what it was given; a CPU always has."""
+    """Waits until the device has finished its work; nothing on a CPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def own_digest(device: torch.device) -> str | None:
-    """What tells this GPU from the others of its host: the SHA-256 of its UUID; None where that is not known."""
+def gpu_digest(device: torch.device) -> str | None:
+    """The SHA-256 of the UUID of this GPU, which differs between the GPUs of a host; None if unknown."""
     uuid = gpu_uuid(device)
     return _digest((uuid,)) if uuid else None
 
 
 def memory_facts(device: torch.device) -> dict[str, int | None]:
-    """Most bytes that tensors held, and that the allocator held, since the program began; bytes the device has."""
+    """Peak bytes of tensors and of the allocator since the program began, and bytes of the device."""
     if device.type != "cuda":
         return {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "device_total_bytes": None}
     return {
@@ -60,7 +60,7 @@ def memory_facts(device: torch.device) -> dict[str, int | None]:
 
 
 def machine_facts(device: torch.device) -> dict[str, Any]:
-    """What ran: device, driver, versions, and the GPU's clocks at this moment; None for what cannot be known here."""
+    """The machine: device, driver, versions, and the GPU's clocks at this moment; None for what is unknown here."""
     uuid = gpu_uuid(device)
     state = gpu_state(uuid)
     return {
@@ -84,7 +84,7 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
 
 
 def _digest(uuids: Sequence[str]) -> str:
-    """The SHA-256 of the UUIDs of a host's GPUs, in their order as text: they are one machine, whichever was free."""
+    """The SHA-256 of the sorted UUIDs of a host's GPUs: they are one machine, whichever was free."""
     return hashlib.sha256("\n".join(sorted(uuids)).encode()).hexdigest()
 
 

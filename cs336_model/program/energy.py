@@ -26,23 +26,23 @@ TICKS, PATIENCE_S, POLL_S = 10, 3.0, 0.0002
 
 
 class EnergyCounter(Protocol):
-    """A counter of energy; `name` says whose it is, in words."""
+    """A counter of energy; `name` describes it for people."""
 
     name: str
 
     def microjoules(self) -> int:
-        """What it counts now."""
+        """Its current value."""
 
 
 class NvmlCounter:
-    """The energy of one whole GPU since the driver was loaded, by nvmlDeviceGetTotalEnergyConsumption."""
+    """The energy of one GPU since the driver was loaded, by nvmlDeviceGetTotalEnergyConsumption."""
 
     name = "NVML, the whole GPU"
 
     def __init__(self, uuid: str | None) -> None:
-        """Raises Unsupported where the driver's counter of the GPU with this UUID cannot be read."""
+        """Raises Unsupported if the driver's counter of the GPU with this UUID cannot be read."""
         if uuid is None:
-            raise Unsupported("energy", "this PyTorch does not tell the GPU's UUID; 2.5 and newer do")
+            raise Unsupported("energy", "this PyTorch does not report the GPU's UUID; 2.5 and newer do")
         try:
             import pynvml
         except ImportError:
@@ -54,32 +54,32 @@ class NvmlCounter:
             self._read = pynvml.nvmlDeviceGetTotalEnergyConsumption
             self._read(self._gpu)
         except pynvml.NVMLError as error:
-            raise Unsupported("energy", f"NVML counts none of this GPU ({error})") from error
+            raise Unsupported("energy", f"NVML has no energy counter of this GPU ({error})") from error
 
     def microjoules(self) -> int:
         return 1000 * self._read(self._gpu)
 
 
 class RaplCounter:
-    """The energy of all packages of a host, whatever runs on them, by the kernel's powercap files; they wrap around."""
+    """The energy of all CPU packages of a host, whatever runs on them, by Linux's powercap files, which wrap around."""
 
     name = "RAPL, the processor's packages"
 
     def __init__(self, folder: Path = POWERCAP) -> None:
-        """Raises Unsupported where the host shows no package, or not to this user."""
+        """Raises Unsupported if the host shows no package, or not to this user."""
         zones = [zone for zone in sorted(folder.glob("intel-rapl:*")) if _text(zone / "name").startswith("package")]
         if not zones:
-            raise Unsupported("energy", f"this host shows no counter of its processor (no package in {folder.name})")
+            raise Unsupported("energy", f"this host shows no counter of its CPU (no package in {folder.name})")
         self._files = [zone / "energy_uj" for zone in zones]
         try:
             self._last = [int(file.read_text()) for file in self._files]
             self._range = [int((zone / "max_energy_range_uj").read_text()) for zone in zones]
         except PermissionError:
-            raise Unsupported("energy", f"{folder.name}'s energy_uj is for root alone: sudo chmod a+r it") from None
+            raise Unsupported("energy", f"only root may read energy_uj in {folder.name}: sudo chmod a+r it") from None
         self._total = 0
 
     def microjoules(self) -> int:
-        """Microjoules since the counter was made; read more often than it wraps around, which takes minutes."""
+        """Microjoules since this object was made. To be read more often than it wraps around, which takes minutes."""
         for index, file in enumerate(self._files):
             now = int(file.read_text())
             step = now - self._last[index]
@@ -89,7 +89,7 @@ class RaplCounter:
 
 
 def energy_counter(device: torch.device) -> EnergyCounter:
-    """The counter of this device. Raises Unsupported where there is none."""
+    """The counter of this device. Raises Unsupported if there is none."""
     return NvmlCounter(gpu_uuid(device)) if device.type == "cuda" else RaplCounter()
 
 
@@ -98,8 +98,8 @@ def measured_tick_s(
     now: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> float:
-    """The median time between two changes of the counter, seen by looking every 0.2 ms. Raises Unsupported where it
-    stands still for three seconds."""
+    """The median time between two changes of the counter, which is read every 0.2 ms. Raises Unsupported if it does not
+    change for three seconds."""
     changed: list[float] = []
     last, since = counter.microjoules(), now()
     while len(changed) <= TICKS:
@@ -108,7 +108,7 @@ def measured_tick_s(
         if value != last:
             changed, last, since = [*changed, moment], value, moment
         elif moment - since > PATIENCE_S:
-            raise Unsupported("energy", f"the counter stood still for {PATIENCE_S:.0f} s ({counter.name})")
+            raise Unsupported("energy", f"the counter did not change for {PATIENCE_S:.0f} s ({counter.name})")
     return statistics.median(b - a for a, b in itertools.pairwise(changed))
 
 
@@ -121,17 +121,17 @@ STATE = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz", "throttle_reasons"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How many windows of steps there are, and how many seconds each lasts at least. One before and one after them is
-    idle and as long: the model is on the device, and nothing runs."""
+class EnergyPlan:
+    """Windows of steps. An idle window of the same length comes before and after them: the model is on the device, and
+    nothing runs."""
 
     windows: int
-    least_s: float
+    min_s: float  # of each window
 
 
 @dataclass(frozen=True)
 class Meter:
-    """A device's energy counter, and how its time passes."""
+    """A device's energy counter, and its clock."""
 
     device: torch.device
     counter: EnergyCounter
@@ -139,38 +139,38 @@ class Meter:
     sleep: Callable[[float], None] = time.sleep
 
     def state(self) -> GpuState:
-        """Clocks and temperature now; all None on a processor."""
+        """Clocks and temperature now; all None on a CPU."""
         return gpu_state(gpu_uuid(self.device))
 
 
-def counted_energy(subject: Subject, meter: Meter, plan: Plan, progress: Progress) -> dict[str, Any]:
+def counted_energy(subject: Subject, meter: Meter, plan: EnergyPlan, progress: Progress) -> dict[str, Any]:
     """The counter's name, its tick in seconds, and the windows in their order."""
 
     def step() -> None:
         run_steps(subject, 1, PhaseClock(subject.device, ranges.MEASURE, progress))
 
     tick_s = measured_tick_s(meter.counter, meter.now, meter.sleep)
-    windows = [idle_window(meter, plan.least_s)]
-    windows += [window_of_steps(meter, plan.least_s, step) for _ in range(plan.windows)]
-    windows.append(idle_window(meter, plan.least_s))
+    windows = [idle_window(meter, plan.min_s)]
+    windows += [window_of_steps(meter, plan.min_s, step) for _ in range(plan.windows)]
+    windows.append(idle_window(meter, plan.min_s))
     return {"counter": meter.counter.name, "tick_s": tick_s, "windows": windows}
 
 
-def idle_window(meter: Meter, least_s: float) -> dict[str, Any]:
-    """So many seconds in which nothing runs."""
+def idle_window(meter: Meter, min_s: float) -> dict[str, Any]:
+    """Seconds in which nothing runs."""
 
     def wait() -> int:
-        meter.sleep(least_s)
+        meter.sleep(min_s)
         return 0
 
     return _window(meter, IDLE, wait)
 
 
-def window_of_steps(meter: Meter, least_s: float, step: Callable[[], None]) -> dict[str, Any]:
-    """Steps, each of which waits for the device, until so many seconds have passed."""
+def window_of_steps(meter: Meter, min_s: float, step: Callable[[], None]) -> dict[str, Any]:
+    """Steps, each of which waits for the device, for at least these seconds."""
 
     def work() -> int:
-        steps, until = 0, meter.now() + least_s
+        steps, until = 0, meter.now() + min_s
         while meter.now() < until:
             step()
             steps += 1
@@ -180,8 +180,8 @@ def window_of_steps(meter: Meter, least_s: float, step: Callable[[], None]) -> d
 
 
 def _window(meter: Meter, kind: str, work: Callable[[], int]) -> dict[str, Any]:
-    """Kind, seconds, microjoules and steps of what `work` does, which gives its steps; the device's state at both ends,
-    read outside the window. The device is waited for at both ends."""
+    """Kind, seconds, microjoules and steps of `work`, which returns its steps; and the device's state at both ends,
+    read outside the window. Waits for the device at both ends."""
     before = meter.state()
     synchronize(meter.device)
     begin_uj, begin_s = meter.counter.microjoules(), meter.now()

@@ -1,4 +1,5 @@
-"""Driver, clocks, temperature and users of one GPU: from NVML where its Python binding is, else from nvidia-smi."""
+"""Driver, clocks, temperature and processes of one GPU: from NVML if its Python binding is installed, else
+nvidia-smi."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class GpuState:
-    """One reading; None for what could not be read. `host_uuids` are those of all GPUs of the host, as far as told."""
+    """One reading; None for what could not be read. `host_uuids` are those of all GPUs of the host, if known."""
 
     driver: str | None = None
     sm_clock_mhz: int | None = None
@@ -31,7 +32,7 @@ class GpuState:
 
 
 def gpu_state(uuid: str | None) -> GpuState:
-    """The state of the GPU with this uuid ("GPU-..."); all None without a GPU or a way to ask the driver."""
+    """The state of the GPU with this uuid ("GPU-..."); all None without a GPU, NVML and nvidia-smi."""
     if uuid is None:
         return GpuState()
     if (pynvml := nvml()) is None:
@@ -43,8 +44,8 @@ def gpu_state(uuid: str | None) -> GpuState:
 
 
 def other_processes(pids: list[int]) -> int | None:
-    """How many of the GPU's processes are not this one, which uses it too. Our own is not looked up by its number: in a
-    container the driver knows it by another. A list that is empty while we use the GPU tells nothing (None)."""
+    """The number of the GPU's processes other than this one, which uses it too. This process is not looked up by its
+    number: in a container, the driver knows another number. An empty list gives no information (None)."""
     return len(pids) - 1 if pids else None
 
 
@@ -69,10 +70,10 @@ def _uuids_from_nvml(pynvml) -> Iterator[str]:
 
 
 def _state_from_smi(uuid: str) -> GpuState:
-    found = {row["uuid"]: row for row in nvidia_smi.gpus(*_FIELDS)}
-    if uuid not in found:
+    rows = {row["uuid"]: row for row in nvidia_smi.gpus(*_FIELDS)}
+    if uuid not in rows:
         return GpuState()
-    _, driver, sm_clock, memory_clock, temperature, throttle = found[uuid].values()
+    _, driver, sm_clock, memory_clock, temperature, throttle = rows[uuid].values()
     return GpuState(
         driver=driver,
         sm_clock_mhz=integer(sm_clock),
@@ -80,5 +81,5 @@ def _state_from_smi(uuid: str) -> GpuState:
         temperature_c=integer(temperature),
         throttle_reasons=throttle_reasons_in(throttle),
         other_processes=other_processes(nvidia_smi.compute_processes(uuid)),
-        host_uuids=tuple(found),
+        host_uuids=tuple(rows),
     )

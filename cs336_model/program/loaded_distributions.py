@@ -9,23 +9,22 @@ from types import FunctionType, ModuleType
 
 from cs336_model.program.module_search import is_installed
 
-_TOLD_ELSEWHERE = {"cs336_model", "torch"}  # by the digest of our own sources; always, where it is loaded
+_RECORDED_ELSEWHERE = {"cs336_model", "torch"}  # by the digest of the sources; always, if loaded
 
 
 def loaded_distributions(named: Iterable[str] = ()) -> dict[str, str]:
-    """The version of every distribution whose modules the packages of `named` refer to, or others that they refer to.
+    """The version of every distribution whose modules the packages of `named` refer to, directly or not.
 
-    `named` holds what is measured, as "package.module:function". Of PyTorch, and what it alone imports, there is the
-    version of PyTorch alone.
+    `named` is what is measured, as "package.module:function". PyTorch, with what only it imports, is one version.
     """
-    tops = _referred_to({target.partition(":")[0].partition(".")[0] for target in named} - _TOLD_ELSEWHERE)
+    tops = _referred_to({target.partition(":")[0].partition(".")[0] for target in named} - _RECORDED_ELSEWHERE)
     distributions = packages_distributions() if tops else {}
-    found = {name for top in tops for name in distributions.get(top, [])} | ({"torch"} & sys.modules.keys())
-    return {name: known for name in sorted(found) if (known := distribution_version(name)) is not None}
+    names = {name for top in tops for name in distributions.get(top, [])} | ({"torch"} & sys.modules.keys())
+    return {name: known for name in sorted(names) if (known := distribution_version(name)) is not None}
 
 
 def distribution_version(name: str) -> str | None:
-    """The version of a distribution; None where it is not installed."""
+    """The version of a distribution; None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -33,28 +32,28 @@ def distribution_version(name: str) -> str | None:
 
 
 def _referred_to(tops: set[str]) -> set[str]:
-    """These top-level packages, and all that their modules refer to, directly or not."""
+    """These top-level packages, and all packages that their modules refer to, directly or not."""
     modules: dict[str, list[ModuleType]] = {}
     for name, module in list(sys.modules.items()):
         modules.setdefault(name.partition(".")[0], []).append(module)
-    found, waiting = set(), set(tops)
+    reached, waiting = set(), set(tops)
     while waiting:
         top = waiting.pop()
-        found.add(top)
-        waiting |= {other for module in modules.get(top, []) for other in _names_in(module)} & modules.keys() - found
-        waiting -= sys.stdlib_module_names | _TOLD_ELSEWHERE
-    return found
+        reached.add(top)
+        waiting |= {name for module in modules.get(top, []) for name in _names_in(module)} & modules.keys() - reached
+        waiting -= sys.stdlib_module_names | _RECORDED_ELSEWHERE
+    return reached
 
 
 def _names_in(module: ModuleType) -> Iterator[str]:
-    """The top-level package of each module, class and function that a module holds, and of the class of all else; and
-    those that its source imports, where it is Python and not installed: an installed one may have a million lines."""
+    """The top-level package of each module, class and function in a module, and of the class of every other value. Also
+    the packages that its source imports, unless it is installed: an installed one may have a million lines."""
     for value in list(getattr(module, "__dict__", {}).values()):
         if isinstance(value, ModuleType):
             name = value.__name__
         else:
             name = (value if isinstance(value, type | FunctionType) else type(value)).__module__
-        if isinstance(name, str):  # a class may say anything
+        if isinstance(name, str):  # a class may have anything there
             yield name.partition(".")[0]
     path = Path(getattr(module, "__file__", None) or "")
     if path.suffix == ".py" and path.is_file() and not is_installed(path):
@@ -62,7 +61,7 @@ def _names_in(module: ModuleType) -> Iterator[str]:
 
 
 def _imported_in(source: ast.Module) -> Iterator[str]:
-    """The top-level packages that a source names in its import statements, wherever they stand."""
+    """The top-level packages in the import statements of a source, at any depth."""
     for node in ast.walk(source):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)

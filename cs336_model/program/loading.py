@@ -1,8 +1,8 @@
-"""What a measured process loads, noted when it is loaded: the digest of a file is that of the bytes that ran.
+"""Notes the files that a measured process loads, when it loads them: a digest is that of the bytes that ran.
 
 `python -m cs336_model.program` calls `keep_account` before it imports anything else. A file counts unless it belongs to
-the standard library or to an installed package; of these only what is measured counts (`count_packages`). Standard
-library only.
+the standard library or to an installed package; of installed packages only the measured ones count (`count_packages`).
+Uses only the standard library.
 """
 
 import os
@@ -23,38 +23,38 @@ from cs336_model.program.module_search import (
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WORKING, PROJECT, ELSEWHERE = ".", "project", "elsewhere"  # what the path of a file is relative to
 CHANGED = "changed while it was measured; run again"
-ALIAS = ".host-"  # begins the name of a link in the folder where nsys runs, which leads elsewhere
-WORKING_LINK = ".working-folder"  # leads from there to the working folder
-BY_VERSION = {"torch", "torchgen", "functorch", "triton"}  # judged by their versions, also where built from source
+ALIAS = ".host-"  # prefix of the links to other folders, in the folder where nsys runs
+WORKING_LINK = ".working-folder"  # in the same folder, the link to the working folder
+BY_VERSION = {"torch", "torchgen", "functorch", "triton"}  # identified by version, also if built from source
 NO_MODULES = {"__main__", "__mp_main__"}  # names of the program itself
 OF_THE_HOST = {"sitecustomize", "usercustomize"}  # Python's own hooks for the administrator and the user
 
 
 class Account:
-    """What this process has loaded up to now."""
+    """The files that this process has loaded up to now."""
 
     def __init__(self) -> None:
         self.search = ModuleSearch(list(sys.path), list(sys.meta_path))
         self.packages: set[str] = set()  # installed ones that count
         self.contents: dict[tuple[str, str], bytes] = {}  # of the files that count, by module and path
-        self.named: dict[str, list[str]] = {}  # modules that are found by name, and the namespaces they live in
+        self.named: dict[str, list[str]] = {}  # modules that are found by name, with their namespace packages
         self.changed: set[str] = set()  # files that were loaded again with another content
         self.not_found: set[str] = set()
         self.files: set[str] = set()
-        # what was loaded from elsewhere although such a name is here: that will be so next time, too
+        # loaded from elsewhere although the name exists here: that will happen next time, too
         self.passed_over = set().union(*map(importable_names, self._users_folders()))
         self.roots = self._roots()
         self._note_loaded()
 
     def counts(self, name: str, path: str) -> bool:
-        """Whether a change of this file may change what is measured."""
+        """Whether a change of this file may change the measurement."""
         top = name.partition(".")[0]
         if is_installed(path):
             return top in self.packages
         return top not in BY_VERSION | OF_THE_HOST and not is_of_python(path)
 
     def note(self, name: str, path: str, content: bytes) -> None:
-        """A file that counts is loaded, now."""
+        """Notes a file that counts and is being loaded."""
         path = os.path.abspath(path)
         self.files.add(path)
         if self.contents.setdefault((name, path), content) != content:
@@ -66,7 +66,7 @@ class Account:
             self.named[name] = [parent for parent in above if self.search.find(parent).file is None]
 
     def count_packages(self, packages: set[str]) -> None:
-        """Lets the files of installed packages count, also those that are loaded already."""
+        """Makes the files of installed packages count, including those that are already loaded."""
         self.packages |= packages - BY_VERSION
         self._note_loaded()
 
@@ -78,21 +78,21 @@ class Account:
                 with open(path, "rb") as file:
                     self.note(name, path, file.read())
 
-    def note_not_found(self, name: str, asked_by: str) -> None:
-        """Code in the file `asked_by` asked for a module, and no finder has it."""
-        if os.path.abspath(asked_by) in self.files and self.search.find(name) is None:
+    def note_not_found(self, name: str, importer: str) -> None:
+        """Notes that code in the file `importer` imported a module that no finder has."""
+        if os.path.abspath(importer) in self.files and self.search.find(name) is None:
             self.not_found.add(name)
 
     def report(self) -> dict[str, Any]:
-        """The record for the result. Raises SystemExit where a file on disk is no longer the one that ran."""
+        """The record for the result. Raises SystemExit if a file on disk is no longer the one that ran."""
         modules, by_path, namespaces = {}, {}, set()
         for (name, path), content in self.contents.items():
-            root, below = self._place(path)
+            root, below = self._location(path)
             if name in self.named:
                 below = path_below_import_folder(name, os.path.basename(path))
                 namespaces.update(self.named[name])
             elif root == ELSEWHERE:
-                continue  # nobody could find it again
+                continue  # nobody can find it again
             self._require_unchanged(path, below, content)
             entry = {"root": root, "path": below, "digest": file_digest(path, content)}
             if name in self.named:
@@ -110,15 +110,15 @@ class Account:
     def _require_unchanged(self, path: str, below: str, content: bytes) -> None:
         try:
             with open(path, "rb") as file:
-                now = file.read()
+                on_disk = file.read()
         except OSError:
-            now = None
-        same = now == content or (now is not None and file_digest(path, now) == file_digest(path, content))
-        if not same or path in self.changed:
+            on_disk = None
+        is_same = on_disk is not None and file_digest(path, on_disk) == file_digest(path, content)
+        if not is_same or path in self.changed:
             raise SystemExit(f"{below}: {CHANGED}")
 
     def _others(self) -> list[str]:
-        """The top-level names of all else that is loaded, which a file in the working folder may come to hide."""
+        """The top-level names of all other loaded modules, which a new file in the working folder may hide."""
         counted = {name.partition(".")[0] for name, _ in self.contents}
         tops = {name.partition(".")[0] for name in list(sys.modules)} - counted - self.passed_over - NO_MODULES
         return sorted(name for name in tops if _is_name(name) and not _is_part_of_python(self.search, name))
@@ -133,8 +133,8 @@ class Account:
         project = {CHECKOUT, os.path.realpath(CHECKOUT)}
         return [(PROJECT, folder) for folder in project] + [(WORKING, folder) for folder in working]
 
-    def _place(self, path: str) -> tuple[str, str]:
-        """The deepest root that holds a file, and its path below that."""
+    def _location(self, path: str) -> tuple[str, str]:
+        """The deepest root of a file, and its path below that."""
         if not is_installed(path):
             for form in (path, os.path.realpath(path)):
                 below = [
@@ -142,13 +142,13 @@ class Account:
                     for root, folder in self.roots
                     if form.startswith(f"{folder}{os.sep}")
                 ]
-                if fitting := [place for place in below if not place[2].startswith(ALIAS)]:
+                if fitting := [entry for entry in below if not entry[2].startswith(ALIAS)]:
                     return max(fitting)[1:]
         return ELSEWHERE, ""
 
 
 def _is_name(name: str) -> bool:
-    """Whether this can be a module's name: a program may ask for anything, and a path is nobody's business."""
+    """Whether this can be the name of a module: a program may import anything, and paths are private."""
     return all(part.isidentifier() for part in name.split("."))
 
 
@@ -158,14 +158,14 @@ def _is_part_of_python(search: ModuleSearch, name: str) -> bool:
 
 
 def file_digest(path: str, content: bytes) -> str:
-    """The digest of a file that was loaded. Of installed ones by every byte: they may be a million lines."""
+    """The digest of a loaded file; for installed files, of every byte, since they may have a million lines."""
     if is_installed(path) or path.endswith(tuple(EXTENSION_SUFFIXES)):
         return bytes_digest(content)
     return code_digest(content)
 
 
 class _NotFound:
-    """The last finder: is asked for what no other has found."""
+    """The last finder: it is called for modules that no other finder has."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -182,11 +182,11 @@ def _is_of_importlib(file: str) -> bool:
     return file.startswith("<frozen importlib") or os.path.basename(os.path.dirname(file)) == "importlib"
 
 
-_accounts: list[Account] = []  # that of this process, once it is kept
+_accounts: list[Account] = []  # the one of this process, after keep_account
 
 
 def keep_account() -> None:
-    """Notes from now on what this process loads."""
+    """Starts to note what this process loads."""
     if _accounts:
         return
     account = Account()
@@ -198,20 +198,20 @@ def keep_account() -> None:
 
 
 def count_packages(targets: Iterable[str]) -> None:
-    """Lets the files of these packages count wherever they lie; `targets` are what is measured, "package.module:name".
-    Nothing where no account is kept."""
+    """Makes the files of these packages count, wherever they are; `targets` are what is measured,
+    "package.module:name". Nothing without keep_account."""
     for account in _accounts:
         account.count_packages({target.partition(":")[0].partition(".")[0] for target in targets})
 
 
 def code_loaded() -> dict[str, Any] | None:
-    """What this process has loaded; None where no account was kept. Raises SystemExit where a file is no longer
+    """The record of what this process has loaded; None without keep_account. Raises SystemExit if a file is no longer
     the one that ran."""
     return _accounts[0].report() if _accounts else None
 
 
 def _noting_code(account: Account, original):
-    """A loader's get_code that compiles the bytes that are noted: never an older .pyc."""
+    """A loader's get_code that compiles the noted bytes, never an older .pyc."""
 
     def get_code(loader, fullname):
         path = loader.get_filename(fullname)

@@ -1,4 +1,4 @@
-"""Where Python would find a module, asked without importing it. Standard library only."""
+"""Where Python would find a module, without importing it. Uses only the standard library."""
 
 import os
 import sysconfig
@@ -16,11 +16,10 @@ STANDARD_LIBRARY = {os.path.dirname(os.__file__), sysconfig.get_path("stdlib"), 
 
 @dataclass(frozen=True)
 class Location:
-    """Where a module lies. `file` is None for a namespace package and for a part of the interpreter; `folders` holds
-    the modules of a package, None where it is none."""
+    """Where a module is."""
 
-    file: str | None
-    folders: tuple[str, ...] | None = None
+    file: str | None  # None for a namespace package and for a part of the interpreter
+    folders: tuple[str, ...] | None = None  # with the modules of a package; None for other modules
 
     @property
     def first(self) -> str | None:
@@ -41,7 +40,7 @@ class ModuleSearch:
         self._locations: dict[str, Location | None] = {}
 
     def find(self, name: str) -> Location | None:
-        """Where the module of this full name lies; None where it is not found. Each name is looked for once."""
+        """The location of the module of this full name; None if there is none. Each name is looked up once."""
         if name not in self._locations:
             self._locations[name] = self._find(name)
         return self._locations[name]
@@ -71,13 +70,13 @@ def _location(spec: Any) -> Location | None:
 
 
 def path_below_import_folder(module: str, file_name: str) -> str:
-    """Where the file of a module lies below the folder it is imported from: "package/module.py"."""
+    """The path of a module's file below the folder from which it is imported: "package/module.py"."""
     parents = module.split(".") if file_name.startswith("__init__.") else module.split(".")[:-1]
     return "/".join([*parents, file_name])
 
 
 def is_installed(path: str | PurePath) -> bool:
-    """Whether a file or folder lies where pip installs."""
+    """Whether a file or folder is in a folder of installed packages."""
     return not INSTALLED.isdisjoint(PurePath(path).parts)
 
 
@@ -91,10 +90,10 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def importable_names(folder: str) -> set[str]:
-    """The modules and packages in a folder that go before others of their names; a namespace package does not."""
+    """The modules and packages in a folder that hide others of their names; a namespace package does not."""
     try:
         entries = list(os.scandir(folder or os.curdir))
-    except OSError:  # PYTHONPATH may name what is not there
+    except OSError:  # PYTHONPATH may name missing folders
         return set()
     modules = {
         entry.name.removesuffix(suffix) for entry in entries for suffix in SUFFIXES if entry.name.endswith(suffix)

@@ -13,10 +13,10 @@ from cs336_model.ranges import span
 
 
 class UnusableModel(Exception):
-    """What is wrong with the model that config.yaml names, and what to do about it; the message is one line."""
+    """The model that config.yaml names cannot be measured; the message is one line, with what to do about it."""
 
 
-def said(error: BaseException) -> str:
+def one_line_error(error: BaseException) -> str:
     """An error in one line, with the file and line that raised it."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}{': ' if text else ''}{text}{_where(error)}"
@@ -32,13 +32,14 @@ def _where(error: BaseException) -> str:
 
 
 def find(target: str) -> Any:
-    """What "module:name" or "module:Class.method" names."""
+    """The object that "module:name" or "module:Class.method" names."""
     owner, attribute = find_owner(target)
     return getattr(owner, attribute)
 
 
 def find_owner(target: str) -> tuple[ModuleType | type, str]:
-    """What holds the last name of "module:function" or "module:Class.method", and that name, which is there."""
+    """(owner, name): the module or class that holds the function of "module:function" or "module:Class.method", and the
+    name of that function. Raises UnusableModel if it does not exist."""
     module_name, colon, path = target.partition(":")
     if not (module_name and colon and path):
         raise UnusableModel(f"{target!r} is not of the form module:name")
@@ -55,8 +56,8 @@ def _imported(module: str, target: str) -> ModuleType:
     except ModuleNotFoundError as error:
         message = f"{target!r}: no module {error.name!r}; it must be importable from the folder the program runs in"
         raise UnusableModel(message) from error
-    except Exception as error:  # whatever their module does when it is imported
-        raise UnusableModel(f"{target!r}: importing {module} raises {said(error)}") from error
+    except Exception as error:  # whatever the module does when it is imported
+        raise UnusableModel(f"{target!r}: importing {module} raises {one_line_error(error)}") from error
 
 
 def _with(owner: Any, attribute: str, target: str) -> Any:
@@ -68,30 +69,29 @@ def _with(owner: Any, attribute: str, target: str) -> Any:
 
 def prepare_functions(spec: RunSpec) -> None:
     """Replaces and annotates the functions that the spec names, in their modules."""
-    for target, other in spec.replace.items():
-        replace(target, other)
+    for target, replacement in spec.replace.items():
+        replace(target, replacement)
     if spec.annotate != MODULES:
         for name, target in spec.annotate.items():
             annotate(name, target)
 
 
 def annotate(name: str, target: str) -> None:
-    """Puts the range `name` around the function at "module:function", in that module. A module that imported the
-    function by name earlier keeps its own reference: name the module that calls it."""
+    """Puts the range `name` around the function at "module:function", in that module. Modules that have imported the
+    function by name keep the original: name the module that calls it."""
     owner, attribute = find_owner(target)
     setattr(owner, attribute, _in_range(name, getattr(owner, attribute)))
 
 
-def replace(target: str, other: str) -> None:
-    """Puts the function at `other` in the place of that at `target`. Raises UnusableModel where their parameters have
-    other names: what calls the one could not call the other."""
+def replace(target: str, replacement: str) -> None:
+    """Replaces the function at `target` by that at `replacement`. Raises UnusableModel if their parameters have
+    different names: callers of one could not call the other."""
     owner, attribute = find_owner(target)
-    there, here = (list(inspect.signature(one).parameters) for one in (getattr(owner, attribute), find(other)))
-    if there != here:
-        raise UnusableModel(
-            f"{other!r} takes ({', '.join(here)}) and cannot stand for {target!r}, which takes ({', '.join(there)})"
-        )
-    setattr(owner, attribute, find(other))
+    functions = getattr(owner, attribute), find(replacement)
+    old, new = (", ".join(inspect.signature(function).parameters) for function in functions)
+    if old != new:
+        raise UnusableModel(f"{replacement!r} takes ({new}) and cannot replace {target!r}, which takes ({old})")
+    setattr(owner, attribute, functions[1])
 
 
 def _in_range(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Where the numbers of a run stop being finite: its steps once more, with a look at what every operator returns."""
+"""Where the numbers of a run stop being finite: its steps again, with a check of the result of every operator."""
 
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -19,27 +19,27 @@ from cs336_model.program.variants.values import NOT_COMPILED
 
 
 class FirstNonFinite(TorchDispatchMode):
-    """Finds the first operator inside that returns NaN or +infinity, and the ranges that are open then. A mask puts
-    -infinity into scores, so that alone tells nothing."""
+    """Finds the first operator that returns NaN or +infinity, and the ranges that are open then. -infinity does not
+    count, since a mask puts it into scores."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: str | None = None
+        self.location: str | None = None
         self._open: list[str] = []
 
     def range(self, name: str) -> AbstractContextManager:
-        """What a span is meanwhile: it is known to be open."""
-        return _Open(self._open, name)
+        """Replaces a span: notes that it is open."""
+        return _OpenRange(self._open, name)
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result = operator(*args, **(kwargs or {}))
-        if self.found is None and any(_not_finite(one) for one in tree_leaves(result)):
+        if self.location is None and any(map(_not_finite, tree_leaves(result))):
             where = " > ".join(name for name in self._open if name != ranges.STEP)
-            self.found = f"{where}, by {operator.name()}"
+            self.location = f"{where}, by {operator.name()}"
         return result
 
 
-class _Open:
+class _OpenRange:
     def __init__(self, names: list[str], name: str) -> None:
         self._names, self._name = names, name
 
@@ -51,8 +51,8 @@ class _Open:
 
 
 def where_not_finite(spec: RunSpec, device: torch.device, steps: int) -> str:
-    """In words, where the first number that is not finite is made in so many steps of this run, without compiling it.
-    It makes a model of its own, so another should be given up first."""
+    """Where, in words, the first non-finite number appears in the given number of steps of this run, without compiling.
+    Makes a new model, so an existing one should be given up first."""
     plain = replace(spec, dimensions=spec.dimensions | {"compile": NOT_COMPILED})
     try:
         with process_settings(plain):
@@ -62,11 +62,11 @@ def where_not_finite(spec: RunSpec, device: torch.device, steps: int) -> str:
                 ranges.open_with(watch.range)
                 with watch:
                     run_steps(subject, 1, PhaseClock(device, f"step {step}", Progress()))
-                if watch.found:
-                    return f"the first number that is not finite is made in {watch.found}"
+                if watch.location:
+                    return f"the first number that is not finite appears in {watch.location}"
     except OutOfMemoryError:
-        return "where is not known: there is not memory enough to look"
-    return "the steps taken once more, not compiled, are finite but for the loss"
+        return "where is unknown: there is not enough memory to search"
+    return "when the steps are repeated without compiling, only the loss is not finite"
 
 
 def _not_finite(value: object) -> bool:

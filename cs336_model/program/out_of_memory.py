@@ -1,4 +1,4 @@
-"""What is known about a real torch.OutOfMemoryError: a result of the grid, not a failure."""
+"""The facts about a real torch.OutOfMemoryError: a result of the grid, not a failure."""
 
 import re
 
@@ -12,14 +12,14 @@ _UNIT_BYTES = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 def requested_bytes(message: str) -> int | None:
-    """Bytes that the allocator was asked for, exact to the two digits of torch's message; None if it has none."""
-    found = _REQUEST.search(message)
-    return round(float(found[1]) * _UNIT_BYTES[found[2]]) if found else None
+    """Requested bytes, exact to the two digits of torch's message; None if it has none."""
+    match = _REQUEST.search(message)
+    return round(float(match[1]) * _UNIT_BYTES[match[2]]) if match else None
 
 
 def out_of_memory_record(error: BaseException, during: str) -> dict[str, str | int | None]:
-    """The `out_of_memory` entry of a result: when, what was asked for, what the device had and has. The message is not
-    part of it: results are published, and it may be the model's own."""
+    """The `out_of_memory` entry of a result: when, the requested bytes, and those of the device. The message is not
+    part of it: results are published, and it may come from the model."""
     free_bytes, total_bytes = torch.cuda.mem_get_info() if torch.cuda.is_available() else (None, None)
     return {
         "during": during,

@@ -1,4 +1,4 @@
-"""What a model returns: logits, and the loss where it computes that itself."""
+"""The output of a model: logits, and the loss if the model computes it."""
 
 import inspect
 from collections.abc import Mapping
@@ -16,26 +16,27 @@ EXPECTED = "expected: logits (batch, position, vocabulary) as a tensor, in a tup
 
 @dataclass(frozen=True)
 class Output:
-    """Logits (batch, position, vocabulary), and the loss that the model computed itself, if it did."""
+    """Logits (batch, position, vocabulary), and the loss if the model computed it."""
 
     logits: Tensor | None
     loss: Tensor | None = None
 
 
 def asking_for_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """The keywords with which this model computes its loss; none where it cannot. `targets` are the tokens that follow,
-    `labels` the tokens themselves, which the model shifts, as Hugging Face's do."""
+    """The keyword with which this model computes its loss; {} if it cannot. `targets` are the next tokens, `labels` the
+    tokens themselves, which the model shifts, as Hugging Face's models do."""
     try:
-        known = inspect.signature(model.forward).parameters
+        parameters = inspect.signature(model.forward).parameters
     except (TypeError, ValueError):  # a forward without a signature in Python
         return {}
-    return next(({name: given} for name, given in (("targets", targets), ("labels", inputs)) if name in known), {})
+    keywords = {"targets": targets, "labels": inputs}
+    return next(({name: tokens} for name, tokens in keywords.items() if name in parameters), {})
 
 
 def read_output(returned: Any, spec: RunSpec) -> Output:
-    """Logits and loss in what a model returned. UnusableModel says what it returned where there are none, or not as
-    many as tokens."""
-    output = Output(returned) if isinstance(returned, Tensor) else _found_in(returned)
+    """Logits and loss in what a model returned. Raises UnusableModel if it has no logits, or not one per token of the
+    vocabulary."""
+    output = Output(returned) if isinstance(returned, Tensor) else _output_in(returned)
     if output.logits is None:
         raise UnusableModel(f"the model returned {_in_words(returned)}; {EXPECTED}")
     if output.logits.shape[-1:] != (spec.vocab_size,):
@@ -47,7 +48,7 @@ def read_output(returned: Any, spec: RunSpec) -> Output:
 
 
 def loss_of(output: Output, targets: Tensor) -> Tensor:
-    """The loss that the model computed, else the cross entropy of its logits."""
+    """The loss that the model computed, or the cross entropy of its logits."""
     if output.loss is not None:
         return output.loss
     if output.logits.shape[:-1] != targets.shape:
@@ -58,23 +59,24 @@ def loss_of(output: Output, targets: Tensor) -> Tensor:
     return cross_entropy(output.logits, targets)
 
 
-def _found_in(returned: Any) -> Output:
-    """Of a tuple the first tensor of three dimensions and the first of none; of an object or mapping those so named."""
+def _output_in(returned: Any) -> Output:
+    """In a tuple, the first tensors with three and with no dimensions; in an object or mapping, those with the
+    names."""
     if isinstance(returned, (tuple, list)) and not hasattr(returned, "logits"):
-        tensors = [one for one in returned if isinstance(one, Tensor) and one.is_floating_point()]
-        return Output(*(next((one for one in tensors if one.ndim == dimensions), None) for dimensions in (3, 0)))
-    named = returned.get if isinstance(returned, Mapping) else lambda name: getattr(returned, name, None)
-    logits, loss = (named(name) if isinstance(named(name), Tensor) else None for name in ("logits", "loss"))
+        tensors = [value for value in returned if isinstance(value, Tensor) and value.is_floating_point()]
+        return Output(*(next((tensor for tensor in tensors if tensor.ndim == ndim), None) for ndim in (3, 0)))
+    get = returned.get if isinstance(returned, Mapping) else lambda name: getattr(returned, name, None)
+    logits, loss = (get(name) if isinstance(get(name), Tensor) else None for name in ("logits", "loss"))
     return Output(logits, loss)
 
 
 def _in_words(returned: Any) -> str:
     if isinstance(returned, (tuple, list)):
-        return f"a {type(returned).__name__} of {', '.join(map(_one, returned)) or 'nothing'}"
-    return _one(returned)
+        return f"a {type(returned).__name__} of {', '.join(map(_value_in_words, returned)) or 'nothing'}"
+    return _value_in_words(returned)
 
 
-def _one(value: Any) -> str:
+def _value_in_words(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"a tensor {tuple(value.shape)} of {str(value.dtype).removeprefix('torch.')}"
     return "None" if value is None else f"a {type(value).__name__}"

@@ -12,8 +12,8 @@ _IMPORTED_S = time.perf_counter()
 
 
 def process_age_seconds() -> float:
-    """Seconds since the kernel started this process (to 10 ms), the interpreter's own start included. Where there is
-    no /proc: seconds since this module was imported."""
+    """Seconds since this process started (to 10 ms), including the start of the interpreter. Without /proc, seconds
+    since this module was imported."""
     stat = Path("/proc/self/stat")
     if not stat.exists():
         return time.perf_counter() - _IMPORTED_S
@@ -23,8 +23,8 @@ def process_age_seconds() -> float:
 
 
 class Progress:
-    """What the process is doing (`during`, for the record of a run that does not get to its end), and the seconds that
-    each stage took, one that failed included."""
+    """The current work of the process (`during`, for the record of a run that fails), and the seconds of each stage,
+    including one that failed."""
 
     def __init__(self) -> None:
         self.during = "import"
@@ -32,7 +32,8 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time spent inside belongs to the stage `name`; stages may nest, and the outer one then loses that time."""
+        """Time in the with block belongs to the stage `name`; time of a nested stage does not belong to the outer
+        one."""
         self.during, started, inner = name, time.perf_counter(), sum(self.seconds.values())
         try:
             yield
@@ -45,8 +46,8 @@ BEFORE_LIMIT_S = 5.0
 
 
 def print_stacks_before(time_limit_s: float | None, elapsed_s: float) -> None:
-    """Prints them some seconds before the limit, where there is one, counted from `elapsed_s` ago. Python needs no lock
-    for that: a thread that waits inside a library, such as NCCL, is shown too."""
+    """Prints the stack of each thread some seconds before the limit, if any, which counts from `elapsed_s` ago. This
+    needs no lock of Python: a thread that waits inside a library, such as NCCL, is shown too."""
     if time_limit_s is not None:
         early = min(BEFORE_LIMIT_S, time_limit_s / 4)
         faulthandler.dump_traceback_later(max(time_limit_s - early - elapsed_s, 0.1))

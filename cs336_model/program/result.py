@@ -11,7 +11,7 @@ from torch import nn
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import forward_flops, parameter_count, shape_of
-from cs336_model.program.device import own_digest
+from cs336_model.program.device import gpu_digest
 from cs336_model.program.loaded_distributions import loaded_distributions
 from cs336_model.program.loading import code_loaded
 from cs336_model.program.process_cost import Progress, process_age_seconds
@@ -21,13 +21,13 @@ from kernel_tables.whole_files import written_whole
 
 
 def planned_parameters(spec: RunSpec) -> int | None:
-    """Parameters before the model exists; None for other people's."""
+    """Parameters before the model exists; None for custom models."""
     shape = shape_of(vars(spec))
     return parameter_count(shape) if shape else None
 
 
 def planned_flops(spec: RunSpec) -> dict[str, int | None]:
-    """{"forward": FLOPs of the matrix products, and each part}; {"forward": None} for other people's models."""
+    """{"forward": FLOPs of the matrix products, and each part}; {"forward": None} for custom models."""
     shape = shape_of(vars(spec))
     return forward_flops(shape) if shape else {"forward": None}
 
@@ -38,12 +38,12 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def counted_flops(subject: Subject) -> dict[str, int | None]:
-    """{"forward": FLOPs of the matrix products of one forward pass as its steps take it, by torch's own counter}."""
-    from torch.utils.flop_counter import FlopCounterMode  # slow to import, and only other people's models need it
+    """{"forward": FLOPs of the matrix products of one forward pass in its mode, by torch's counter}."""
+    from torch.utils.flop_counter import FlopCounterMode  # slow to import, and only custom models need it
 
     model, arguments = subject.model, subject.arguments(with_loss=ranges.LOSS in subject.spec.phases)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model.forward(subject.inputs, **arguments)  # as it is written: of a compiled graph nothing would be counted
+        model.forward(subject.inputs, **arguments)  # not compiled: nothing would be counted
     return {"forward": counter.get_total_flops()}
 
 
@@ -82,19 +82,18 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
 
 
 def facts_of_process(progress: Progress, device: torch.device, named: Iterable[str] = ()) -> Result:
-    """What a process that ends now took, when and on which GPU it ran, and from which files; `named` is what it
-    measured, as "package.module:function"."""
-    age, now = process_age_seconds(), time.time()
+    """The time, GPU and files of a process that ends now; `named` is what it measured, as "package.module:function"."""
+    age_s, end_s = process_age_seconds(), time.time()
     return {
-        "rank_device": own_digest(device),
-        "cost_seconds": progress.seconds | {"total": age},
-        "ran_unix_s": [now - age, now],
+        "rank_device": gpu_digest(device),
+        "cost_seconds": progress.seconds | {"total": age_s},
+        "ran_unix_s": [end_s - age_s, end_s],
         "loaded": code_loaded(),
         "loaded_distributions": loaded_distributions(named),
     }
 
 
 def write_result(result: Result, path: Path) -> None:
-    """Writes the JSON beside its place and renames it, so that a result is whole or absent."""
+    """Writes the JSON to another file and renames it, so that a result is complete or absent."""
     with written_whole(path) as partial:
         partial.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")

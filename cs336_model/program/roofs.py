@@ -1,8 +1,8 @@
-"""What this GPU reaches at most: a copy within its memory, and a matrix multiply of each kind; seconds in all.
+"""The highest rates of this GPU: of a copy within its memory, and of a matrix multiply of each kind. Takes seconds.
 
     python -m cs336_model.program.roofs --output roofs.json
 
-The fastest of several is taken: a roof is what nothing exceeds. Random numbers, since tensor cores are faster on zeros.
+The fastest of several is taken. Numbers are random, since tensor cores are faster on zeros.
 """
 
 import argparse
@@ -17,16 +17,16 @@ from kernel_tables.whole_files import written_whole
 
 SIZE = 8192  # of the square matrices
 COPIED_BYTES = 2**30
-SHARE_OF_FREE_MEMORY = 8  # each matrix and buffer takes no more than one part in so many
+SHARE_OF_FREE_MEMORY = 8  # each matrix and buffer takes at most an eighth
 TRIES, WARMUP = 20, 3
 KINDS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Calibrates, and writes the rates per second by the name of the roof."""
+    """Measures the rates, and writes them by the name of the roof."""
     parser = argparse.ArgumentParser(prog="python -m cs336_model.program.roofs", description=__doc__.partition("\n")[0])
-    parser.add_argument("--output", required=True, type=Path, help="where the rates are written, as JSON")
-    parser.add_argument("--lease", type=Path, help="the socket where this program asks for its GPU")
+    parser.add_argument("--output", required=True, type=Path, help="file for the rates, as JSON")
+    parser.add_argument("--lease", type=Path, help="socket where this program asks for its GPU")
     options = parser.parse_args(arguments)
     take_lease(options.lease)
     torch.manual_seed(0)
@@ -44,32 +44,32 @@ def copied_bytes_per_s() -> float:
 
 
 def multiplied_flop_per_s(kind: str) -> float | None:
-    """FLOPs per second of a square matrix multiply; None where the GPU has no such tensor cores."""
+    """FLOPs per second of a square matrix multiply; None if the GPU has no such tensor cores."""
     if kind != "fp32" and torch.cuda.get_device_capability() < ((7, 0) if kind == "fp16" else (8, 0)):
         return None
     size = min(SIZE, int((room_bytes() / 4) ** 0.5) // 128 * 128)
-    left, right = (torch.randn(size, size, device="cuda", dtype=KINDS[kind]) for _ in range(2))
-    product = torch.empty_like(left)
+    a, b = (torch.randn(size, size, device="cuda", dtype=KINDS[kind]) for _ in range(2))
+    product = torch.empty_like(a)
     torch.set_float32_matmul_precision("high" if kind == "tf32" else "highest")
-    return 2 * size**3 / fastest_seconds(lambda: torch.matmul(left, right, out=product))
+    return 2 * size**3 / fastest_seconds(lambda: torch.matmul(a, b, out=product))
 
 
 def room_bytes() -> int:
-    """The most that one matrix or buffer takes here."""
+    """The maximum size of one matrix or buffer."""
     return torch.cuda.mem_get_info()[0] // SHARE_OF_FREE_MEMORY
 
 
 def fastest_seconds(work: Callable[[], object]) -> float:
-    """The least time that the GPU takes for this, by its own events."""
+    """The shortest time of this work on the GPU, by its events."""
     for _ in range(WARMUP):
         work()
-    marks = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(TRIES)]
-    for before, after in marks:
+    events = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(TRIES)]
+    for before, after in events:
         before.record()
         work()
         after.record()
     torch.cuda.synchronize()
-    return min(before.elapsed_time(after) for before, after in marks) / 1e3
+    return min(before.elapsed_time(after) for before, after in events) / 1e3
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What one run measures: the JSON that the grid writes, checked before anything slow starts. Imports no torch."""
+"""The specification of a run: JSON from the grid, checked before anything slow starts. Imports no torch."""
 
 import json
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ from cs336_model.ranges import PHASES_OF_MODE
 
 Spec = TypeVar("Spec")
 DEVICES = ("auto", "cuda", "cpu")
-MODULES = "modules"  # instead of functions to annotate: every module of the model
+MODULES = "modules"  # as `annotate`: every module of the model
 CHOICES = {
     "mode": tuple(PHASES_OF_MODE), "precision": PRECISIONS, "compile": COMPILES, "attention": ATTENTIONS,
     "parallel": PARALLELS,
 }  # fmt: skip
-LEAST = {"batch_size": 1, "context_length": 1, "checkpoint": 0, "gpus": 1}
+MIN_COUNTS = {"batch_size": 1, "context_length": 1, "checkpoint": 0, "gpus": 1}
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One configuration of the grid: the value of every dimension by its key, and what all runs have in common.
+    """One configuration of the grid: the value of every dimension by its key, and the settings that all runs share.
 
     The model is what `constructor` makes of `arguments` (cs336_model.arguments), or of the one object that `config`
     makes of them; both are "module:callable". `annotate` maps a range name to the "module:function" that becomes that
@@ -48,7 +48,7 @@ class RunSpec:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Every "module:function" that this names."""
+        """Every "module:function" in the specification."""
         annotated = () if self.annotate == MODULES else self.annotate.values()
         makers = (self.constructor, self.config) if self.config else (self.constructor,)
         return (*makers, *annotated, *self.replace, *self.replace.values())
@@ -59,14 +59,14 @@ def read_spec(text: str) -> RunSpec:
     spec = read_fields(text, RunSpec)
     if not isinstance(spec.dimensions, dict):
         raise ValueError(f"specification: dimensions is {spec.dimensions!r}, not an object")
-    check_missing("dimensions of the specification", spec.dimensions, [*CHOICES, *LEAST])
+    check_missing("dimensions of the specification", spec.dimensions, [*CHOICES, *MIN_COUNTS])
     for name, choices in CHOICES.items():
         check_choice(name, spec.dimensions[name], choices)
     check_choice("device", spec.device, DEVICES)
-    for name, least in LEAST.items():
-        check_count(name, spec.dimensions[name], least)
-    check_count("measured_steps", spec.measured_steps, least=1)
-    check_count("warmup_steps", spec.warmup_steps, least=0)
+    for name, minimum in MIN_COUNTS.items():
+        check_count(name, spec.dimensions[name], minimum)
+    check_count("measured_steps", spec.measured_steps, minimum=1)
+    check_count("warmup_steps", spec.warmup_steps, minimum=0)
     given_arguments(vars(spec))
     if reason := impossible(spec.dimensions, spec.constructor):
         raise ValueError(f"specification: {reason}")
@@ -82,31 +82,31 @@ def read_fields(text: str, kind: type[Spec]) -> Spec:
     return kind(**values)
 
 
-def check_keys(what: str, values: dict, known: Iterable[str]) -> None:
+def check_keys(name: str, values: dict, known: Iterable[str]) -> None:
     """Raises ValueError unless these are the keys."""
-    check_unknown(what, values, known)
-    check_missing(what, values, known)
+    check_unknown(name, values, known)
+    check_missing(name, values, known)
 
 
-def check_unknown(what: str, values: dict, known: Iterable[str]) -> None:
-    """Raises ValueError with the keys that are none of the known ones."""
+def check_unknown(name: str, values: dict, known: Iterable[str]) -> None:
+    """Raises ValueError with the unknown keys."""
     if unknown := sorted(values.keys() - set(known)):
-        raise ValueError(f"{what}: unknown keys {unknown}; known are {sorted(known)}")
+        raise ValueError(f"{name}: unknown keys {unknown}; known are {sorted(known)}")
 
 
-def check_missing(what: str, values: dict, needed: Iterable[str]) -> None:
-    """Raises ValueError with the needed keys that are not there."""
+def check_missing(name: str, values: dict, needed: Iterable[str]) -> None:
+    """Raises ValueError with the missing keys."""
     if missing := sorted(set(needed) - values.keys()):
-        raise ValueError(f"{what}: missing keys {missing}")
+        raise ValueError(f"{name}: missing keys {missing}")
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raises ValueError unless the value is one of the choices."""
     if value not in choices:
-        raise ValueError(f"specification: {name} is {value!r}; it has to be one of {', '.join(choices)}")
+        raise ValueError(f"specification: {name} is {value!r}; it must be one of {', '.join(choices)}")
 
 
-def check_count(name: str, value: Any, least: int) -> None:
-    """Raises ValueError unless the value is a whole number, so large at least."""
-    if type(value) is not int or value < least:
-        raise ValueError(f"specification: {name} is {value!r}; it has to be a whole number, {least} or more")
+def check_count(name: str, value: Any, minimum: int) -> None:
+    """Raises ValueError unless the value is an integer, and not below the minimum."""
+    if type(value) is not int or value < minimum:
+        raise ValueError(f"specification: {name} is {value!r}; it must be an integer, {minimum} or more")

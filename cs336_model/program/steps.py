@@ -26,7 +26,8 @@ from cs336_model.ranges import span
 
 @dataclass
 class Subject:
-    """What a step works on. The losses stay on the device until all steps are done: reading one would wait for it."""
+    """The model and data of a step. Losses stay on the device until all steps are done: reading one would wait for
+    it."""
 
     spec: RunSpec
     device: torch.device
@@ -36,34 +37,34 @@ class Subject:
     targets: Tensor
     losses: list[Tensor] = field(default_factory=list)
     reduction: NoReduction = field(default_factory=NoReduction)
-    after_first_step: Callable[["Subject", Output], None] | None = None  # is told what the very first step gave, once
+    after_first_step: Callable[["Subject", Output], None] | None = None  # called once
 
     def __post_init__(self) -> None:
         self.parameters = list(self.model.parameters())  # walking the modules in every step would take host time
         self.for_loss = asking_for_loss(self.model, self.inputs, self.targets)
 
     def give_up(self) -> None:
-        """Frees model, gradients and optimizer: no step can follow."""
+        """Frees model, gradients and optimizer; no step can follow."""
         self.model = self.optimizer = None
         self.parameters.clear()
         self.reduction = NoReduction()
 
     def autocast(self) -> AbstractContextManager:
-        """What the forward pass and the loss run under, as the run's precision wants it."""
+        """The context of the forward pass and the loss in the run's precision."""
         return autocast(self.spec, self.device)
 
     def arguments(self, *, with_loss: bool) -> dict[str, Tensor]:
-        """What the model is called with besides the tokens."""
+        """The arguments of the model besides the tokens."""
         return self.for_loss if with_loss else {}
 
     def forward(self, *, with_loss: bool) -> Output:
-        """One forward pass; the model is asked for its loss where it computes one."""
+        """One forward pass; `with_loss` asks the model for its loss if it computes one."""
         return read_output(self.model(self.inputs, **self.arguments(with_loss=with_loss)), self.spec)
 
 
 def make_subject(spec: RunSpec, device: torch.device) -> Subject:
-    """The run's variant of the model, its batch, and the optimizer's state where the mode has an optimizer, all
-    made on the device."""
+    """The run's variant of the model, its batch, and the optimizer's state if the mode has an optimizer, all made on
+    the device."""
     model = build_model(spec, device)
     change_model(spec, model, device)
     if spec.annotate == MODULES and not is_compiled(spec):  # in a compiled graph no module is called
@@ -76,8 +77,8 @@ def make_subject(spec: RunSpec, device: torch.device) -> Subject:
 
 
 class PhaseClock:
-    """Times of the phases of a window's steps. On a GPU they are CUDA events on the stream, recorded at the boundaries
-    and read after the window, so that no phase waits for the device; on a CPU they are readings of default_timer."""
+    """Times of the phases of a window's steps. On a GPU, CUDA events on the stream, recorded at the boundaries and read
+    after the window, so that no phase waits for the device; on a CPU, readings of default_timer."""
 
     def __init__(self, device: torch.device, window: str, progress: Progress) -> None:
         self.on_gpu = device.type == "cuda"
@@ -98,8 +99,8 @@ class PhaseClock:
         self._bounds.append((name, started, self._now()))
 
     def seconds(self) -> dict[str, list[float]]:
-        """Seconds of each phase, in the order of the steps; phases that never ran have an empty list. The device must
-        have been waited for."""
+        """Seconds of each phase, in the order of the steps; an empty list for phases that never ran. The device must be
+        idle."""
         seconds: dict[str, list[float]] = {phase: [] for phase in ranges.PHASES}
         for name, started, ended in self._bounds:
             seconds[name].append(started.elapsed_time(ended) / 1000 if self.on_gpu else ended - started)
@@ -114,8 +115,8 @@ class PhaseClock:
 
 
 def run_steps(subject: Subject, count: int, clock: PhaseClock) -> list[float]:
-    """Seconds of each of `count` steps inside the clock's window, the device waited for at the end of each. The device
-    must be idle when this is called."""
+    """Seconds of each of `count` steps inside the clock's window, including the wait for the device at its end. The
+    device must be idle before."""
     seconds = []
     with span(clock.window):
         for clock.step in range(count):
@@ -124,8 +125,8 @@ def run_steps(subject: Subject, count: int, clock: PhaseClock) -> list[float]:
 
 
 def timed_step(subject: Subject, clock: PhaseClock) -> float:
-    """Seconds of one step. Who wants to know what the very first one gave is told it afterwards: its gradients and its
-    output are there until the next begins."""
+    """Seconds of one step. Calls `after_first_step` after the very first: its gradients and its output exist until the
+    next begins."""
     started = default_timer()
     with span(ranges.STEP):
         output = run_step(subject, clock)
@@ -133,14 +134,14 @@ def timed_step(subject: Subject, clock: PhaseClock) -> float:
             synchronize(subject.device)
     seconds = default_timer() - started
     if subject.after_first_step is not None:
-        told, subject.after_first_step = subject.after_first_step, None
-        told(subject, output)
+        callback, subject.after_first_step = subject.after_first_step, None
+        callback(subject, output)
     return seconds
 
 
 def seconds_without_communication(subject: Subject, progress: Progress) -> list[float]:
-    """Seconds of half as many steps as were measured, in which no rank waits for another: gradients stay those of its
-    own part of the batch. [] for a run of one process. The weights are those of no training afterwards."""
+    """Seconds of half as many steps as were measured, in which no rank waits for another: gradients are those of its
+    part of the batch. [] for a run of one process. The weights are of no use afterwards."""
     if subject.spec.dimensions["gpus"] == 1:
         return []
     wait_for_all(subject.device)
@@ -150,9 +151,8 @@ def seconds_without_communication(subject: Subject, progress: Progress) -> list[
 
 
 def run_step(subject: Subject, clock: PhaseClock) -> Output:
-    """What the model returned in one step of the spec's mode. The gradients of the step before are dropped first (set
-    to None, in no phase): that launches nothing, and the backward pass then writes gradients instead of adding to
-    zeros."""
+    """The output of the model in one step of the spec's mode. First, gradients are set to None, outside of any phase:
+    that launches nothing, and the backward pass then writes gradients instead of adding to zeros."""
     phases = subject.spec.phases
     for parameter in subject.parameters:
         parameter.grad = None
@@ -173,7 +173,7 @@ def run_step(subject: Subject, clock: PhaseClock) -> Output:
 
 
 def loss_of_forward(subject: Subject) -> Tensor:
-    """The loss of one more forward pass, for mode `forward`, whose steps compute none."""
+    """The loss of another forward pass, for mode `forward`, whose steps compute none."""
     with torch.no_grad(), subject.autocast():
         return loss_of(subject.forward(with_loss=True), subject.targets)
 
@@ -185,12 +185,12 @@ class NotFinite(FloatingPointError):
         self.step = step
         super().__init__(
             f"the loss of step {step} (counted from the first warm-up step) of {run} is {loss}: "
-            "no time of such a run means anything; check the model's initialisation, or use precision fp32"
+            "its times mean nothing; check the model's initialisation, or use precision fp32"
         )
 
 
 def finite_losses(subject: Subject) -> list[float]:
-    """The losses of the whole batch on the host, in the order of the steps. NotFinite names the first that is NaN or
+    """The losses of the entire batch on the host, in the order of the steps. NotFinite names the first that is NaN or
     infinite."""
     losses = torch.stack(mean_over_ranks(subject.losses)).tolist()
     for step, loss in enumerate(losses):

@@ -1,4 +1,4 @@
-"""The model under measurement, built as a run specification declares it, and its batch."""
+"""The measured model, built as a run specification declares it, and its batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from cs336_model import ranges
 from cs336_model.arguments import given_arguments
 from cs336_model.arithmetic.flops import sequences_per_gpu
-from cs336_model.program.named import UnusableModel, find, prepare_functions, said
+from cs336_model.program.named import UnusableModel, find, one_line_error, prepare_functions
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.parallel.ranks import this_rank
 from cs336_model.program.spec import RunSpec
@@ -17,8 +17,8 @@ from cs336_model.program.variants.effects import batch_shape
 
 
 def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
-    """The spec's model, seeded, its weights made on the device: nothing is initialised on the CPU and copied. Where no
-    backward pass follows it is in evaluation mode."""
+    """The spec's model, seeded, with weights made on the device: nothing is initialised on the CPU and copied. Without
+    a backward pass it is in evaluation mode."""
     constructor, config = find(spec.constructor), spec.config and find(spec.config)
     prepare_functions(spec)
     arguments = given_arguments(vars(spec))
@@ -33,8 +33,8 @@ def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
 
 
 def make_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Random tokens and the tokens that follow them, int64 (batch, position) each, made on the device from the seed. Of
-    several ranks each makes the whole batch and takes its part of it."""
+    """Random tokens and the tokens that follow them, int64 (batch, position) each, made on the device from the seed.
+    Each rank makes the entire batch and takes its part."""
     each = sequences_per_gpu(spec.dimensions)
     return inputs_and_targets(whole_batch(spec, device)[this_rank().number * each :][:each])
 
@@ -46,28 +46,28 @@ def whole_batch(spec: RunSpec, device: torch.device) -> Tensor:
 
 
 def inputs_and_targets(tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Tokens of sequences, and those that follow them."""
+    """The tokens of sequences, and the tokens that follow them."""
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
 def _called(target: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What other people's constructor returns; UnusableModel says in one line what it raises."""
+    """The result of a constructor or function of the user; UnusableModel has its exception in one line."""
     try:
         return call(*args, **kwargs)
     except OutOfMemoryError:
         raise
-    except Exception as error:  # whatever they raise
+    except Exception as error:  # whatever it raises
         given = f"the arguments {', '.join(kwargs)}" if kwargs else f"a {type(args[0]).__name__}" if args else "nothing"
         raise UnusableModel(
-            f"{target} was called with {given}, and raised {said(error)}; see program.arguments in config.yaml"
+            f"{target}, called with {given}, raised {one_line_error(error)}; see program.arguments in config.yaml"
         ) from error
 
 
 def _check_model(spec: RunSpec, model: object) -> None:
-    """Raises UnusableModel unless this is a module whose parameters can hold a row for each token."""
+    """Raises UnusableModel unless this is a module with a parameter that can have a row for each token."""
     if not isinstance(model, nn.Module):
         raise UnusableModel(f"{spec.constructor} returned {_kind(model)}, not a torch.nn.Module")
-    largest = max((max(one.shape, default=0) for one in model.parameters()), default=0)
+    largest = max((max(parameter.shape, default=0) for parameter in model.parameters()), default=0)
     if largest < spec.vocab_size:
         raise UnusableModel(
             f"{spec.constructor} made a model without a parameter for each of {spec.vocab_size} tokens (the largest"

@@ -1,1 +1,1 @@
-"""Two results of one grid side by side: whether a change made it faster, and what changed."""
+"""Two results of one grid compared: whether a change made it faster, and what changed."""

@@ -29,18 +29,18 @@ CELLS = TableSpec(
     "One row per run of either side",
     columns("""
     verdict | text | | faster, slower, no evidence, too few processes to tell, not comparable
-    reason | text | | why it cannot be told, or not be compared
+    reason | text | | why there is no verdict, or no comparison
     before_ms | float | ms | median time of a step before
     after_ms | float | ms | median time of a step after
     ratio | float | | after ÷ before
     ratio_low | float | | lower end of its interval
     ratio_high | float | | upper end of its interval
-    p | float | | probability of such a difference between alike programs
-    p_adjusted | float | | the same, over all runs that can be told
+    p | float | | probability of such a difference between equal programs
+    p_adjusted | float | | the same, adjusted for all tested runs
     processes_before | float | | processes that timed the run before
     processes_after | float | | processes that timed the run after
-    peak_before_bytes | float | B | most memory that tensors took before
-    peak_after_bytes | float | B | most memory that tensors took after
+    peak_before_bytes | float | B | peak memory of tensors before
+    peak_after_bytes | float | B | peak memory of tensors after
 """),
 )
 FIGURES = [column.name for column in CELLS.columns if column.dtype == FLOAT]
@@ -48,14 +48,14 @@ FIGURES = [column.name for column in CELLS.columns if column.dtype == FLOAT]
 
 def cells(before: Results, after: Results) -> pd.DataFrame:
     """One row per run of either side, in the order of the grid: times of a step, ratio after ÷ before with the bounds
-    of its interval, p-values (`p_adjusted` over all cells that can be told), verdict and its reason."""
+    of its interval, p-values (`p_adjusted` for all tested cells), verdict and its reason."""
     names = list(dict.fromkeys([*before.runs, *after.runs]))
     table = pd.DataFrame([_cell(name, before, after) for name in names], columns=CELLS.all_names)
     table = table.astype(dict.fromkeys(FIGURES, "float64"))
     tested = table["p"].notna().to_numpy()
     table.loc[tested, "p_adjusted"] = adjusted(table.loc[tested, "p"].to_numpy())
-    told = tested & (table["p_adjusted"] < RATE).to_numpy()
-    table.loc[told, "verdict"] = np.where(table.loc[told, "ratio"] > 1, SLOWER, FASTER)
+    differs = tested & (table["p_adjusted"] < RATE).to_numpy()
+    table.loc[differs, "verdict"] = np.where(table.loc[differs, "ratio"] > 1, SLOWER, FASTER)
     return table
 
 
@@ -65,34 +65,34 @@ def _cell(name: str, before: Results, after: Results) -> dict:
             for side, results in (("before", before), ("after", after))}  # fmt: skip
     if reason := not_comparable(name, before, after):
         return row | {"verdict": NOT_COMPARABLE, "reason": reason}
-    one, other = before.times_ms(name), after.times_ms(name)
+    old_ms, new_ms = before.times_ms(name), after.times_ms(name)
     row |= {
-        "before_ms": median_ms(one), "after_ms": median_ms(other), "ratio": median_ms(other) / median_ms(one),
-        "processes_before": len(one), "processes_after": len(other),
+        "before_ms": median_ms(old_ms), "after_ms": median_ms(new_ms), "ratio": median_ms(new_ms) / median_ms(old_ms),
+        "processes_before": len(old_ms), "processes_after": len(new_ms),
     }  # fmt: skip
-    if min(len(one), len(other)) < FEWEST_PROCESSES:
-        needed = f"{FEWEST_PROCESSES} processes a side are needed: timing: {{processes: {FEWEST_PROCESSES}}}"
+    if min(len(old_ms), len(new_ms)) < FEWEST_PROCESSES:
+        needed = f"{FEWEST_PROCESSES} processes per side are needed: timing: {{processes: {FEWEST_PROCESSES}}}"
         return row | {"verdict": TOO_FEW, "reason": needed}
-    low, high = ratio_interval(one, other)
+    low, high = ratio_interval(old_ms, new_ms)
     row |= {"ratio_low": low, "ratio_high": high}
-    return row | {"verdict": NO_EVIDENCE, "reason": "", "p": p_value(one, other)}
+    return row | {"verdict": NO_EVIDENCE, "reason": "", "p": p_value(old_ms, new_ms)}
 
 
 def not_comparable(name: str, before: Results, after: Results, status: str = TIMING.status_column) -> str | None:
-    """Why the figures of a run, of the stage with this column, cannot be compared; None where they can."""
+    """Why the numbers of a run, of the stage with this status column, cannot be compared; None if they can."""
     for results, side in ((before, "after"), (after, "before")):
         if name not in results.runs:
             return f"only {side}"
-    one, other = before.runs[name], after.runs[name]
-    for side, row in (("before", one), ("after", other)):
+    old, new = before.runs[name], after.runs[name]
+    for side, row in (("before", old), ("after", new)):
         if row[status] != COMPLETE:
             return f"{row[status]} {side}"
-    differing = [key for key in SAME_NEEDED if str(one.get(key)) != str(other.get(key))]
-    return f"{differing[0]} is {one.get(differing[0])}, then {other.get(differing[0])}" if differing else None
+    differing = [key for key in SAME_NEEDED if str(old.get(key)) != str(new.get(key))]
+    return f"{differing[0]} is {old.get(differing[0])}, then {new.get(differing[0])}" if differing else None
 
 
 FIGURE, SPREAD = "joules_per_step", "joules_per_step_std"
-KEPT = ["run", "counter", FIGURE, SPREAD]
+ENERGY_COLUMNS = ["run", "counter", FIGURE, SPREAD]
 RENAMED = {FIGURE: f"before_{FIGURE}", SPREAD: f"before_{SPREAD}"}
 ENERGIES = TableSpec(
     "energies",
@@ -110,12 +110,12 @@ ENERGIES = TableSpec(
 
 
 def energies(before: Results, after: Results) -> pd.DataFrame:
-    """One row per run: joules of a step on both sides with their standard deviations between windows, and the ratio
-    after ÷ before with its own. The windows of a side are of one process, so there is no verdict."""
+    """One row per run: joules of a step on both sides and their ratio after ÷ before, each with its standard deviation.
+    The windows of a side belong to one process, so there is no verdict."""
     if not all("energy" in results.tables for results in (before, after)):
         return pd.DataFrame(columns=ENERGIES.all_names)
-    one, other = (_by_run(results) for results in (before, after))
-    both = other.merge(one.rename(columns=RENAMED), on=["run", "counter"])
+    old, new = (_by_run(results) for results in (before, after))
+    both = new.merge(old.rename(columns=RENAMED), on=["run", "counter"])
     same = [not_comparable(name, before, after, ENERGY.status_column) is None for name in both["run"]]
     both = both[np.array(same, bool)].reset_index(drop=True)
     both = both.assign(**{key: [after.runs[name][key] for name in both["run"]] for key in LEADING})
@@ -124,6 +124,10 @@ def energies(before: Results, after: Results) -> pd.DataFrame:
 
 
 def _by_run(results: Results) -> pd.DataFrame:
-    """The energy of every run of a side, under the name that it has there."""
-    named = pd.DataFrame([(name, results.own(name)) for name in results.runs], columns=["name", "run"])
-    return named.merge(results.tables["energy"][KEPT], on="run").drop(columns="run").rename(columns={"name": "run"})
+    """The energy of every run of a side, by its name there."""
+    named = pd.DataFrame([(name, results.table_name(name)) for name in results.runs], columns=["name", "run"])
+    return (
+        named.merge(results.tables["energy"][ENERGY_COLUMNS], on="run")
+        .drop(columns="run")
+        .rename(columns={"name": "run"})
+    )

@@ -1,4 +1,4 @@
-"""What changed in the captures of each cell: by phase, part, class and kernel; and on what it was measured."""
+"""Changes in the captures of each cell, by phase, part, class and kernel; and different facts of the measurements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHANGES = TableSpec(
     run | text | | name of the run
     level | text | | phase, part, class or kernel
     name | text | | which
-    change | text | | what became of it
+    change | text | | its change
     launches_before | float | | launches in a step before
     launches_after | float | | launches in a step after
     ms_before | float | ms | GPU time of a step before
@@ -50,17 +50,17 @@ CHANGES = TableSpec(
 
 def facts_that_differ(before: Results, after: Results) -> pd.DataFrame:
     """One row per fact of the two measurements, or dimension of the runs, that differs: fact, before, after."""
-    dimensions = [(one.heading, *_values(one, before, after)) for one in DIMENSIONS]
+    dimensions = [(dimension.heading, *_values(dimension, before, after)) for dimension in DIMENSIONS]
     rows = [(label, before.provenance.get(key), after.provenance.get(key)) for key, label in FACTS.items()]
-    told = [(heading, one, other) for heading, one, other in dimensions if one != other]
-    told += [(label, _text(one), _text(other)) for label, one, other in rows if one != other]
-    return pd.DataFrame(told, columns=CHANGED_FACTS.names)
+    facts = [(heading, old, new) for heading, old, new in dimensions if old != new]
+    facts += [(label, _text(old), _text(new)) for label, old, new in rows if old != new]
+    return pd.DataFrame(facts, columns=CHANGED_FACTS.names)
 
 
 def _values(dimension: Dimension, before: Results, after: Results) -> tuple[str, str]:
-    """The values of a dimension that the runs of each side have whose partner has another, in words."""
+    """The values of a dimension on each side, in words, for runs whose partner has another value."""
     both = [(before.runs[name], row) for name, row in after.runs.items() if name in before.runs]
-    pairs = [(one[dimension.key], other[dimension.key]) for one, other in both]
+    pairs = [(old[dimension.key], new[dimension.key]) for old, new in both]
     differ = [dict.fromkeys(values) for values in zip(*(pair for pair in pairs if pair[0] != pair[1]), strict=True)]
     return tuple(", ".join(map(dimension.name_of, side)) for side in differ) or ("", "")
 
@@ -76,7 +76,7 @@ def changes(before: Results, after: Results) -> pd.DataFrame:
 
 
 def side_of_run(results: Results, run: str) -> Side | None:
-    """What the capture of a run holds, by step; None where it holds no kernel."""
+    """The kernels of the capture of a run, by step; None without kernels."""
     kernels = results.kernels(run)
     if kernels.empty:
         return None
@@ -90,8 +90,8 @@ def side_of_run(results: Results, run: str) -> Side | None:
 
 def _rows(names: pd.Series, kernels: pd.DataFrame, steps: int) -> dict[str, PerStep]:
     return {
-        str(name): PerStep(*(_by_step(own["step"], own[figure], steps) for figure in ("launches", "total_ns")))
-        for name, own in kernels.groupby(names, sort=False)
+        str(name): PerStep(*(_by_step(group["step"], group[column], steps) for column in ("launches", "total_ns")))
+        for name, group in kernels.groupby(names, sort=False)
     }
 
 

@@ -1,4 +1,4 @@
-"""A comparison as a document in Markdown: what differs, then every cell with its verdict, then what changed below."""
+"""A comparison as a document in Markdown: what differs, then every cell with its verdict, then changes in captures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from profile_grid.quantities import counted, significant
 from profile_grid.tables.wording import listed, run_in_words
 
 TITLE = "Before and after"
-MOST_NAMED = 12
+MAX_NAMED = 12
 DEFINITIONS = (
     "- ratio: time of a step after ÷ before, each the median over processes of the median step; its interval has"
     f" {CONFIDENCE:.0%} confidence, by resampling processes and then their steps.\n"
@@ -37,50 +37,52 @@ DEFINITIONS = (
 
 
 @dataclass(frozen=True)
-class Section:
-    """One section: its anchor, its heading, and what stands in it, as Markdown."""
+class ComparisonSection:
+    """One section: its anchor, its heading, and its Markdown."""
 
     anchor: str
     title: str
     text: str
 
 
-def sections(tables: dict[str, pd.DataFrame]) -> list[Section]:
-    """The sections of a comparison, from its tables, without those in which there is nothing to tell."""
+def sections(tables: dict[str, pd.DataFrame]) -> list[ComparisonSection]:
+    """The sections of a comparison, from its tables, without empty ones."""
     cells = tables["cells"]
-    every = (
-        Section("differs", "What differs between the two", facts_section(tables["facts"])),
-        Section("cells", "Cells", cells_section(cells)),
-        Section("memory", "Memory", memory_section(cells)),
-        Section("energy", "Energy", energy_section(tables["energies"])),
-        Section("changes", "What changed in the captures", changes_section(cells, tables["changes"])),
-        Section("definitions", "Definitions", DEFINITIONS),
+    candidates = (
+        ComparisonSection("differs", "What differs between the two", facts_section(tables["facts"])),
+        ComparisonSection("cells", "Cells", cells_section(cells)),
+        ComparisonSection("memory", "Memory", memory_section(cells)),
+        ComparisonSection("energy", "Energy", energy_section(tables["energies"])),
+        ComparisonSection("changes", "What changed in the captures", changes_section(cells, tables["changes"])),
+        ComparisonSection("definitions", "Definitions", DEFINITIONS),
     )
-    return [section for section in every if section.text]
+    return [section for section in candidates if section.text]
 
 
 def document(tables: dict[str, pd.DataFrame]) -> str:
     """The document of a comparison, from its tables."""
-    told = [f"## {section.title}\n\n{section.text}" for section in sections(tables)]
-    return "\n\n".join([f"# {TITLE}", summary(tables["cells"]), *told]) + "\n"
+    parts = [f"## {section.title}\n\n{section.text}" for section in sections(tables)]
+    return "\n\n".join([f"# {TITLE}", summary(tables["cells"]), *parts]) + "\n"
 
 
 def summary(cells: pd.DataFrame) -> str:
-    """How many cells have each verdict, the ratios of those that changed, and for what processes are too few."""
+    """The number of cells with each verdict, the ratios of those that changed, and whether more processes are
+    needed."""
     if cells.empty:
         return "There is no cell to compare."
     counts = cells["verdict"].value_counts()
-    told = listed([f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts])
+    verdicts = listed([f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts])
     changed = cells[~cells["verdict"].isin([NOT_COMPARABLE, TOO_FEW]) & (cells["p_adjusted"] < RATE)]
-    named = [f"{run_in_words(row)}: × {significant(row.ratio)}" for row in changed.head(MOST_NAMED).itertuples()]
-    left = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
-    more = f" {'; '.join(named)}{left}." if named else ""
-    return f"Of {counted(len(cells), 'cell')}: {told}.{more}{_power(cells)}"
+    named = [f"{run_in_words(row)}: × {significant(row.ratio)}" for row in changed.head(MAX_NAMED).itertuples()]
+    others = f" and {len(changed) - MAX_NAMED} more" if len(changed) > MAX_NAMED else ""
+    ratios = f" {'; '.join(named)}{others}." if named else ""
+    return f"Of {counted(len(cells), 'cell')}: {verdicts}.{ratios}{_power(cells)}"
 
 
 def _power(cells: pd.DataFrame) -> str:
-    """What so many processes cannot tell among so many cells; empty where one cell alone can be told."""
-    too_few = f" {FEWEST_PROCESSES} processes a side are needed: `timing: {{processes: {FEWEST_PROCESSES}}}`."
+    """A note that there are too few processes for the number of cells; empty if a change of one cell can be
+    detected."""
+    too_few = f" {FEWEST_PROCESSES} processes per side are needed: `timing: {{processes: {FEWEST_PROCESSES}}}`."
     tested = cells[cells["p"].notna()]
     needed = fewest_for_one(len(tested))
     least = tested[["processes_before", "processes_after"]].min().min()

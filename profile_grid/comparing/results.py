@@ -28,15 +28,15 @@ from profile_grid.tables.on_disk import TablesOnDisk
 from profile_grid.tables.ratios import pairs
 
 PLAN = "grid.json"
-OF_KERNELS = ("step", "phase", "range", "kernel", "class", "launches", "total_ns")
+KERNEL_COLUMNS = ("step", "phase", "range", "kernel", "class", "launches", "total_ns")
 
 
 def timed_tables(folder: Path) -> tuple[dict[str, pd.DataFrame], dict]:
-    """The tables `runs`, `steps` and, without rows, `kernels`, and where they come from, of the results in a folder
-    that holds grid.json and the timing of each of its runs. Raises BadResult where one is not there."""
+    """(tables, provenance) of a folder with grid.json and the timing of each run: `runs`, `steps` and, without rows,
+    `kernels`. Raises BadResult if a timing is missing."""
     plan = json.loads((folder / PLAN).read_text())
     runs = [_timed(entry, folder / "runs" / entry["run"]) for entry in plan["runs"]]
-    kernels = pd.DataFrame(columns=[*LEADING, *OF_KERNELS])
+    kernels = pd.DataFrame(columns=[*LEADING, *KERNEL_COLUMNS])
     tables = {"runs": runs_table(runs), "steps": steps_table(runs, times_by_phase), "kernels": kernels}
     return tables, provenance(tables["runs"], plan, checkouts(runs))
 
@@ -48,7 +48,9 @@ def _timed(entry: dict, folder: Path) -> MeasuredRun:
 
 FURTHER_PROCESSES = Path("processes", "steps.parquet")
 NEEDED = ("runs", "steps", "kernels")
-DEFAULTS = {one.key: one.default for one in DIMENSIONS} | {stage.status_column: NOT_ASKED for stage in STAGES}
+DEFAULTS = {dimension.key: dimension.default for dimension in DIMENSIONS} | {
+    stage.status_column: NOT_ASKED for stage in STAGES
+}
 
 
 @dataclass(frozen=True)
@@ -58,59 +60,60 @@ class Results:
     folder: Path
     tables: Mapping[str, pd.DataFrame]
     provenance: dict
-    stands_for: Mapping[str, str] | None = None  # the run of the tables that a run of this side is; itself where None
+    table_names: Mapping[str, str] | None = None  # names in the tables by names of this side; None: the same
 
     @cached_property
     def runs(self) -> dict[str, dict]:
         """The row of every run, by name. Results of an earlier version lack dimensions, which were at their defaults,
-        and stages, for which nobody asked."""
-        every = {row["run"]: DEFAULTS | row for row in self.tables["runs"].to_dict("records")}
-        return every if self.stands_for is None else {name: every[own] for name, own in self.stands_for.items()}
+        and stages, which were not requested."""
+        rows = {row["run"]: DEFAULTS | row for row in self.tables["runs"].to_dict("records")}
+        if self.table_names is None:
+            return rows
+        return {name: rows[table_name] for name, table_name in self.table_names.items()}
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """Every single time of a whole step: run, process (from 1), step, ms."""
+        """The time of every step: run, process (from 1), step, ms."""
         first = self.tables["steps"].assign(process=1)
         path = self.folder / FURTHER_PROCESSES
         both = pd.concat([first, pd.read_parquet(path)]) if path.exists() else first
         return both.loc[both["phase"] == WHOLE_STEP, ["run", "process", "step", "ms"]]
 
     def times_ms(self, run: str) -> np.ndarray:
-        """The times of a run: a row per process, a column per step; where processes have more steps than others, those
-        that all have."""
-        own = self.steps[self.steps["run"] == self.own(run)]
-        rows = [times.sort_values("step")["ms"].to_numpy("float64") for _, times in own.groupby("process")]
+        """The times of a run: a row per process, a column per step that all processes have."""
+        run_steps = self.steps[self.steps["run"] == self.table_name(run)]
+        rows = [times.sort_values("step")["ms"].to_numpy("float64") for _, times in run_steps.groupby("process")]
         shortest = min((len(times) for times in rows), default=0)
         return np.array([times[:shortest] for times in rows]).reshape(len(rows), shortest)
 
     def kernels(self, run: str) -> pd.DataFrame:
         """The kernels of the measured steps of a run."""
         kernels = self.tables["kernels"]
-        return kernels[(kernels["run"] == self.own(run)) & (kernels["step"] >= 0)]
+        return kernels[(kernels["run"] == self.table_name(run)) & (kernels["step"] >= 0)]
 
-    def own(self, run: str) -> str:
-        """The name in the tables of a run of this side."""
-        return run if self.stands_for is None else self.stands_for[run]
+    def table_name(self, run: str) -> str:
+        """The name of a run of this side in its tables."""
+        return run if self.table_names is None else self.table_names[run]
 
 
 def sides_of_study(results: Results, dimension: Dimension) -> tuple[Results, Results]:
-    """The two sides of a study: every run that is not at the dimension's default, and as the one before it the run that
-    is and agrees in all others. Raises OutsideError where no two runs are such a pair, or there is no default."""
+    """The two sides of a study: after, every run that is not at the dimension's default; before, the run at the default
+    that agrees in all other dimensions. Raises OutsideError without such a pair, or without a default."""
     if dimension.default is None:
-        others = ", ".join(one.key for one in DIMENSIONS if one.default is not None)
+        others = ", ".join(known.key for known in DIMENSIONS if known.default is not None)
         raise OutsideError(f"varies={dimension.key}: there is no default to compare with; name one of {others}")
     both = pairs(pd.DataFrame(results.runs.values()), dimension)
     if both.empty:
         raise OutsideError(
-            f"{results.folder}: no two runs differ in {dimension.key} alone, one of them at {dimension.default}"
+            f"{results.folder}: no two runs differ only in {dimension.key}, with one of them at {dimension.default}"
         )
     partner = dict(zip(both["run"], both["base_run"], strict=True))
-    return replace(results, stands_for=partner), replace(results, stands_for={name: name for name in partner})
+    return replace(results, table_names=partner), replace(results, table_names={name: name for name in partner})
 
 
 def read_results(folder: Path) -> Results:
-    """The results below a folder such as `results`, whose runs may have been timed alone; raises OutsideError where
-    these are none."""
+    """The results in a folder such as `results`; its runs may have been timed only. Raises OutsideError if it has
+    none."""
     tables = TablesOnDisk(folder / "tables")
     if not len(tables) and (folder / PLAN).exists():
         return Results(folder, *timed_tables(folder))
@@ -119,9 +122,9 @@ def read_results(folder: Path) -> Results:
     lacking = [name for name in NEEDED if name not in tables]
     provenance = folder / "tables" / "provenance.json"
     if lacking or not provenance.exists():
-        what = f"{lacking[0]}.parquet" if lacking else provenance.name
+        missing = f"{lacking[0]}.parquet" if lacking else provenance.name
         raise OutsideError(
-            f"{folder}: no tables/{what}; name a folder of results that Snakemake has made, such as a copy of results/"
+            f"{folder}: no tables/{missing}; name a folder of results made by Snakemake, or a copy of one"
         )
     return Results(folder, tables, _read_json(provenance))
 
@@ -130,4 +133,4 @@ def _read_json(path: Path) -> dict:
     try:
         return json.loads(path.read_text())
     except ValueError as error:
-        raise OutsideError(f"{path}: no JSON ({error}); copy the results again") from error
+        raise OutsideError(f"{path} is not JSON ({error}); copy the results again") from error

@@ -1,4 +1,4 @@
-"""What stands in each section of a comparison, as Markdown, from its tables."""
+"""The sections of a comparison, as Markdown from its tables."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.cells import headings_of, leading_cells
 from profile_grid.tables.wording import run_in_words
 
-ALWAYS = ("model", "context_length", "mode")
-MOST_KERNELS = 5  # of one run
-LEAST_BYTES = 2**20  # by which a peak of memory has changed
+LEADING_DIMENSIONS = ("model", "context_length", "mode")
+MAX_KERNELS = 5  # of one run
+MIN_BYTES = 2**20  # of a reported change of peak memory
 
 
 def facts_section(facts: pd.DataFrame) -> str:
@@ -30,17 +30,17 @@ def facts_section(facts: pd.DataFrame) -> str:
 
 def cells_section(cells: pd.DataFrame) -> str:
     """Every cell with its times, the ratio, and the verdict."""
-    shown = shown_dimensions(cells, ALWAYS)
-    rows = tuple(_cell(row, shown) for row in cells.to_dict("records"))
+    keys = shown_dimensions(cells, LEADING_DIMENSIONS)
+    rows = tuple(_cell(row, keys) for row in cells.to_dict("records"))
     headings = ("before, ms", "after, ms", "ratio", "interval", "p, adjusted", "processes", "verdict")
-    return pipe_table(MarkdownTable((*headings_of(shown), *headings), rows, first_right=len(shown)))
+    return pipe_table(MarkdownTable((*headings_of(keys), *headings), rows, first_right=len(keys)))
 
 
-def _cell(row: dict, shown: list[str]) -> tuple[str, ...]:
+def _cell(row: dict, keys: list[str]) -> tuple[str, ...]:
     low, high = (significant(row[f"ratio_{end}"], 4) for end in ("low", "high"))
     verdict = row["verdict"] + (f": {row['reason']}" if row["verdict"] == NOT_COMPARABLE else "")
     return (
-        *leading_cells(row, shown), significant(row["before_ms"], 4), significant(row["after_ms"], 4),
+        *leading_cells(row, keys), significant(row["before_ms"], 4), significant(row["after_ms"], 4),
         significant(row["ratio"], 4), f"{low} to {high}" if known(row["ratio_low"]) else ABSENT,
         f"{row['p_adjusted']:.2g}" if known(row["p_adjusted"]) else ABSENT,
         " / ".join(count(row[f"processes_{side}"]) for side in ("before", "after")), escaped(verdict),
@@ -48,19 +48,19 @@ def _cell(row: dict, shown: list[str]) -> tuple[str, ...]:
 
 
 def memory_section(cells: pd.DataFrame) -> str:
-    """The cells whose peak of memory changed; empty where no peak is known on both sides."""
+    """The cells whose peak memory changed; empty if no peak is known on both sides."""
     peaks = cells[["peak_before_bytes", "peak_after_bytes"]].astype("float64")
     both = cells[peaks.notna().all(axis=1)]
     if both.empty:
         return ""
-    changed = both[(both["peak_after_bytes"] - both["peak_before_bytes"]).abs() >= LEAST_BYTES]
-    said = f"The peak of the tensors' memory changed by a MiB or more in {len(changed)} of {len(both)} cells."
+    changed = both[(both["peak_after_bytes"] - both["peak_before_bytes"]).abs() >= MIN_BYTES]
+    sentence = f"The peak of the tensors' memory changed by a MiB or more in {len(changed)} of {len(both)} cells."
     if changed.empty:
-        return said
-    shown = shown_dimensions(changed, ALWAYS)
-    rows = tuple((*leading_cells(row, shown), *_peaks(row)) for row in changed.to_dict("records"))
-    headings = (*headings_of(shown), "before, GiB", "after, GiB", "ratio")
-    return f"{said}\n\n{pipe_table(MarkdownTable(headings, rows, first_right=len(shown)))}"
+        return sentence
+    keys = shown_dimensions(changed, LEADING_DIMENSIONS)
+    rows = tuple((*leading_cells(row, keys), *_peaks(row)) for row in changed.to_dict("records"))
+    headings = (*headings_of(keys), "before, GiB", "after, GiB", "ratio")
+    return f"{sentence}\n\n{pipe_table(MarkdownTable(headings, rows, first_right=len(keys)))}"
 
 
 def _peaks(row: dict) -> tuple[str, str, str]:
@@ -69,24 +69,24 @@ def _peaks(row: dict) -> tuple[str, str, str]:
 
 
 def energy_section(energies: pd.DataFrame) -> str:
-    """The energy of a step on both sides; empty where they did not both count it."""
+    """The energy of a step on both sides; empty unless both counted it."""
     if energies.empty:
         return ""
-    shown, sides = shown_dimensions(energies, ALWAYS), ("before_", "")
+    keys, sides = shown_dimensions(energies, LEADING_DIMENSIONS), ("before_", "")
     rows = tuple(
         (
-            *leading_cells(row, shown),
+            *leading_cells(row, keys),
             *(with_spread(row[f"{side}joules_per_step"], row[f"{side}joules_per_step_std"]) for side in sides),
             ratio(row["ratio"], row["ratio_std"]),
         )
         for row in energies.to_dict("records")
     )
-    headings = (*headings_of(shown), "before, J per step", "after, J per step", "ratio")
-    return pipe_table(MarkdownTable(headings, rows, first_right=len(shown)))
+    headings = (*headings_of(keys), "before, J per step", "after, J per step", "ratio")
+    return pipe_table(MarkdownTable(headings, rows, first_right=len(keys)))
 
 
 def changes_section(cells: pd.DataFrame, changes: pd.DataFrame) -> str:
-    """What changed in the captures of each run, and the full names of its kernels."""
+    """The changes in the captures of each run, and the full names of its kernels."""
     return "\n\n".join(_changes(cells, changes))
 
 
@@ -94,12 +94,12 @@ def _changes(cells: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
     if changes.empty:
         yield "Nothing, or no cell was captured on both sides."
         return
-    kept = changes[(changes["level"] != "kernel") | (changes.groupby(["run", "level"]).cumcount() < MOST_KERNELS)]
-    short = short_names(kept.loc[kept["level"] == "kernel", "name"].unique(), {})
-    places = cells.drop_duplicates("run").set_index("run", drop=False)
-    for run, own in kept.groupby("run", sort=False):
-        yield f"### {run_in_words(places.loc[run, ['run', *KEYS]].to_dict())}"
-        rows = tuple(_change(row, short) for row in own.to_dict("records"))
+    listed = changes[(changes["level"] != "kernel") | (changes.groupby(["run", "level"]).cumcount() < MAX_KERNELS)]
+    short = short_names(listed.loc[listed["level"] == "kernel", "name"].unique(), {})
+    runs = cells.drop_duplicates("run").set_index("run", drop=False)
+    for run, run_changes in listed.groupby("run", sort=False):
+        yield f"### {run_in_words(runs.loc[run, ['run', *KEYS]].to_dict())}"
+        rows = tuple(_change(row, short) for row in run_changes.to_dict("records"))
         yield pipe_table(MarkdownTable(("level", "name", "change", "launches", "ms", "more, ms"), rows, first_right=3))
     if longer := {label: name for name, label in short.items() if label != name}:
         yield "Full names:"

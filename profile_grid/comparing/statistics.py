@@ -1,8 +1,8 @@
-"""Whether two sets of processes differ in time. The unit is the process: steps of one share clocks and memory.
+"""Whether two sets of processes differ in time. The unit is the process: its steps share clocks and memory.
 
-Times are the median step of each process. Mann-Whitney U, exact, tells whether the sides differ; the ratio of their
-medians has an interval from resampling processes and then steps; Benjamini-Hochberg allows for many cells. Arrays of a
-side have a row per process and a column per step.
+Times are the median step of each process. The exact Mann-Whitney U test compares the sides; the ratio of their medians
+has an interval from resampling processes and then steps; Benjamini-Hochberg adjusts for many cells. Arrays of a side
+have a row per process and a column per step.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import numpy as np
 from scipy import stats
 
 FEWEST_PROCESSES = 6  # of a side
-RATE = 0.05  # of false findings among all that are found
+RATE = 0.05  # of false findings among all findings
 CONFIDENCE = 0.95
 RESAMPLES = 2000
 SEED = 0
 
 
 def p_value(before: np.ndarray, after: np.ndarray) -> float:
-    """How probable so different medians of processes are where nothing differs; two-sided, exact."""
+    """The probability of such a difference between the medians of processes if nothing differs; two-sided, exact."""
     return float(stats.mannwhitneyu(np.median(before, axis=1), np.median(after, axis=1), method="exact").pvalue)
 
 
 def fewest_for_one(cells: int) -> int:
-    """The fewest processes of a side with which a change that one of so many cells has can be told: the smallest p that
-    they can give, 2 of all ways to deal them to two sides, is to be below RATE after the adjustment."""
+    """The fewest processes per side that can detect a change in one of this number of cells: their smallest p, 2 of all
+    ways to assign them to two sides, must be below RATE after the adjustment."""
     processes = FEWEST_PROCESSES
     while 2 * cells / comb(2 * processes, processes) >= RATE:
         processes += 1
@@ -48,12 +48,12 @@ def ratio_interval(before: np.ndarray, after: np.ndarray, resamples: int = RESAM
 
 
 def adjusted(p_values: np.ndarray) -> np.ndarray:
-    """The p-values after Benjamini and Hochberg: below RATE, no more than RATE of the findings are false."""
+    """The p-values after Benjamini and Hochberg: below RATE, at most RATE of the findings are false."""
     return stats.false_discovery_control(p_values) if len(p_values) else p_values
 
 
 def _resampled(times: np.ndarray, random: np.random.Generator, resamples: int) -> np.ndarray:
-    """The median of each of so many resamples: processes with replacement, then steps of each with replacement."""
+    """The median of each resample: processes with replacement, then steps of each with replacement."""
     processes, steps = times.shape
     process = random.integers(0, processes, (resamples, processes, 1))
     step = random.integers(0, steps, (resamples, processes, steps))

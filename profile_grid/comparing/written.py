@@ -22,42 +22,42 @@ from profile_grid.files import write_table, write_text
 
 def comparison(before: Results, after: Results) -> dict[str, pd.DataFrame]:
     """By name: `facts` that differ, `cells` with their verdicts, `energies`, and `changes` in the captures.
-    Raises WrongTable where one is not as it is declared."""
-    made = {
+    Raises WrongTable if one differs from its declaration."""
+    by_declaration = {
         CHANGED_FACTS: facts_that_differ(before, after),
         CELLS: cells(before, after),
         ENERGIES: energies(before, after),
         CHANGES: changes(before, after),
     }
-    for declared, table in made.items():
+    for declared, table in by_declaration.items():
         declared.check(table)
-    return {declared.name: table for declared, table in made.items()}
+    return {declared.name: table for declared, table in by_declaration.items()}
 
 
 HERE = Path(__file__).parent
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink"])
-WIDE = '<div class="wide" tabindex="0" role="region" aria-label="table">'  # scrolls by itself, by the keyboard too
+WIDE = '<div class="wide" tabindex="0" role="region" aria-label="table">'  # scrolls separately, also by keyboard
 
 
 def page(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, image: bytes | None = None) -> str:
     """The HTML of a comparison from its tables, and the table of the runs after; `image` is its figure as PNG."""
     environment = html_environment(HERE)
     environment.filters["markdown"] = as_html
-    drawn = {"runs": runs, "cells": tables["cells"]}
+    figure_tables = {"runs": runs, "cells": tables["cells"]}
     return environment.get_template("page.html.j2").render(
         title=TITLE,
         machine=of_one_machine({"runs": runs})[1],
         summary=summary(tables["cells"]),
         sections=sections(tables),
         figure=FIGURE,
-        caption=FIGURE.result(drawn),
+        caption=FIGURE.result(figure_tables),
         image=base64.b64encode(image).decode() if image else None,
         style=style(HERE / "page.css"),
     )
 
 
 def as_html(text: str) -> Markup:
-    """Markdown as HTML; what stands in it as HTML is text."""
+    """Markdown as HTML; HTML in it is text."""
     body = MARKDOWN.render(text).replace("<table>", f"{WIDE}<table>").replace("</table>", "</table></div>")
     return Markup(body)
 

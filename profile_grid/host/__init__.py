@@ -1,1 +1,1 @@
-"""What a machine is asked for: leases of its GPUs, processes, and what they say while they run."""
+"""What a machine provides: leases of its GPUs, processes, and their progress."""

@@ -1,4 +1,5 @@
-"""What a measurement asks of a scheduler such as Slurm: memory of the host and time. Imports nothing heavy."""
+"""The resources that a measurement needs of a scheduler such as Slurm: memory, cores and time. Imports nothing
+heavy."""
 
 from __future__ import annotations
 
@@ -13,17 +14,17 @@ START_S = 60  # Snakemake, the interpreter and imports, before the time limit co
 
 
 def host_megabytes(program: dict) -> int:
-    """The host's memory in MB: on the processor the run's tensors are there too, as far as they can be estimated."""
+    """The host's memory in MB; on a CPU it includes the run's tensors, as far as they can be estimated."""
     tensors = needed_bytes(program) if program["device"] == "cpu" else None
     return PROCESS_MB * program["dimensions"].get("gpus", 1) + math.ceil((tensors or 0) / 1e6)
 
 
 def cores(processes: int) -> int:
-    """The cores of a run of so many processes."""
+    """The cores of a run with this number of processes."""
     return CORES * processes
 
 
-def minutes_at_most(stage: Stage, time_limit_s: float) -> int:
-    """Minutes after which a job of this stage has ended by itself: the time limit of each of its attempts, and its
-    start. So it is the job that says what took too long, and not the scheduler that kills it."""
+def max_minutes(stage: Stage, time_limit_s: float) -> int:
+    """Minutes after which a job of this stage has ended by itself: the time limit of each attempt, and its start. So
+    the job itself can report what took too long, before the scheduler kills it."""
     return math.ceil((stage.attempts * time_limit_s + START_S) / 60)

@@ -1,4 +1,4 @@
-"""The GPU before a measurement: is it free, cool, and large enough? What is not is said and noted with the run."""
+"""The GPU before a measurement: is it free, cool, and large enough? Problems are printed, and noted with the run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from profile_grid.quantities import counted
 
 FIELDS = ("memory.used", "memory.free", "clocks_throttle_reasons.active")
 IDLE_BYTES = 2**30  # a driver without users holds some hundred MiB
-ENDING_BYTES = 3 * IDLE_BYTES  # and processes that gave their lease back a context each, 680 MB on an H200
+ENDING_BYTES = 3 * IDLE_BYTES  # with a context of each process that returned its lease, 680 MB on an H200
 HEATED = ("hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "hardware power brake")
 
 
 @dataclass(frozen=True)
 class GpuBefore:
-    """One GPU, before a program of ours is on it."""
+    """One GPU, before the measured program uses it."""
 
     used_bytes: int
     free_bytes: int
@@ -30,16 +30,16 @@ class GpuBefore:
 
 
 def notes_before(program: dict, gpus: Sequence[str], alone: bool = True) -> list[str]:
-    """What makes the times of a run on these GPUs hard to compare, or lets it run out of memory; [] where the driver
-    says nothing of them. Not `alone`: a measurement that is over may still be there, and is no other's. All are asked
-    at once: the run has its lease already."""
+    """Notes on what makes the times of a run on these GPUs hard to compare, or exhausts their memory; [] if the driver
+    does not report it. If not `alone`, a measurement of this project that is over may still be present, and is not
+    noted. All GPUs are queried at once: the run already has its lease."""
     with ThreadPoolExecutor(max(len(gpus), 1)) as pool:
         gpu_states = list(pool.map(gpu_before, gpus))
     return [note for gpu in gpu_states if gpu is not None for note in notes(gpu, needed_bytes(program), alone)]
 
 
 def notes(gpu: GpuBefore, needed_bytes: int | None, alone: bool = True) -> list[str]:
-    """One sentence for each thing that is not as it should be."""
+    """One sentence for each problem."""
     sentences = []
     if gpu.used_bytes > (IDLE_BYTES if alone else ENDING_BYTES) or (gpu.processes and alone):
         users = counted(gpu.processes, "other process", "other processes") if gpu.processes else "somebody"
@@ -52,8 +52,8 @@ def notes(gpu: GpuBefore, needed_bytes: int | None, alone: bool = True) -> list[
 
 
 def gpu_before(gpu: str) -> GpuBefore | None:
-    """What the driver says of a GPU that a program will take; None where it says nothing. NVML is asked within this
-    process; nvidia-smi, which takes a tenth of a second and more for a question, where NVML does not know the GPU."""
+    """The state of a GPU from NVML; if that does not know the GPU, from nvidia-smi, which takes a tenth of a second or
+    more; None if both fail."""
     return _before_from_nvml(gpu) or _before_from_smi(gpu)
 
 
@@ -62,7 +62,7 @@ def _before_from_nvml(gpu: str) -> GpuBefore | None:
         return None
     try:
         device = pynvml.nvmlDeviceGetHandleByUUID(gpu)
-        memory = pynvml.nvmlDeviceGetMemoryInfo(device, version=pynvml.nvmlMemory_v2)  # what nvidia-smi shows
+        memory = pynvml.nvmlDeviceGetMemoryInfo(device, version=pynvml.nvmlMemory_v2)  # as in nvidia-smi
         return GpuBefore(
             used_bytes=memory.used,
             free_bytes=memory.free,
@@ -71,7 +71,7 @@ def _before_from_nvml(gpu: str) -> GpuBefore | None:
             ),
             processes=len(pynvml.nvmlDeviceGetComputeRunningProcesses(device)),
         )
-    except pynvml.NVMLError:  # NVML differs between drivers, and part of a GPU (MIG) tells less
+    except pynvml.NVMLError:  # NVML differs between drivers, and reports less for a part of a GPU (MIG)
         return None
 
 
@@ -91,22 +91,22 @@ def _before_from_smi(gpu: str) -> GpuBefore | None:
 
 
 def visible_gpus() -> list[str]:
-    """The UUIDs of the GPUs that CUDA shows to a program started here, in its order: never more than
-    CUDA_VISIBLE_DEVICES names. Where nvidia-smi tells no UUID, the name that is used for the GPU."""
+    """The UUIDs of the GPUs that CUDA shows to a program started here, in its order: at most those of
+    CUDA_VISIBLE_DEVICES. If nvidia-smi reports no UUID, the name of the GPU in that variable."""
     uuids = {row["index"]: row["uuid"] for row in nvidia_smi.gpus("index", "uuid")}
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is None:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
         return list(uuids.values()) or ["0"]
-    return [_uuid(name.strip(), uuids) for name in named.split(",") if name.strip()]
+    return [_uuid(name.strip(), uuids) for name in visible.split(",") if name.strip()]
 
 
 def _uuid(name: str, uuids: dict[str, str]) -> str:
-    """The UUID of a GPU that is named by its number, or by the beginning of its UUID."""
+    """The UUID of a GPU by its number, or by the beginning of its UUID."""
     return uuids.get(name) or next((uuid for uuid in uuids.values() if uuid.startswith(name)), name)
 
 
 def needed_bytes(program: dict) -> int | None:
-    """An estimate of the memory that a run's tensors take; None for other people's models."""
+    """Estimated bytes of a run's tensors; None for custom models."""
     shape = shape_of(program)
     return estimated_peak_bytes(shape, program["dimensions"]["mode"], program["dimensions"]) if shape else None
 

@@ -1,4 +1,4 @@
-"""What every measurement cost, and how much of that was neither a warm-up nor a measured step."""
+"""The time of every measurement, and how much of it was neither a warm-up nor a measured step."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ INSIDE = ("import", "context", "initialise", "compile", "warmup", "measured", "e
 
 
 def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per run and process: where its seconds went; `overhead_s` is all that is no warm-up or measured step."""
+    """One row per run and process: its seconds by part; `overhead_s` is all but warm-up and measured steps."""
     return pd.DataFrame([_row(run, stage) for run in runs for stage in run.results])
 
 
 def cost_in_words(cost: pd.DataFrame, gpus: int = 1) -> str:
-    """One line: what all measurements took, how much of it was neither a warm-up nor a measured step, and what
-    --cores all makes of it where so many GPUs are visible."""
+    """One line: the time of all measurements, how much of it was neither a warm-up nor a measured step, and the effect
+    of --cores all with this number of visible GPUs."""
     total, overhead = cost["total_s"].sum(), cost["overhead_s"].sum()
     means = cost.groupby("stage")["overhead_s"].mean()
     per_stage = ", ".join(f"{means[stage.name]:.1f} s per {stage.name}" for stage in STAGES if stage.name in means)
     free = (cost["total_s"] - cost["leased_s"]).sum()
-    elsewhere = f"; {free:.0f} s held no GPU, and pass beside other measurements with --cores all" if free >= 1 else ""
-    if elsewhere and gpus > 1:
-        held = (cost["leased_s"] * cost[GPUS.key]).sum()
-        elsewhere += f", which measures on all {gpus} GPUs at once: {held / gpus:.0f} s if none of them waits"
+    parallel = f"; {free:.0f} s of them leased no GPU: --cores all runs these in parallel" if free >= 1 else ""
+    if parallel and gpus > 1:
+        leased = (cost["leased_s"] * cost[GPUS.key]).sum()
+        parallel += f", and measures on all {gpus} GPUs at once: {leased / gpus:.0f} s if no GPU waits"
     return (
         f"{counted(len(cost), 'measurement')} took {total:.0f} s, {overhead:.0f} s of them outside warm-up and measured"
-        f" steps ({per_stage}){elsewhere}; every run is in cost.csv"
+        f" steps ({per_stage}){parallel}; every run is in cost.csv"
     )
 
 
@@ -56,7 +56,7 @@ def _row(run: MeasuredRun, stage: str) -> dict:
 
 COST = TableSpec(
     "cost",
-    "One row per run and process: where its seconds went",
+    "One row per run and process: its seconds by part",
     columns("""
     stage | text | | name of the stage
     import_s | float | s | importing torch and the model
@@ -65,16 +65,16 @@ COST = TableSpec(
     compile_s | float | s | first step of a compiled model, in which it is compiled with an empty cache
     warmup_s | float | s | warm-up steps
     measured_s | float | s | measured steps
-    energy_s | float | s | windows in which energy was counted, those without steps too
-    profiler_s | float | s | starting and ending the profiler inside the program
-    accuracy_s | float | s | one step in fp64 beside one of the variant, after all times were taken
+    energy_s | float | s | windows in which energy was counted, idle ones included
+    profiler_s | float | s | start and end of the profiler inside the program
+    accuracy_s | float | s | one step in fp64, after all times were measured
     export_s | float | s | exporting the report to SQLite
     other_s | float | s | interpreter, profiler outside the program, writing results
-    total_s | float | s | the whole process, without its waiting for a lease
-    overhead_s | float | s | all that is neither a warm-up nor a measured step, nor a window of energy
-    leased_s | float | s | of the whole process, the time in which it had its GPU, or the processor, to itself
-    waited_s | float | s | waiting for that, while others measured; in no other column
-    neighbours | int | | most other GPUs of the host that were measured on meanwhile
+    total_s | float | s | the entire process, without waiting for a lease
+    overhead_s | float | s | all but warm-up, measured steps and windows of energy
+    leased_s | float | s | the part of the process with a lease of its GPUs or the host
+    waited_s | float | s | waiting for that lease; in no other column
+    neighbours | int | | maximum number of other GPUs of the host in use by measurements meanwhile
 """),
 )
 TABLES = (COST,)

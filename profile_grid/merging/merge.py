@@ -22,7 +22,7 @@ from profile_grid.tables.texts import encoded, repeated, with_categories
 
 
 def joined_tables(runs: list[MeasuredRun], folder: Path, stage: str, name: str) -> pd.DataFrame:
-    """The table `name` of every run whose `stage` has tables, each row led by its run; texts are categories."""
+    """The tables `name` of all runs whose `stage` has tables as one, each row with its run; texts are categories."""
     tables = [(run, _read(folder / run.name / f"{name}.parquet")) for run in runs if run.has_tables(stage)]
     filled = [(run, table) for run, table in tables if table.num_rows]
     if not filled:
@@ -39,12 +39,12 @@ def _read(path: Path) -> pa.Table:
         return encoded(file.read(use_threads=False))
 
 
-LARGEST = "largest"  # the table, and the folder beside that of the runs
+LARGEST = "largest"  # the table, and the folder next to that of the runs
 
 
 def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFrame]:
-    """Every merged table by its name; `folder` holds the tables of each run, and the one
-    beside it, largest, what bisections found to fit. Raises WrongTable where one is not as it is declared."""
+    """Every merged table by its name; `folder` has the tables of each run, and the folder `largest` next to it the
+    results of bisections. Raises WrongTable if a table differs from its declaration."""
     tables = {"runs": runs_table(runs)}
     workloads = workloads_of(tables["runs"].to_dict("records"))
     stages = [stage for stage in STAGES if stage.workload in workloads]
@@ -63,10 +63,10 @@ def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFra
 
 
 def _joined(stage: Stage, runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFrame]:
-    """The tables that a stage gives of every run that was asked for it."""
-    asked = [run for run in runs if stage.name in run.statuses]
-    if asked:
-        return {name: joined_tables(asked, folder, stage.name, name) for name in stage.tables_of_a_run.names}
+    """The tables of a stage of all runs for which it was requested."""
+    requested = [run for run in runs if stage.name in run.statuses]
+    if requested:
+        return {name: joined_tables(requested, folder, stage.name, name) for name in stage.tables_of_a_run.names}
     leading = pd.DataFrame([run.leading for run in runs]).iloc[:0]
     names = stage.tables_of_a_run.names
     return {name: pd.concat([leading, declared_tables()[name].empty()], axis=1) for name in names}

@@ -1,4 +1,4 @@
-"""Where the figures of a grid come from: machine, software, commit, dates and configuration."""
+"""Where the numbers of a grid come from: machine, software, commit, dates and configuration."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from profile_grid.checkout import git_state
 from profile_grid.study.dimensions import MACHINE_KEYS
 from profile_grid.study.stages import NOT_ASKED, STAGES
 
-NOT_TOLD = ("device",)  # the device's name tells it
+LEFT_OUT = ("device",)  # the device's name implies it
 
 
 def provenance(runs: pd.DataFrame, plan: dict, checkouts: list[dict]) -> dict:
-    """What every document ends with; a value is a list where the runs do not agree, and None where nobody knows it."""
-    asked = [stage for stage in STAGES if (runs[stage.status_column] != NOT_ASKED).any()]
-    started = pd.concat([runs[f"{stage.name}_started_utc"] for stage in asked]).dropna()
-    statuses = runs[[stage.status_column for stage in asked]].agg(" / ".join, axis=1).value_counts()
+    """The provenance at the end of every document; a value is a list if runs differ, and None if unknown."""
+    requested = [stage for stage in STAGES if (runs[stage.status_column] != NOT_ASKED).any()]
+    started = pd.concat([runs[f"{stage.name}_started_utc"] for stage in requested]).dropna()
+    statuses = runs[[stage.status_column for stage in requested]].agg(" / ".join, axis=1).value_counts()
     return {
         "runs": len(runs),
-        "stages": " / ".join(stage.name for stage in asked),
+        "stages": " / ".join(stage.name for stage in requested),
         "statuses": {name: int(count) for name, count in statuses.items()},
-        **{key: _agreed(runs[key]) for key in MACHINE_KEYS if key not in NOT_TOLD},
+        **{key: _agreed(runs[key]) for key in MACHINE_KEYS if key not in LEFT_OUT},
         "snakemake": metadata.version("snakemake"),
         "measured_git_commit": _agreed(pd.Series([_commit(checkout) for checkout in checkouts], dtype="object")),
         **git_state(),

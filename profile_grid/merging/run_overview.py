@@ -1,6 +1,8 @@
-"""The table of runs: the shape of each, how its stages ended, the machine, and what a reader should know of it."""
+"""The table of runs: shape, status of each stage, machine, and notes for the reader."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,12 +14,12 @@ from profile_grid.results.results import OUT_OF_MEMORY, OutOfMemory, ProgramResu
 from profile_grid.stages.timing.tables import accuracy_notes
 from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS, OF_OPERATORS
 from profile_grid.study.stages import CAPTURE, STAGES
-from profile_grid.study.table_spec import INT, TEXT, Column, TableSpec, column_of, columns
+from profile_grid.study.table_spec import TEXT, Column, TableSpec, column_of, columns
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
 STATUSES = "complete, out_of_memory, unsupported (this machine cannot), incomplete, missing or not_asked"
-OF_A_STAGE = ("backend", "nsys")
-MACHINE_FACTS = tuple(dimension for dimension in MACHINE_DIMENSIONS if dimension.key not in OF_A_STAGE)
+CAPTURE_FACTS = ("backend", "nsys")
+MACHINE_FACTS = tuple(dimension for dimension in MACHINE_DIMENSIONS if dimension.key not in CAPTURE_FACTS)
 SIZES = ("d_model", "d_ff", "num_layers", "num_heads")
 
 
@@ -29,11 +31,11 @@ def runs_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 def _row(run: MeasuredRun) -> dict:
     program, capture = _first_program(run), run.results.get(CAPTURE.name)
     machine = program.machine
-    sizes, held, compiled = _sizes(program.spec), program.memory, program.compilation
+    sizes, memory_facts, compiled = _sizes(program.spec), program.memory, program.compilation
     programs = [result.program for result in run.results.values()]
     oom = next((p.out_of_memory for p in programs if p and p.out_of_memory), None)
     return run.leading | {
-        **{one.key: run.entry.get(one.key) for one in OF_OPERATORS},
+        **{dimension.key: run.entry.get(dimension.key) for dimension in OF_OPERATORS},
         **sizes,
         "vocab_size": program.spec.get("vocab_size"),
         "parameters": program.parameters,
@@ -49,9 +51,9 @@ def _row(run: MeasuredRun) -> dict:
         "steps_timed": len(program.step_seconds),
         "steps_captured": captured_steps(run),
         "steps_warmed": len(program.warmup_seconds),
-        "peak_allocated_bytes": held.peak_allocated_bytes,
-        "peak_reserved_bytes": held.peak_reserved_bytes,
-        "device_total_bytes": held.device_total_bytes,
+        "peak_allocated_bytes": memory_facts.peak_allocated_bytes,
+        "peak_reserved_bytes": memory_facts.peak_reserved_bytes,
+        "device_total_bytes": memory_facts.device_total_bytes,
         "forward_flops": (program.flops or {}).get("forward"),
         "loss": program.losses[-1] if program.losses else None,
         "sm_clock_mhz": machine.sm_clock_mhz,
@@ -63,25 +65,27 @@ def _row(run: MeasuredRun) -> dict:
 
 
 def _first_program(run: MeasuredRun) -> ProgramResult:
-    """What the program of a run's first stage wrote: that of the timing, or of an operator alone."""
+    """The result of the program of a run's first stage: the timing, or an operator alone."""
     return next(iter(run.results.values())).program
 
 
 def _reason(run: MeasuredRun, oom: OutOfMemory | None) -> str | None:
-    """Why stages have no figures, each reason once; led by its stages where there are several, unless it says them."""
+    """Why stages have no results, each reason once; several reasons start with the names of their stages."""
     stages: dict[str, list[str]] = {}
     for name, status in run.statuses.items():
-        ran_out = oom if status.status == OUT_OF_MEMORY else None
-        if reason := status.reason or (ran_out and out_of_memory_in_words(ran_out)):
+        stage_oom = oom if status.status == OUT_OF_MEMORY else None
+        if reason := status.reason or (stage_oom and out_of_memory_in_words(stage_oom)):
             stages.setdefault(reason, []).append(name)
     if len(stages) > 1:
-        led = {reason: f"{' and '.join(names)}: " for reason, names in stages.items()}
-        return "; ".join(f"{lead if not reason.startswith(lead) else ''}{reason}" for reason, lead in led.items())
+        prefixes = {reason: f"{' and '.join(names)}: " for reason, names in stages.items()}
+        return "; ".join(
+            f"{'' if reason.startswith(prefix) else prefix}{reason}" for reason, prefix in prefixes.items()
+        )
     return next(iter(stages), None)
 
 
 def _sizes(spec: dict) -> dict[str, int | None]:
-    """The sizes of the model that have our names, or of our model what they are."""
+    """The sizes of the model with the names of this project; None for others."""
     shape = shape_of(spec)
     sizes = vars(shape) if shape else spec.get("sizes", {})
     return {name: sizes[name] if isinstance(sizes.get(name), int) else None for name in SIZES}
@@ -92,24 +96,24 @@ def _started_utc(run: MeasuredRun, stage: str) -> str | None:
 
 
 def out_of_memory_in_words(oom: OutOfMemory) -> str:
-    """When memory ran out, what was asked for and what there was. The program's own words, which may hold anything,
-    stay in its result."""
-    asked = "" if oom.requested_bytes is None else f": {memory(oom.requested_bytes)} were asked for"
-    there = "" if oom.total_bytes is None else f", {memory(oom.free_bytes)} of {memory(oom.total_bytes)} were free"
-    return f"memory ran out during {oom.during}{asked}{there}"
+    """When memory ran out, the requested and the free bytes. The message of the program, which may have anything, stays
+    in its result."""
+    request = "" if oom.requested_bytes is None else f": {memory(oom.requested_bytes)} were requested"
+    free = "" if oom.total_bytes is None else f", {memory(oom.free_bytes)} of {memory(oom.total_bytes)} were free"
+    return f"memory ran out during {oom.during}{request}{free}"
 
 
 def captured_steps(run: MeasuredRun) -> int:
-    """The steps that the run's whole capture holds, as it was configured; 0 where it is not whole."""
+    """The steps in the run's complete capture, as configured; 0 if it is incomplete."""
     complete = run.complete(CAPTURE.name)
     return run.results[CAPTURE.name].specification["program"]["measured_steps"] if complete else 0
 
 
 def _notes(run: MeasuredRun) -> list[str]:
-    """Everything that makes this run's figures hard to compare."""
+    """Everything that makes this run's numbers hard to compare."""
     before = [f"{stage}: {note}" for stage, result in run.results.items() for note in result.notes]
-    odd = [warning for status in run.statuses.values() for warning in status.warnings]
-    return [*before, *_machine_notes(run), *_compiler_notes(run), *accuracy_notes(run), *_loss_notes(run), *odd]
+    warnings = [warning for status in run.statuses.values() for warning in status.warnings]
+    return [*before, *_machine_notes(run), *_compiler_notes(run), *accuracy_notes(run), *_loss_notes(run), *warnings]
 
 
 def _machine_notes(run: MeasuredRun) -> list[str]:
@@ -127,29 +131,30 @@ def _machine_notes(run: MeasuredRun) -> list[str]:
 
 
 def _compiler_notes(run: MeasuredRun) -> list[str]:
-    """A note where a compiled program is not one graph, or was compiled again in the steps that were timed."""
+    """A note if a compiled program is not a single graph, or was compiled again in timed steps."""
     compiled, notes = _first_program(run).compilation, []
     if compiled and compiled.graph_breaks:
         notes.append(f"the compiled model is broken into parts by {counted(compiled.graph_breaks, 'graph break')}")
     if compiled and compiled.graphs_later:
         were = "was" if compiled.graphs_later == 1 else "were"
         graphs = counted(compiled.graphs_later, "graph")
-        notes.append(f"{graphs} {were} compiled after the first step, while times were taken")
+        notes.append(f"{graphs} {were} compiled after the first step, while times were measured")
     return notes
 
 
 def _loss_notes(run: MeasuredRun) -> list[str]:
-    """A note where two stages did not compute the same losses, so did not measure the same work. Counters are of a
-    model with fewer layers, whose losses are others."""
+    """A note if two stages have different losses, so measured different work. Counters use a model with fewer layers,
+    whose losses differ."""
     programs = {stage: result.program for stage, result in run.results.items() if hasattr(result.program, "losses")}
     notes = []
     first = next(iter(programs), None)
     for name, program in list(programs.items())[1:]:
-        own = programs[first]
-        common = min(len(own.losses), len(program.losses)) if program.spec["sizes"] == own.spec["sizes"] else 0
-        ours, theirs = own.losses[:common], program.losses[:common]
-        if not np.allclose(ours, theirs, rtol=LOSS_TOLERANCE):
-            notes.append(f"losses differ between {first} {ours} and {name} {theirs}")
+        reference = programs[first]
+        is_comparable = program.spec["sizes"] == reference.spec["sizes"]
+        count = min(len(reference.losses), len(program.losses)) if is_comparable else 0
+        expected, losses = reference.losses[:count], program.losses[:count]
+        if not np.allclose(expected, losses, rtol=LOSS_TOLERANCE):
+            notes.append(f"losses differ between {first} {expected} and {name} {losses}")
     return notes
 
 
@@ -158,11 +163,11 @@ RUNS = TableSpec(
     "One row per run of the grid",
     columns(
         (
-            Column(one.key, INT if one.is_number else TEXT, one.unit, f"of an operator alone: {one.meaning}")
-            for one in OF_OPERATORS
+            replace(column_of(dimension), meaning=f"of an operator alone: {dimension.meaning}")
+            for dimension in OF_OPERATORS
         ),
         """
-    d_model | int | | width of the residual stream; empty, as the next three, where the model's sizes have other names
+    d_model | int | | width of the residual stream; empty, as the next three, if the model's sizes have other names
     d_ff | int | | width inside the feed-forward
     num_layers | int | | Transformer blocks
     num_heads | int | | attention heads per block
@@ -173,26 +178,26 @@ RUNS = TableSpec(
         """
     reason | text | | why a run is not complete
     oom_during | text | | what was running when memory ran out
-    oom_requested_bytes | int | B | what the allocation that failed asked for
-    oom_free_bytes | int | B | what the GPU had free then
+    oom_requested_bytes | int | B | size of the failed allocation
+    oom_free_bytes | int | B | free memory of the GPU then
     oom_total_bytes | int | B | memory of the GPU
     backend | text | | profiler: nsys, or torch (PyTorch's own)
 """,
-        (column_of(fact) for fact in MACHINE_FACTS if fact.key not in LEADING),  # a dimension may have its name
+        (column_of(fact) for fact in MACHINE_FACTS if fact.key not in LEADING),  # a dimension may have the same name
         """
     nsys | text | | version of Nsight Systems
     steps_timed | int | | measured steps of the timing
     steps_captured | int | | measured steps in the capture
-    steps_warmed | int | | warm-up steps of the timing whose times were kept
+    steps_warmed | int | | warm-up steps of the timing with kept times
     peak_allocated_bytes | int | B | largest sum of live tensors on the GPU while timed
     peak_reserved_bytes | int | B | largest amount that PyTorch's allocator held while timed
     device_total_bytes | int | B | memory of the GPU
     forward_flops | int | FLOP | operations of matrix multiplies in one forward pass, from the shapes
     loss | float | nat | loss of the last timed step
     sm_clock_mhz | int | MHz | clock of the GPU after the timing
-    graphs | int | | graphs that torch.compile made; empty where nothing is compiled
+    graphs | int | | graphs of torch.compile; empty if nothing is compiled
     graph_breaks | int | | breaks between them
-    note | text | | what a reader should know about these figures
+    note | text | | notes about these numbers
 """,
         (Column(f"{stage.name}_started_utc", TEXT, "", f"when {stage.meaning} started") for stage in STAGES),
     ),

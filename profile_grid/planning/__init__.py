@@ -1,1 +1,1 @@
-"""Before anything is measured: what the machine can do, and how long the grid will take."""
+"""Before measuring: what the machine can do, and how long the grid will take."""

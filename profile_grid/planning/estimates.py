@@ -1,4 +1,4 @@
-"""What a grid will take of a machine, before it runs: time, disk and memory, and how each is estimated."""
+"""Estimates for a grid before it runs: time, disk and memory."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from profile_grid.study.stages import BY_NAME, STAGES
 from profile_grid.study.workloads import MODEL_STEPS, Workload
 
 AS_SMOKE = "start-ups as long as the smoke capture"
-NO_PACE = "the steps come on top, their pace is not known yet"
+NO_PACE = "without the steps, whose pace is not known yet"
 BACKWARD_IN_FORWARDS = 2  # a backward pass computes twice a forward
 USUAL_SHARE_OF_PEAK = 0.6  # H200, fp32: 2.7B at context 1024 reaches 39.6 of 67 TFLOP/s
 USUAL_GPU = "NVIDIA H200"
-USUAL_START_S, USUAL_END_S = 3.0, 5.0  # of a process; of a capture, besides: nsys that ends, its export
-AT_ONCE_S = 0.1  # of a job that finds no GPU and runs nothing
+USUAL_START_S, USUAL_END_S = 3.0, 5.0  # of a process; of a capture in addition: nsys ends, its export
+AT_ONCE_S = 0.1  # a job without a GPU that runs nothing
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedMeasurement:
     """One complete measurement."""
 
     all_s: float  # without the seconds that its stage declares
@@ -37,22 +37,21 @@ class Finished:
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast this machine measures: seconds of one process of each stage besides its steps, FLOP/s of the steps by
-    precision (absent where it is not known), the source, and the peaks of the GPU where they are known."""
+    """How fast this machine measures."""
 
     overhead_s: dict[str, float]  # by stage: seconds of one process besides its steps
-    flop_per_s: dict[str, float]  # of the steps, by precision; absent if not known
+    flop_per_s: dict[str, float]  # of the steps, by precision; absent if unknown
     source: str
-    peaks: Peaks | None = None
+    peaks: Peaks | None = None  # of the GPU, if known
 
     def steps_seconds(self, program: dict) -> float:
-        """Seconds of the steps of a process; 0 where the pace is not known."""
+        """Seconds of the steps of a process; 0 if the pace is unknown."""
         rate = self.flop_per_s.get(program["dimensions"]["precision"])
         return steps_flops(program) / rate if rate else 0.0
 
 
 def remaining(plan: list[dict], runs: Path) -> list[tuple[str, dict]]:
-    """(stage, specification) of every measurement that is missing, or was made with other settings."""
+    """(stage, specification) of every measurement that is missing or was made with other settings."""
     return [
         (stage, specification)
         for entry in plan
@@ -69,30 +68,30 @@ def _is_measured(path: Path, specification: dict) -> bool:
 def pace(
     runs: Path, start_s: float, device_name: str | None, precisions: Iterable[str], workload: Workload = MODEL_STEPS
 ) -> Pace:
-    """The pace of the measurements below `runs` on this device; without any, that of the smoke capture and the maker's
-    peak. `start_s`: the seconds that the smoke capture took."""
+    """The pace of earlier measurements below `runs` on this device; without any, that of the smoke capture (`start_s`)
+    and the maker's peak."""
     stages = [stage for stage in STAGES if stage.workload is workload]
     finished = {stage.name: list(_finished(runs, stage, device_name)) for stage in stages}
     peaks = peaks_of(device_name)
     rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
     usual = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in rates.items() if rate}
     everywhere = [stage.name for stage in stages if stage.of_every_run]
-    plain = [one for name in everywhere for one in finished[name]]  # what slows no steps down
+    undisturbed = [measurement for name in everywhere for measurement in finished[name]]  # steps are not slowed down
     if all(finished[name] for name in everywhere):
-        overhead = {stage: _mean_overhead_s(found or plain) for stage, found in finished.items()}
+        overhead = {stage: _mean_overhead_s(of_stage or undisturbed) for stage, of_stage in finished.items()}
         count = sum(map(len, finished.values()))
         source = f"from {count} earlier measurements on this device"
-        return Pace(overhead, usual | _measured_rates(plain), source, peaks)
+        return Pace(overhead, usual | _measured_rates(undisturbed), source, peaks)
     steps = f"steps at {100 * USUAL_SHARE_OF_PEAK:.0f} % of the maker's peak" if usual else NO_PACE
     return Pace(dict.fromkeys(finished, start_s), usual, f"{AS_SMOKE}{', ' if usual else '; '}{steps}", peaks)
 
 
-def _mean_overhead_s(finished: list[Finished]) -> float:
+def _mean_overhead_s(finished: list[FinishedMeasurement]) -> float:
     return sum(job.all_s - job.steps_s for job in finished) / len(finished)
 
 
-def _measured_rates(finished: list[Finished]) -> dict[str, float]:
-    """FLOP/s of the steps by precision, of the runs whose FLOPs are known."""
+def _measured_rates(finished: list[FinishedMeasurement]) -> dict[str, float]:
+    """FLOP/s of the steps by precision, from runs with known FLOPs."""
     rates = {}
     for precision in {job.precision for job in finished}:
         jobs = [job for job in finished if job.precision == precision and job.flops]
@@ -105,8 +104,8 @@ def _measured_rates(finished: list[Finished]) -> dict[str, float]:
 def seconds_needed(
     measurements: list[tuple[str, dict]], pace: Pace, memory_bytes: int | None, on_gpu: bool = True
 ) -> float:
-    """Seconds for these measurements one after another; one that will run out of memory costs its start, and on a
-    processor one that needs a GPU nothing."""
+    """Seconds for these measurements one after another. A run without enough memory takes its start, and on a CPU a
+    stage that needs a GPU takes nothing."""
     return sum(
         _seconds_of(stage, specification, pace, memory_bytes)
         for stage, specification in measurements
@@ -115,8 +114,8 @@ def seconds_needed(
 
 
 def usual_seconds(stage: Stage, specification: dict) -> float:
-    """Seconds of one measurement on an H200: a guess, for the order of all while nothing is known of the machine but
-    whether it has a GPU."""
+    """Estimated seconds of one measurement on an H200. Only for the order of measurements: nothing is known of the
+    machine but whether it has a GPU."""
     if stage.only_with_gpu and not gpu_is_visible():
         return AT_ONCE_S
     precision = specification["program"]["dimensions"]["precision"]
@@ -128,53 +127,53 @@ def usual_seconds(stage: Stage, specification: dict) -> float:
     )
 
 
-def _seconds_of(name: str, told: dict, pace: Pace, memory_bytes: int | None) -> float:
-    stage, program, start_s = BY_NAME[name], told["program"], pace.overhead_s[name]
+def _seconds_of(name: str, specification: dict, pace: Pace, memory_bytes: int | None) -> float:
+    stage, program, start_s = BY_NAME[name], specification["program"], pace.overhead_s[name]
     if stage.has_estimates:
         passes_s = stage.load("estimates").seconds(program, pace.peaks, memory_bytes)
-        return start_s + passes_s + stage.lasts_s(told)
+        return start_s + passes_s + stage.lasts_s(specification)
     if _too_large(program, memory_bytes):
         return start_s
-    return start_s + pace.steps_seconds(program) + stage.lasts_s(told)
+    return start_s + pace.steps_seconds(program) + stage.lasts_s(specification)
 
 
 def needed_by(entry: dict) -> int | None:
-    """Bytes that the tensors of a run of the plan take, by what its first stage is told; None where nobody knows."""
-    name, told = next(iter(entry["specifications"].items()))
+    """Bytes of the tensors of a run of the plan, by the specification of its first stage; None if unknown."""
+    name, specification = next(iter(entry["specifications"].items()))
     stage = BY_NAME[name]
     needed = stage.load("estimates").needed_bytes if stage.has_estimates else needed_bytes
-    return needed(told["program"])
+    return needed(specification["program"])
 
 
 def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
-    """Bytes that these measurements will leave; without what grows with layers where their number is not known."""
+    """Bytes of the files of these measurements; without the part that grows with layers if their number is unknown."""
     return sum(
         BY_NAME[stage].disk_bytes
         + BY_NAME[stage].disk_bytes_per_layer_and_step
-        * (layers(told["program"]) or 0)
-        * told["program"].get("measured_steps", 0)
-        for stage, told in measurements
+        * (layers(specification["program"]) or 0)
+        * specification["program"].get("measured_steps", 0)
+        for stage, specification in measurements
     )
 
 
 def layers(program: dict) -> int | None:
-    """The layers of the model; None where its sizes have other names than ours."""
-    found = program.get("sizes", {}).get("num_layers")
-    return found if isinstance(found, int) else None
+    """The layers of the model; None if its sizes have other names."""
+    count = program.get("sizes", {}).get("num_layers")
+    return count if isinstance(count, int) else None
 
 
 def first_program(entry: dict) -> dict:
-    """What the program of a run's first stage is told; the stages differ in their steps alone."""
+    """The specification of the program of a run's first stage; stages differ only in their steps."""
     return next(iter(entry["specifications"].values()))["program"]
 
 
 def steps_flops(program: dict) -> int:
-    """FLOPs of the matrix products of all steps of a process, what is recomputed too; 0 for other people's models."""
+    """FLOPs of the matrix products of all steps of a process, including recomputation; 0 for custom models."""
     if (shape := shape_of(program)) is None:
         return 0
     steps = program["warmup_steps"] + program["measured_steps"]
-    trains, every = BACKWARD in PHASES_OF_MODE[program["dimensions"]["mode"]], program["dimensions"]["checkpoint"]
-    forwards = 1 + trains * (BACKWARD_IN_FORWARDS + (1 / every if every else 0))
+    trains, stride = BACKWARD in PHASES_OF_MODE[program["dimensions"]["mode"]], program["dimensions"]["checkpoint"]
+    forwards = 1 + trains * (BACKWARD_IN_FORWARDS + (1 / stride if stride else 0))
     return round(steps * forwards * forward_flops(shape)["forward"])
 
 
@@ -182,7 +181,7 @@ def _too_large(program: dict, memory_bytes: int | None) -> bool:
     return memory_bytes is not None and (needed_bytes(program) or 0) > memory_bytes
 
 
-def _finished(runs: Path, stage: Stage, device_name: str | None) -> Iterator[Finished]:
+def _finished(runs: Path, stage: Stage, device_name: str | None) -> Iterator[FinishedMeasurement]:
     """Every complete measurement of a stage on this device."""
     for path in sorted(runs.glob(f"*/{stage.result}")):
         measured = _read(path)
@@ -190,7 +189,7 @@ def _finished(runs: Path, stage: Stage, device_name: str | None) -> Iterator[Fin
             cost, spec = measured.program.cost_seconds, measured.program.spec
             steps_s = cost["warmup"] + cost["measured"]
             all_s = measured.seconds["all"] - stage.lasts_s(measured.specification)
-            yield Finished(all_s, steps_s, steps_flops(spec), spec["dimensions"]["precision"])
+            yield FinishedMeasurement(all_s, steps_s, steps_flops(spec), spec["dimensions"]["precision"])
 
 
 def _read(path: Path) -> StageResult | None:

@@ -1,14 +1,14 @@
-"""A capture of about a second, through the same code as every other, to see what the profiler sees on this machine."""
+"""A test capture of about a second, with the same code as every other, to check the profiler on this machine."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
-from cs336_model.arguments import OUR_ARGUMENTS
-from cs336_model.arithmetic.flops import OWN_CONSTRUCTOR
+from cs336_model.arguments import PROJECT_ARGUMENTS
+from cs336_model.arithmetic.flops import PROJECT_CONSTRUCTOR
 from cs336_model.program.variants.values import NOT_PARALLEL
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
@@ -22,37 +22,37 @@ from profile_grid.stages.capture.measure import SQLITE, chosen_backend, last_att
 CONTEXT_LENGTH = 16
 ON_ONE_GPU = {"batch_size": 1, "gpus": 1, "parallel": NOT_PARALLEL}
 STEPS = {"warmup_steps": 1, "measured_steps": 1}
-LITTLE = {"d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128, "rope_theta": 10000.0}
-LITTLE_VOCABULARY = 128
+SMALL_SIZES = {"d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128, "rope_theta": 10000.0}
+SMALL_VOCABULARY = 128
 
 
 @dataclass(frozen=True)
-class Smoke:
-    """What a smoke capture held, and why it is not what a capture should be; `machine` is None where none ran."""
+class SmokeCapture:
+    """The content of a smoke capture, and its problems."""
 
     backend: str
-    machine: dict | None
+    machine: dict | None  # None if the program did not run
     ranges: int
     kernels: int
     seconds: float
-    problem: Problem | None = None
+    problem: Problem | None = None  # why the capture is incomplete
     warnings: tuple[Problem, ...] = ()
 
 
 def smoke_specification(specifications: list[dict]) -> dict:
-    """The capture of one step with one sequence of 16 tokens: of a little model, or where the grid measures somebody
-    else's, whose sizes may not be ours to choose, of its smallest run."""
-    smallest = min(specifications, key=lambda one: _size(one["program"]["sizes"]))
+    """The capture of one step with one sequence of 16 tokens: of a small model or, if the grid measures a custom model,
+    of its smallest run."""
+    smallest = min(specifications, key=lambda specification: _size(specification["program"]["sizes"]))
     program = smallest["program"]
     length = min(CONTEXT_LENGTH, program["dimensions"]["context_length"])
-    cut = {"run": "smoke", "dimensions": program["dimensions"] | ON_ONE_GPU | {"context_length": length}, **STEPS}
-    if program["constructor"] == OWN_CONSTRUCTOR and program["arguments"] == OUR_ARGUMENTS:
-        cut |= {"vocab_size": LITTLE_VOCABULARY, "sizes": LITTLE}
-    return smallest | {"program": program | cut}
+    changes = {"run": "smoke", "dimensions": program["dimensions"] | ON_ONE_GPU | {"context_length": length}, **STEPS}
+    if program["constructor"] == PROJECT_CONSTRUCTOR and program["arguments"] == PROJECT_ARGUMENTS:
+        changes |= {"vocab_size": SMALL_VOCABULARY, "sizes": SMALL_SIZES}
+    return smallest | {"program": program | changes}
 
 
-def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, leases: Leases) -> Smoke:
-    """What came of the capture; it never raises for what is wrong with this machine."""
+def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, leases: Leases) -> SmokeCapture:
+    """The capture; problems of this machine do not raise."""
     job = Job(specification, scratch, scratch, scratch / "smoke.log", time_limit_s, leases)
     started = time.monotonic()
     backend = chosen_backend(specification["backend"], specification["program"]["device"])
@@ -63,25 +63,27 @@ def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, lease
         attempt, trial = Attempt(None, problem=crashed), scratch
     seconds = time.monotonic() - started
     machine = attempt.program["machine"] if attempt.program else None
-    ranges, kernels, errors, warnings = _seen(trial / SQLITE, machine, backend)
-    problem = attempt.problem or _out_of_memory(attempt.program) or joined(errors)
-    return Smoke(backend, machine, ranges, kernels, seconds, problem, tuple(warnings))
+    smoke = _read_capture(trial / SQLITE, SmokeCapture(backend, machine, 0, 0, seconds))
+    problem = attempt.problem or _out_of_memory(attempt.program) or smoke.problem
+    return replace(smoke, problem=problem)
 
 
-def _seen(sqlite: Path, machine: dict | None, backend: str) -> tuple[int, int, list[Problem], list[Problem]]:
-    """Ranges, kernels, errors and warnings of the capture; nothing where there is none to read."""
-    if machine is None or not sqlite.exists():
-        return 0, 0, [], []
+def _read_capture(sqlite: Path, smoke: SmokeCapture) -> SmokeCapture:
+    """The smoke capture with its ranges, kernels, problem and warnings; the same if there is no file to read."""
+    if smoke.machine is None or not sqlite.exists():
+        return smoke
     try:
         with Trace(sqlite) as trace:
-            found = errors_and_warnings(trace, measured_steps=1, device=machine["device"], backend=backend)
-            return len(trace.range_instances()), len(trace.activities()), *found
+            device = smoke.machine["device"]
+            errors, warnings = errors_and_warnings(trace, measured_steps=1, device=device, backend=smoke.backend)
+            ranges, kernels = len(trace.range_instances()), len(trace.activities())
+            return replace(smoke, ranges=ranges, kernels=kernels, problem=joined(errors), warnings=tuple(warnings))
     except TraceError as error:
-        return 0, 0, [Problem("unreadable", "the capture cannot be read", str(error))], []
+        return replace(smoke, problem=Problem("unreadable", "the capture cannot be read", str(error)))
 
 
 def last_line(error: ProgramFailed) -> str:
-    """What a program printed last before it crashed, as the failure's message quotes it."""
+    """The last output of a program before it crashed, as quoted in the failure's message."""
     printed = [line.removeprefix("  | ") for line in str(error).splitlines() if line.startswith("  | ")]
     return printed[-1] if printed else str(error).partition("\n")[0]
 
@@ -93,5 +95,5 @@ def _out_of_memory(program: dict | None) -> Problem | None:
 
 
 def _size(sizes: dict) -> int:
-    """Grows with the number of parameters, whatever the sizes are called."""
+    """A number that grows with the number of parameters, whatever the names of the sizes."""
     return prod(size for size in sizes.values() if type(size) is int)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cs336_model.arguments import MARK, OUR_ARGUMENTS, run_values_named
+from cs336_model.arguments import MARK, PROJECT_ARGUMENTS, run_values_named
 from profile_grid.study.dimensions import KEYS
 
 ROPE_THETA = 10000.0
@@ -47,7 +47,7 @@ def model_specification(config: Mapping, model: str) -> dict[str, Any]:
     model_part = {key: value for key, value in program.items() if key != "sources"} | {"sizes": sizes}
     if program["arguments"] is None:
         sizes = sizes | {"rope_theta": float(sizes.get("rope_theta", ROPE_THETA))}
-        model_part |= {"arguments": OUR_ARGUMENTS, "sizes": sizes}
+        model_part |= {"arguments": PROJECT_ARGUMENTS, "sizes": sizes}
     return model_part
 
 

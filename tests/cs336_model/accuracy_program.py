@@ -14,7 +14,7 @@ from cs336_model.program import accuracy as module
 from cs336_model.program import subject as subjects
 from cs336_model.program.accuracy import Comparison
 from cs336_model.program.parallel import reduction
-from cs336_model.program.parallel.ranks import Rank, join_group, leave_group, this_rank
+from cs336_model.program.parallel.ranks import ProcessRank, join_group, leave_group, this_rank
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
@@ -51,7 +51,7 @@ FAULTS = {
     None: list,
     "summed": lambda: [patch.object(reduction, "mean_of_ranks", summed)],
     "not reduced": lambda: [patch.object(reduction, "mean_of_ranks", forgotten)],
-    "one part": lambda: [patch.object(subjects, "this_rank", lambda: Rank(0, 2))],
+    "one part": lambda: [patch.object(subjects, "this_rank", lambda: ProcessRank(0, 2))],
     "no memory for fp64": lambda: [patch.object(module, "build_model", without_memory)],
 }
 

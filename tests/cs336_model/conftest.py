@@ -13,8 +13,8 @@ with install_import_hook(["cs336_model.model.transformer", "cs336_model.model.fu
     import cs336_model.model.transformer  # noqa: F401
 
 from cs336_model import ranges
-from cs336_model.arguments import OUR_ARGUMENTS
-from cs336_model.program.variants.values import PLAIN
+from cs336_model.arguments import PROJECT_ARGUMENTS
+from cs336_model.program.variants.values import DEFAULT_VALUES
 from tests.cs336_model.specs import changed
 
 SIZES = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32, "rope_theta": 10000.0}
@@ -37,11 +37,11 @@ def spec_values() -> dict:
             "context_length": 8,
             "mode": "train_step",
             "batch_size": 2,
-            **PLAIN,
+            **DEFAULT_VALUES,
         },
         "constructor": "cs336_model.model:TransformerLM",
         "config": None,
-        "arguments": OUR_ARGUMENTS,
+        "arguments": PROJECT_ARGUMENTS,
         "sizes": SIZES,
         "annotate": {},
         "replace": {},

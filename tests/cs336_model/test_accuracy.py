@@ -7,7 +7,7 @@ import torch
 
 from cs336_model.program import accuracy as module
 from cs336_model.program import steps
-from cs336_model.program.accuracy import NOT_OURS, NOT_WANTED, TOO_LARGE, Comparison, distance
+from cs336_model.program.accuracy import NOT_OURS, SWITCHED_OFF, TOO_LARGE, Comparison, distance
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
@@ -107,15 +107,15 @@ def test_only_the_process_without_a_profiler_asks(run_benchmark, tmp_path):
 
 def test_who_does_not_want_the_comparison_is_told_so_and_has_the_times(run_benchmark):
     result = run_benchmark("--accuracy", "no")
-    assert result["accuracy"] == {"reason": NOT_WANTED} | dict.fromkeys(ERRORS)
+    assert result["accuracy"] == {"reason": SWITCHED_OFF} | dict.fromkeys(ERRORS)
     assert len(result["step_seconds"]) == result["spec"]["measured_steps"]
 
 
-@pytest.mark.parametrize(("peak", "now", "most"), [(2**40, 0, module.PART), (2**25, 2**24, 2**20), (5, 5, 2**14)])
+@pytest.mark.parametrize(("peak", "now", "most"), [(2**40, 0, module.MAX_PART), (2**25, 2**24, 2**20), (5, 5, 2**14)])
 def test_gradients_are_made_anew_in_pieces_that_take_no_more_than_the_step_took(monkeypatch, peak, now, most):
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: peak)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: now)
-    assert module.fitting(torch.device("cuda", 0)) == most
+    assert module.free_elements(torch.device("cuda", 0)) == most
 
 
 def test_logits_are_off_by_their_distance_in_the_euclidean_norm():

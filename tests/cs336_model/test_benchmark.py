@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from cs336_model.arguments import OUR_ARGUMENTS
+from cs336_model.arguments import PROJECT_ARGUMENTS
 from cs336_model.program import benchmark
 from cs336_model.program.process_cost import STAGES
-from cs336_model.program.variants.values import PLAIN
+from cs336_model.program.variants.values import DEFAULT_VALUES
 from tests.cs336_model.specs import changed
 
 KEYS = {
@@ -119,7 +119,7 @@ def test_a_loss_that_is_not_finite_leaves_neither_result_nor_capture(run_benchma
 
 
 def test_capture_and_torch_profiler_come_together(run_benchmark):
-    with pytest.raises(SystemExit, match="--capture names what --profiler torch, memory, energy write"):
+    with pytest.raises(SystemExit, match="--capture names the file of --profiler torch, memory, energy"):
         run_benchmark("--profiler", "torch")
 
 
@@ -128,10 +128,10 @@ def finished_process(tmp_path_factory):
     """The program as a job starts it: with nsys's emitter, in a process of its own."""
     path = tmp_path_factory.mktemp("process") / "result.json"
     sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "rope_theta": 10000.0}
-    dimensions = {"model": "tiny", "context_length": 8, "mode": "forward", "batch_size": 2, **PLAIN}
+    dimensions = {"model": "tiny", "context_length": 8, "mode": "forward", "batch_size": 2, **DEFAULT_VALUES}
     spec = {
         "run": "one", "constructor": "cs336_model.model:TransformerLM", "sizes": sizes,
-        "config": None, "arguments": OUR_ARGUMENTS, "annotate": {}, "replace": {},
+        "config": None, "arguments": PROJECT_ARGUMENTS, "annotate": {}, "replace": {},
         "vocab_size": 50, "dimensions": dimensions,
         "warmup_steps": 1, "measured_steps": 1, "seed": 0, "device": "cpu",
     }  # fmt: skip

@@ -47,7 +47,7 @@ def test_a_gpu_that_was_not_leased_is_not_worked_on(one_gpu, monkeypatch):
 def test_a_gpu_that_is_not_there_is_asked_for_in_vain(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert resolve_device("auto") == CPU
-    with pytest.raises(RuntimeError, match=r"device 'cuda' is asked for, but torch .* sees no GPU"):
+    with pytest.raises(RuntimeError, match=r"device is 'cuda', but torch .* sees no GPU"):
         resolve_device("cuda")
 
 

@@ -9,14 +9,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from cs336_model.arithmetic.flops import ModelShape, shape_of
-from cs336_model.arithmetic.memory import KEPT, estimated_peak_bytes, saved_activation_bytes
+from cs336_model.arithmetic.memory import SAVED_BYTES, estimated_peak_bytes, saved_activation_bytes
 from cs336_model.model.functional import cross_entropy
 from cs336_model.model.optimizer import AdamW
 from cs336_model.model.transformer import TransformerLM
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, Subject, make_subject, run_step
-from cs336_model.program.variants.values import PLAIN, PRECISIONS
+from cs336_model.program.variants.values import DEFAULT_VALUES, PRECISIONS
 from tests.cs336_model.specs import changed
 
 
@@ -130,7 +130,7 @@ def test_less_is_needed_in_lower_precision_with_fused_attention_and_with_checkpo
     shape = SHAPES["most in attention"]
 
     def needed(**variant) -> int:
-        return estimated_peak_bytes(shape, "train_step", PLAIN | variant)
+        return estimated_peak_bytes(shape, "train_step", DEFAULT_VALUES | variant)
 
     assert needed(precision="bf16-weights") < needed(precision="bf16") < needed() == needed(precision="tf32")
     assert needed(attention="flash") < needed()
@@ -138,4 +138,4 @@ def test_less_is_needed_in_lower_precision_with_fused_attention_and_with_checkpo
 
 
 def test_every_precision_has_its_bytes():
-    assert set(KEPT) == set(PRECISIONS)
+    assert set(SAVED_BYTES) == set(PRECISIONS)

@@ -19,15 +19,22 @@ from cs336_model.program.memory.allocator import (
     published_path,
     unmet_in,
 )
-from cs336_model.program.memory.history import Event, History, Range, Unmet, innermost, paired
+from cs336_model.program.memory.history import (
+    AllocatorEvent,
+    AllocatorRecording,
+    FailedAllocation,
+    RecordedRange,
+    innermost,
+    paired,
+)
 
 
-def made(address: int, size: int = 8, at: float = 0.0) -> Event:
-    return Event(True, address, size, at)
+def made(address: int, size: int = 8, at: float = 0.0) -> AllocatorEvent:
+    return AllocatorEvent(True, address, size, at)
 
 
-def freed(address: int, size: int = 8, at: float = 0.0) -> Event:
-    return Event(False, address, size, at)
+def freed(address: int, size: int = 8, at: float = 0.0) -> AllocatorEvent:
+    return AllocatorEvent(False, address, size, at)
 
 
 def test_an_address_that_is_used_again_is_another_allocation():
@@ -65,14 +72,19 @@ def test_the_live_bytes_of_all_pairs_are_those_of_a_walk_over_the_events(seed):
 
 
 def test_an_event_belongs_to_the_innermost_range_that_is_open():
-    ranges = [Range("step", None, 1, 6), Range("forward", 0, 2, 5), Range("block", 1, 3, 4), Range("empty", 1, 4, 4)]
+    ranges = [
+        RecordedRange("step", None, 1, 6),
+        RecordedRange("forward", 0, 2, 5),
+        RecordedRange("block", 1, 3, 4),
+        RecordedRange("empty", 1, 4, 4),
+    ]
     assert innermost(ranges, 7) == [None, 0, 1, 2, 1, 0, None]
 
 
 def test_what_is_written_holds_no_address():
-    history = History(
+    history = AllocatorRecording(
         [made(0x7F00_1234, 64, 10.0), made(0x7F00_9999, 8, 12.5), freed(0x7F00_9999, 8, 13.0)],
-        [Range("step", None, 1, 3)], {"parameters": [0x7F00_1234]}, {"requested_peak": 72},
+        [RecordedRange("step", None, 1, 3)], {"parameters": [0x7F00_1234]}, {"requested_peak": 72},
     )  # fmt: skip
     record = history.as_record()
     assert record["allocations"] == {
@@ -103,9 +115,13 @@ def test_of_an_allocators_trace_the_allocations_and_completed_releases_count_at_
 
 def test_a_request_that_was_not_met_is_told_with_what_came_before_it_and_the_range_that_it_ended():
     unwound = {"action": "free_completed", "addr": 4096, "size": 1000, "stream": 0, "time_us": 8, "frames": []}
-    ranges = [Range("step", None, 1, 5, True), Range("norm", 0, 2, 4), Range("block", 0, 4, 5, True)]
-    assert unmet_in([*TRACE, unwound], ranges) == Unmet(4, 10**12, 5, 2)
-    assert unmet_in(TRACE, ranges[1:2]) == Unmet(4, 10**12, 5, None)
+    ranges = [
+        RecordedRange("step", None, 1, 5, True),
+        RecordedRange("norm", 0, 2, 4),
+        RecordedRange("block", 0, 4, 5, True),
+    ]
+    assert unmet_in([*TRACE, unwound], ranges) == FailedAllocation(4, 10**12, 5, 2)
+    assert unmet_in(TRACE, ranges[1:2]) == FailedAllocation(4, 10**12, 5, None)
     assert unmet_in(TRACE[:-1], ranges) is None
 
 
@@ -203,7 +219,7 @@ def test_a_marked_range_holds_the_events_that_the_allocator_counted_while_it_was
     step, forward = (MarkedRange(name, ranges, opened, lambda: next(counted)) for name in ("step", "forward"))
     with step, forward:
         pass
-    assert ranges == [Range("step", None, 0, 5), Range("forward", 0, 2, 3)]
+    assert ranges == [RecordedRange("step", None, 0, 5), RecordedRange("forward", 0, 2, 3)]
     assert opened == []
 
 

@@ -30,11 +30,11 @@ def test_the_range_of_the_first_such_number_is_named_not_those_that_it_spreads_t
     monkeypatch.setattr(transformer, "softmax", lambda scores: real(scores) / 0)
     found = where(spec_values, 1)
     place = "block > attention > scaled dot product attention > computing softmax"
-    assert found == f"the first number that is not finite is made in step 0 > forward > {place}, by aten::div.Tensor"
+    assert found == f"the first number that is not finite appears in step 0 > forward > {place}, by aten::div.Tensor"
 
 
 def test_the_scores_behind_a_mask_are_no_such_numbers(spec_values):
-    assert where(spec_values, 2) == "the steps taken once more, not compiled, are finite but for the loss"
+    assert where(spec_values, 2) == "when the steps are repeated without compiling, only the loss is not finite"
 
 
 def test_a_later_step_and_the_optimizer_are_found_too(spec_values, monkeypatch):
@@ -46,7 +46,7 @@ def test_a_later_step_and_the_optimizer_are_found_too(spec_values, monkeypatch):
             self.parameters[0].data.div_(0.0)
 
     monkeypatch.setattr(AdamW, "step", broken_at_the_second)
-    assert where(spec_values, 3).endswith("is made in step 1 > optimizer, by aten::div_.Tensor")
+    assert where(spec_values, 3).endswith("appears in step 1 > optimizer, by aten::div_.Tensor")
 
 
 def test_a_compiled_run_is_looked_at_without_compiling(spec_values, monkeypatch):
@@ -57,7 +57,7 @@ def test_a_compiled_run_is_looked_at_without_compiling(spec_values, monkeypatch)
 def test_the_program_ends_with_step_loss_range_and_no_result(spec_values, monkeypatch, run_benchmark):
     monkeypatch.setattr(transformer, "silu", lambda gate: gate * float("inf"))
     with pytest.raises(
-        FloatingPointError, match=r"loss of step 0 .* is nan: .* made in step 0 > forward > block > feed-"
+        FloatingPointError, match=r"loss of step 0 .* is nan: .* appears in step 0 > forward > block > feed-"
     ):
         run_benchmark()
 
@@ -67,4 +67,4 @@ def test_where_there_is_no_memory_to_look_that_is_said(spec_values, monkeypatch)
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr("cs336_model.program.non_finite.make_subject", none_left)
-    assert where(spec_values, 1) == "where is not known: there is not memory enough to look"
+    assert where(spec_values, 1) == "where is unknown: there is not enough memory to search"

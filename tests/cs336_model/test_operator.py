@@ -15,7 +15,7 @@ from cs336_model.program.variants.attention import forced_backend, fused_attenti
 from profile_grid.results.results import ProgramResult
 from profile_grid.results.typed_json import parse_as
 from profile_grid.stages.operator.estimates import FUSED_FORWARDS
-from profile_grid.stages.operator.tables import Cells
+from profile_grid.stages.operator.tables import OperatorFacts
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, causal_attention_flops
 
 CPU = torch.device("cpu")
@@ -44,7 +44,7 @@ def test_a_row_has_a_cell_per_context_length_with_a_time_of_every_pass():
     assert result["machine"]["device"] == "cpu"
     written = json.loads(json.dumps(result | {"loaded": {}}))  # this process keeps no account
     parse_as(ProgramResult, written)
-    parse_as(Cells, written)
+    parse_as(OperatorFacts, written)
     assert result["cost_seconds"]["measured"] > sum(one["forward_seconds"][0] for one in result["cells"])
 
 
@@ -93,7 +93,7 @@ def test_a_gradient_that_is_not_finite_ends_the_row_with_its_place(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (changed(compile="attention"), "compile attention: there is nothing but attention; list off or on"),
+        (changed(compile="attention"), "compile attention: there is only attention; list off or on"),
         (changed(compile="on", attention="flash"), "compile on with attention flash: a fused kernel is not compiled"),
         (changed(precision="fp8"), "precision is 'fp8'"),
         (changed(head_dim=0), "head_dim is 0"),

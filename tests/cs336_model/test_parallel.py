@@ -131,5 +131,5 @@ def test_a_process_that_hangs_prints_its_stacks_before_its_limit():
 
 
 def test_a_process_that_is_alone_cannot_measure_a_run_of_two(run_benchmark):
-    with pytest.raises(SystemExit, match="gpus is 2, and WORLD_SIZE says 1 processes"):
+    with pytest.raises(SystemExit, match="gpus is 2, and WORLD_SIZE is 1: they must be equal"):
         run_benchmark(gpus=2, parallel="ddp")

@@ -29,13 +29,13 @@ def test_the_mode_names_the_phases_of_a_step(spec_values):
     ("changes", "message"),
     [
         ({"colour": 1}, "unknown keys ['colour']"),
-        ({"mode": "inference"}, "mode is 'inference'; it has to be one of forward, forward_backward, train_step"),
+        ({"mode": "inference"}, "mode is 'inference'; it must be one of forward, forward_backward, train_step"),
         ({"precision": "fp8"}, "precision is 'fp8'"),
         ({"device": "tpu"}, "device is 'tpu'"),
-        ({"measured_steps": 0}, "measured_steps is 0; it has to be a whole number, 1 or more"),
-        ({"warmup_steps": -1}, "warmup_steps is -1; it has to be a whole number, 0 or more"),
-        ({"batch_size": 2.5}, "batch_size is 2.5; it has to be a whole number"),
-        ({"batch_size": True}, "batch_size is True; it has to be a whole number"),
+        ({"measured_steps": 0}, "measured_steps is 0; it must be an integer, 1 or more"),
+        ({"warmup_steps": -1}, "warmup_steps is -1; it must be an integer, 0 or more"),
+        ({"batch_size": 2.5}, "batch_size is 2.5; it must be an integer"),
+        ({"batch_size": True}, "batch_size is True; it must be an integer"),
     ],
 )
 def test_a_wrong_value_is_refused_in_one_line(spec_values, changes, message):

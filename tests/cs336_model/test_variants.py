@@ -128,12 +128,12 @@ def test_what_is_recomputed_is_not_kept_for_the_backward_pass(spec_values):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"compile": "on", "checkpoint": 1}, "compile on with checkpoint 1: a compiled graph holds no ranges"),
+        ({"compile": "on", "checkpoint": 1}, "compile on with checkpoint 1: a compiled graph has no ranges"),
         ({"attention": "flash", "constructor": "their_module:LM"}, "attention flash with the model their_module:LM"),
         ({"compile": "attention", "constructor": "their_module:LM"}, "compile attention with the model"),
         ({"checkpoint": 2, "constructor": "their_module:LM"}, "checkpoint 2 with the model their_module:LM"),
-        ({"attention": "fastest"}, "attention is 'fastest'; it has to be one of eager, math, flash"),
-        ({"compile": True}, "compile is True; it has to be one of off, on, attention"),
+        ({"attention": "fastest"}, "attention is 'fastest'; it must be one of eager, math, flash"),
+        ({"compile": True}, "compile is True; it must be one of off, on, attention"),
         ({"checkpoint": -1}, "checkpoint is -1"),
     ],
 )

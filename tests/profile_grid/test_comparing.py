@@ -98,7 +98,7 @@ def test_below_six_processes_a_side_nothing_is_told(tmp_path):
     after = written(tmp_path / "after", three(), slower={"large": 2.0}, seed=2)
     table = cells(before, after)
     assert set(table["verdict"]) == {"too few processes to tell"} and table["ratio_low"].isna().all()
-    assert "6 processes a side are needed: `timing: {processes: 6}`" in summary(table)
+    assert "6 processes per side are needed: `timing: {processes: 6}`" in summary(table)
 
 
 def test_what_cannot_be_compared_says_why(tmp_path):
@@ -270,7 +270,7 @@ def test_the_runs_of_a_study_are_compared_with_those_at_the_default_of_its_dimen
     assert (row["run"], row["precision"], row["verdict"]) == (bf16.name, "bf16", "faster")
     assert row["ratio"] == pytest.approx(2.0 / fp32.unprofiled_ms, rel=0.01)
     assert facts_that_differ(before, after).to_numpy().tolist() == [["precision", "fp32", "bf16"]]
-    with pytest.raises(OutsideError, match="no two runs differ in compile alone, one of them at off"):
+    with pytest.raises(OutsideError, match="no two runs differ only in compile, with one of them at off"):
         sides_of_study(study, BY_KEY["compile"])
     with pytest.raises(OutsideError, match=r"varies=model: there is no default .*; name one of .*precision"):
         sides_of_study(study, BY_KEY["model"])

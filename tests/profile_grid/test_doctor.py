@@ -9,7 +9,7 @@ import pytest
 from profile_grid.host.processes.job import Problem
 from profile_grid.planning import estimates
 from profile_grid.planning.doctor import Gpu, Host, Trial, capture_lines, cause, report
-from profile_grid.planning.smoke import Smoke, smoke_specification
+from profile_grid.planning.smoke import SmokeCapture, smoke_specification
 from profile_grid.stages.capture.capture_problems import NSYS_TOO_OLD
 from profile_grid.stages.capture.nsys_capture import NSYS_MISSING
 from profile_grid.study.runs import grid_plan
@@ -37,8 +37,8 @@ ON_CPU = {
     "python": "3.11.2",
     "cores": 2,
 }
-WHOLE = Smoke("nsys", ON_H200, ranges=23, kernels=70, seconds=6.0)
-WHOLE_ON_CPU = Smoke("torch", ON_CPU, ranges=23, kernels=81, seconds=4.0)
+WHOLE = SmokeCapture("nsys", ON_H200, ranges=23, kernels=70, seconds=6.0)
+WHOLE_ON_CPU = SmokeCapture("torch", ON_CPU, ranges=23, kernels=81, seconds=4.0)
 SHAPES = {
     "small": {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
     "10B": {"d_model": 4608, "d_ff": 12288, "num_layers": 50, "num_heads": 36},
@@ -96,7 +96,7 @@ def test_a_gpu_that_tells_no_memory_of_its_own_is_no_failure():
     found = lines(replace(GPU_HOST, gpu=shared))
     assert cause(found) is None
     assert said("GPU", found).text.startswith("NVIDIA GB10, memory unknown, driver")
-    assert said("memory", found).text == "not told"
+    assert said("memory", found).text == "unknown"
 
 
 def test_on_a_laptop_auto_is_pytorchs_profiler_and_the_lines_say_why():
@@ -106,7 +106,7 @@ def test_on_a_laptop_auto_is_pytorchs_profiler_and_the_lines_say_why():
 
 
 def test_nsys_that_is_wanted_and_not_there_is_the_failure_and_says_how_to_get_it():
-    missing = Smoke("nsys", None, 0, 0, 0.0, problem=NSYS_MISSING)
+    missing = SmokeCapture("nsys", None, 0, 0, 0.0, problem=NSYS_MISSING)
     host = Host(H200, None, "0.2.14", 4, 200 * GIB, 100 * GIB)
     failure = cause(lines(host, missing, wanted="nsys"))
     assert failure.topic == "captures"
@@ -114,7 +114,7 @@ def test_nsys_that_is_wanted_and_not_there_is_the_failure_and_says_how_to_get_it
 
 
 def test_ranges_that_nsys_does_not_see_are_a_failure_and_say_which_nvtx_to_install():
-    blind = Smoke(
+    blind = SmokeCapture(
         "nsys", ON_H200, 0, 70, 6.0, problem=Problem("no_ranges", "no NVTX range was recorded; 0 ranges 'step'")
     )
     failure = cause(lines(smoke=blind))
@@ -123,19 +123,21 @@ def test_ranges_that_nsys_does_not_see_are_a_failure_and_say_which_nvtx_to_insta
 
 
 def test_a_smoke_capture_without_kernels_is_a_failure_with_the_finding():
-    empty = Smoke("nsys", ON_H200, 23, 0, 6.0, problem=Problem("no_kernels", "no kernel was recorded"))
+    empty = SmokeCapture("nsys", ON_H200, 23, 0, 6.0, problem=Problem("no_kernels", "no kernel was recorded"))
     failure = cause(lines(smoke=empty))
     assert failure.topic == "smoke"
     assert failure.text.endswith("incomplete capture: no kernel was recorded")
 
 
 def test_a_program_that_crashes_is_told_in_one_line_by_what_it_said_last():
-    crashed = Smoke("torch", None, 0, 0, 2.0, problem=Problem("crashed", "it crashed", "ImportError: no torch"))
+    crashed = SmokeCapture("torch", None, 0, 0, 2.0, problem=Problem("crashed", "it crashed", "ImportError: no torch"))
     assert cause(lines(LAPTOP, crashed)).text.endswith("incomplete capture: ImportError: no torch")
 
 
 def test_a_driver_that_is_newer_than_nsys_is_said():
-    found = lines(smoke=Smoke("nsys", ON_H200, 23, 70, 6.0, warnings=(Problem(NSYS_TOO_OLD, "a newer nsys would"),)))
+    found = lines(
+        smoke=SmokeCapture("nsys", ON_H200, 23, 70, 6.0, warnings=(Problem(NSYS_TOO_OLD, "a newer nsys would"),))
+    )
     assert said("nsys", found).text == "2025.3.1.0; does not know the driver's CUDA 13.0"
     assert cause(found) is None
 
@@ -222,7 +224,7 @@ def test_counting_kernels_takes_its_time_on_a_gpu_and_none_on_a_processor():
     assert estimates.seconds_needed(measurements, pace, None, on_gpu=True) == 2.0 + 6.0 + 5.0 + 49.0
     assert estimates.seconds_needed(measurements, pace, None, on_gpu=False) == 2.0 + 6.0
     laptop = said("time", lines(LAPTOP, WHOLE_ON_CPU, plan(modes=["forward"], counted="*"))).text
-    assert "0 of 3 measurements there; the others take at least 8 s" in laptop  # two starts as long as the smoke
+    assert "0 of 3 measurements finished; the others take at least 8 s" in laptop  # two starts as long as the smoke
 
 
 @pytest.mark.parametrize(("there", "seconds"), [(True, 3.0 + 5.0 + 49.0), (False, 0.1)])

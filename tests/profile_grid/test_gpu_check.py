@@ -6,18 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from cs336_model.arguments import OUR_ARGUMENTS
+from cs336_model.arguments import PROJECT_ARGUMENTS
 from cs336_model.nvml import nvml
-from cs336_model.program.variants.values import PLAIN
+from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.host.gpu_check import notes_before
 
 MODEL = {"d_model": 4608, "d_ff": 12288, "num_layers": 50, "num_heads": 36, "rope_theta": 10000.0}
 PROGRAM = {
     "constructor": "cs336_model.model:TransformerLM",
-    "arguments": OUR_ARGUMENTS,
+    "arguments": PROJECT_ARGUMENTS,
     "sizes": MODEL,
     "vocab_size": 10000,
-    "dimensions": {"batch_size": 4, "context_length": 512, "mode": "train_step", **PLAIN},
+    "dimensions": {"batch_size": 4, "context_length": 512, "mode": "train_step", **DEFAULT_VALUES},
     "device": "auto",
 }
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cs336_model.program.variants.values import PLAIN
+from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.documents.missing import not_measured
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
@@ -19,7 +19,7 @@ from profile_grid.stages.timing.tables import study_tables, timings_table
 from profile_grid.study.stages import NOT_ASKED
 from tests.profile_grid.made_up_results import ENVIRONMENT, LOADED
 
-DIMENSIONS = {"model": "small", "context_length": 8, "mode": "train_step", "batch_size": 4, **PLAIN}
+DIMENSIONS = {"model": "small", "context_length": 8, "mode": "train_step", "batch_size": 4, **DEFAULT_VALUES}
 SPEC = {
     "run": "small_ctx8_train_step", "dimensions": DIMENSIONS, "warmup_steps": 1, "measured_steps": 3,
     "sizes": {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}, "vocab_size": 50,
@@ -175,7 +175,7 @@ def test_a_run_out_of_memory_has_a_row_with_what_it_asked_for_and_no_figures(rec
         30 * 2**30,
     )
     assert row["reason"] == (
-        "memory ran out during warmup step 0: backward: 20.0 GiB were asked for, 5.0 GiB of 30.0 GiB were free"
+        "memory ran out during warmup step 0: backward: 20.0 GiB were requested, 5.0 GiB of 30.0 GiB were free"
     )
     assert row["steps_captured"] == 0
     timing = timings_table(runs)
@@ -268,7 +268,7 @@ def test_the_cost_of_all_measurements_is_said_in_one_line():
     cost = pd.DataFrame(rows, columns=["stage", "total_s", "overhead_s", "leased_s"])
     assert cost_in_words(cost) == (
         "4 measurements took 64 s, 20 s of them outside warm-up and measured steps"
-        " (2.5 s per timing, 7.5 s per capture); 14 s held no GPU, and pass beside other measurements with --cores all;"
+        " (2.5 s per timing, 7.5 s per capture); 14 s of them leased no GPU: --cores all runs these in parallel;"
         " every run is in cost.csv"
     )
 
@@ -276,9 +276,7 @@ def test_the_cost_of_all_measurements_is_said_in_one_line():
 def test_the_cost_says_what_all_gpus_of_the_host_make_of_it():
     rows = [("timing", 1, 10, 2, 8), ("timing", 2, 12, 2, 8)]  # the second held two GPUs for 8 s
     cost = pd.DataFrame(rows, columns=["stage", "gpus", "total_s", "overhead_s", "leased_s"])
-    assert "with --cores all, which measures on all 4 GPUs at once: 6 s if none of them waits" in cost_in_words(
-        cost, gpus=4
-    )
+    assert "and measures on all 4 GPUs at once: 6 s if no GPU waits" in cost_in_words(cost, gpus=4)
     assert "at once" not in cost_in_words(cost, gpus=1)
 
 

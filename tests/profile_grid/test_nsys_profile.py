@@ -44,8 +44,8 @@ def test_a_report_that_nsys_writes_is_passed_on_as_it_is(stats):
 
 def test_where_nsys_has_nothing_to_report_a_line_says_so(stats):
     texts, _ = stats((2022, 4, 2))
-    assert texts["kernel_summary"] == "# nsys stats wrote no gpukernsum: the capture holds nothing for it\n"
-    assert texts["api_summary"] == "# nsys stats wrote no cudaapisum: the capture holds nothing for it\n"
+    assert texts["kernel_summary"] == "# nsys stats wrote no gpukernsum: the capture has nothing for it\n"
+    assert texts["api_summary"] == "# nsys stats wrote no cudaapisum: the capture has nothing for it\n"
 
 
 def test_where_nsys_fails_its_status_is_told_and_its_words_go_to_the_log_alone(stats, capfd):

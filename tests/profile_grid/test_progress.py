@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from profile_grid.host.progress import PLANNED_VARIABLE, STARTED_VARIABLE, Announced
+from profile_grid.host.progress import PLANNED_VARIABLE, STARTED_VARIABLE, ProgressLine
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def said(tmp_path, monkeypatch, capsys):
             path.parent.mkdir()
             path.touch()
             os.utime(path, (now - age, now - age))
-        announced = Announced("timing", "mini_ctx64_forward", paths[0] if paths else tmp_path / "timing.json")
+        announced = ProgressLine("timing", "mini_ctx64_forward", paths[0] if paths else tmp_path / "timing.json")
         announced.begins()
         announced.ends(0.0)
         return capsys.readouterr().err.splitlines()

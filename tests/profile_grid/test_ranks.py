@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cs336_model.arguments import OUR_ARGUMENTS
-from cs336_model.arithmetic.flops import OWN_CONSTRUCTOR
+from cs336_model.arguments import PROJECT_ARGUMENTS
+from cs336_model.arithmetic.flops import PROJECT_CONSTRUCTOR
 from cs336_model.program.parallel.launch import FIRST_TO_FAIL
-from cs336_model.program.variants.values import PLAIN
+from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.programs import ProgramFailed
@@ -27,9 +27,9 @@ from profile_grid.stages.timing.measure import measure as measure_timing
 SIZES = {"rope_theta": 10000.0, "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32}
 PROGRAM = {
     "run": "tiny",
-    "dimensions": {"model": "tiny", "context_length": 8, "mode": "train_step", "batch_size": 4, **PLAIN}
+    "dimensions": {"model": "tiny", "context_length": 8, "mode": "train_step", "batch_size": 4, **DEFAULT_VALUES}
     | {"gpus": 2, "parallel": "flat"},
-    "constructor": OWN_CONSTRUCTOR, "config": None, "arguments": OUR_ARGUMENTS, "sizes": SIZES, "replace": {},
+    "constructor": PROJECT_CONSTRUCTOR, "config": None, "arguments": PROJECT_ARGUMENTS, "sizes": SIZES, "replace": {},
     "annotate": {}, "vocab_size": 50, "warmup_steps": 1, "measured_steps": 2, "seed": 0, "device": "cpu",
 }  # fmt: skip
 

@@ -63,14 +63,14 @@ def test_a_combination_that_no_machine_can_run_is_refused_before_anything_is_mea
     [
         (
             {"gpus": [2]},
-            "gpus 2 with parallel none: gradients are reduced where there are several GPUs, and only there",
+            "gpus 2 with parallel none: gradients are reduced on several GPUs, and only there",
         ),
-        ({"parallels": ["ddp"]}, "gpus 1 with parallel ddp: gradients are reduced where there are several GPUs"),
+        ({"parallels": ["ddp"]}, "gpus 1 with parallel ddp: gradients are reduced on several GPUs"),
         (
             {"gpus": [2], "parallels": ["flat"], "modes": ["forward"]},
             "with mode forward: it has no gradients to reduce",
         ),
-        ({"gpus": [3], "parallels": ["flat"]}, "gpus 3 with parallel flat with batch_size 4: a batch is of all GPUs"),
+        ({"gpus": [3], "parallels": ["flat"]}, "gpus 3 with parallel flat with batch_size 4: all GPUs share a batch"),
         ({"gpus": [2], "parallels": ["ddp"], "compiles": ["on"]}, "a compiled graph is split at the buckets"),
         ({"gpus": [2], "parallels": ["ddp"], "stages": ["memory"]}, "stage memory needs one GPU"),
         ({"stages": ["all_reduce"]}, "stage all_reduce needs several GPUs"),

@@ -16,7 +16,7 @@ def test_the_doctor_prints_ten_lines_each_time_it_is_asked(project, snakemake):
         assert run.status == 0, run.output
         assert run.jobs == ["doctor"]
         assert len([line for line in run.output.splitlines() if line.startswith(("ok  ", "FAILS"))]) == 10
-        assert "5 of 5 measurements there; nothing is left to measure" in run.output
+        assert "5 of 5 measurements finished; nothing is left to measure" in run.output
 
 
 def test_nsys_that_is_asked_for_and_not_there_fails_with_the_next_step(project, snakemake, tmp_path):

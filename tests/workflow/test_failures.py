@@ -150,7 +150,7 @@ def test_a_loss_that_is_not_a_number_fails_the_job_and_says_which(tmp_path, snak
     run = snakemake(folder, TIMING, "--cores", "1")
     assert run.status != 0
     assert run.jobs == ["timing one_ctx8_forward"]  # once: what it computes will not change
-    assert "of one_ctx8_forward is nan: no time of such a run means anything" in run.output
+    assert "of one_ctx8_forward is nan: its times mean nothing" in run.output
 
 
 def test_a_run_that_hangs_ends_at_the_limit_of_the_configuration(fake_project, snakemake):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from cs336_model.arguments import OUR_ARGUMENTS
-from cs336_model.program.variants.values import PLAIN
+from cs336_model.arguments import PROJECT_ARGUMENTS
+from cs336_model.program.variants.values import DEFAULT_VALUES
 from kernel_tables.reading import nsys
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
@@ -77,11 +77,11 @@ PROGRAM = {
     "run": "one_ctx8_forward",
     "constructor": "cs336_model.model:TransformerLM",
     "config": None,
-    "arguments": OUR_ARGUMENTS,
+    "arguments": PROJECT_ARGUMENTS,
     "sizes": {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "rope_theta": 10000.0},
     "annotate": {},
     "replace": {},
-    "dimensions": {"model": "one", "context_length": 8, "mode": "forward", "batch_size": 1, **PLAIN},
+    "dimensions": {"model": "one", "context_length": 8, "mode": "forward", "batch_size": 1, **DEFAULT_VALUES},
     "vocab_size": 50,
     "warmup_steps": 0,
     "measured_steps": 1,

@@ -56,7 +56,7 @@ def test_the_doctor_tries_a_pass_and_counts_what_is_there(measured):
     folder, _ = measured
     lines = (folder / "results/machine.txt").read_text().splitlines()
     assert [line.split()[1] for line in lines] == ["GPU", "torch", "smoke", "memory", "time"]
-    assert "one pass of a little operator in" in lines[2] and "failed" not in lines[2]
+    assert "one pass of a small operator in" in lines[2] and "failed" not in lines[2]
 
 
 def test_what_was_made_is_compared_with_the_runs_and_each_file_that_differs_is_named(measured, snakemake):

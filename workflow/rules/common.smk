@@ -36,7 +36,7 @@ from profile_grid.study.stage import GPU, OWN_RULES
 from profile_grid.study.stages import BY_NAME, CAPTURE, NOT_ASKED, STAGES, TIMING
 from profile_grid.study.schema import unusable_sources
 from profile_grid.sharing.archive import BadArchive, read_manifest
-from profile_grid.host.allocation import cores, host_megabytes, minutes_at_most
+from profile_grid.host.allocation import cores, host_megabytes, max_minutes
 from profile_grid.freshness.digests import digest_of_settings, digest_of_text
 from profile_grid.freshness.imports import (
     UnreadableSource,

@@ -33,7 +33,7 @@ for stage in STAGES:
             turn=1,
             cpus_per_task=cores_of_job,
             mem_mb=host_memory_mb(stage),
-            runtime=minutes_at_most(stage, config["time_limit_s"]),
+            runtime=max_minutes(stage, config["time_limit_s"]),
             time_limit_s=config["time_limit_s"],
         params:
             stage=stage.name,

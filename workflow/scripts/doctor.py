@@ -23,7 +23,7 @@ from profile_grid.host.gpu_check import visible_gpus
 from profile_grid.host.leases.lease_server import leases_for
 from profile_grid.host.progress import say
 from profile_grid.planning import estimates
-from profile_grid.planning.doctor import Gpu, Host, Line, cause, report
+from profile_grid.planning.doctor import DoctorLine, Gpu, Host, cause, report
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.workloads import Workload, workload_of
 from workflow.command import run_command
@@ -49,7 +49,7 @@ def main() -> None:
         write_text(arguments.output, text)
 
 
-def examined(plan: dict, workload: Workload, runs: Path, time_limit_s: float) -> list[Line]:
+def examined(plan: dict, workload: Workload, runs: Path, time_limit_s: float) -> list[DoctorLine]:
     """The doctor's lines for this machine and grid."""
     module, _, function = workload.tried_by.partition(":")
     device, left = estimates.first_program(plan["runs"][0])["device"], estimates.remaining(plan["runs"], runs)
@@ -79,7 +79,7 @@ def _gpu() -> Gpu | None:
     if not found:
         return None
     name, driver, total, free = found[0].values()
-    cuda = re.search(r"CUDA Version:\s*([\d.]+)", nvidia_smi.said())
+    cuda = re.search(r"CUDA Version:\s*([\d.]+)", nvidia_smi.output())
     return Gpu(name, driver, cuda and cuda[1], _mebibytes(total), _mebibytes(free))
 
 

@@ -25,7 +25,7 @@ from profile_grid.host.leases.gpu_leases import Lease
 from profile_grid.host.leases.lease_server import Leases, leases_for
 from profile_grid.host.processes.job import Job, utc
 from profile_grid.host.processes.ranks import existing_rank_files, rank_count
-from profile_grid.host.progress import Announced, say, say_notes
+from profile_grid.host.progress import ProgressLine, say, say_notes
 from profile_grid.results.capture_identity import identity
 from profile_grid.results.results import FORMAT, OUT_OF_MEMORY
 from profile_grid.study.stage import Stage
@@ -68,7 +68,7 @@ def job_of(arguments: argparse.Namespace, scratch: Path, leases: Leases) -> Job:
 def measured(stage: Stage, job_with: Callable[[Leases], Job], arguments: argparse.Namespace) -> dict:
     """The result of the stage, measured while nothing else is. Raises ProgramFailed on a crash."""
     run, program = stage.load("measure").measure, arguments.specification["program"]
-    announced, notes, started = Announced(stage.name, program["run"], arguments.output), [], time.monotonic()
+    announced, notes, started = ProgressLine(stage.name, program["run"], arguments.output), [], time.monotonic()
 
     def began(lease: Lease) -> None:
         announced.begins()

@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from cs336_model.program.memory.history import Event, History, Range, Unmet
+from cs336_model.program.memory.history import AllocatorEvent, AllocatorRecording, FailedAllocation, RecordedRange
 
-KEPT = ("segments", "device_traces")
 IN_PACKAGES = ("site-packages", "dist-packages")
-OF_A_FRAME = ("name", "line")
+FRAME_KEYS = ("name", "line")
 ENTRY_KEYS = ("action", "addr", "size", "stream", "time_us", "device_free", "pool_id", "segment_pool_id", "version")
 SEGMENT_KEYS = (
     "device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream", "segment_type",
@@ -24,20 +23,21 @@ BLOCK_KEYS = ("address", "size", "requested_size", "state")
 
 
 def publishable(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """A copy that holds what pytorch.org/memory_viz draws, and no path of this machine: what is not known here by its
-    key is left out, settings and annotations among it."""
+    """A copy with what pytorch.org/memory_viz draws, and no path of this machine. Other keys are left out, such as
+    settings and annotations."""
     return {
         "segments": [
-            _of(SEGMENT_KEYS, one) | {"blocks": [_with_frames(BLOCK_KEYS, block) for block in one["blocks"]]}
-            for one in snapshot["segments"]
+            _chosen(SEGMENT_KEYS, segment)
+            | {"blocks": [_with_frames(BLOCK_KEYS, block) for block in segment["blocks"]]}
+            for segment in snapshot["segments"]
         ],
         "device_traces": [[_with_frames(ENTRY_KEYS, entry) for entry in trace] for trace in snapshot["device_traces"]],
     }
 
 
 def published_path(file: str) -> str:
-    """The path of a source file below the folder that it was imported from: "cs336_model/model/transformer.py",
-    "torch/nn/modules/module.py"; of any other file its last name alone."""
+    """The path of a source file below the folder from which it was imported: "cs336_model/model/transformer.py",
+    "torch/nn/modules/module.py"; for any other file only its name."""
     parts = PurePath(file).parts
     for folder in IN_PACKAGES:
         if folder in parts:
@@ -48,14 +48,15 @@ def published_path(file: str) -> str:
     return parts[-1] if parts else ""
 
 
-def _with_frames(keys: tuple[str, ...], one: dict[str, Any]) -> dict[str, Any]:
+def _with_frames(keys: tuple[str, ...], entry: dict[str, Any]) -> dict[str, Any]:
     frames = [
-        _of(OF_A_FRAME, frame) | {"filename": published_path(frame["filename"])} for frame in one.get("frames", ())
+        _chosen(FRAME_KEYS, frame) | {"filename": published_path(frame["filename"])}
+        for frame in entry.get("frames", ())
     ]
-    return _of(keys, one) | {"frames": frames}
+    return _chosen(keys, entry) | {"frames": frames}
 
 
-def _of(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
+def _chosen(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
     return {key: values[key] for key in keys if key in values}
 
 
@@ -70,16 +71,16 @@ class AllocatorMemory:
     def __init__(self, device: torch.device) -> None:
         self._device, self._ranges, self._open = device, [], []
         torch.cuda.init()
-        self._before = self._counted()
+        self._before = self._event_count()
         torch.cuda.memory._record_memory_history(stacks="python", context="alloc")
         self._snapshot: dict[str, Any] = {}
 
     def emitter(self, name: str) -> "MarkedRange":
-        """A range of this name, whose ends are noted."""
-        return MarkedRange(name, self._ranges, self._open, lambda: self._counted() - self._before)
+        """A range of this name that records its ends."""
+        return MarkedRange(name, self._ranges, self._open, lambda: self._event_count() - self._before)
 
-    def ended(self, held: dict[str, list[int]]) -> History:
-        """All that happened since the beginning."""
+    def ended(self, held: dict[str, list[int]]) -> AllocatorRecording:
+        """Everything since the beginning."""
         stats = torch.cuda.memory_stats(self._device)
         free, total = torch.cuda.mem_get_info(self._device)
         self._snapshot = torch.cuda.memory._snapshot(self._device)
@@ -89,29 +90,31 @@ class AllocatorMemory:
             "requested_peak": stats[REQUESTED], "allocated_peak": stats[ALLOCATED], "reserved_peak": stats[RESERVED],
             "driver_used": total - free,
         }  # fmt: skip
-        return History(events_of_trace(trace), self._ranges, held, counters, CANNOT, unmet_in(trace, self._ranges))
+        return AllocatorRecording(
+            events_of_trace(trace), self._ranges, held, counters, CANNOT, unmet_in(trace, self._ranges)
+        )
 
     def snapshot(self) -> dict[str, Any]:
-        """The snapshot for pytorch.org/memory_viz, as it may be published."""
+        """The publishable snapshot for pytorch.org/memory_viz."""
         return publishable(self._snapshot)
 
-    def _counted(self) -> int:
-        """Allocations and completed releases since the process began: the number of the next event."""
-        counted = torch.cuda.memory_stats_as_nested_dict(self._device)
-        return counted["allocation"]["all"]["allocated"] + counted["active"]["all"]["freed"]
+    def _event_count(self) -> int:
+        """The number of allocations and completed releases since the process began, which is that of the next event."""
+        stats = torch.cuda.memory_stats_as_nested_dict(self._device)
+        return stats["allocation"]["all"]["allocated"] + stats["active"]["all"]["freed"]
 
 
 class MarkedRange:
-    """A range that notes how many events there were when it opened and when it closed."""
+    """A range that records the number of events when it opened and when it closed."""
 
     __slots__ = ("_name", "_number", "_open", "_position", "_ranges")
 
-    def __init__(self, name: str, ranges: list[Range], opened: list[int], position: Callable[[], int]) -> None:
+    def __init__(self, name: str, ranges: list[RecordedRange], opened: list[int], position: Callable[[], int]) -> None:
         self._name, self._ranges, self._open, self._position = name, ranges, opened, position
 
     def __enter__(self) -> None:
         self._number = len(self._ranges)
-        self._ranges.append(Range(self._name, self._open[-1] if self._open else None, self._position()))
+        self._ranges.append(RecordedRange(self._name, self._open[-1] if self._open else None, self._position()))
         self._open.append(self._number)
 
     def __exit__(self, *error: object) -> None:
@@ -119,22 +122,23 @@ class MarkedRange:
         self._open.remove(self._number)
 
 
-def events_of_trace(entries: list[dict[str, Any]]) -> list[Event]:
+def events_of_trace(entries: list[dict[str, Any]]) -> list[AllocatorEvent]:
     """The allocations and completed releases among the entries of an allocator's trace; a release counts when it is
-    completed, as `requested_bytes` counts it."""
+    completed, as in `requested_bytes`."""
     return [
-        Event(KINDS[one["action"]], one["addr"], one["size"], one["time_us"])
-        for one in entries
-        if one["action"] in KINDS
+        AllocatorEvent(KINDS[entry["action"]], entry["addr"], entry["size"], entry["time_us"])
+        for entry in entries
+        if entry["action"] in KINDS
     ]
 
 
-def unmet_in(entries: list[dict[str, Any]], ranges: list[Range]) -> Unmet | None:
-    """The last request in an allocator's trace that the device had no memory for; None where there is none. What is
-    freed while the error passes through the program comes behind it."""
-    at = next((number for number in reversed(range(len(entries))) if entries[number]["action"] == "oom"), None)
-    if at is None:
+def unmet_in(entries: list[dict[str, Any]], ranges: list[RecordedRange]) -> FailedAllocation | None:
+    """The last failed request in an allocator's trace; None if there is none. It is followed by what is freed while the
+    error passes through the program."""
+    index = next((index for index in reversed(range(len(entries))) if entries[index]["action"] == "oom"), None)
+    if index is None:
         return None
-    before = sum(one["action"] in KINDS for one in entries[:at])
-    ended = [number for number, one in enumerate(ranges) if one.failed]
-    return Unmet(before, entries[at]["size"], entries[at].get("device_free"), ended[-1] if ended else None)
+    before = sum(entry["action"] in KINDS for entry in entries[:index])
+    ended = [number for number, span in enumerate(ranges) if span.failed]
+    request = entries[index]
+    return FailedAllocation(before, request["size"], request.get("device_free"), ended[-1] if ended else None)

@@ -1,7 +1,7 @@
-"""The history of a process's memory: what was allocated and freed, in order, and which ranges were open. No torch.
+"""The history of a process's memory: allocations and releases in order, and the ranges that were open. No torch.
 
-An event is one allocation or one release; its number is its place in the order of all. A range is open from the event
-that comes first in it to the one that comes first behind it.
+An event is one allocation or one release; its number is its position. A range is open from its first event to the first
+event after it.
 """
 
 import gzip
@@ -12,58 +12,54 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FORMAT = 1
-FREED_BEFORE = -1  # what a release frees that was allocated before the recording began
+FREED_BEFORE = -1  # the allocation of a release came before the recording
 
 
-class Event(NamedTuple):
-    """One allocation of so many bytes, or the release of what lies at the address."""
+class AllocatorEvent(NamedTuple):
+    """An allocation of `size` bytes, or the release of the memory at the address."""
 
     allocates: bool
     address: int
     size: int
     time_us: float
-    range: int | None = None  # the innermost that was open, where the recorder knows it
+    range: int | None = None  # the innermost open range, if the recorder knows it
     operator: str | None = None
 
 
 @dataclass
-class Range:
-    """One range: its name, the one around it (by its number, None outside of all), its first and next event, and
-    whether an error ended it."""
+class RecordedRange:
+    """One range."""
 
     name: str
-    inside: int | None
-    opened: int
-    closed: int | None = None
-    failed: bool = False
+    inside: int | None  # number of the enclosing range; None outside of all
+    opened: int  # its first event
+    closed: int | None = None  # the first event after it
+    failed: bool = False  # whether an error ended it
 
 
 @dataclass(frozen=True)
-class Unmet:
-    """A request for memory that the device did not have: how many events came before it, the bytes asked for, those
-    that were free, and the innermost range that it ended (None outside of all, or where the program went on)."""
+class FailedAllocation:
+    """A request for memory that the device did not have."""
 
-    event: int
+    event: int  # number of earlier events
     requested_bytes: int
     free_bytes: int | None
-    range: int | None
+    range: int | None  # the innermost range that it ended; None outside of all, or if the program went on
 
 
 @dataclass
-class History:
-    """All events and ranges of a process, and what it found at its end: `held` has the addresses of storages by
-    category, `counters` what the allocator counted itself, `cannot` what this kind of recording does not see, `unmet`
-    the last request that it could not meet."""
+class AllocatorRecording:
+    """All events and ranges of a process, and its state at the end."""
 
-    events: list[Event]
-    ranges: list[Range]
-    held: Mapping[str, Iterable[int]]
-    counters: dict[str, int | None]
-    cannot: list[str] = field(default_factory=list)
-    unmet: Unmet | None = None
+    events: list[AllocatorEvent]
+    ranges: list[RecordedRange]
+    held: Mapping[str, Iterable[int]]  # addresses of storages by category
+    counters: dict[str, int | None]  # of the allocator
+    cannot: list[str] = field(default_factory=list)  # what this kind of recording does not see
+    unmet: FailedAllocation | None = None  # the last request that failed
 
     def as_record(self) -> dict[str, Any]:
-        """What is written: allocations instead of addresses, columns instead of rows."""
+        """The history as written: allocations instead of addresses, columns instead of rows."""
         allocations, live = paired(self.events)
         category = {
             live[address]: name for name, addresses in self.held.items() for address in addresses if address in live
@@ -73,18 +69,18 @@ class History:
             "format": FORMAT,
             "time_us": [round(event.time_us - self.events[0].time_us, 3) for event in self.events],
             "allocations": {
-                "bytes": [self.events[made].size for made, _ in allocations],
-                "made": [made for made, _ in allocations],
+                "bytes": [self.events[allocated].size for allocated, _ in allocations],
+                "made": [allocated for allocated, _ in allocations],
                 "freed": [freed for _, freed in allocations],
                 "range": [
-                    inside[made] if self.events[made].range is None else self.events[made].range
-                    for made, _ in allocations
+                    inside[allocated] if self.events[allocated].range is None else self.events[allocated].range
+                    for allocated, _ in allocations
                 ],
-                "operator": [self.events[made].operator for made, _ in allocations],
-                "held": [category.get(made) for made, _ in allocations],
+                "operator": [self.events[allocated].operator for allocated, _ in allocations],
+                "held": [category.get(allocated) for allocated, _ in allocations],
             },
             "ranges": {
-                name: [getattr(one, name) for one in self.ranges] for name in ("name", "inside", "opened", "closed")
+                name: [getattr(span, name) for span in self.ranges] for name in ("name", "inside", "opened", "closed")
             },
             "counters": self.counters,
             "cannot": self.cannot,
@@ -92,11 +88,11 @@ class History:
         }
 
 
-def paired(events: list[Event]) -> tuple[list[tuple[int, int | None]], dict[int, int]]:
-    """Per allocation the numbers of its event and of its release (None where it is never released), and what is live
-    at the end: address to number. A release of what was allocated before the recording is no allocation of it.
+def paired(events: list[AllocatorEvent]) -> tuple[list[tuple[int, int | None]], dict[int, int]]:
+    """(allocations, live): for each allocation the numbers of its event and of its release (None if never released);
+    and the allocations that are live at the end, address to event. Releases of earlier memory are left out.
 
-    Raises ValueError where an address is given out twice: a release is missing."""
+    Raises ValueError if an address is allocated twice: a release is missing."""
     allocations: list[list[int | None]] = []
     live: dict[int, int] = {}
     for number, event in enumerate(events):
@@ -109,18 +105,19 @@ def paired(events: list[Event]) -> tuple[list[tuple[int, int | None]], dict[int,
         else:
             live[event.address] = len(allocations)
             allocations.append([number, None])
-    return [(made, freed) for made, freed in allocations], {at: allocations[one][0] for at, one in live.items()}
+    live_events = {address: allocations[position][0] for address, position in live.items()}
+    return [(allocated, freed) for allocated, freed in allocations], live_events
 
 
-def innermost(ranges: list[Range], count: int) -> list[int | None]:
-    """Per event the number of the innermost range that was open; ranges stand in the order in which they opened."""
-    found: list[int | None] = [None] * count
-    for number, one in enumerate(ranges):
-        end = count if one.closed is None else one.closed
-        found[one.opened : end] = [number] * (end - one.opened)
-    return found
+def innermost(ranges: list[RecordedRange], count: int) -> list[int | None]:
+    """The number of the innermost open range for each event; `ranges` are in the order in which they opened."""
+    numbers: list[int | None] = [None] * count
+    for number, span in enumerate(ranges):
+        end = count if span.closed is None else span.closed
+        numbers[span.opened : end] = [number] * (end - span.opened)
+    return numbers
 
 
 def write(record: dict[str, Any], path: Path) -> None:
-    """Writes the record as packed JSON; the time of packing is no part of it."""
+    """Writes the record as packed JSON, which does not contain the time of packing."""
     path.write_bytes(gzip.compress(json.dumps(record, allow_nan=False, separators=(",", ":")).encode(), mtime=0))

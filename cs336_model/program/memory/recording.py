@@ -1,4 +1,4 @@
-"""The recorder of this process, what it is told of the model, and the files that it leaves."""
+"""The recorder of this process, its facts about the model, and its files."""
 
 import pickle
 from collections.abc import Iterable
@@ -17,13 +17,13 @@ SNAPSHOT = "memory_snapshot.pickle"
 
 
 def recorder_on(device: torch.device) -> Recorder:
-    """A recorder of this device's memory, which begins now."""
+    """Starts a recorder of this device's memory."""
     return AllocatorMemory(device) if device.type == "cuda" else ProcessorMemory()
 
 
 def save_memory(recorder: Recorder, subject: Subject | None, path: Path) -> None:
-    """Ends the recording, and writes the history to `path` and, where there is one, the snapshot beside it. Without a
-    subject, where memory ran out while it was made, nothing is known to be held by it."""
+    """Ends the recording, and writes the history to `path` and the snapshot, if any, next to it. Without a subject
+    (memory ran out while it was made), nothing is known to be held by it."""
     write(recorder.ended(held_by(subject) if subject else {}).as_record(), path)
     if snapshot := recorder.snapshot():
         with path.with_name(SNAPSHOT).open("wb") as stream:
@@ -36,7 +36,7 @@ def held_by(subject: Subject) -> dict[str, list[int]]:
     moments = [*optimizer.first_moments, *optimizer.second_moments] if optimizer else []
     return {
         "parameters": _addresses(subject.parameters),
-        "gradients": _addresses(one.grad for one in subject.parameters if one.grad is not None),
+        "gradients": _addresses(parameter.grad for parameter in subject.parameters if parameter.grad is not None),
         "optimizer state": _addresses(moments),
         "data": _addresses([subject.inputs, subject.targets, *subject.model.buffers(), *subject.losses]),
     }

@@ -33,10 +33,10 @@ Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
 def cell(spec: RowSpec, context_length: int, device: torch.device, progress: Progress) -> dict[str, Any]:
-    """What was measured at one context length, or why it could not be: out of memory, or refused by PyTorch.
+    """The measurements at one context length, or why there are none: out of memory, or refused by PyTorch.
 
-    Seconds of every forward and backward pass, the device waited for at the end of each; bytes in use between them in
-    the first measured pass, and the most of all; seconds of the pass in which the operator was compiled."""
+    Seconds of every forward and backward pass, including the wait for the device; bytes in use between them in the
+    first measured pass, and peak bytes; seconds of the pass in which the operator was compiled."""
     entry = empty_cell(context_length)
     try:
         return entry | measured_cell(spec, context_length, device, progress) | {"status": "complete"}
@@ -48,7 +48,7 @@ def cell(spec: RowSpec, context_length: int, device: torch.device, progress: Pro
 
 
 def empty_cell(context_length: int) -> dict[str, Any]:
-    """A cell with every key and no measurement."""
+    """A cell with all keys and no measurement."""
     nothing = dict.fromkeys(
         ("status", "reason", "out_of_memory", "compile_seconds", "memory_before_backward_bytes", "peak_bytes")
     )
@@ -56,13 +56,13 @@ def empty_cell(context_length: int) -> dict[str, Any]:
 
 
 def measured_cell(spec: RowSpec, context_length: int, device: torch.device, progress: Progress) -> dict[str, Any]:
-    """The entries of a cell that was measured to its end."""
+    """The entries of a completely measured cell."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     with progress.stage("initialise"):
         heads, gradient = tensors(spec, context_length, device)
         attend, future = operator(spec), mask(spec, context_length, device)
-    # apart from all others: what looks for refusals takes time, and a compiled operator is compiled in it
+    # separate: checking for refusals takes time, and a compiled operator is compiled in it
     compiled = compiling(spec) if is_compiled(spec) else nullcontext()
     with progress.stage("compile" if is_compiled(spec) else "warmup"), compiled, refusals(spec.dimensions["attention"]):
         first = one_pass(spec, attend, heads, future, gradient, device)
@@ -74,35 +74,35 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
     require_finite(spec, context_length, heads)
     return {
         "compile_seconds": sum(first[:2]) if is_compiled(spec) else None,
-        "forward_seconds": [one[0] for one in passes],
-        "backward_seconds": [one[1] for one in passes],
+        "forward_seconds": [forward_s for forward_s, _, _ in passes],
+        "backward_seconds": [backward_s for _, backward_s, _ in passes],
         "memory_before_backward_bytes": passes[0][2],
         "peak_bytes": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
     }
 
 
 def operator(spec: RowSpec) -> Attend:
-    """The row's attention; compiled for one shape where it is to be."""
+    """The row's attention; compiled for one shape if the row compiles it."""
     if spec.dimensions["attention"] != EAGER:
         return fused_attention
     if not is_compiled(spec):
         return scaled_dot_product_attention
-    torch.compiler.reset()  # else the second length makes a graph for all of them
+    torch.compiler.reset()  # otherwise the second length makes a graph for all lengths
     return torch.compile(scaled_dot_product_attention, dynamic=False)
 
 
 def tensors(spec: RowSpec, context_length: int, device: torch.device) -> tuple[tuple[Tensor, ...], Tensor]:
     """Queries, keys and values (batch, 1, context, head_dim), and the gradient of the output, from the seed. In bf16
-    they are in bf16, as a model's projections give them under autocast too."""
+    they are in bf16, as under autocast after a model's projections."""
     dtype = torch.bfloat16 if spec.dimensions["precision"] in (BF16, BF16_WEIGHTS) else torch.float32
     shape = (spec.dimensions["batch_size"], 1, context_length, spec.dimensions["head_dim"])
     generator = torch.Generator(device=device).manual_seed(spec.seed)
-    made = [torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4)]
-    return tuple(one.requires_grad_() for one in made[:3]), made[3]
+    *heads, gradient = (torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4))
+    return tuple(head.requires_grad_() for head in heads), gradient
 
 
 def mask(spec: RowSpec, context_length: int, device: torch.device) -> Tensor | None:
-    """True behind each query's own position, for the attention that is written out; a backend has its own."""
+    """True after each query's position, for the attention that is written out; backends mask by themselves."""
     if spec.dimensions["attention"] != EAGER:
         return None
     return torch.ones(context_length, context_length, dtype=torch.bool, device=device).triu(diagonal=1)
@@ -112,9 +112,9 @@ def one_pass(
     spec: RowSpec, attend: Attend, heads: tuple[Tensor, ...], future: Tensor | None, gradient: Tensor,
     device: torch.device,
 ) -> tuple[float, float, int | None]:  # fmt: skip
-    """Seconds of a forward and of a backward pass, and the bytes that are in use between them."""
-    for one in heads:
-        one.grad = None
+    """Seconds of a forward and of a backward pass, and the bytes in use between them."""
+    for head in heads:
+        head.grad = None
     synchronize(device)
     started = default_timer()
     with autocast(spec, device):
@@ -129,9 +129,9 @@ def one_pass(
 
 
 def require_finite(spec: RowSpec, context_length: int, heads: tuple[Tensor, ...]) -> None:
-    """Raises FloatingPointError where a gradient of the last pass is NaN or infinite."""
-    for name, one in zip(("queries", "keys", "values"), heads, strict=True):
-        if not torch.isfinite(one.grad).all():
+    """Raises FloatingPointError if a gradient of the last pass is NaN or infinite."""
+    for name, head in zip(("queries", "keys", "values"), heads, strict=True):
+        if not torch.isfinite(head.grad).all():
             raise FloatingPointError(
                 f"{spec.run}, context {context_length}: the gradient of the {name} is not finite; no time of it counts"
             )
@@ -147,7 +147,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def row(spec: RowSpec, progress: Progress) -> dict[str, Any]:
-    """A result as every program writes it, and `cells`: one for each context length."""
+    """The keys of every result, and `cells`: one for each context length."""
     device = resolve_device(spec.device)
     choose_matmul_precision(spec)
     cells, memory = [], {}
@@ -163,13 +163,13 @@ def row(spec: RowSpec, progress: Progress) -> dict[str, Any]:
     return empty_result(spec, "none") | {"status": "complete", "cells": cells} | facts
 
 
-def most_of(memory: dict[str, int | None], further: dict[str, int | None]) -> dict[str, int | None]:
-    """The larger of each number of bytes: every cell counts its peak by itself."""
-    return {name: count and max(count, memory.get(name) or 0) for name, count in further.items()}
+def most_of(memory: dict[str, int | None], added: dict[str, int | None]) -> dict[str, int | None]:
+    """The larger of each number of bytes: every cell has a separate peak."""
+    return {name: count and max(count, memory.get(name) or 0) for name, count in added.items()}
 
 
 def make_room(device: torch.device) -> None:
-    """Gives back what the last length has left, so that the next has all memory."""
+    """Frees what the last length has left, so that the next has all memory."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""What a run of attention alone measures: the JSON that the grid writes, checked. Imports no torch."""
+"""The specification of a run of attention alone: JSON from the grid, checked. Imports no torch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +11,7 @@ KNOWN_DIMENSIONS = ("precision", "batch_size", "compile", "attention", "head_dim
 
 @dataclass(frozen=True)
 class RowSpec:
-    """One run: the value of every dimension by its key, the context lengths that the process goes through, and how many
-    passes are made at each."""
+    """One run: the value of every dimension by its key, the context lengths of the process, and the passes at each."""
 
     run: str
     dimensions: dict[str, Any]
@@ -33,8 +32,8 @@ def read_row(text: str) -> RowSpec:
     counts = {name: spec.dimensions[name] for name in ("batch_size", "head_dim")}
     counts |= {"measured_passes": spec.measured_passes} | {"context_lengths": min(spec.context_lengths, default=0)}
     for name, value in counts.items():
-        check_count(name, value, least=1)
-    check_count("warmup_passes", spec.warmup_passes, least=0)
+        check_count(name, value, minimum=1)
+    check_count("warmup_passes", spec.warmup_passes, minimum=0)
     if reason := impossible_row(spec.dimensions):
         raise ValueError(f"specification: {reason}")
     return spec
@@ -44,7 +43,7 @@ def impossible_row(dimensions: dict[str, Any]) -> str | None:
     """Why no machine can measure this run, in one line; None where it is possible, or only a machine knows."""
     compiled, attention = dimensions["compile"], dimensions["attention"]
     if compiled not in (NOT_COMPILED, WHOLE_MODEL):
-        return f"compile {compiled}: there is nothing but attention; list off or on"
+        return f"compile {compiled}: there is only attention; list off or on"
     if compiled != NOT_COMPILED and attention != EAGER:
         return f"compile {compiled} with attention {attention}: a fused kernel is not compiled; list {EAGER}"
     return None

@@ -1,4 +1,4 @@
-"""One rank of a measurement of all-reduce alone: fp32 sums of given sizes, each repeated, and what they took as JSON.
+"""One rank of a measurement of all-reduce alone: fp32 sums of given sizes, each repeated, and their times as JSON.
 
     python -m cs336_model.program.parallel.all_reduce --spec '{...}' --megabytes '[1, 1000]' --output result.json
 
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def measured(spec: RunSpec, megabytes: Sequence[int], progress: Progress) -> dict[str, Any]:
-    """A result as every program writes it, and `sizes`: bytes and seconds of each all-reduce."""
+    """The keys of every result, and `sizes`: bytes and seconds of each all-reduce."""
     device = resolve_device(spec.device, this_rank().number)
     with progress.stage("context"):
         open_context(device)
@@ -61,8 +61,8 @@ def _of_size(byte_count: int, spec: RunSpec, device: torch.device, progress: Pro
 
 
 def repeated(tensor: torch.Tensor, count: int) -> list[float]:
-    """Seconds of each of so many all-reduces, one right behind the other. On a GPU between events on the stream, so
-    that none waits for the host."""
+    """Seconds of each of `count` consecutive all-reduces. On a GPU, between events on the stream, so that none waits
+    for the host."""
     wait_for_all(tensor.device)
     moments = [_now(tensor.device)]
     for _ in range(count):

@@ -1,11 +1,11 @@
-"""Starts the processes of a run, one for each rank, and ends with the first of them that ends badly.
+"""Starts the processes of a run, one for each rank, and ends with the first of them that fails.
 
     python -m cs336_model.program.parallel.launch --folder FOLDER '[["python", ...], ["python", ...]]'
 
-Each is told its number as torchrun would tell it, and prints into FOLDER/rankN.log; `first_to_fail` in FOLDER is the
-number of the one that failed before the others, whose errors are those of processes that lost a peer. torchrun itself
-imports PyTorch to start them, and mixes what they print. When this process is gone, by SIGKILL too, so are the ranks;
-whoever runs it ends what those left. Imports no torch.
+Each rank gets its number in the variables of torchrun, and prints into FOLDER/rankN.log. `first_to_fail` in FOLDER is
+the number of the rank that failed before the others, whose errors are only those of losing a peer. torchrun itself
+would import PyTorch, and mix the output. When this process is gone, also by SIGKILL, so are the ranks; its caller ends
+their descendants. Imports no torch.
 """
 
 import argparse
@@ -22,23 +22,23 @@ from pathlib import Path
 from queue import SimpleQueue
 
 RANK, LOCAL_RANK, WORLD_SIZE, STORE = "RANK", "LOCAL_RANK", "WORLD_SIZE", "RANKS_STORE"
-RESULT_WITHOUT_TIMES = 75  # exit status of a rank that wrote why it has no times: the others wait for it in vain
+RESULT_WITHOUT_TIMES = 75  # exit status of a rank that wrote why it has no times: the others would wait forever
 FIRST_TO_FAIL = "first_to_fail"
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-C_LIBRARY = ctypes.CDLL(None)  # looked up here: between fork and exec a lock of the loader could be another thread's
+C_LIBRARY = ctypes.CDLL(None)  # before fork: between fork and exec, another thread may hold a lock of the loader
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the commands to the end of all, or of the first that does not end well; returns the exit status."""
+    """Runs the commands until all have ended, or the first has failed; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m cs336_model.program.parallel.launch")
-    parser.add_argument("--folder", type=Path, required=True, help="an empty folder: logs, and where ranks meet")
-    parser.add_argument("commands", type=json.loads, help="a JSON list of the command of every rank")
+    parser.add_argument("--folder", type=Path, required=True, help="empty folder for logs and the store of the ranks")
+    parser.add_argument("commands", type=json.loads, help="JSON list of the command of every rank")
     options = parser.parse_args(arguments)
     ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
     for rank, command in enumerate(options.commands):
         process = started(rank, command, len(options.commands), options.folder)
         threading.Thread(
-            target=lambda one, number: ended.put((number, one.wait())), args=(process, rank), daemon=True
+            target=lambda process, rank: ended.put((rank, process.wait())), args=(process, rank), daemon=True
         ).start()
     for _ in options.commands:
         rank, status = ended.get()
@@ -52,11 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def started(rank: int, command: Sequence[str], count: int, folder: Path) -> subprocess.Popen:
     """The process of one rank."""
-    told = {RANK: str(rank), LOCAL_RANK: str(rank), WORLD_SIZE: str(count), STORE: str(folder / "store")}
+    variables = {RANK: str(rank), LOCAL_RANK: str(rank), WORLD_SIZE: str(count), STORE: str(folder / "store")}
     with (folder / f"rank{rank}.log").open("ab") as log:
         return subprocess.Popen(
             command,
-            env={**os.environ, **told},
+            env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -65,9 +65,9 @@ def started(rank: int, command: Sequence[str], count: int, folder: Path) -> subp
 
 
 def _die_with(launcher: int) -> None:
-    """Has this process, before it becomes a rank, end with the thread that started it: the launcher's main thread."""
+    """Makes this process, before it becomes a rank, end with the launcher's main thread, which started it."""
     C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != launcher:  # it ended before it was asked for
+    if os.getppid() != launcher:  # it has ended already
         os._exit(128 + signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""Which of a run's processes this one is, and the group in which they communicate."""
+"""The rank of this process in its run, and the group in which the ranks communicate."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -14,26 +14,26 @@ from cs336_model.program.device import synchronize
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.parallel.launch import RANK, STORE, WORLD_SIZE
 
-Made = TypeVar("Made")
-NO_LIMIT = timedelta(days=7)  # a hang ends at the run's own time limit, which says where each process stands
+Returned = TypeVar("Returned")
+NO_LIMIT = timedelta(days=7)  # a hung run is killed at its own time limit, after each process prints its stacks
 
 
 @dataclass(frozen=True)
-class Rank:
-    """The number of this process among `count`, from 0."""
+class ProcessRank:
+    """This process among those of its run."""
 
-    number: int
-    count: int
+    number: int  # from 0
+    count: int  # of processes
 
 
-def this_rank() -> Rank:
-    """What the launcher told this process; the only one where nothing did."""
-    return Rank(int(os.environ.get(RANK, 0)), int(os.environ.get(WORLD_SIZE, 1)))
+def this_rank() -> ProcessRank:
+    """The rank by the launcher's variables; without them, the only process."""
+    return ProcessRank(int(os.environ.get(RANK, 0)), int(os.environ.get(WORLD_SIZE, 1)))
 
 
 def join_group(device: torch.device) -> None:
-    """From now on all processes of the run can communicate: by NCCL between GPUs, by Gloo between processors. Nothing
-    where this process is alone. The context of a GPU has to be open (`open_context`)."""
+    """Connects all processes of the run: by NCCL between GPUs, by Gloo on CPUs. Nothing for a single process. The
+    context of a GPU must be open (`open_context`)."""
     rank = this_rank()
     if rank.count == 1:
         return
@@ -49,20 +49,20 @@ def join_group(device: torch.device) -> None:
 
 
 def leave_group() -> None:
-    """Frees what communication takes, once; nothing where there is no group."""
+    """Frees the resources of communication; nothing without a group."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def wait_for_all(device: torch.device) -> None:
-    """Returns when every process of the run has come here, its device idle; at once where this one is alone."""
+    """A barrier: returns when every process of the run is here and its device is idle; at once for a single process."""
     if this_rank().count > 1:
         dist.barrier()
         synchronize(device)
 
 
 def mean_over_ranks(losses: Sequence[Tensor]) -> list[Tensor]:
-    """The loss of the whole batch in every step, from that of this process's part of it."""
+    """The loss of the entire batch in every step, from that of this process's part."""
     if this_rank().count == 1:
         return list(losses)
     together = torch.stack(list(losses)).float()
@@ -70,21 +70,21 @@ def mean_over_ranks(losses: Sequence[Tensor]) -> list[Tensor]:
     return list(together / this_rank().count)
 
 
-def of_all_ranks(numbers: Sequence[float], device: torch.device) -> Tensor:
-    """These numbers of every rank: fp64 (rank, number), on the host."""
-    own = torch.tensor(numbers, dtype=torch.float64, device=device)
+def gather_numbers(numbers: Sequence[float], device: torch.device) -> Tensor:
+    """The numbers of every rank: fp64 (rank, number), on the host."""
+    values = torch.tensor(numbers, dtype=torch.float64, device=device)
     if this_rank().count == 1:
-        return own.unsqueeze(0).cpu()
-    rows = [torch.empty_like(own) for _ in range(this_rank().count)]
-    dist.all_gather(rows, own)
+        return values.unsqueeze(0).cpu()
+    rows = [torch.empty_like(values) for _ in range(this_rank().count)]
+    dist.all_gather(rows, values)
     return torch.stack(rows).cpu()
 
 
-def fitting_on_all_ranks(attempt: Callable[[], Made], device: torch.device) -> Made | None:
-    """What `attempt` returns where it fits into the memory of every rank; None on all of them where one runs out. It
-    must communicate with nobody: a rank that runs out would leave the others waiting."""
+def fits_all_ranks(attempt: Callable[[], Returned], device: torch.device) -> Returned | None:
+    """The result of `attempt` if it fits into the memory of every rank; None on all ranks if it exceeds that of one. It
+    must not communicate: a rank that runs out of memory would leave the others waiting."""
     try:
-        made = attempt()
+        returned = attempt()
     except OutOfMemoryError:
-        made = None
-    return made if of_all_ranks([made is not None], device).all() else None
+        returned = None
+    return returned if gather_numbers([returned is not None], device).all() else None

@@ -1,7 +1,7 @@
-"""How the gradients of all ranks become their mean: the ways of the course, from one all-reduce per parameter to DDP.
+"""Reductions of the gradients of all ranks to their mean, as in the course: from one all-reduce per parameter to DDP.
 
-Each has three methods: `wrap` gives the model that a step calls, `finish` ends the reduction behind loss.backward(),
-and `paused` is a context without any communication.
+Each has three methods: `wrap` returns the model that a step calls, `finish` ends the reduction after loss.backward(),
+and `paused` is a context without communication.
 """
 
 import warnings
@@ -21,7 +21,7 @@ from cs336_model.ranges import span
 
 
 class NoReduction:
-    """Gradients stay as they are: the run is of one process."""
+    """For a run of one process: gradients stay as they are."""
 
     def wrap(self, model: nn.Module) -> nn.Module:
         return model
@@ -34,17 +34,19 @@ class NoReduction:
 
 
 class AfterBackward(NoReduction):
-    """All-reduces when the backward pass is over: of every gradient, or where `flat` of all of them as one tensor."""
+    """All-reduces after the backward pass: of every gradient, or with `flat` of all gradients as one tensor."""
 
     def __init__(self, flat: bool) -> None:
-        self.flat, self.on = flat, True
+        self.flat, self.is_on = flat, True
 
     def wrap(self, model: nn.Module) -> nn.Module:
         self.parameters = list(model.parameters())
         return model
 
     def finish(self) -> None:
-        gradients = [one.grad for one in self.parameters if one.grad is not None] if self.on else []
+        if not self.is_on:
+            return
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         if not self.flat:
             for gradient in gradients:
                 mean_of_ranks(gradient)
@@ -56,13 +58,13 @@ class AfterBackward(NoReduction):
 
     @contextmanager
     def paused(self):
-        self.on = False
+        self.is_on = False
         yield
-        self.on = True
+        self.is_on = True
 
 
 class Overlapped(AfterBackward):
-    """All-reduces every gradient as soon as it is there, while the backward pass goes on."""
+    """All-reduces every gradient as soon as it is ready, while the backward pass continues."""
 
     def __init__(self) -> None:
         super().__init__(flat=False)
@@ -81,21 +83,21 @@ class Overlapped(AfterBackward):
             self.pending.clear()
 
     def _begin(self, parameter: Tensor) -> None:
-        if self.on:
+        if self.is_on:
             self.pending.append(mean_of_ranks(parameter.grad, asynchronous=True))
 
 
 class Buckets(NoReduction):
-    """PyTorch's DistributedDataParallel, with buckets of so many MB."""
+    """PyTorch's DistributedDataParallel, with buckets of `bucket_mb`."""
 
     def __init__(self, bucket_mb: int) -> None:
         self.bucket_mb = bucket_mb
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        with warnings.catch_warnings(category=FutureWarning, action="ignore"):  # PyTorch 2.13 has another word for it
-            # buffers hold constants (angles, a mask): to send them again in every step would be measured for nothing
+        with warnings.catch_warnings(category=FutureWarning, action="ignore"):  # PyTorch 2.13 renames the option
+            # buffers hold constants (angles, a mask), which need not be sent again in every step
             self.model = DistributedDataParallel(model, bucket_cap_mb=self.bucket_mb, broadcast_buffers=False)
-        if ranges.are_recorded():  # a hook in Python costs a little, which runs that are timed do not pay
+        if ranges.are_recorded():  # a hook in Python takes time, so timed runs have none
             self.model.register_comm_hook(None, _marked_all_reduce)
         return self.model
 
@@ -104,7 +106,7 @@ class Buckets(NoReduction):
 
 
 def reduction_of(spec: RunSpec) -> NoReduction:
-    """The reduction of a run's gradients, as its dimension `parallel` wants it."""
+    """The reduction of a run's gradients, by its dimension `parallel`."""
     parallel = spec.dimensions["parallel"]
     if parallel in BUCKET_MB:
         return Buckets(BUCKET_MB[parallel])
@@ -113,16 +115,16 @@ def reduction_of(spec: RunSpec) -> NoReduction:
 
 
 def import_ahead(spec: RunSpec) -> None:
-    """Imports what DistributedDataParallel imports when it is made: torch._dynamo, 800 modules, which take seconds. A
-    process does that before it has its GPUs. Asks CUDA for nothing."""
+    """Imports what DistributedDataParallel imports when it is made: torch._dynamo, 800 modules, which take seconds. To
+    be called before the process has its GPUs. Does not use CUDA."""
     if spec.dimensions["parallel"] in BUCKET_MB:
         import torch._dynamo
         import torch.distributed.algorithms.ddp_comm_hooks.default_hooks  # noqa: F401
 
 
 def mean_of_ranks(tensor: Tensor, asynchronous: bool = False) -> dist.Work | None:
-    """Begins to make the tensor the mean over all ranks, in place. Without `asynchronous` what the device is given
-    next waits for it; else the work is given back, to wait for. Gloo has no mean: it sums what is divided before."""
+    """Starts to reduce the tensor to its mean over all ranks, in place. With `asynchronous`, returns the work to wait
+    for; otherwise later work on the device waits. Gloo has no mean: it sums tensors that are divided first."""
     with span(ranges.all_reduce_of(tensor.nbytes)):
         if dist.get_backend() == dist.Backend.NCCL:
             return dist.all_reduce(tensor, op=dist.ReduceOp.AVG, async_op=asynchronous)
@@ -131,7 +133,7 @@ def mean_of_ranks(tensor: Tensor, asynchronous: bool = False) -> dist.Work | Non
 
 
 def _marked_all_reduce(_: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """What DistributedDataParallel does with a bucket, inside a range."""
+    """DistributedDataParallel's reduction of a bucket, inside a range."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
     with span(ranges.all_reduce_of(bucket.buffer().nbytes, bucket.index())):

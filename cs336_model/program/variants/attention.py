@@ -1,4 +1,4 @@
-"""Attention by PyTorch's scaled_dot_product_attention, one backend of it forced, instead of the written-out one."""
+"""Attention by one backend of PyTorch's scaled_dot_product_attention, instead of the written-out one."""
 
 import warnings
 from collections.abc import Iterator
@@ -24,24 +24,24 @@ BACKENDS = {
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
 }
-REFUSALS = ("No available kernel", "No viable backend")  # how PyTorch says so on a GPU, and on a CPU
+REFUSALS = ("No available kernel", "No viable backend")  # of PyTorch on a GPU, and on a CPU
 
 
 def forced_backend(spec: RunSpec) -> AbstractContextManager:
-    """The one backend that scaled_dot_product_attention may use inside, backward and recomputation included."""
+    """Only this backend is allowed in scaled_dot_product_attention, including backward pass and recomputation."""
     attention = spec.dimensions["attention"]
     return nullcontext() if attention == EAGER else sdpa_kernel(BACKENDS[attention])
 
 
 def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, future: Tensor) -> Tensor:
-    """What the written-out attention computes: the same mask, since `future` holds all keys behind a query, and the
-    same scale. Shapes (batch, head, position, d_head)."""
+    """Computes what the written-out attention does: the mask is the same, since `future` has all keys after a query,
+    and so is the scale. Shapes (batch, head, position, d_head)."""
     with span(ranges.SCALED_DOT_PRODUCT_ATTENTION):
         return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=queries.shape[-1] ** -0.5)
 
 
 def with_attention(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
-    """Puts the wanted attention into every block. Raises Unsupported where PyTorch's backend refuses it here."""
+    """Puts the run's attention into every block. Raises Unsupported if PyTorch's backend refuses it here."""
     if spec.dimensions["attention"] == EAGER:
         return
     _try_once(spec, device)
@@ -51,7 +51,7 @@ def with_attention(spec: RunSpec, model: nn.Module, device: torch.device) -> Non
 
 
 def _try_once(spec: RunSpec, device: torch.device) -> None:
-    """One call with the run's own precision, length and width of heads; what PyTorch warns of on the way is why."""
+    """One call with the run's precision, length and width of heads, to see a refusal with PyTorch's warnings."""
     sizes, dimensions = shape_of(vars(spec)), spec.dimensions
     d_head = sizes.d_model // sizes.num_heads
     dtype = torch.bfloat16 if dimensions["precision"] == BF16_WEIGHTS else torch.float32
@@ -60,21 +60,20 @@ def _try_once(spec: RunSpec, device: torch.device) -> None:
         1, 1, dimensions["context_length"], d_head, dtype=dtype, device=device, requires_grad=trains
     )  # fmt: skip
     with refusals(dimensions["attention"]), autocast(spec, device):
-        # of one product, as in the model: autocast gives attention what its projections return
+        # the output of a product, as in the model: under autocast that has another dtype
         queries = heads @ torch.eye(d_head, dtype=dtype, device=device)
         fused_attention(queries, queries, queries, None)
 
 
 @contextmanager
 def refusals(attention: str) -> Iterator[None]:
-    """Raises Unsupported where PyTorch refuses, inside, the backend that is forced; what it warns of on the way is
-    why."""
-    with warnings.catch_warnings(record=True) as said:
+    """Raises Unsupported if PyTorch refuses the backend inside; its warnings are the reason."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield
         except RuntimeError as error:
             if not str(error).startswith(REFUSALS):
                 raise
-            why = " ".join([str(error), *dict.fromkeys(str(warning.message) for warning in said)])
-            raise Unsupported(f"attention {attention}", why) from error
+            reason = " ".join([str(error), *dict.fromkeys(str(warning.message) for warning in caught)])
+            raise Unsupported(f"attention {attention}", reason) from error

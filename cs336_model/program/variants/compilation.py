@@ -1,4 +1,4 @@
-"""torch.compile: of the whole model, or of its attention modules alone, with a cache that nothing else has filled."""
+"""torch.compile: of the entire model, or of its attention modules only, with an empty cache."""
 
 import os
 from collections.abc import Iterator
@@ -17,32 +17,31 @@ from cs336_model.program.variants.values import NOT_COMPILED, WHOLE_MODEL
 
 
 def is_compiled(spec: RunSpec) -> bool:
-    """Whether any of the model is compiled."""
+    """Whether a part of the model is compiled."""
     return spec.dimensions["compile"] != NOT_COMPILED
 
 
 @contextmanager
 def compiler_settings(spec: RunSpec) -> Iterator[None]:
-    """What the compiler needs of the process: an empty cache, gone at the end, and ranges that are silent inside what
-    is compiled. A range there would break the graph, and another program than the wanted one would be measured; in a
-    capture the compiled program opens ranges of its own."""
+    """Settings of the process for the compiler: an empty cache, deleted at the end, and no ranges inside compiled code,
+    where they would break the graph. In a capture, the compiled code opens other ranges."""
     if not is_compiled(spec):
         yield
         return
     ranges.silence_where(torch.compiler.is_compiling)
     with TemporaryDirectory(prefix="inductor-", ignore_cleanup_errors=True) as cache:
-        # Triton's cache lies below inductor's where it is not set
+        # Triton's cache is below inductor's unless it is set
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
         os.environ.pop("TRITON_CACHE_DIR", None)
         from torch._inductor import config
 
-        config.cpp.enable_kernel_profile = True  # else no profile of a CPU program holds its fused kernels
+        config.cpp.enable_kernel_profile = True  # otherwise profiles of a CPU program lack its fused kernels
         ranges.mark_compiled_graphs()
         yield
 
 
 def with_compilation(spec: RunSpec, model: nn.Module) -> None:
-    """Marks what is to be compiled; it is compiled when it is first called, and again for its backward pass."""
+    """Marks what to compile; it is compiled when it is first called, and again for its backward pass."""
     if not is_compiled(spec):
         return
     if spec.dimensions["compile"] == WHOLE_MODEL:
@@ -55,8 +54,8 @@ def with_compilation(spec: RunSpec, model: nn.Module) -> None:
 
 @contextmanager
 def compiling(spec: RunSpec) -> Iterator[None]:
-    """The first step of a compiled model happens inside. Raises Unsupported where this machine cannot compile it: no
-    C++ compiler, no Triton for this GPU."""
+    """A with block for the first step of a compiled model. Raises Unsupported if this machine cannot compile it: no C++
+    compiler, no Triton for this GPU."""
     from torch._dynamo.exc import BackendCompilerFailed
 
     try:
@@ -69,8 +68,8 @@ def compiling(spec: RunSpec) -> Iterator[None]:
 
 
 def graph_counts(spec: RunSpec, before: dict[str, int] | None = None) -> dict[str, int] | None:
-    """Graphs that were compiled in this process until now, those of them since `before`, and the breaks between them;
-    None where nothing is compiled."""
+    """Graphs that this process has compiled, those of them since `before`, and the breaks between them; None if nothing
+    is compiled."""
     if not is_compiled(spec):
         return None
     from torch._dynamo.utils import counters

@@ -16,13 +16,12 @@ from cs336_model.program.variants.values import NO_CHECKPOINT
 
 
 def with_checkpoints(spec: RunSpec, model: nn.Module) -> None:
-    """Every so many blocks one is recomputed, the first among them (Chen et al. 2016, arXiv:1604.06174). In a capture
-    what is recomputed stands in the range `recomputation`, inside the backward pass: a range of a forward pass that
-    opens there has it around itself."""
-    every = spec.dimensions["checkpoint"]
-    if every == NO_CHECKPOINT:
+    """Makes every n-th block, from the first, recompute its activations (Chen et al. 2016, arXiv:1604.06174). In a
+    capture, recomputed ranges are inside the range `recomputation` of the backward pass."""
+    stride = spec.dimensions["checkpoint"]
+    if stride == NO_CHECKPOINT:
         return
-    for block in model.blocks[::every]:
+    for block in model.blocks[::stride]:
         block.forward = functools.partial(
             checkpoint, block.forward, use_reentrant=False,
             preserve_rng_state=False,  # nothing in a block is random
@@ -38,9 +37,9 @@ KNOWN_DIMENSIONS = (
 
 @contextmanager
 def process_settings(spec: RunSpec) -> Iterator[None]:
-    """Settings of the whole process, made before the model and in force while it runs.
+    """Settings of the entire process, made before the model and valid while it runs.
 
-    Raises ValueError for a dimension that has no effect here: nothing is measured under a wrong name."""
+    Raises ValueError for a dimension that has no effect here, so that nothing is measured under a wrong name."""
     check_unknown("dimensions of the specification", spec.dimensions, KNOWN_DIMENSIONS)
     choose_matmul_precision(spec)
     with compiler_settings(spec), forced_backend(spec):
@@ -48,7 +47,7 @@ def process_settings(spec: RunSpec) -> Iterator[None]:
 
 
 def change_model(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
-    """Turns the plain model into the run's variant, in place. Raises Unsupported where that is refused here."""
+    """Turns the plain model into the run's variant, in place. Raises Unsupported if this machine refuses it."""
     weights_in_precision(spec, model)
     with_attention(spec, model, device)
     with_checkpoints(spec, model)
@@ -56,5 +55,5 @@ def change_model(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
 
 
 def batch_shape(spec: RunSpec) -> tuple[int, int]:
-    """Sequences of all GPUs together, and tokens of each, the token that follows the last one included."""
+    """(sequences on all GPUs, tokens of each), including the token that follows the last one."""
     return spec.dimensions["batch_size"], spec.dimensions["context_length"] + 1

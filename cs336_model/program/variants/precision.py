@@ -10,20 +10,20 @@ from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, TF32
 
 
 def choose_matmul_precision(spec: RunSpec) -> None:
-    """Chooses for the whole process whether fp32 products may use TF32: fp32 is fp32, whatever PyTorch's default is.
-    This is the only API of the three that is touched: PyTorch raises where they are mixed."""
+    """Sets for the entire process whether fp32 products may use TF32: fp32 is fp32, whatever PyTorch's default is. Only
+    this one of the three APIs is used: PyTorch raises if they are mixed."""
     torch.set_float32_matmul_precision("high" if spec.dimensions["precision"] == TF32 else "highest")
 
 
 def autocast(spec: RunSpec, device: torch.device) -> AbstractContextManager:
-    """bf16 for the operations that autocast deems safe, weights staying fp32; nothing at all in other precisions."""
+    """bf16 for the operations that autocast considers safe, with fp32 weights; nothing in other precisions."""
     if spec.dimensions["precision"] == BF16:
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext()
 
 
 def weights_in_precision(spec: RunSpec, model: nn.Module) -> None:
-    """Rounds the weights to bf16 where they are wanted so. Buffers (rotary angles) stay as they are."""
+    """Rounds the weights to bf16 in precision bf16-weights. Buffers (rotary angles) stay as they are."""
     if spec.dimensions["precision"] == BF16_WEIGHTS:
         for parameter in model.parameters():
             parameter.data = parameter.data.to(torch.bfloat16)

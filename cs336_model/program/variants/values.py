@@ -1,24 +1,24 @@
-"""The values that dimensions have in the measured program, and which of them exclude each other. Imports no torch."""
+"""The values of dimensions in the measured program, and combinations that are impossible. Imports no torch."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from cs336_model.arithmetic.flops import OWN_CONSTRUCTOR
+from cs336_model.arithmetic.flops import PROJECT_CONSTRUCTOR
 from cs336_model.ranges import FORWARD
 
 FP32, TF32, BF16, BF16_WEIGHTS = PRECISIONS = ("fp32", "tf32", "bf16", "bf16-weights")
 NOT_COMPILED, WHOLE_MODEL, ATTENTION_ALONE = COMPILES = ("off", "on", "attention")
 EAGER, *FUSED = ATTENTIONS = ("eager", "math", "flash", "efficient", "cudnn")
-NO_CHECKPOINT = 0  # else every so many blocks one is recomputed
+NO_CHECKPOINT = 0  # otherwise every n-th block is recomputed
 NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED = "none", "naive", "flat", "overlapped"
 BUCKET_MB = {"ddp": 25, "ddp-1mb": 1, "ddp-10mb": 10, "ddp-100mb": 100, "ddp-1000mb": 1000}  # 25 is PyTorch's default
 PARALLELS = (NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED, *BUCKET_MB)
 
-ELEMENT_BYTES = {FP32: 4, TF32: 4, BF16: 2, BF16_WEIGHTS: 2}  # of an activation, where the precision takes effect
+ELEMENT_BYTES = {FP32: 4, TF32: 4, BF16: 2, BF16_WEIGHTS: 2}  # of an activation
 # The largest relative error of rounding one number: 2^-p for a significand of p bits. TF32 keeps 11 of them in the
 # operands of a matrix product, bf16 keeps 8 (NVIDIA A100 white paper; IEEE 754 binary32 keeps 24).
 UNIT_ROUNDOFF = {FP32: 2**-24, TF32: 2**-11, BF16: 2**-8, BF16_WEIGHTS: 2**-8}
-PLAIN = {
+DEFAULT_VALUES = {
     "precision": FP32, "compile": NOT_COMPILED, "attention": EAGER, "checkpoint": NO_CHECKPOINT,
     "gpus": 1, "parallel": NOT_PARALLEL,
 }  # fmt: skip
@@ -29,16 +29,16 @@ def impossible(dimensions: Mapping[str, Any], constructor: str) -> str | None:
     compiled, attention, checkpoint = (dimensions[key] for key in ("compile", "attention", "checkpoint"))
     if compiled != NOT_COMPILED and checkpoint:
         return (
-            f"compile {compiled} with checkpoint {checkpoint}: a compiled graph holds no ranges, so what is recomputed"
-            " could not be told apart; list them in products of their own"
+            f"compile {compiled} with checkpoint {checkpoint}: a compiled graph has no ranges, so recomputation"
+            " cannot be recognized; list them in separate products"
         )
     if reason := _impossible_on_several_gpus(dimensions):
         return reason
     inside = {"compile": compiled == ATTENTION_ALONE, "attention": attention != EAGER, "checkpoint": bool(checkpoint)}
-    if constructor != OWN_CONSTRUCTOR and (wanted := [key for key, is_inside in inside.items() if is_inside]):
+    if constructor != PROJECT_CONSTRUCTOR and (changed := [key for key, is_inside in inside.items() if is_inside]):
         return (
-            f"{wanted[0]} {dimensions[wanted[0]]} with the model {constructor}: this changes a part of the model, and"
-            f" is known for {OWN_CONSTRUCTOR} alone; leave it at its default"
+            f"{changed[0]} {dimensions[changed[0]]} with the model {constructor}"
+            f": this changes a part of the model, and only works with {PROJECT_CONSTRUCTOR}; leave it at its default"
         )
     return None
 
@@ -47,13 +47,13 @@ def _impossible_on_several_gpus(dimensions: Mapping[str, Any]) -> str | None:
     gpus, parallel, batch, compiled = (dimensions[key] for key in ("gpus", "parallel", "batch_size", "compile"))
     several = f"gpus {gpus} with parallel {parallel}"
     if (gpus > 1) != (parallel != NOT_PARALLEL):
-        return f"{several}: gradients are reduced where there are several GPUs, and only there; list one with the other"
+        return f"{several}: gradients are reduced on several GPUs, and only there; list one with the other"
     if gpus == 1:
         return None
     if dimensions["mode"] == FORWARD:
         return f"{several} with mode {FORWARD}: it has no gradients to reduce; list forward_backward or train_step"
     if batch % gpus:
-        return f"{several} with batch_size {batch}: a batch is of all GPUs together, and {gpus} does not divide it"
+        return f"{several} with batch_size {batch}: all GPUs share a batch, and {gpus} does not divide it"
     if compiled != NOT_COMPILED:
         return f"{several} with compile {compiled}: a compiled graph is split at the buckets of gradients; leave it off"
     return None

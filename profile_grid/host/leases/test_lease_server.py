@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cs336_model.arguments import OUR_ARGUMENTS
-from cs336_model.program.variants.values import PLAIN
+from cs336_model.arguments import PROJECT_ARGUMENTS
+from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.host.leases import lease_server
 from profile_grid.host.leases.gpu_leases import Lease, NotWanted, acquire_lease
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock, LeaseError
@@ -240,11 +240,11 @@ def test_on_the_processor_the_lease_of_the_host_spans_the_whole_job(monkeypatch,
 
 def test_the_measured_program_asks_for_its_gpu_and_its_waiting_is_told_apart(tmp_path):
     sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "rope_theta": 1e4}
-    values = {"model": "m", "context_length": 8, "mode": "forward", "batch_size": 1, **PLAIN}
+    values = {"model": "m", "context_length": 8, "mode": "forward", "batch_size": 1, **DEFAULT_VALUES}
     program = {
         "run": "m", "constructor": "cs336_model.model:TransformerLM", "sizes": sizes,
         "dimensions": values, "vocab_size": 64, "device": "auto", "seed": 0, "warmup_steps": 1, "measured_steps": 1,
-        "config": None, "arguments": OUR_ARGUMENTS, "annotate": {}, "replace": {},
+        "config": None, "arguments": PROJECT_ARGUMENTS, "annotate": {}, "replace": {},
     }  # fmt: skip
     specification, free = {"program": program, "environment": []}, ExitStack()
     (tmp_path / "scratch").mkdir()

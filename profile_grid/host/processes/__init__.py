@@ -1,1 +1,1 @@
-"""Jobs and the processes that they run: the measured program, its ranks, and who ends them."""
+"""Jobs and the processes that they run: the measured program, its ranks, and their supervisor."""

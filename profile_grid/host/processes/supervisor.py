@@ -1,10 +1,10 @@
-"""Runs one command as the ancestor of all that it starts, and leaves nothing of it behind.
+"""Runs one command as the ancestor of all its processes, and leaves none of them running.
 
     python -I -S supervisor.py COMMAND ...
 
-nsys gives its agent and the profiled program sessions of their own, and its agent outlives its parent, so neither a
-process group nor a session holds them all. A subreaper does: what is orphaned below it becomes its child. Everything is
-ended when the command ends, or when standard input closes: whoever holds the other end wants that, or is gone, be it by
+nsys puts its agent and the profiled program into separate sessions, and its agent outlives its parent, so neither a
+process group nor a session has them all. A subreaper does: orphans below it become its children. All are killed when
+the command ends, or when standard input closes: then the process at the other end wants that, or is gone, also by
 SIGKILL. Then this process ends as the command did.
 """
 
@@ -21,11 +21,11 @@ from pathlib import Path
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 POLL_S = 0.02
 GRACE_S = 1.0
-PATIENCE_S = 60.0  # a process inside the GPU's driver does not die before the driver lets it
+PATIENCE_S = 60.0  # a process inside the GPU's driver cannot die before the driver returns
 
 
 def main(command: list[str]) -> None:
-    """Runs the command to its end, ends what it left, and ends with its exit status or signal."""
+    """Runs the command to its end, kills its remaining processes, and ends with its exit status or signal."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     try:
         program = subprocess.Popen(
@@ -53,7 +53,7 @@ def descendants(ancestor: int) -> list[int]:
 
 
 def end_descendants() -> None:
-    """Ends and reaps every process below this one."""
+    """Kills and reaps every process below this one."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         _reap()
@@ -65,7 +65,7 @@ def end_descendants() -> None:
 
 
 def _wait_for_descendants() -> None:
-    """Lets what the command left, such as nsys's agent, end by itself for a moment: it clears up."""
+    """Gives remaining processes, such as nsys's agent, a moment to clean up and end."""
     deadline = time.monotonic() + GRACE_S
     while descendants(os.getpid()) and time.monotonic() < deadline:
         _reap()
@@ -98,7 +98,7 @@ def _reap() -> None:
 
 
 def _processes() -> dict[int, tuple[str, int]]:
-    """State and parent of every process."""
+    """(state, parent) of every process by its number."""
     processes = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -106,7 +106,7 @@ def _processes() -> dict[int, tuple[str, int]]:
                 stat = Path("/proc", entry, "stat").read_text()
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            # the command's name, in parentheses, may itself hold spaces and parentheses
+            # the command's name, in parentheses, may itself contain spaces and parentheses
             state, parent = stat.rpartition(")")[2].split()[:2]
             processes[int(entry)] = (state, int(parent))
     return processes
@@ -122,7 +122,7 @@ def _prctl(option: int, value: int) -> None:
 
 def _end_like(returncode: int) -> None:
     if returncode < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has left its own, if it could
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has left its core file, if it could
         if -returncode != signal.SIGKILL:
             signal.signal(-returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -returncode)

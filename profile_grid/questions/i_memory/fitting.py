@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cs336_model.arithmetic.flops import ModelShape, sequences_per_gpu
-from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
+from cs336_model.arithmetic.memory import OUTSIDE_TENSORS, estimated_peak_bytes
 from profile_grid.largest.fitting import largest_fitting
 from profile_grid.quantities import known
 
@@ -27,6 +27,6 @@ def predicted(row: Mapping[str, Any], key: str) -> int | None:
             batch_size=sequences_per_gpu(sizes), **{name: sizes[name] for name in (*SIZES, "context_length")}
         )
         needed = estimated_peak_bytes(shape, dimensions["mode"], dimensions)
-        return needed + BESIDE_TENSORS <= row["device_total_bytes"]
+        return needed + OUTSIDE_TENSORS <= row["device_total_bytes"]
 
     return largest_fitting(fits, int(row[key]))

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from cs336_model.arithmetic.flops import ModelShape
-from cs336_model.arithmetic.memory import BESIDE_TENSORS, estimated_peak_bytes
-from cs336_model.program.variants.values import PLAIN
+from cs336_model.arithmetic.memory import OUTSIDE_TENSORS, estimated_peak_bytes
+from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.i_memory.fitting import predicted
@@ -144,14 +144,14 @@ def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
 
 
 def test_the_predicted_context_fits_and_one_token_more_does_not():
-    row = SMALL | PLAIN | {"mode": "train_step", "batch_size": 4, "context_length": 512}
+    row = SMALL | DEFAULT_VALUES | {"mode": "train_step", "batch_size": 4, "context_length": 512}
     row |= {"device_total_bytes": 24 * GIB, "estimated_peak_bytes": 1}
     found = predicted(row, "context_length")
 
     def needed(length: int) -> int:
         return (
             estimated_peak_bytes(ModelShape(**SMALL, batch_size=4, context_length=length), "train_step")
-            + BESIDE_TENSORS
+            + OUTSIDE_TENSORS
         )
 
     assert needed(found) <= 24 * GIB < needed(found + 1)

@@ -11,7 +11,7 @@ ALL_REDUCE = Stage(
     sources=(*PROCESSES, "cs336_model/program/parallel/all_reduce.py"),
     settings={
         "megabytes": Setting(
-            {"description": "Sizes that are reduced, of 10^6 bytes.", "type": "array", "minItems": 1, "items": COUNT},
+            {"description": "Sizes to reduce, in 10^6 bytes.", "type": "array", "minItems": 1, "items": COUNT},
             default=(1, 10, 100, 1000),
         ),
         "warmup_steps": Setting(WARMUP, default=5, of_program=True),

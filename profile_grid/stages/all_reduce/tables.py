@@ -1,4 +1,4 @@
-"""The table of all-reduce alone: by run and size what one takes, in each that of the slowest rank."""
+"""The table of all-reduce alone: the time of one by run and size, always of the slowest rank."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from profile_grid.tables.step_statistics import statistics
 
 @dataclass(frozen=True)
 class Size:
-    """What a rank measured of one size: see cs336_model/program/parallel/all_reduce.py."""
+    """The measurement of one size by a rank: see cs336_model/program/parallel/all_reduce.py."""
 
     bytes: int
     warmup_seconds: list[float]
@@ -31,23 +31,23 @@ class AllReduceFacts:
 
 
 def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
-    """`all_reduce`, of the runs that have the stage whole."""
+    """`all_reduce`, of the runs in which the stage is complete."""
     rows = [
-        run.leading | {"bytes": of_ranks[0].bytes, **statistics(slowest([size.seconds for size in of_ranks]))}
+        run.leading | {"bytes": ranks[0].bytes, **statistics(slowest([size.seconds for size in ranks]))}
         for run in runs
         if run.complete(ALL_REDUCE.name)
-        for of_ranks in zip(*parse_as(AllReduceFacts, run.results[ALL_REDUCE.name].facts, "facts").ranks, strict=True)
+        for ranks in zip(*parse_as(AllReduceFacts, run.results[ALL_REDUCE.name].facts, "facts").ranks, strict=True)
     ]
     return {"all_reduce": ALL_REDUCE_TABLE.table(rows)}
 
 
 ALL_REDUCE_TABLE = TableSpec(
     "all_reduce",
-    "One row per run with the stage all_reduce and size: all-reduce alone between its GPUs, no model beside it",
+    "One row per run with the stage all_reduce and size: all-reduce alone between its GPUs, without a model",
     columns("""
     bytes | int | B | size of the fp32 tensor that every rank has
-    n | int | | all-reduces that were timed, one right behind the other
-    mean_ms | float | ms | their mean time, in each that of the slowest rank
+    n | int | | consecutive all-reduces that were timed
+    mean_ms | float | ms | their mean time, always of the slowest rank
     std_ms | float | ms | standard deviation (n − 1)
     min_ms | float | ms | the shortest
     max_ms | float | ms | the longest

@@ -12,31 +12,31 @@ if TYPE_CHECKING:
 
 NO_KERNELS = "no_kernels"
 NSYS_TOO_OLD = "nsys_older_than_driver"
-SETTLED = ("nsys_hedge",)  # the number of steps and their equal counts, which are checked, are the answer to it
-# nsys makes its messages up from what it met on the host, so none of its words is published.
-OF_NSYS = {
+SETTLED = ("nsys_hedge",)  # the checks of the number of steps and their counts cover it
+# nsys writes names of the host into its messages, so they are not published.
+PUBLISHED = {
     "nsys_lost_events": "nsys reports that it lost events: times and counts may be too small; capture less at a time",
     "nsys_error": "nsys reports an error: what it failed to record is missing; capture again",
     "nsys_warning": "nsys has a warning: nothing is known to be lost",
-    NSYS_TOO_OLD: "nsys does not know the CUDA of this driver: a newer nsys would",
+    NSYS_TOO_OLD: "nsys does not know the CUDA of this driver: install a newer nsys",
 }
 
 
 def errors_and_warnings(
     trace: Trace, *, measured_steps: int, device: str, backend: str
 ) -> tuple[list[Problem], list[Problem]]:
-    """What is wrong, and what is odd. nsys records no operators of a CPU program, so their absence is neither."""
+    """(errors, warnings) of a capture. nsys records no operators of a CPU program, so their absence is neither."""
     problems: dict[str, list[Problem]] = {"error": [], "warning": []}
     for finding in trace.check(expected_steps=measured_steps):
-        lacks_nothing = finding.code == NO_KERNELS and backend == "nsys" and device == "cpu"
-        settled = finding.severity == "warning" and finding.code in SETTLED
+        is_expected = finding.code == NO_KERNELS and backend == "nsys" and device == "cpu"
+        is_settled = finding.severity == "warning" and finding.code in SETTLED
         problem = _published(finding)
-        if not (lacks_nothing or settled) and problem.code not in [other.code for other in problems[finding.severity]]:
+        if not (is_expected or is_settled) and problem.code not in [known.code for known in problems[finding.severity]]:
             problems[finding.severity].append(problem)
     return problems["error"], problems["warning"]
 
 
 def _published(finding: Finding) -> Problem:
-    if finding.code not in OF_NSYS:
+    if finding.code not in PUBLISHED:
         return Problem(finding.code, finding.message)
-    return Problem(finding.code, OF_NSYS[finding.code], finding.message)
+    return Problem(finding.code, PUBLISHED[finding.code], finding.message)

@@ -1,9 +1,9 @@
-"""What nsys would write about this host into its report, kept from it.
+"""Keeps facts about this host out of the report of nsys.
 
 A report holds the command line, the working folder, the environment and the host's name, and the name and *environment*
-of every process whose /proc/PID/environ nsys may read: the user's shell and all that it exports among them, whatever
-the profiled program itself was given. No option of nsys leaves that out, so it is run where there is nothing to see: in
-namespaces without the other processes and the host's name, and in a folder of links whose names tell nothing.
+of every process whose /proc/PID/environ nsys may read, such as the user's shell with all its exported variables. No
+option of nsys leaves that out. So nsys runs in namespaces without other processes and the host's name, and in a folder
+of links with neutral names.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ PATHS = ("VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME")
 HOST_NAME = "localhost"
 NAMESPACES = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts")
 AS_USER = ("--user", "--map-root-user")  # lets an ordinary user make the other namespaces, where the system permits it
-# nsys names its shared memory by process number, which every namespace counts anew: it gets a /dev/shm of its own
+# nsys names its shared memory by process number, which starts at 1 in every namespace: it gets a separate /dev/shm
 PREPARED = ("sh", "-c", f'mount -t tmpfs none /dev/shm && {{ hostname {HOST_NAME}; "$@"; exit $?; }}', "sh")
 
 
 @cache
 def namespace_command() -> tuple[str, ...]:
-    """What to put before a command so that it sees no process but its own; () where the system does not permit that."""
+    """The prefix of a command that hides other processes from it; () if the system does not permit that."""
     ways = [NAMESPACES] if os.geteuid() == 0 else []
     for way in (*ways, (*NAMESPACES, *AS_USER)):
         try:
@@ -43,7 +43,7 @@ def namespace_command() -> tuple[str, ...]:
 
 
 class NeutralFolder:
-    """A working folder whose paths tell nothing: what lies in the present one is there by links, and so is the rest."""
+    """A working folder with neutral paths: it has links to the entries of the present one, and to other paths."""
 
     def __init__(self, path: Path, temporary: Path):
         self.path = path
@@ -54,7 +54,7 @@ class NeutralFolder:
         (path / WORKING_LINK).symlink_to(Path.cwd())
 
     def alias(self, path: str | os.PathLike) -> str:
-        """The path where it is the system's own, else a link in this folder that leads there."""
+        """The path itself if it is the system's, otherwise a link to it in this folder."""
         absolute = os.path.abspath(path)
         if any(absolute == folder or absolute.startswith(f"{folder}/") for folder in SYSTEM_FOLDERS):
             return absolute
@@ -65,8 +65,8 @@ class NeutralFolder:
         return self._links[absolute]
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment with this folder's links in the place of paths, and a folder for temporary files."""
-        # named, since a user namespace takes everybody for root, whose home may be closed to them
+        """The environment with this folder's links instead of paths, and a folder for temporary files."""
+        # set, since everybody is root in a user namespace, and may not be able to read its home
         changed = {"TMPDIR": self.alias(self.temporary), "HOME": self.alias(os.path.expanduser("~"))}
         changed |= {name: self.alias(environment[name]) for name in PATHS if environment.get(name)}
         for name in PATH_LISTS:
@@ -76,7 +76,7 @@ class NeutralFolder:
         return {**environment, **changed}
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """The command with this interpreter, where it leads, by its link; its environment is found from there."""
+        """The command with a link to this interpreter, if it starts with it; its environment is found from there."""
         if command[0] != sys.executable or not Path(sys.executable).is_relative_to(sys.prefix):
             return list(command)
         return [os.path.join(self.alias(sys.prefix), os.path.relpath(sys.executable, sys.prefix)), *command[1:]]
@@ -84,8 +84,8 @@ class NeutralFolder:
 
 @contextmanager
 def neutral_folder() -> Iterator[NeutralFolder]:
-    """A NeutralFolder for the time of a with block; large temporary files go where TMPDIR says."""
-    shared = "/tmp" if os.access("/tmp", os.W_OK) else None  # TMPDIR may be a folder of one's own
+    """A NeutralFolder for a with block; large temporary files go to TMPDIR."""
+    shared = "/tmp" if os.access("/tmp", os.W_OK) else None  # TMPDIR may name the user
     with (
         tempfile.TemporaryDirectory(prefix="profile-", dir=shared) as path,
         tempfile.TemporaryDirectory(prefix="nsys-", ignore_cleanup_errors=True) as temporary,

@@ -25,7 +25,7 @@ from profile_grid.tables.names import STEP
 
 
 def files_of(capture: StageResult) -> list[str]:
-    """The capture of every rank, 0 first; of a run that was not captured whole, rank 0's, which says why."""
+    """The capture of every rank, 0 first; if the run has no complete capture, that of rank 0, which says why."""
     ranks = capture.facts.get("ranks") if capture.status == COMPLETE else None
     return [rank["file"] for rank in ranks or ()] or [RANK_0]
 
@@ -33,7 +33,7 @@ def files_of(capture: StageResult) -> list[str]:
 def tables_of_ranks(
     capture: StageResult, paths: Sequence[Path], extra_rules: Sequence[dict] = ()
 ) -> tuple[str | None, dict[str, pd.DataFrame]]:
-    """(why they are not whole, the tables) of the captures of all ranks, 0 first; without rows where they are not."""
+    """(why they are incomplete or None, tables) from the captures of all ranks, 0 first; no tables if incomplete."""
     with ExitStack() as stack:
         try:
             ranks = [_rank(number, stack.enter_context(Trace(path, extra_rules))) for number, path in enumerate(paths)]
@@ -50,13 +50,13 @@ def tables_of_ranks(
 
 
 def _rank(number: int, trace: Trace) -> RankTrace:
-    """The rank whose process alone its capture holds."""
+    """The rank of a capture, which has only its process."""
     process = trace.gpu_activities.process
     return RankTrace(number, trace, int(process[0]) if len(process) else -1)
 
 
 def _incomplete(capture: StageResult, ranks: Sequence[RankTrace]) -> str | None:
-    """Why the captures of these ranks are not whole together; None where they are."""
+    """Why the captures of these ranks are incomplete; None if they are complete."""
     facts = {
         "measured_steps": capture.program.spec["measured_steps"],
         "device": capture.program.machine.device,
@@ -80,34 +80,34 @@ def _phases(rank: RankTrace) -> pd.DataFrame:
     return pd.concat(tables or [RANK_PHASES.empty()], ignore_index=True)[RANK_PHASES.names]
 
 
-WHICH = columns("""
+KEY_COLUMNS = columns("""
     rank | int | | number of the process, from 0
     device | int | | number of its GPU, as its capture counts them; −1 for a processor
     step | int | | number of the measured step, from 0
 """)
-OWN_PHASES = columns("phase | text | | as in phases", TIMES_OF_A_PHASE)
+PHASE_COLUMNS = columns("phase | text | | as in phases", TIMES_OF_A_PHASE)
 RANK_PHASES = TableSpec(
     "rank_phases",
     "One row per run on several GPUs, rank, device, step and phase; phases has those of rank 0",
-    columns(WHICH, OWN_PHASES),
+    columns(KEY_COLUMNS, PHASE_COLUMNS),
 )
 RANK_STEPS = TableSpec(
     "rank_steps",
     "One row per run on several GPUs, rank, device and measured step, under the profiler",
     columns(
-        WHICH,
+        KEY_COLUMNS,
         """
     step_ns | int | ns | length of the step on this device: the sum of the next four columns
-    compute_ns | int | ns | while at least one kernel ran that is no communication; on a CPU an operator
+    compute_ns | int | ns | while at least one kernel ran that is not communication; on a CPU an operator
     exposed_communication_ns | int | ns | while communication ran, and no such kernel
     exposed_memory_ns | int | ns | while copies or fills ran, and neither of these
     idle_ns | int | ns | while nothing ran
     communication_ns | int | ns | while at least one collective ran
     overlapped_ns | int | ns | of that, while a kernel computed
     collectives | int | | collectives
-    bytes | int | B | that they reduced on this rank; empty where the size of one is not known
-    transfer_ns | int | ns | sum of what they took on the rank on which each was shortest
-    waiting_ns | int | ns | sum of what they took longer on this rank: waiting for the slowest
+    bytes | int | B | that they reduced on this rank; empty if the size of one is unknown
+    transfer_ns | int | ns | sum of the shortest time of each on any rank
+    waiting_ns | int | ns | sum of their additional time on this rank: waiting for the slowest
 """,
     ),
 )
@@ -115,14 +115,14 @@ COLLECTIVES = TableSpec(
     "collectives",
     "One row per run on several GPUs, rank, device, step and collective, under the profiler",
     columns(
-        WHICH,
+        KEY_COLUMNS,
         """
-    number | int | | its place in the step by launch, from 0; the same on all ranks
+    number | int | | its position in the step by launch, from 0; the same on all ranks
     operation | text | | all-reduce, ...
     range | text | | innermost range around its launch
     kernel | text | | full name of its kernel; gloo:all_reduce on a CPU
     bytes | int | B | of the tensor that is reduced, on one rank
-    bucket | int | | number of the bucket of gradients, where they are reduced in buckets
+    bucket | int | | number of the bucket of gradients, if they are reduced in buckets
     start_ns | int | ns | its start, from the begin of the step on this device
     duration_ns | int | ns | its time on this rank, waiting for the others included
     exposed_ns | int | ns | of that, while no kernel computed

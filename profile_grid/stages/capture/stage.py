@@ -10,8 +10,8 @@ CAPTURE = Stage(
     files=("capture.sqlite",),
     may_leave=("capture.nsys-rep",),
     attempts=2,
-    # nsys, H200: 3 training steps of 2.7B (32 layers) leave 3.8 MB of SQLite, and left about as much of report; of the
-    # report, which holds the two steps before them now, 5/3 of that is reckoned, not measured
+    # nsys, H200: 3 training steps of 2.7B (32 layers) take 3.8 MB of SQLite, and took as much of report. The report now
+    # also has the two steps before them: 5/3 of that, estimated
     disk_bytes=500_000,
     disk_bytes_per_layer_and_step=105_000,
     sources=(
@@ -25,10 +25,13 @@ CAPTURE = Stage(
         # H200, 142 runs: the second step already lasts as long as the later ones (median ratio 1.000)
         "warmup_steps": Setting(WARMUP, default=2, of_program=True),
         "measured_steps": Setting(COUNT, default=3, of_program=True),
-        "backend": Setting({"enum": ["auto", "nsys", "torch"]}, default="auto"),
+        "backend": Setting(
+            {"description": "Profiler; auto is nsys if it and a GPU are present.", "enum": ["auto", "nsys", "torch"]},
+            default="auto",
+        ),
         "nsys_options": Setting(
             {
-                "description": "Appended to `nsys profile`, long options only; those that move the report are refused.",
+                "description": "Options for `nsys profile`, long ones only; those that move the report are refused.",
                 "type": "array",
                 "items": {
                     "type": "string",

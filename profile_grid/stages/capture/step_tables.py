@@ -31,16 +31,17 @@ from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
 
 
 def measured_activities(trace: Trace) -> pd.DataFrame:
-    """One row per kernel and memory operation of the measured window, with step (-1: in none), phase and range."""
+    """One row per kernel and memory operation of the measured window, with step (-1 outside of all), phase and
+    range."""
     activities = trace.activities()
     instance = trace.enclosing(STEP)
     inside = trace.enclosing(MEASURE) >= 0
     activities, instance = activities[inside], instance[inside]
-    phase, below = _phase_and_part(trace.paths)
+    phase, part = _phase_and_part(trace.paths)
     return activities.assign(
         step=pd.Series(instance, index=activities.index).map(_step_numbers(trace)).fillna(-1).astype("int64"),
         phase=phase[activities["path_id"]],
-        range=below[activities["path_id"]],
+        range=part[activities["path_id"]],
     ).reset_index(drop=True)
 
 
@@ -50,11 +51,11 @@ def measured_ranges(trace: Trace) -> pd.DataFrame:
     in_step = np.array([MEASURE in path and STEP in path for path in trace.paths], dtype=bool)
     instances = instances[in_step[instances["path_id"]]].sort_values(["start_ns", "instance"])
     starts = instances.loc[instances["name"] == STEP, "start_ns"].to_numpy()
-    phase, below = _phase_and_part(trace.paths)
+    phase, part = _phase_and_part(trace.paths)
     return instances.assign(
         step=np.searchsorted(starts, instances["start_ns"].to_numpy(), side="right") - 1,
         phase=phase[instances["path_id"]],
-        range=below[instances["path_id"]],
+        range=part[instances["path_id"]],
     ).reset_index(drop=True)
 
 
@@ -70,16 +71,16 @@ def kernel_table(activities: pd.DataFrame) -> pd.DataFrame:
 
 
 def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
-    """One row per step x phase, and one per whole step: wall time of the range, span, busy and summed GPU time."""
+    """One row per step x phase, and one per step: wall time of the range, span, busy and summed GPU time."""
     in_steps = activities[activities["step"] >= 0]
     rows = []
     for step in sorted(set(ranges["step"]) | set(in_steps["step"])):
-        of_step, walls = in_steps[in_steps["step"] == step], ranges[ranges["step"] == step]
-        rows.append(_phase_row(step, WHOLE_STEP, of_step, walls[walls["phase"] == OUTSIDE]))
+        step_activities, walls = in_steps[in_steps["step"] == step], ranges[ranges["step"] == step]
+        rows.append(_phase_row(step, WHOLE_STEP, step_activities, walls[walls["phase"] == OUTSIDE]))
         walls = walls[walls["phase"] != OUTSIDE]
-        for phase in _in_order(walls, of_step):
+        for phase in _in_order(walls, step_activities):
             phase_walls = walls[(walls["phase"] == phase) & (walls["range"] == "")]
-            rows.append(_phase_row(step, phase, of_step[of_step["phase"] == phase], phase_walls))
+            rows.append(_phase_row(step, phase, step_activities[step_activities["phase"] == phase], phase_walls))
     table = pd.DataFrame(rows, columns=PHASES.names)
     by_phase = table[table["phase"] != WHOLE_STEP]
     for column in ("kernel_ns", "kernels", "memop_ns", "memops"):
@@ -88,7 +89,7 @@ def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def range_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
-    """One row per step x phase x range: instances, wall time, and what it and its nested ranges launched."""
+    """One row per step x phase x range: instances, wall time, and launches of it and its inner ranges."""
     inside = ranges[ranges["phase"] != OUTSIDE]
     keys = ["step", "phase", "range"]
     walls = inside.assign(wall_ns=inside["end_ns"] - inside["start_ns"]).groupby(keys)["wall_ns"].agg(["count", "sum"])
@@ -98,7 +99,7 @@ def range_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def _inclusive(activities: pd.DataFrame) -> pd.DataFrame:
-    """GPU time and counts by step, phase and range, where a range also counts what the ranges below it launched."""
+    """GPU time and counts by step, phase and range; a range also counts launches of its inner ranges."""
     is_kernel = ~activities["kind"].isin(MEMORY_OPERATIONS)
     duration = activities["duration_ns"]
     sums = (
@@ -146,23 +147,23 @@ def busy_ns(start: np.ndarray, end: np.ndarray) -> int:
 
 
 def _in_order(walls: pd.DataFrame, activities: pd.DataFrame) -> list[str]:
-    """The phases of a step in the order in which they open, then those that only kernels name."""
+    """The phases of a step in the order in which they open, then those that only have kernels."""
     opened = walls.loc[walls["range"] == "", "phase"]
     return list(dict.fromkeys([*opened, *sorted(set(activities["phase"]))]))
 
 
 def _phase_and_part(paths: Iterable[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
-    """Per path: the name after `step` (OUTSIDE where only the step is open), the names below."""
-    phases, below = [], []
+    """(phases, parts) by path: the name after `step` (OUTSIDE if only the step is open), and the inner names."""
+    phases, parts = [], []
     for path in paths:
         inner = path[path.index(STEP) + 1 :] if STEP in path else ()
         phases.append(inner[0] if inner else OUTSIDE)
-        below.append(as_path(inner[1:]))
-    return np.array(phases, dtype=object), np.array(below, dtype=object)
+        parts.append(as_path(inner[1:]))
+    return np.array(phases, dtype=object), np.array(parts, dtype=object)
 
 
 def _step_numbers(trace: Trace) -> dict[int, int]:
-    """Instance id of a measured step -> 0, 1, 2 ... in the order in which the steps began."""
+    """{instance id of a measured step: 0, 1, 2 ... in the order in which the steps began}"""
     instances = trace.range_instances()
     measured = np.array([MEASURE in path for path in trace.paths], dtype=bool)
     steps = instances[(instances["name"] == STEP) & measured[instances["path_id"]]].sort_values("start_ns")
@@ -172,9 +173,9 @@ def _step_numbers(trace: Trace) -> dict[int, int]:
 def tables_of_file(
     capture: StageResult, sqlite: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
 ) -> RunTables:
-    """The status of a run's capture and its tables, which are empty unless the capture is whole.
+    """The status of a run's capture and its tables; no tables unless the capture is complete.
 
-    Raises TraceError where a rule cannot be used: that is no fault of the capture.
+    Raises TraceError if a rule cannot be used: that is not the fault of the capture.
     """
     users_rules(extra_rules)
     custom_rules = own_rules(diagnosis_rules, "diagnosis_rules")
@@ -183,10 +184,10 @@ def tables_of_file(
     steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
     try:
         with Trace(sqlite, extra_rules) as trace:
-            errors, odd = errors_and_warnings(
+            errors, problems = errors_and_warnings(
                 trace, measured_steps=steps, device=device, backend=capture.facts["backend"]
             )
-            warnings = [str(problem) for problem in odd]
+            warnings = [str(problem) for problem in problems]
             if errors:
                 return RunTables(tables_status(INCOMPLETE, str(joined(errors)), warnings), {})
             activities, ranges = measured_activities(trace), measured_ranges(trace)
@@ -209,7 +210,7 @@ def tables_of_file(
 
 
 def _without_gpu_figures(phases: pd.DataFrame) -> pd.DataFrame:
-    """The phase table with its GPU columns missing instead of zero."""
+    """The phase table with missing values instead of zeros in its GPU columns."""
     missing = dict.fromkeys(PHASES.names[3:], pd.array([pd.NA] * len(phases), dtype="Int64"))
     return phases.assign(**missing)
 
@@ -241,7 +242,7 @@ KERNELS = TableSpec(
 )
 PHASES = TableSpec(
     "phases",
-    "One row per run, step and phase, and one with phase = step for the whole step",
+    "One row per run, step and phase, and one with phase = step for the entire step",
     columns(
         """
     step | int | | number of the measured step, from 0
@@ -252,7 +253,7 @@ PHASES = TableSpec(
 )
 RANGES = TableSpec(
     "ranges",
-    "One row per run, step, phase and range; what nested ranges launched counts in the outer ones too",
+    "One row per run, step, phase and range; launches of an inner range also count in the outer ones",
     columns(
         WHERE,
         """

@@ -30,12 +30,14 @@ def test_names_of_tensor_core_kernels_are_known_and_others_are_not(name):
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "bf16-weights"])
 def test_tensor_cores_that_were_asked_for_and_not_used_are_a_warning(precision):
     (warning,) = tensor_core_warnings(kernels((SIMT, "gemm", 9), (ON_THEM[0], "reduction", 9)), precision)
-    assert warning == f"{precision} was asked for, and no name of a matrix multiply's kernel tells of tensor cores"
+    assert (
+        warning == f"precision is {precision}, and no matrix multiply has a kernel whose name belongs to tensor cores"
+    )
 
 
 def test_tensor_cores_in_fp32_are_a_warning_with_their_share_of_the_matrix_multiplies():
     (warning,) = tensor_core_warnings(kernels((SIMT, "gemm", 75), (ON_THEM[1], "gemm", 25)), "fp32")
-    assert warning == "fp32 was asked for, and 25 % of the matrix multiplies' time is on tensor cores"
+    assert warning == "precision is fp32, and 25 % of the matrix multiplies' time is on tensor cores"
 
 
 def test_a_run_without_matrix_multiplies_has_nothing_to_warn_of():

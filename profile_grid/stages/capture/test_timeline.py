@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from cs336_model.program.variants.values import PLAIN
+from cs336_model.program.variants.values import DEFAULT_VALUES
 from kernel_tables.page.names import Names
 from kernel_tables.trace import Trace
 from profile_grid.page.timeline import run_timeline
@@ -53,7 +53,16 @@ def test_a_capture_without_steps_has_an_empty_timeline(tmp_path):
 
 def test_the_run_to_show_is_a_training_step_of_the_first_model_near_context_512():
     runs = [
-        Run({"model": model, "context_length": context, "mode": mode, "batch_size": 4, **PLAIN, "precision": precision})
+        Run(
+            {
+                "model": model,
+                "context_length": context,
+                "mode": mode,
+                "batch_size": 4,
+                **DEFAULT_VALUES,
+                "precision": precision,
+            }
+        )
         for model, context, mode, precision in (
             ("small", 128, "forward", "fp32"),
             ("small", 256, "train_step", "fp32"),
@@ -108,5 +117,5 @@ def test_a_call_that_launched_many_kernels_is_one_bar(tmp_path):
 def test_a_run_on_several_gpus_is_shown_where_there_is_one():
     several = {"gpus": 2, "parallel": "ddp"}
     shape = {"model": "small", "context_length": 512, "mode": "train_step", "batch_size": 4}
-    runs = [Run(shape | PLAIN | {"gpus": 1, "parallel": "none"}), Run(shape | PLAIN | several)]
+    runs = [Run(shape | DEFAULT_VALUES | {"gpus": 1, "parallel": "none"}), Run(shape | DEFAULT_VALUES | several)]
     assert run_to_show({run.name: run for run in runs}) == runs[1].name

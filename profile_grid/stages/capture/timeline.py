@@ -1,4 +1,4 @@
-"""One measured step of a run, of all its ranks, on a time axis: ranges, launching calls, and what ran on a device."""
+"""One measured step of all ranks of a run on a time axis: ranges, launching calls, and activities of devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAIN = "main thread"
 
 
 def empty_timeline() -> pd.DataFrame:
-    """The table without rows: what a run without a whole capture has."""
+    """The table without rows, for a run without a complete capture."""
     return pd.DataFrame({name: pd.Series(dtype="int64" if name.endswith("_ns") else "str") for name in COLUMNS})
 
 
@@ -25,20 +25,20 @@ def timeline(traces: Sequence[Trace], run: str) -> pd.DataFrame:
     """One row per range, launching API call and device activity of the middle measured step.
 
     Times are nanoseconds from the step's begin; `lane` is the thread, or the stream of the device; `depth` counts the
-    ranges around a range, 0 elsewhere; `path` joins the names of the ranges that were open with " > ". Of several
-    ranks, 0 first, times are from the first begin, on clocks that are aligned for this picture alone; a lane is
-    "rank 0: stream 7", and API calls are left out.
+    ranges around a range, 0 elsewhere; `path` joins the names of the open ranges with " > ". For several ranks, 0
+    first, times are from the first begin, on clocks that are aligned only for this picture; a lane is "rank 0: stream
+    7", and API calls are left out.
     """
     steps = [measured_steps(trace, STEP) for trace in traces]
     if not traces or not all(map(len, steps)):
         return empty_timeline()
-    middle = [int(own[len(own) // 2]) for own in steps]
+    middle = [int(rank_steps[len(rank_steps) // 2]) for rank_steps in steps]
     offsets, _ = offsets_ns(traces, STEP)
-    begun = [int(trace.range_arrays.start_ns[step]) for trace, step in zip(traces, middle, strict=True)]
-    first_ns = min(begin + offset for begin, offset in zip(begun, offsets, strict=True))
+    begins = [int(trace.range_arrays.start_ns[step]) for trace, step in zip(traces, middle, strict=True)]
+    first_ns = min(begin + offset for begin, offset in zip(begins, offsets, strict=True))
     several = len(traces) > 1
     tables = [
-        _placed(_of_step(trace, step), offset - first_ns, f"rank {rank}: " if several else "")
+        _placed(_step_rows(trace, step), offset - first_ns, f"rank {rank}: " if several else "")
         for rank, (trace, step, offset) in enumerate(zip(traces, middle, offsets, strict=True))
     ]
     table = pd.concat(tables, ignore_index=True).assign(run=run)[COLUMNS]
@@ -46,10 +46,10 @@ def timeline(traces: Sequence[Trace], run: str) -> pd.DataFrame:
     return table.sort_values(["track", "start_ns"], kind="stable", ignore_index=True)
 
 
-def _of_step(trace: Trace, step: int) -> pd.DataFrame:
+def _step_rows(trace: Trace, step: int) -> pd.DataFrame:
     """The rows of a step, its paths as texts and its lanes named."""
     table = timeline_rows(trace, *inside_step(trace, STEP, step))
-    numbers = {int(trace.range_arrays.thread[step]): 1}  # ids of a process say nothing to a reader
+    numbers = {int(trace.range_arrays.thread[step]): 1}  # ids of threads mean nothing to a reader
     for thread in table.loc[table["track"] != KERNEL, "thread"]:
         numbers.setdefault(thread, len(numbers) + 1)
     names = {thread: MAIN if number == 1 else f"thread {number}" for thread, number in numbers.items()}
@@ -58,7 +58,7 @@ def _of_step(trace: Trace, step: int) -> pd.DataFrame:
     return table.assign(lane=lane, path=[as_path(trace.paths[code]) for code in table["path_id"]])
 
 
-def _placed(table: pd.DataFrame, offset_ns: int, of_rank: str) -> pd.DataFrame:
+def _placed(table: pd.DataFrame, offset_ns: int, rank_prefix: str) -> pd.DataFrame:
     """The rows on the axis of the picture."""
     times = {name: table[name].astype("int64") + offset_ns for name in ("start_ns", "end_ns")}
-    return table.assign(**times, lane=of_rank + table["lane"].astype("str"))
+    return table.assign(**times, lane=rank_prefix + table["lane"].astype("str"))

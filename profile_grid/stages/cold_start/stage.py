@@ -1,4 +1,4 @@
-"""The stage whose capture begins before the first step."""
+"""The stage whose capture starts before the first step."""
 
 from __future__ import annotations
 

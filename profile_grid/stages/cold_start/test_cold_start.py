@@ -80,7 +80,7 @@ def test_the_table_comes_from_the_runs_own_capture_and_one_step_alone_tells_noth
     path.unlink()
     Synthetic().range("measure", 0, 9).range("step", 0, 9).kernel("gemm", 1).write(path)
     write_specification(path, {"a": 1})
-    assert run_tables(result_of(path), tmp_path)[0]["reason"].startswith("the capture does not tell the calls")
+    assert run_tables(result_of(path), tmp_path)[0]["reason"].startswith("the capture does not have the calls")
 
 
 def test_the_capture_of_a_cold_start_stands_beside_the_runs_own_and_replaces_nothing(tmp_path, monkeypatch):

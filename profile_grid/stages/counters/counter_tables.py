@@ -25,16 +25,16 @@ OF_FLOPS = columns("""
     fp16_flops | float | FLOP | operations of tensor cores on fp16, by counters
 """)
 OF_BYTES = columns("""
-    dram_bytes | float | B | read from and written to the GPU's memory, its caches emptied before
-    l2_bytes | float | B | that passed the L2 cache
+    dram_bytes | float | B | read from and written to the GPU's memory, with empty caches
+    l2_bytes | float | B | through the L2 cache
 """)
 OF_RATES = columns("""
     flops | float | FLOP | of all kinds
     flop_per_s | float | FLOP/s | flops ÷ time in the capture
-    dram_bytes_per_s | float | B/s | dram_bytes ÷ time in the capture; above the roof where caches held the data
+    dram_bytes_per_s | float | B/s | dram_bytes ÷ time in the capture; above the roof if caches held the data
     flops_per_byte | float | FLOP/B | flops ÷ dram_bytes: the arithmetic intensity
-    compute_share | float | of 1 | time that its FLOPs take at the roofs of their kinds as calibrated, ÷ its time
-    memory_share | float | of 1 | time that its DRAM bytes take at the memory's roof as calibrated, ÷ its time
+    compute_share | float | of 1 | time of its FLOPs at the calibrated roofs of their kinds ÷ its time
+    memory_share | float | of 1 | time of its DRAM bytes at the calibrated memory roof ÷ its time
 """)
 VERDICTS = "; ".join(f"{verdict}: {rule}" for verdict, rule in RULES.items())
 COUNTER_FINDINGS = TableSpec(
@@ -44,7 +44,7 @@ COUNTER_FINDINGS = TableSpec(
 )
 COUNTERS_TABLE = TableSpec(
     "counters",
-    "One row per run with the stage counters and kernel configuration; counters are of one launch of it",
+    "One row per run with the stage counters and kernel configuration; counters are of one launch",
     columns(
         """
     kernel | text | | full name
@@ -55,24 +55,24 @@ COUNTERS_TABLE = TableSpec(
     total_ns | int | ns | sum of their durations in the capture
     min_ns | int | ns | shortest
     max_ns | int | ns | longest
-    not_counted | text | | why it has no counters; empty where it has
+    not_counted | text | | why it has no counters; empty if it has
 """,
         OF_FLOPS,
         OF_BYTES,
         OF_RATES,
         f"""
-    occupancy | float | of 1 | warps that were active, of those that a multiprocessor holds
-    occupancy_possible | float | of 1 | the most that registers, shared memory and blocks allow
-    limited_by | text | | what allows no more; empty where nothing does
-    registers | float | | of a thread
+    occupancy | float | of 1 | active warps, of those that a multiprocessor can hold
+    occupancy_possible | float | of 1 | the maximum by registers, shared memory and blocks
+    limited_by | text | | what limits it; empty if nothing does
+    registers | float | | per thread
     waves | float | | times that its blocks fill the GPU
-    tail | float | of 1 | places for blocks that stay empty in the last wave, of those in all its waves
+    tail | float | of 1 | empty places for blocks in the last wave, of the places in all waves
     stall | text | | what warps waited for most, in the first launch of the kernel, grid and block
     stall_share | float | of 1 | of the time in which warps waited
     second_stall | text | | what they waited for next
     second_stall_share | float | of 1 | of the time in which warps waited
     verdict | text | | {VERDICTS}
-    because | text | | the figures by which that rule speaks
+    because | text | | the numbers for that verdict
 """,
     ),
 )
@@ -93,13 +93,12 @@ COUNTER_RANGES = TableSpec(
 )
 ROOFS = TableSpec(
     "roofs",
-    "One row per run with the stage counters and roof: the most that the GPU can do",
+    "One row per run with the stage counters and roof: the highest rate of the GPU",
     columns("""
     roof | text | | memory, or the kind of FLOPs: fp32 on ordinary cores; tf32, bf16 and fp16 on tensor cores
     unit | text | | of both rates
-    data_sheet_per_s | float | | rate by the maker's data sheet; empty where it is not known to this project
-    reached_per_s | float | | rate that a copy, or a matrix multiply of 8192³, reached on this GPU; empty where there \
-        is none
+    data_sheet_per_s | float | | rate by the maker's data sheet; empty if this project does not know it
+    reached_per_s | float | | rate of a copy, or of a matrix multiply of 8192³, on this GPU; empty if there is none
 """),
 )
 TABLES = (
@@ -113,7 +112,7 @@ TABLES = (
 COMMUNICATION = "communication"
 LEFT_OUT = "left out: communication"
 LAUNCHED = ["kernel", "class", "grid", "block", "launches", "total_ns", "min_ns", "max_ns", "not_counted"]
-PLACE = ["step", "phase", "range", "class"]
+KEY_COLUMNS = ["step", "phase", "range", "class"]
 
 
 def measured_launches(trace: Trace) -> pd.DataFrame:
@@ -123,11 +122,11 @@ def measured_launches(trace: Trace) -> pd.DataFrame:
     launches = measured_activities(trace).rename(columns={"name": "kernel"})
     launches = launches.assign(grid=grid[inside], block=block[inside])
     launches = launches[(launches["step"] >= 0) & ~launches["kind"].isin(MEMORY_OPERATIONS)]
-    return launches[[*CONFIGURATION, *PLACE, "duration_ns"]].astype({"kernel": "str", "class": "str"})
+    return launches[[*CONFIGURATION, *KEY_COLUMNS, "duration_ns"]].astype({"kernel": "str", "class": "str"})
 
 
 def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
-    """The launches, each with the row of the counters that tells of it, or why none does; communication is left out."""
+    """The launches, each with its row of the counters, or the reason why it has none; communication is left out."""
     matched = joined(launches, counters)
     communication = matched["class"].map(family) == COMMUNICATION
     counted_as = matched["counted_as"].mask(communication, NONE)
@@ -135,8 +134,8 @@ def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFr
 
 
 def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs) -> pd.DataFrame:
-    """One row per configuration of joined launches, the longest first: its launches in all measured steps, what one of
-    them did, and its verdict. Raises NotConserved if a launch or a nanosecond is lost."""
+    """One row per configuration of joined launches, the longest first: its launches in all measured steps, the work of
+    one of them, and its verdict. Raises NotConserved if a launch or a nanosecond is lost."""
     table = configurations(launches)
     require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
     require_same("launches", table["launches"].sum(), len(launches))
@@ -148,14 +147,14 @@ def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs)
 
 
 def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
-    """One row per step, phase, range and class of joined launches: how many, their time, that of those with counters,
-    and the sums of what these did, NaN where something is not known of one that was counted."""
+    """One row per step, phase, range and class of joined launches: their number and time, the time with counters, and
+    the sums of counted work, NaN if a part of it is unknown."""
     counted = launches["counted_as"] != NONE
     work = work_of(_of_rows(counters, launches["counted_as"])).mask(~counted, 0.0)
     rows = launches.assign(counted_ns=launches["duration_ns"].where(counted, 0), **work)
-    grouped = rows.groupby(PLACE, sort=True, observed=True)
+    grouped = rows.groupby(KEY_COLUMNS, sort=True, observed=True)
     sums = grouped[["duration_ns", "counted_ns"]].sum().rename(columns={"duration_ns": "total_ns"})
-    sums = sums.join(known_sums(rows, PLACE, WORK))
+    sums = sums.join(known_sums(rows, KEY_COLUMNS, WORK))
     table = sums.assign(launches=grouped.size()).reset_index()[COUNTER_RANGES.names]
     require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
     require_same("launches", table["launches"].sum(), len(launches))
@@ -163,20 +162,20 @@ def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame
 
 
 def _of_rows(counters: pd.DataFrame, numbers: pd.Series) -> pd.DataFrame:
-    """The metrics of these rows of the counters, NaN for NONE."""
+    """The metrics in these rows of the counters, NaN for NONE."""
     metrics = counters.drop(columns=CONFIGURATION).reset_index(drop=True)
     return metrics.reindex(numbers).set_axis(numbers.index)
 
 
 def lost_share(counters: pd.DataFrame) -> float:
-    """The share of the time of kernels, communication apart, that has no counters."""
+    """The share of kernel time without counters; communication does not count."""
     countable = counters[counters["not_counted"] != LEFT_OUT]
     total = countable["total_ns"].sum()
     return float(countable.loc[countable["not_counted"] != "", "total_ns"].sum() / total) if total else 0.0
 
 
 def roofs_table(reached: Roofs, sheet: Roofs) -> pd.DataFrame:
-    """One row per roof, memory first: rates per second of the data sheet and of the calibration, NaN if not known."""
+    """One row per roof, memory first: rates per second of the data sheet and of the calibration, NaN if unknown."""
     rows = [("memory", "B/s", sheet.memory_bytes_per_s, reached.memory_bytes_per_s)]
     rows += [(kind, "FLOP/s", sheet.flop_per_s.get(kind), rate) for kind, rate in reached.flop_per_s.items()]
     return ROOFS.table(rows, of_a_run=True)

@@ -21,18 +21,18 @@ COUNTERS = Stage(
     settings={
         "runs": Setting(
             {
-                "description": "Runs whose kernels are counted besides those of products with `stages: [counters]`: a"
-                f" pattern of their names, such as small_ctx512_*, or `{PAGE_RUN}`, as without this key: the run whose"
-                " step the page shows, or would of those on one GPU; empty for none.",
+                "description": "Runs whose kernels are counted, in addition to products with `stages: [counters]`: a"
+                f" pattern of names, such as small_ctx512_*; empty for none; or `{PAGE_RUN}`, the default: the run"
+                " whose step the page shows or, if that is on several GPUs, the same choice among runs on one GPU.",
                 "type": "string",
             },
-            default=None,  # `shown` where the grid has such a run
+            default=None,  # `shown` if the grid has such a run
             of_study=True,
         ),
         "layers": Setting(
             {
-                "description": "Layers of a model (its size num_layers) that are counted at most: all launch the same"
-                " kernels. More where they differ.",
+                "description": "Maximum number of layers (size num_layers) of a counted model: usually all layers"
+                " launch the same kernels. Use more if they differ.",
                 **COUNT,
             },
             default=2,

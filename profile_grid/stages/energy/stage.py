@@ -9,9 +9,7 @@ ENERGY = Stage(
     meaning="the process whose energy is counted",
     table_names=("energy", "energy_windows"),
     sources=PROCESSES,
-    lasts_s=lambda settings: (
-        (settings["windows"] + 2) * settings["window_s"]
-    ),  # one idle window before them, and one after
+    lasts_s=lambda settings: (settings["windows"] + 2) * settings["window_s"],  # one idle window before and after them
     settings={
         "warmup_steps": Setting(WARMUP, default=5, of_program=True),
         "measured_steps": Setting(COUNT, default=3, of_program=True),
@@ -21,8 +19,8 @@ ENERGY = Stage(
         ),
         "window_s": Setting(
             {
-                "description": "Seconds of a window, at least. NVML's counter ticks every 0.1 s: windows of 1 s scatter"
-                " by 5 %, those of 5 s by 1 %.",
+                "description": "Minimum seconds of a window. NVML's counter ticks every 0.1 s: windows of 1 s vary by"
+                " 5 %, windows of 5 s by 1 %.",
                 "type": "number",
                 "minimum": 5,
                 "maximum": 600,

@@ -1,4 +1,4 @@
-"""The tables of energy: every window of a process, and by run what a step and a token take."""
+"""The tables of energy: every window of a process, and the energy of a step and a token by run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPREAD = tuple(f"{name}{end}" for name in FIGURES for end in ("", "_std"))
 
 @dataclass(frozen=True)
 class State:
-    """A device at one moment; None for what it does not tell."""
+    """A device at one moment; None for unknown values."""
 
     temperature_c: int | None
     sm_clock_mhz: int | None
@@ -35,7 +35,7 @@ class State:
 
 @dataclass(frozen=True)
 class EnergyWindow:
-    """What was counted between two readings of the counter."""
+    """One window between two readings of the counter."""
 
     kind: str
     seconds: float
@@ -63,7 +63,7 @@ class EnergyFacts:
 
 
 def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
-    """`energy` and `energy_windows`, of the runs that have the stage whole."""
+    """`energy` and `energy_windows`, of the runs in which the stage is complete."""
     complete = [
         (run.leading, run.results[ENERGY.name].program, parse_as(EnergyFacts, run.results[ENERGY.name].facts, "facts"))
         for run in runs
@@ -107,7 +107,7 @@ def energy_of_run(program: ProgramResult, facts: EnergyFacts) -> dict:
 
 
 def model_flops(flops: Mapping[str, int | None] | None, mode: str) -> int | None:
-    """FLOPs of the matrix products of a step, without what is computed again; None where they are not known."""
+    """FLOPs of the matrix products of a step, without recomputation; None if unknown."""
     forward = (flops or {}).get("forward")
     backward = BACKWARD_IN_FORWARDS if BACKWARD in PHASES_OF_MODE[mode] else 0
     return None if forward is None else (1 + backward) * forward
@@ -140,26 +140,24 @@ ENERGY_TABLE = TableSpec(
     "energy",
     "One row per run with the stage energy: means over its windows, no profiler attached",
     columns("""
-    counter | text | | whose energy is counted: NVML that of the whole GPU, RAPL that of the processor's packages
+    counter | text | | whose energy is counted: NVML for the entire GPU, RAPL for the packages of the CPU
     windows | int | | windows in which the model stepped
     steps | int | | steps in all of them
     step_ms | float | ms | their seconds ÷ their steps
     tokens | int | tokens | of one step: batch × context
-    model_flops | int | FLOP | of the matrix products of one step, from the shapes; what is computed again is not \
-        counted
+    model_flops | int | FLOP | of the matrix products of one step, from the shapes, without recomputation
     joules_per_step | float | J | energy of a window ÷ its steps, the mean over the windows
     joules_per_step_std | float | J | standard deviation (n − 1) between the windows
     joules_per_token | float | J | the same ÷ tokens
     joules_per_token_std | float | J | its standard deviation
     power_w | float | W | energy of a window ÷ its seconds, the mean over the windows
     power_w_std | float | W | its standard deviation
-    idle_power_w | float | W | the same of the windows in which nothing runs and the model lies in memory, before and \
-        after
+    idle_power_w | float | W | the same for the idle windows before and after, with the model in memory
     idle_power_w_std | float | W | its standard deviation
     tflops_per_watt | float | TFLOP/s/W | model_flops ÷ energy of a step; empty if unknown
     tflops_per_watt_std | float | TFLOP/s/W | its standard deviation
     tick_ms | float | ms | time between two changes of the counter, as measured
-    tick_share | float | of 1 | tick ÷ the shortest window: the most that one window can be off by it, at even power
+    tick_share | float | of 1 | tick ÷ the shortest window: the maximum error of one window from it, at constant power
 """),
 )
 ENERGY_WINDOWS = TableSpec(
@@ -168,7 +166,7 @@ ENERGY_WINDOWS = TableSpec(
     columns("""
     window | int | | number, from 0
     kind | text | | steps, or idle: nothing runs
-    seconds | float | s | between the two readings of the counter, the device waited for at both
+    seconds | float | s | between the two readings of the counter, with an idle device at both
     joules | float | J | counted in between
     steps | int | | steps in between
     power_w | float | W | joules ÷ seconds
@@ -178,7 +176,7 @@ ENERGY_WINDOWS = TableSpec(
     end_sm_clock_mhz | int | MHz | after it
     begin_memory_clock_mhz | int | MHz | clock of its memory before the window
     end_memory_clock_mhz | int | MHz | after it
-    throttled | text | | what held the clocks back at either end; empty for nothing
+    throttled | text | | what reduced the clocks at either end; empty for nothing
 """),
 )
 TABLES = (

@@ -16,11 +16,11 @@ HOST_TRACE = Stage(
     settings=CAPTURE.settings
     | {
         "measured_steps": Setting(COUNT, default=10, of_program=True),
-        "backend": Setting({"enum": ["nsys"]}, default="nsys"),
+        "backend": Setting({"description": "The profiler.", "enum": ["nsys"]}, default="nsys"),
         "sources": Setting(
             {
-                "description": "What is recorded of the host besides CUDA calls: calls of the OS runtime of 1 µs and"
-                " longer, and a thousand Python stacks a second.",
+                "description": "What is recorded of the host besides CUDA calls: `osrt` for calls of the OS runtime of"
+                " 1 µs and longer, `python` for a thousand Python stacks per second.",
                 "type": "array",
                 "items": {"enum": ["osrt", "python"]},
                 "minItems": 1,

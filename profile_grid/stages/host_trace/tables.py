@@ -1,6 +1,6 @@
-"""What the host does in each phase of a step, thread by thread: launching, waiting, calls of the OS, and no call.
+"""What the host does in each phase of a step, by thread: launching, waiting, calls of the OS, and no call.
 
-On every thread the own times of calls and the time in none add up to the phase, to the nanosecond.
+On every thread, the exclusive times of calls and the time in no call add up to the phase, to the nanosecond.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ABSENT = {OS_RUNTIME: "no calls of the OS runtime", PYTHON: "no Python stacks"}
 
 
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
-    """The status of a run's host trace and its table, which is empty unless the trace is whole."""
+    """The status of a run's host trace and its table; no table unless the trace is complete."""
     if status := status_without_tables(result, folder / SQLITE, "trace"):
         return RunTables(status, {})
     try:
@@ -44,7 +44,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
 
 
 def host_time(trace: Trace) -> pd.DataFrame:
-    """One row per phase, thread, what it does and function: means over the steps of the trace."""
+    """One row per phase, thread, activity and function: means over the steps of the trace."""
     wall_ns, steps = _phases(trace)
     rows = host_table(trace, step_name=STEP).rename(columns={"where": "phase"})
     rows = rows[rows["phase"].isin(wall_ns)]
@@ -61,8 +61,10 @@ def host_time(trace: Trace) -> pd.DataFrame:
         own_ms=rows["own_ns"].astype("float64") / 1e6 / steps,
         estimated_ms=rows["estimated_ns"].astype("float64") / 1e6 / steps,
     )
-    most = _launching_threads(table)
-    launches_most = [most.get(phase) == thread for phase, thread in zip(table["phase"], table["thread"], strict=True)]
+    launching = _launching_threads(table)
+    launches_most = [
+        launching.get(phase) == thread for phase, thread in zip(table["phase"], table["thread"], strict=True)
+    ]
     table = table.assign(launches_most=launches_most)[HOST_TIME.names]
     return HOST_TIME.typed(table, nullable=False).reset_index(drop=True)
 
@@ -82,34 +84,33 @@ def _doing(source: str, function: str) -> str:
 
 
 def _launching_threads(table: pd.DataFrame) -> dict[str, int]:
-    """The thread that makes most of the calls that launch, by phase; of a phase without one there is none."""
+    """The thread with most of the launching calls, by phase; a phase without such calls is left out."""
     calls = table[table["doing"] == LAUNCHING].groupby(["phase", "thread"])["calls"].sum()
     return {phase: phase_calls.idxmax()[1] for phase, phase_calls in calls.groupby("phase")}
 
 
 def _absent(table: pd.DataFrame, sources: Sequence[str]) -> list[str]:
-    """What was asked for and the trace does not hold."""
-    held = {OS_RUNTIME: (table["doing"] == OS_CALLS).any(), PYTHON: (table["doing"] == STACK).any()}
-    return [f"the trace of the host holds {ABSENT[source]}" for source in sources if not held[source]]
+    """A warning for each requested source without rows in the trace."""
+    is_present = {OS_RUNTIME: (table["doing"] == OS_CALLS).any(), PYTHON: (table["doing"] == STACK).any()}
+    return [f"the trace of the host has {ABSENT[source]}" for source in sources if not is_present[source]]
 
 
 HOST_TIME = TableSpec(
     "host_time",
-    "One row per run with the stage host_trace, phase of a step, thread, and function that the thread was in;"
-    " means over the traced steps. On every thread own_ms adds up to the phase",
+    "One row per run with the stage host_trace, phase of a step, thread and function; means over the traced steps. On"
+    " every thread, own_ms adds up to the phase",
     columns("""
     phase | text | | range directly inside step
-    thread | int | | number of the thread, from 0, which is the main one where it makes calls
-    launches_most | bool | | whether it makes most of the calls in the phase that launch
+    thread | int | | number of the thread, from 0; 0 is the main thread if it makes calls
+    launches_most | bool | | whether it makes most of the launching calls in the phase
     doing | text | | a kind of CUDA call, in the OS runtime (calls of 1 µs and longer), in no call, or a Python stack
-    function | text | | what was called; of a stack its innermost function and the module of that
+    function | text | | the called function; for a stack its innermost function and its module
     launches | float | | kernels and memory operations that all threads launch in the phase, per step
     calls | float | | calls per step
-    own_ms | float | ms | time in such calls per step, without what is called inside them; the trace slows the host down
-    samples | int | | stacks that were sampled, about one a millisecond, over all traced steps
-    samples_in_calls | int | | those of them at which the thread was in a traced call
-    estimated_ms | float | ms | time there in no call per step, an estimate: samples outside of calls × time between \
-        two samples
+    own_ms | float | ms | time in such calls per step, without inner calls; the trace slows the host down
+    samples | int | | sampled stacks, about one per millisecond, in all traced steps
+    samples_in_calls | int | | those of them while the thread was in a traced call
+    estimated_ms | float | ms | estimated time there in no call, per step: samples outside calls × time between samples
 """),
 )
 TABLES = (HOST_TIME,)

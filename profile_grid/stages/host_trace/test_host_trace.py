@@ -80,7 +80,7 @@ def test_what_was_asked_for_and_is_not_there_is_said(tmp_path):
     write_specification(path, {"sources": ["osrt", "python"]})
     status, tables = run_tables(result_of(path), tmp_path)
     assert status == {
-        "status": "complete", "reason": None, "warnings": ["the trace of the host holds no Python stacks"],
+        "status": "complete", "reason": None, "warnings": ["the trace of the host has no Python stacks"],
     }  # fmt: skip
     assert as_written(tables["host_time"]) == as_written(HOST_TIME.empty())
     other = result_of(path, specification={"sources": ["osrt"]})

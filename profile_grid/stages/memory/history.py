@@ -28,19 +28,19 @@ BLOCK = "block"
 
 @dataclass(frozen=True)
 class RangeSpan:
-    """One range: events `opened` to `closed`, the latter not included."""
+    """One range: events `opened` to `closed`, not including `closed`."""
 
     name: str
-    inside: int | None  # number of the range around it
+    inside: int | None  # number of the enclosing range
     opened: int
     closed: int
 
 
 @dataclass(frozen=True)
-class FailedAllocationRecord:
+class FailedRequest:
     """The last request for memory that failed."""
 
-    event: int  # how many events came before it
+    event: int  # number of earlier events
     requested_bytes: int
     free_bytes: int | None
     range: int | None  # number of the innermost range
@@ -52,35 +52,35 @@ class AllocationHistory:
 
     size: np.ndarray  # bytes
     made: np.ndarray  # the event that allocated it
-    freed: np.ndarray  # the event that freed it; the number of events if none did
+    freed: np.ndarray  # the event that freed it; the number of events if it was never freed
     range: np.ndarray  # number of the innermost range; -1 for none
-    operator: list[str | None]  # None if not known
-    held: list[str | None]  # what held it at the end; None if not known
+    operator: list[str | None]  # None if unknown
+    held: list[str | None]  # what held it at the end; None if unknown
     ranges: list[RangeSpan]
     time_us: np.ndarray
     counters: dict[str, int | None]
     cannot: list[str]
-    unmet: FailedAllocationRecord | None = None
+    unmet: FailedRequest | None = None
 
     @property
     def events(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return len(self.time_us)
 
     @cached_property
     def paths(self) -> list[tuple[int, ...]]:
-        """Per range the numbers of all that are open in it, the outermost first, itself last."""
+        """For each range the numbers of the open ranges, the outermost first, itself last."""
         paths: list[tuple[int, ...]] = []
         for number, span in enumerate(self.ranges):
             paths.append((*(paths[span.inside] if span.inside is not None else ()), number))
         return paths
 
     def names(self, number: int) -> list[str]:
-        """The names of the path of a range; none outside of all."""
+        """The names of the path of a range; [] outside of all."""
         return [self.ranges[outer].name for outer in self.paths[number]] if number >= 0 else []
 
     def live_at(self, state: int) -> np.ndarray:
-        """Which allocations are live in this state, as a mask."""
+        """Mask of the allocations that are live in this state."""
         return (self.made <= state) & (self.freed > state)
 
     def measured_steps(self) -> list[int]:
@@ -96,14 +96,13 @@ class AllocationHistory:
 
 
 def read_history(path: Path) -> AllocationHistory | None:
-    """The history in a file that the measured program wrote (cs336_model.program.memory.history); None where it ended
-    without one."""
+    """The history in a file of the measured program (cs336_model.program.memory.history); None if it has none."""
     record = json.loads(gzip.decompress(path.read_bytes()))
     return history_of(record) if record else None
 
 
 def history_of(record: dict) -> AllocationHistory:
-    """The history in such a record."""
+    """The history in a record of the measured program."""
     events, columns, ranges = len(record["time_us"]), record["allocations"], record["ranges"]
     rows = zip(ranges["name"], ranges["inside"], ranges["opened"], ranges["closed"], strict=True)
     return AllocationHistory(
@@ -117,12 +116,12 @@ def history_of(record: dict) -> AllocationHistory:
         time_us=np.array(record["time_us"], dtype="float64"),
         counters=record["counters"],
         cannot=record["cannot"],
-        unmet=record["unmet"] and FailedAllocationRecord(**record["unmet"]),
+        unmet=record["unmet"] and FailedRequest(**record["unmet"]),
     )
 
 
 class Category(StrEnum):
-    """The categories, in the order in which they are shown."""
+    """The categories, in the order of figures and tables."""
 
     PARAMETERS = "parameters"
     GRADIENTS = "gradients"
@@ -138,12 +137,12 @@ MAKING_ACTIVATIONS = (ranges.FORWARD, ranges.LOSS)
 
 
 def categories_of(history: AllocationHistory) -> np.ndarray:
-    """Per allocation the position of its category in CATEGORIES."""
+    """The index in CATEGORIES for each allocation."""
     phases = phases_and_backward(history)
     categories = []
-    for number, held in enumerate(history.held):
+    for number, holder in enumerate(history.held):
         phase, backward = phases.get(int(history.range[number]), ("", None))
-        categories.append(CATEGORIES.index(Category(held) if held else _by_life(history, number, phase, backward)))
+        categories.append(CATEGORIES.index(Category(holder) if holder else _by_life(history, number, phase, backward)))
     return np.array(categories, dtype="int64")
 
 
@@ -153,7 +152,7 @@ def names_of(category: np.ndarray) -> list[str]:
 
 
 def _by_life(history: AllocationHistory, number: int, phase: str, backward: RangeSpan | None) -> Category:
-    """The category of what nothing held at the end; `backward` is the backward pass of its step."""
+    """The category of an allocation that nothing held at the end; `backward` is the backward pass of its step."""
     freed = history.freed[number]
     if freed >= history.events:
         return Category.WORKSPACE
@@ -165,14 +164,14 @@ def _by_life(history: AllocationHistory, number: int, phase: str, backward: Rang
 
 
 def phases_and_backward(history: AllocationHistory) -> dict[int, tuple[str, RangeSpan | None]]:
-    """Per range in a step: the name of its phase, and the backward pass of its step, if it has one."""
+    """For each range in a step: the name of its phase, and the backward pass of its step, if any."""
     backward = {span.inside: span for span in history.ranges if span.name == ranges.BACKWARD}
     phases = {}
     for number, path in enumerate(history.paths):
         names = history.names(number)
         if STEP in names[:-1]:
-            at = names.index(STEP)
-            phases[number] = (names[at + 1], backward.get(path[at]))
+            step_index = names.index(STEP)
+            phases[number] = (names[step_index + 1], backward.get(path[step_index]))
     return phases
 
 
@@ -180,5 +179,5 @@ def live_bytes(history: AllocationHistory, category: np.ndarray) -> np.ndarray:
     """Live bytes by state and category, shape (events, categories): row n is state n."""
     change = np.zeros((history.events + 1, len(CATEGORIES)), dtype="int64")
     np.add.at(change, (history.made, category), history.size)
-    np.add.at(change, (history.freed, category), -history.size)  # what is never freed goes behind the last event
+    np.add.at(change, (history.freed, category), -history.size)  # never freed: after the last event
     return change[:-1].cumsum(axis=0)

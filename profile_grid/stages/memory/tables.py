@@ -1,4 +1,4 @@
-"""The tables of one run's memory stage, and whether its history is whole."""
+"""The tables of the memory stage of one run, and whether its history is complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTERS = ("requested_peak", "allocated_peak", "reserved_peak", "driver_used")
 
 
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
-    """The status of a run's memory stage and its tables, which are empty unless the history is whole."""
+    """The status of a run's memory stage and its tables; no tables unless the history is complete."""
     if status := status_without_tables(result, folder / HISTORY, "history"):
         failure = _failure(result, folder) if status["status"] == OUT_OF_MEMORY else {}
         return RunTables(status, failure)
@@ -32,24 +32,24 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
 
 
 def tables_of_history(history: AllocationHistory, program: dict) -> RunTables:
-    """The same of a history that was read. It is whole where its replay reaches the peak that the allocator counted, to
-    the byte."""
+    """`run_tables` for a history that is already read. It is complete if its replay reaches the peak of the allocator,
+    to the byte."""
     category = categories_of(history)
     live = live_bytes(history, category)
     if reason := _missing(history, live):
         return RunTables(tables_status(INCOMPLETE, reason), {})
-    made = {
+    made_tables = {
         "memory_phases": tables.phases_table(history, live),
         "memory_activations": tables.activations_table(history, category),
         "memory_largest": tables.largest_table(history, names_of(category), tables.fullest_of_last_step(history, live)),
         "memory_timeline": tables.timeline_table(history, live),
         "memory_totals": _totals(history, program),
     }
-    return RunTables(tables_status(COMPLETE), made)
+    return RunTables(tables_status(COMPLETE), made_tables)
 
 
 def _missing(history: AllocationHistory, live: np.ndarray) -> str | None:
-    """Why the history is not whole: its replay does not reach the allocator's own peak; None where it does."""
+    """Why the history is incomplete: its replay does not reach the allocator's peak; None if it does."""
     peak, counted = int(live.sum(axis=1).max(initial=0)), history.counters["requested_peak"]
     if peak == counted:
         return None
@@ -57,7 +57,7 @@ def _missing(history: AllocationHistory, live: np.ndarray) -> str | None:
 
 
 def _failure(result: StageResult, folder: Path) -> dict[str, pd.DataFrame]:
-    """What was live when memory ran out, where the history up to then is there and whole."""
+    """The table of what was live when memory ran out, if there is a complete history up to then."""
     history = read_history(folder / HISTORY)
     if history is None or _missing(history, live_bytes(history, categories_of(history))):
         return {}
@@ -66,7 +66,7 @@ def _failure(result: StageResult, folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def _totals(history: AllocationHistory, program: dict) -> pd.DataFrame:
-    """One row: what the allocator and the driver counted, and what the shapes let expect."""
+    """One row: numbers of the allocator and the driver, and estimates from the shapes."""
     shape, dimensions = shape_of(program), program["dimensions"]
     trains = BACKWARD in PHASES_OF_MODE[dimensions["mode"]]
     row = {f"{name}_bytes": history.counters[name] for name in COUNTERS} | {

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from cs336_model.program.variants.values import PLAIN
+from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.results.capture_identity import identity
 from profile_grid.stages.memory.history import CATEGORIES, RangeSpan, categories_of, history_of, live_bytes, names_of
 from profile_grid.stages.memory.tables import TABLES, run_tables, tables_of_history
@@ -24,7 +24,7 @@ from profile_grid.stages.memory.usage_tables import (
 from tests.profile_grid.made_up_history import made_up_history, made_up_record
 from tests.profile_grid.made_up_results import as_written
 
-OTHERS_MODEL = {"constructor": "theirs:Model", "dimensions": {"mode": "train_step", **PLAIN}}
+OTHERS_MODEL = {"constructor": "theirs:Model", "dimensions": {"mode": "train_step", **DEFAULT_VALUES}}
 
 
 def tables(peak: int = 600) -> tuple[dict, dict[str, pd.DataFrame]]:

@@ -15,7 +15,7 @@ from profile_grid.stages.memory.history import (
     CATEGORIES,
     AllocationHistory,
     Category,
-    FailedAllocationRecord,
+    FailedRequest,
     RangeSpan,
     categories_of,
     names_of,
@@ -25,11 +25,13 @@ from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import NO_RANGE, OUTSIDE, STEP, WHOLE_STEP
 
 WHOLE_PROCESS = "process"
-MOMENTS = 400  # of a timeline: each the fullest of its slice of the events
+MOMENTS = 400  # of a timeline: the fullest moment of each slice of the events
 LARGEST = 20
 SMALLER = "(smaller ones)"
+BEING_MADE = "being made"  # before any step: model, optimizer and tokens that were not finished
+MOMENT = ["requested_bytes", "free_bytes", "in_phase", "in_range", "live_bytes"]
 COLUMN_OF = {name: f"{name.replace(' ', '_')}_bytes" for name in CATEGORIES}
-GROUP = ["category", "phase", "range", "operator", "each_bytes"]  # what allocations of one row have in common
+KEY_COLUMNS = ["category", "phase", "range", "operator", "each_bytes"]  # of a group of allocations
 
 
 def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
@@ -37,8 +39,8 @@ def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
     rows = []
     for number, step in enumerate(history.measured_steps()):
         for name, span in ((WHOLE_STEP, history.ranges[step]), *history.phases_of(step)):
-            rows += _at(live, fullest(live, span), number, name)
-    rows += _at(live, int(live.sum(axis=1).argmax()), -1, WHOLE_PROCESS) if len(live) else []
+            rows += _rows_at(live, fullest(live, span), number, name)
+    rows += _rows_at(live, int(live.sum(axis=1).argmax()), -1, WHOLE_PROCESS) if len(live) else []
     return pd.DataFrame(rows, columns=MEMORY_PHASES.names)
 
 
@@ -53,14 +55,14 @@ def fullest_of_last_step(history: AllocationHistory, live: np.ndarray) -> int:
     return fullest(live, history.ranges[history.measured_steps()[-1]])
 
 
-def _at(live: np.ndarray, state: int, step: int, phase: str) -> list[tuple]:
+def _rows_at(live: np.ndarray, state: int, step: int, phase: str) -> list[tuple]:
     return [(step, phase, str(name), int(live[state, index])) for index, name in enumerate(CATEGORIES)]
 
 
 def activations_table(history: AllocationHistory, category: np.ndarray) -> pd.DataFrame:
-    """One row per part of the model and block: what the last measured step keeps for its backward pass."""
+    """One row per part of the model and block: the memory that the last measured step keeps for its backward pass."""
     step = history.measured_steps()[-1]
-    kept = [
+    activations = [
         number
         for number in np.flatnonzero(category == CATEGORIES.index(Category.ACTIVATIONS))
         if step in history.paths[history.range[number]]
@@ -68,7 +70,7 @@ def activations_table(history: AllocationHistory, category: np.ndarray) -> pd.Da
     blocks = _numbers_of_blocks(history, step)
     rows = [
         (_part(history, history.range[number]), _block(history, history.range[number], blocks), history.size[number])
-        for number in kept
+        for number in activations
     ]
     table = pd.DataFrame(rows, columns=["part", "block", "size"])
     grouped = table.groupby(["part", "block"], sort=False)["size"].agg(["sum", "count"]).reset_index()
@@ -76,13 +78,13 @@ def activations_table(history: AllocationHistory, category: np.ndarray) -> pd.Da
 
 
 def _numbers_of_blocks(history: AllocationHistory, step: int) -> dict[int, int]:
-    """The blocks of a step by the number of their range: 0, 1, 2 ... in the order in which they open."""
+    """{number of a block's range in a step: 0, 1, 2 ... in the order in which they open}"""
     opened = [n for n, span in enumerate(history.ranges) if span.name == BLOCK and step in history.paths[n]]
     return {number: order for order, number in enumerate(opened)}
 
 
 def _block(history: AllocationHistory, number: int, blocks: dict[int, int]) -> int:
-    """The block in which a range lies; -1 outside of all."""
+    """The block that contains a range; -1 outside of all."""
     return next((blocks[outer] for outer in history.paths[number] if outer in blocks), -1)
 
 
@@ -94,12 +96,12 @@ def _part(history: AllocationHistory, number: int) -> str:
 
 
 def largest_table(history: AllocationHistory, category: Sequence[str], state: int) -> pd.DataFrame:
-    """The largest groups of allocations that are live in a state: made in one range by one operator for one purpose,
-    of one size; the rest as one row per category. `category` has the name of that of every allocation."""
+    """The largest groups of allocations that are live in a state, equal in range, operator, category and size; the
+    others as one row per category. `category` has the name of the category of every allocation."""
     numbers = np.flatnonzero(history.live_at(state))
     rows = [_described(history, number, str(category[number])) for number in numbers]
-    table = pd.DataFrame(rows, columns=GROUP).assign(allocations=1)
-    table = table.groupby(GROUP, sort=False, dropna=False)["allocations"].count().reset_index()
+    table = pd.DataFrame(rows, columns=KEY_COLUMNS).assign(allocations=1)
+    table = table.groupby(KEY_COLUMNS, sort=False, dropna=False)["allocations"].count().reset_index()
     table = table.assign(bytes=table["each_bytes"] * table["allocations"])
     table = table.sort_values(["bytes", "each_bytes"], ascending=False, kind="stable", ignore_index=True)
     smaller = table.iloc[LARGEST:].groupby("category", sort=False)[["allocations", "bytes"]].sum().reset_index()
@@ -110,18 +112,23 @@ def largest_table(history: AllocationHistory, category: Sequence[str], state: in
 
 def _described(history: AllocationHistory, number: int, category: str) -> tuple:
     """Category, phase, range below it, operator and size of an allocation."""
-    return category, *place(history, history.range[number]), history.operator[number] or "", int(history.size[number])
+    return (
+        category,
+        *phase_and_range(history, history.range[number]),
+        history.operator[number] or "",
+        int(history.size[number]),
+    )
 
 
-def place(history: AllocationHistory, number: int) -> tuple[str, str]:
-    """The phase of a range, and the ranges below it, itself last; (outside) of all steps."""
+def phase_and_range(history: AllocationHistory, number: int) -> tuple[str, str]:
+    """The phase of a range, and the ranges inside the phase, itself last; (outside) of all steps."""
     names = history.names(number)
     inner = names[names.index(STEP) + 1 :] if STEP in names else []
     return inner[0] if inner else OUTSIDE, as_path(inner[1:])
 
 
 def timeline_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
-    """The last measured step in at most so many moments, each the fullest of its slice of the events."""
+    """The last measured step in at most MOMENTS moments, each the fullest of its slice of the events."""
     step = history.ranges[history.measured_steps()[-1]]
     phases = list(history.phases_of(history.measured_steps()[-1]))
     states = np.arange(max(step.opened - 1, 0), step.closed)
@@ -140,8 +147,44 @@ def _phase_at(phases: Iterable[tuple[str, RangeSpan]], state: int) -> str:
 
 
 def _typed(groups: pd.DataFrame) -> pd.DataFrame:
-    """Counts of allocations and their bytes are known of every group, the size of one is not."""
+    """The groups with their dtypes: counts and total bytes are known for every group, the size of one is not."""
     return MEMORY_LARGEST.typed(groups[MEMORY_LARGEST.names]).astype({"allocations": "int64", "bytes": "int64"})
+
+
+def failure_table(history: AllocationHistory, trains: bool) -> pd.DataFrame:
+    """One row per group of allocations that were live when the last request failed, the largest first, each with that
+    request; no row without a failed request. `trains`: the run has a backward pass.
+
+    The history continues after that moment, since memory is freed while the error passes through the program. Only what
+    came before counts, and allocations of the unfinished step have no later life that shows their category."""
+    unmet = history.unmet
+    if unmet is None:
+        return MEMORY_FAILED.empty()
+    groups = largest_table(history, _categories(history, unmet, trains), unmet.event - 1)
+    phase, path = phase_and_range(history, _range(unmet))
+    moment = (unmet.requested_bytes, unmet.free_bytes, phase, path, int(groups["bytes"].sum()))
+    return groups.assign(**dict(zip(MOMENT, moment, strict=True)))[MEMORY_FAILED.names].astype(
+        {"free_bytes": "Int64", "in_phase": "str", "in_range": "str"}
+    )
+
+
+def _categories(history: AllocationHistory, unmet: FailedRequest, trains: bool) -> list[str]:
+    """The category of each allocation, as far as it is known at that moment."""
+    categories, phases = names_of(categories_of(history)), phases_and_backward(history)
+    path = history.paths[_range(unmet)] if unmet.range is not None else ()
+    step = next((number for number in path if history.ranges[number].name == STEP), None)
+    for number in np.flatnonzero([holder is None for holder in history.held]):
+        range_number = int(history.range[number])
+        if unmet.range is None and range_number < 0:
+            categories[number] = BEING_MADE
+        elif range_number >= 0 and step is not None and step in history.paths[range_number]:
+            making = trains and phases.get(range_number, ("",))[0] in (ranges.FORWARD, ranges.LOSS)
+            categories[number] = str(Category.ACTIVATIONS if making else Category.TEMPORARY)
+    return categories
+
+
+def _range(unmet: FailedRequest) -> int:
+    return -1 if unmet.range is None else unmet.range
 
 
 EXPLAINED = (
@@ -154,8 +197,8 @@ MEMORY_PHASES = TableSpec(
     columns(f"""
     step | int | | number of the measured step, from 0; −1 for the whole process
     phase | text | | step, one phase of it, or process: from before the model is made to the end of the last step
-    category | text | | what it is for: {EXPLAINED}
-    bytes | int | B | requested by live allocations of the category; the categories of a phase sum to its peak
+    category | text | | {EXPLAINED}
+    bytes | int | B | requested by live allocations of the category; the categories of a phase add up to its peak
 """),
 )
 MEMORY_ACTIVATIONS = TableSpec(
@@ -165,20 +208,19 @@ MEMORY_ACTIVATIONS = TableSpec(
     part | text | | innermost range in which it was allocated
     block | int | | number of the block, from 0; −1 outside of all
     bytes | int | B | requested by allocations of the forward pass and loss that are live when the backward pass begins
-    allocations | int | | how many these are
+    allocations | int | | number of these allocations
 """),
 )
 MEMORY_LARGEST = TableSpec(
     "memory_largest",
-    "The largest groups of allocations live at the fullest moment of the last step, alike in all but their block",
+    "The largest groups of allocations live at the fullest moment of the last step, equal in all but their block",
     columns("""
     category | text | | as in memory_phases
     phase | text | | phase in which they were made; (outside) of all steps
-    range | text | | ranges inside the phase, outermost first, joined by " > "; (smaller ones) for the rest of a \
-        category
-    operator | text | | outermost ATen operator that allocated; empty where the recorder does not tell
+    range | text | | ranges inside the phase, outermost first, joined by " > "; (smaller ones): the others of a category
+    operator | text | | outermost ATen operator that allocated; empty if unknown
     each_bytes | int | B | size of one
-    allocations | int | | how many there are
+    allocations | int | | number of allocations
     bytes | int | B | of all of them
 """),
 )
@@ -194,29 +236,28 @@ MEMORY_TIMELINE = TableSpec(
 )
 MEMORY_TOTALS = TableSpec(
     "memory_totals",
-    "One row per run with the stage memory: what allocator and driver counted, and what the shapes let expect",
+    "One row per run with the stage memory: numbers of the allocator and the driver, and estimates from the shapes",
     columns("""
-    requested_peak_bytes | int | B | most that was requested at once; the replay of all allocations gives the same
-    allocated_peak_bytes | int | B | most that the allocator had given out at once, in whole blocks
-    reserved_peak_bytes | int | B | most that the allocator held of the device
-    driver_used_bytes | int | B | memory of the device in use after the last step, as the driver says, by whomever
-    estimated_peak_bytes | int | B | peak that follows from the shapes; empty for other people's models
-    estimated_activation_bytes | int | B | what follows from the shapes for the activations; empty without a backward \
-        pass
+    requested_peak_bytes | int | B | peak of requested bytes; the replay of all allocations gives the same
+    allocated_peak_bytes | int | B | peak of bytes given out by the allocator, in blocks
+    reserved_peak_bytes | int | B | peak of bytes that the allocator held of the device
+    driver_used_bytes | int | B | memory of the device in use after the last step by all processes, from the driver
+    estimated_peak_bytes | int | B | peak by the shapes; empty for custom models
+    estimated_activation_bytes | int | B | activations by the shapes; empty without a backward pass
     events | int | | allocations and releases
-    not_seen | text | | what this kind of recording cannot tell
+    not_seen | text | | what this kind of recording cannot see
 """),
 )
 MEMORY_FAILED = TableSpec(
     "memory_failed",
     "The largest groups of allocations live when memory ran out, of runs with the stage memory on a GPU",
     columns("""
-    requested_bytes | int | B | what was asked for and not there
-    free_bytes | int | B | what the GPU had free then
-    in_phase | text | | phase in which it was asked for; (outside) of all steps
-    in_range | text | | ranges inside the phase in which it was asked for, outermost first
+    requested_bytes | int | B | size of the request that failed
+    free_bytes | int | B | free memory of the GPU then
+    in_phase | text | | phase of the request; (outside) of all steps
+    in_range | text | | ranges of the request inside the phase, outermost first
     live_bytes | int | B | requested by all live allocations
-    category | text | | as in memory_phases; of the step that did not end activations (forward, loss) and temporary; \
+    category | text | | as in memory_phases; in the unfinished step activations (forward, loss) and temporary; \
         being made
     phase | text | | as in memory_largest
     range | text | | as in memory_largest
@@ -234,40 +275,3 @@ TABLES = (
     MEMORY_TOTALS,
     MEMORY_FAILED,
 )
-
-
-BEING_MADE = "being made"  # before any step: model, optimizer and tokens that never came to be
-MOMENT = ["requested_bytes", "free_bytes", "in_phase", "in_range", "live_bytes"]
-
-
-def failure_table(history: AllocationHistory, trains: bool) -> pd.DataFrame:
-    """One row per group of allocations that were live when the last request could not be met, the largest first, each
-    with that request; no row where none was. `trains`: the run has a backward pass."""
-    unmet = history.unmet
-    if unmet is None:
-        return MEMORY_FAILED.empty()
-    groups = largest_table(history, _categories(history, unmet, trains), unmet.event - 1)
-    phase, path = place(history, _range(unmet))
-    moment = (unmet.requested_bytes, unmet.free_bytes, phase, path, int(groups["bytes"].sum()))
-    return groups.assign(**dict(zip(MOMENT, moment, strict=True)))[MEMORY_FAILED.names].astype(
-        {"free_bytes": "Int64", "in_phase": "str", "in_range": "str"}
-    )
-
-
-def _categories(history: AllocationHistory, unmet: FailedAllocationRecord, trains: bool) -> list[str]:
-    """Per allocation what it was for, as far as the moment tells it."""
-    categories, phases = names_of(categories_of(history)), phases_and_backward(history)
-    path = history.paths[_range(unmet)] if unmet.range is not None else ()
-    step = next((number for number in path if history.ranges[number].name == STEP), None)
-    for number in np.flatnonzero([held is None for held in history.held]):
-        range_number = int(history.range[number])
-        if unmet.range is None and range_number < 0:
-            categories[number] = BEING_MADE
-        elif range_number >= 0 and step is not None and step in history.paths[range_number]:
-            making = trains and phases.get(range_number, ("",))[0] in (ranges.FORWARD, ranges.LOSS)
-            categories[number] = str(Category.ACTIVATIONS if making else Category.TEMPORARY)
-    return categories
-
-
-def _range(unmet: FailedAllocationRecord) -> int:
-    return -1 if unmet.range is None else unmet.range

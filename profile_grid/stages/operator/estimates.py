@@ -1,4 +1,4 @@
-"""What a run of attention alone will take of a machine, before it runs: time and memory.
+"""Estimates for a run of attention alone: time and memory.
 
 A context length whose tensors do not fit ends at once, as a result.
 """
@@ -12,13 +12,13 @@ from profile_grid.gpu_peaks import Peaks
 
 COMPILED = "compiled"
 WRITTEN_OUT = (EAGER, "math", COMPILED)
-FUSED_FORWARDS, FUSED_SHARE_OF_PEAK = 3.5, 0.25  # forward and backward; H200: flash in bf16 reaches so much
-# An H200, widths 16 to 128, numbers of four and of two bytes: the bytes per score that the time of both passes would
-# move at the peak bytes/s, and the most that are held at once: what is kept, and its gradients
+FUSED_FORWARDS, FUSED_SHARE_OF_PEAK = 3.5, 0.25  # forward and backward; H200: the share that flash reaches in bf16
+# An H200, widths 16 to 128, numbers of four and of two bytes: bytes per score that could be moved in the time of both
+# passes at the peak bytes/s, and peak bytes per score: saved scores, and their gradients
 BYTES_PER_SCORE = {EAGER: (290, 245), "math": (290, 245), COMPILED: (130, 40)}
-HELD_PER_SCORE = {EAGER: (24, 24), "math": (24, 24), COMPILED: (12, 4)}
+PEAK_BYTES_PER_SCORE = {EAGER: (24, 24), "math": (24, 24), COMPILED: (12, 4)}
 TENSORS = 10  # queries, keys, values, output, their gradients and copies: numbers per (token, width)
-PASS_S = 1e-3  # a forward and a backward pass of nothing but launches
+PASS_S = 1e-3  # a forward and a backward pass that only launches
 
 
 def needed_bytes(program: Mapping) -> int:
@@ -27,7 +27,7 @@ def needed_bytes(program: Mapping) -> int:
 
 
 def seconds(program: Mapping, peaks: Peaks | None, memory_bytes: int | None) -> float:
-    """Seconds of all passes of a run on a GPU with these peaks; 0 where they are not known."""
+    """Seconds of all passes of a run on a GPU with these peaks; 0 if they are unknown."""
     passes = 1 + program["warmup_passes"] + program["measured_passes"]
     fitting = [
         length
@@ -38,11 +38,11 @@ def seconds(program: Mapping, peaks: Peaks | None, memory_bytes: int | None) -> 
 
 
 def bytes_at(dimensions: Mapping, context_length: int) -> int:
-    """Bytes of the tensors of one cell at its fullest moment, in the backward pass: about so much."""
+    """Approximate bytes of the tensors of one cell at its fullest moment, in the backward pass."""
     numbers = TENSORS * dimensions["batch_size"] * context_length * dimensions["head_dim"]
     mask = context_length**2 if _variant(dimensions) in (EAGER, COMPILED) else 0
-    held = _by_precision(HELD_PER_SCORE, dimensions) * _scores(dimensions, context_length)
-    return numbers * ELEMENT_BYTES[dimensions["precision"]] + mask + held
+    score_bytes = _by_precision(PEAK_BYTES_PER_SCORE, dimensions) * _scores(dimensions, context_length)
+    return numbers * ELEMENT_BYTES[dimensions["precision"]] + mask + score_bytes
 
 
 def _pass_seconds(dimensions: Mapping, context_length: int, peaks: Peaks | None) -> float:
@@ -61,9 +61,9 @@ def _variant(dimensions: Mapping) -> str:
 
 
 def _by_precision(table: Mapping[str, tuple[int, int]], dimensions: Mapping) -> int:
-    """The number of a variant that is written out; 0 for a fused one, which holds no scores."""
-    of_four, of_two = table.get(_variant(dimensions), (0, 0))
-    return of_four if ELEMENT_BYTES[dimensions["precision"]] == 4 else of_two
+    """The number of a variant that is written out; 0 for a fused one, which has no scores in memory."""
+    four_bytes, two_bytes = table.get(_variant(dimensions), (0, 0))
+    return four_bytes if ELEMENT_BYTES[dimensions["precision"]] == 4 else two_bytes
 
 
 def _scores(dimensions: Mapping, context_length: int) -> int:

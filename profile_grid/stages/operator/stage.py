@@ -1,4 +1,4 @@
-"""The stage of an operator alone, which is all that a run of one measures."""
+"""The stage of an operator alone, the only stage of such a run."""
 
 from __future__ import annotations
 

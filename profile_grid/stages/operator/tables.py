@@ -17,13 +17,13 @@ from profile_grid.study.table_spec import RUN, TableSpec, column_of, columns
 from profile_grid.study.workloads import ATTENTION_ALONE
 
 DIMENSIONS = (HEAD_DIM, CONTEXT_LENGTH, *ATTENTION_ALONE.dimensions[1:])
-KEYS = tuple(one.key for one in DIMENSIONS)
+KEYS = tuple(dimension.key for dimension in DIMENSIONS)
 LEADING_COLUMNS = (RUN, *map(column_of, DIMENSIONS))
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One context length of a run: how it ended, seconds of every pass, bytes in use before the backward pass."""
+class OperatorCell:
+    """The measurement of one context length of a run."""
 
     context_length: int
     status: str
@@ -37,24 +37,24 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Cells:
+class OperatorFacts:
     """The facts of operator.json."""
 
-    cells: list[Cell]
+    cells: list[OperatorCell]
 
 
 def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
-    """`operator_times`, of the runs whose process ended well."""
+    """`operator_times`, of the runs in which the stage is complete."""
     rows = [
         _row(run, cell)
         for run in runs
         if run.complete(OPERATOR.name)
-        for cell in parse_as(Cells, run.results[OPERATOR.name].facts, "facts").cells
+        for cell in parse_as(OperatorFacts, run.results[OPERATOR.name].facts, "facts").cells
     ]
     return {"operator_times": OPERATOR_TIMES.table(rows)}
 
 
-def _row(run: MeasuredRun, cell: Cell) -> dict:
+def _row(run: MeasuredRun, cell: OperatorCell) -> dict:
     values = run.entry | {CONTEXT_LENGTH.key: cell.context_length}
     forward, backward = cell.forward_seconds, cell.backward_seconds
     return {
@@ -79,18 +79,18 @@ def _std_ms(seconds: Sequence[float]) -> float | None:
 
 OPERATOR_TIMES = TableSpec(
     "operator_times",
-    "One row per cell: one attention operator at one width of head and context length, as it was measured",
+    "One row per cell: one attention operator at one width of head and context length",
     columns("""
     status | text | | complete, out_of_memory, or unsupported (PyTorch refuses it here)
-    reason | text | | PyTorch's own reason for that
+    reason | text | | the reason by PyTorch
     passes | int | | measured passes
-    forward_ms | float | ms | mean time of a forward pass, the device waited for
+    forward_ms | float | ms | mean time of a forward pass, including the wait for the device
     forward_std_ms | float | ms | its standard deviation (n − 1)
-    backward_ms | float | ms | mean time of a backward pass, the device waited for
+    backward_ms | float | ms | mean time of a backward pass, including the wait for the device
     backward_std_ms | float | ms | its standard deviation (n − 1)
     memory_before_backward_bytes | float | B | bytes in use between forward and backward pass; empty on a CPU
-    peak_bytes | float | B | most bytes in use; empty on a CPU
-    compile_s | float | s | the pass in which it was compiled, with an empty cache
+    peak_bytes | float | B | peak bytes in use; empty on a CPU
+    compile_s | float | s | the pass that compiled it, with an empty cache
 """),
     leading=LEADING_COLUMNS,
 )

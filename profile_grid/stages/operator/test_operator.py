@@ -9,10 +9,10 @@ import yaml
 
 from docs.examples import H200
 from profile_grid.planning import estimates as of_grids
-from profile_grid.planning.doctor import Line, Trial, cause, report
+from profile_grid.planning.doctor import DoctorLine, Trial, cause, report
 from profile_grid.stages.operator import estimates
 from profile_grid.stages.operator.stage import OPERATOR
-from profile_grid.stages.operator.trial import little_specification
+from profile_grid.stages.operator.trial import small_specification
 from profile_grid.study.runs import checked_config, grid_plan, grid_runs, planned_rows, run_to_show, specification
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.workloads import ATTENTION_ALONE
@@ -25,7 +25,7 @@ PRODUCT = {"program": "attention", "head_dims": [16, 64], "context_lengths": [25
 VARIANT = ("precision", "attention", "compile", "head_dim")
 EXAMPLE = H200 / "attention-sweep/tables"
 CELLS, COST = (pd.read_parquet(EXAMPLE / f"{name}.parquet") for name in ("operator_times", "cost"))
-TRIAL = Trial(ON_H200, 3.8, [Line("smoke", "one pass")])
+TRIAL = Trial(ON_H200, 3.8, [DoctorLine("smoke", "one pass")])
 
 
 def config(*products: dict) -> dict:
@@ -44,7 +44,7 @@ def pace(folder: Path = NOWHERE, start_s: float = 3.0, device: str | None = "NVI
     return of_grids.pace(folder, start_s, device, ["fp32", "bf16"], ATTENTION_ALONE)
 
 
-def lines(plan: list[dict], host=GPU_HOST, trial=TRIAL, folder=NOWHERE) -> list[Line]:
+def lines(plan: list[dict], host=GPU_HOST, trial=TRIAL, folder=NOWHERE) -> list[DoctorLine]:
     device = trial.machine and trial.machine["device_name"]
     left = of_grids.remaining(plan, folder)
     return report(host, trial, {"grid": "g", "runs": plan}, left, pace(folder, trial.seconds, device))
@@ -92,7 +92,7 @@ def test_what_does_not_apply_to_it_has_no_value_and_its_only_stage_is_its_own():
         ({"models": ["small"]}, "unknown key 'models'; known keys: program, head_dims"),
         ({"program": "softmax"}, "grids.g.0.program: 'softmax' is not one of ['attention']"),
         ({"compiles": ["on"], "attentions": ["flash"]}, "compile on with attention flash: a fused kernel"),
-        ({"compiles": ["attention"]}, "compile attention: there is nothing but attention"),
+        ({"compiles": ["attention"]}, "compile attention: there is only attention"),
     ],
 )
 def test_what_cannot_be_measured_is_said_while_planning_in_one_line(product, message):
@@ -134,11 +134,11 @@ def test_the_doctor_says_what_does_not_fit_and_how_long_it_takes():
     assert [line.topic for line in found] == ["GPU", "torch", "smoke", "memory", "time"] and cause(found) is None
     assert "long needs about" in said("memory", found).text
     assert said("memory", found).text.endswith("1 of 2 runs will end as out of memory: long")
-    assert said("time", found).text.startswith("grid g: 2 runs, 0 of 2 measurements there; the others take about ")
+    assert said("time", found).text.startswith("grid g: 2 runs, 0 of 2 measurements finished; the others take about ")
 
 
 def test_where_no_pace_is_known_the_time_is_a_least_one():
-    found = lines([planned()], LAPTOP, Trial(ON_CPU, 4.0, [Line("smoke", "one pass")]))
+    found = lines([planned()], LAPTOP, Trial(ON_CPU, 4.0, [DoctorLine("smoke", "one pass")]))
     assert "the others take at least 4 s" in said("time", found).text
 
 
@@ -163,7 +163,7 @@ def test_lengths_that_do_not_fit_and_gpus_without_known_peaks_add_no_time():
 
 def test_the_trial_is_one_pass_of_a_little_operator_that_is_written_out():
     plan = {"runs": [planned(attention="flash", precision="bf16")]}
-    program = little_specification(plan)["program"]
+    program = small_specification(plan)["program"]
     assert (program["dimensions"]["attention"], program["dimensions"]["batch_size"]) == ("eager", 1)
     assert (program["context_lengths"], program["measured_passes"]) == ([16], 1)
 

@@ -1,4 +1,4 @@
-"""A pass of a little operator, by which `doctor` sees whether this machine can measure one."""
+"""A pass of a small operator, with which `doctor` checks whether this machine can measure one."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from cs336_model.program.variants.values import EAGER, NOT_COMPILED
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.programs import ProgramFailed
-from profile_grid.planning.doctor import Host, Line, Trial
+from profile_grid.planning.doctor import DoctorLine, Host, Trial
 from profile_grid.planning.smoke import last_line
 from profile_grid.stages.operator.measure import measure
 from profile_grid.stages.operator.stage import OPERATOR
 
-LITTLE = {"batch_size": 1, "attention": EAGER, "compile": NOT_COMPILED}
+SMALL = {"batch_size": 1, "attention": EAGER, "compile": NOT_COMPILED}
 
 
-def little_specification(plan: Mapping) -> dict:
+def small_specification(plan: Mapping) -> dict:
     """A run of one pass with one sequence of 16 tokens, written out."""
     settings = plan["runs"][0]["specifications"][OPERATOR.name]
     program = settings["program"]
-    little = {"run": "smoke", "dimensions": program["dimensions"] | LITTLE, "context_lengths": [16]}
-    return settings | {"program": program | little | {"warmup_passes": 0, "measured_passes": 1}}
+    small = {"run": "smoke", "dimensions": program["dimensions"] | SMALL, "context_lengths": [16]}
+    return settings | {"program": program | small | {"warmup_passes": 0, "measured_passes": 1}}
 
 
-def try_operator(plan: Mapping, host: Host, left: list, scratch: Path, time_limit_s: float, leases: Leases) -> Trial:
-    """What came of it; it does not raise for what is wrong with this machine."""
-    job = Job(little_specification(plan), scratch, scratch, scratch / "smoke.log", time_limit_s, leases)
+def try_operator(
+    plan: Mapping, host: Host, remaining: list, scratch: Path, time_limit_s: float, leases: Leases
+) -> Trial:
+    """The trial; problems of this machine do not raise."""
+    job = Job(small_specification(plan), scratch, scratch, scratch / "smoke.log", time_limit_s, leases)
     started, machine = time.monotonic(), None
     try:
         result = measure(job)
@@ -38,5 +40,5 @@ def try_operator(plan: Mapping, host: Host, left: list, scratch: Path, time_limi
         problem = last_line(error)
     seconds = time.monotonic() - started
     failed = f", which failed: {problem}" if problem else ""
-    text = f"one pass of a little operator in {seconds:.1f} s{failed}"
-    return Trial(machine, seconds, [Line("smoke", text, bool(problem))])
+    text = f"one pass of a small operator in {seconds:.1f} s{failed}"
+    return Trial(machine, seconds, [DoctorLine("smoke", text, bool(problem))])

@@ -1,4 +1,4 @@
-"""The stage without a profiler: every single time of every step."""
+"""The stage without a profiler: the time of every step."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ TIMING = Stage(
         "warmup_steps": Setting(WARMUP, default=5, of_program=True),
         "measured_steps": Setting(COUNT, default=10, of_program=True),
         "processes": Setting(
-            {"description": "Processes that time every run, in rounds over the runs.", **COUNT},
+            {"description": "Number of processes that time every run, in rounds over the runs.", **COUNT},
             default=1,
             of_study=True,
         ),
         "accuracy": Setting(
             {
-                "description": "Whether the first step is held against one in fp64 once the times are taken; of several"
-                " processes the first alone does that.",
+                "description": "Whether the first step is compared with one in fp64, after the times are measured; with"
+                " several processes, only in the first.",
                 "type": "boolean",
             },
             default=True,
         ),
         "quiet_host": Setting(
             {
-                "description": "Whether no other GPU of the host is measured on meanwhile, which can make launch-bound"
-                " passes slower.",
+                "description": "Whether no other GPU of the host may be measured at the same time, which can slow"
+                " down launch-bound passes.",
                 "type": "boolean",
             },
             default=False,

@@ -14,8 +14,8 @@ from profile_grid.study.stages import TIMING
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.step_statistics import statistics
 
-# Found on a CPU with 2 to 48 layers: logits of fp32 are off by 5 to 13 roundings, those of bf16 by 1 to 3, with bf16
-# weights by 2 to 5. What is beyond rounding (a missing mask or scale, another precision) is off by far more.
+# Measured on a CPU with 2 to 48 layers: logits in fp32 are off by 5 to 13 roundings, in bf16 by 1 to 3, with bf16
+# weights by 2 to 5. Real errors (a missing mask or scale, another precision) are far larger.
 ROUNDINGS_EXPLAINED = 8
 SUMS_EXPLAINED = 128 * UNIT_ROUNDOFF[FP32]  # products are summed in fp32 in every precision
 ERRORS = ("loss_error", "logits_error", "gradient_norm_error")
@@ -31,7 +31,7 @@ def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     is within that."""
     rows = []
     for run in runs:
-        accuracy = _found(run)
+        accuracy = _accuracy(run)
         if accuracy is None:
             continue
         errors = {name: getattr(accuracy, name) for name in ERRORS}
@@ -45,40 +45,39 @@ def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 
 def accuracy_notes(run: MeasuredRun) -> list[str]:
-    """A note on a run that is further off than its precision explains: it may not compute the same function."""
-    accuracy, explained = _found(run), explained_error(run.leading["precision"])
-    off = {name: getattr(accuracy, name) for name in ERRORS if accuracy and getattr(accuracy, name) is not None}
+    """A note about each error of a run beyond its precision: it may not compute the same function."""
+    accuracy, explained = _accuracy(run), explained_error(run.leading["precision"])
+    errors = {name: getattr(accuracy, name) for name in ERRORS if accuracy and getattr(accuracy, name) is not None}
     return [
         f"{name.removesuffix('_error').replace('_', ' ')} off by {error:.1e} of fp64, and {run.leading['precision']}"
         f" explains {explained:.1e}: this may be another function"
-        for name, error in off.items()
+        for name, error in errors.items()
         if error > explained
     ]
 
 
-def _found(run: MeasuredRun) -> Accuracy | None:
+def _accuracy(run: MeasuredRun) -> Accuracy | None:
     timing = run.results.get(TIMING.name)
     return timing.program.accuracy if timing and timing.program else None
 
 
 ACCURACY = TableSpec(
     "accuracy",
-    "One row per timed run: its first step against an eager one in fp64 with the same weights and tokens, those of"
-    " the whole batch where GPUs share it",
+    "One row per timed run: its first step compared with an eager one in fp64 with the same weights and tokens; on"
+    " several GPUs of the entire batch",
     columns("""
     loss_error | float | | relative error of the loss
     logits_error | float | | relative error of the logits, in the Euclidean norm
-    gradient_norm_error | float | | that of the norm of all gradients once reduced, the largest of all ranks; empty \
-        without them
-    explained_error | float | | the largest of these that the precision explains
-    within_precision | bool | | whether all of them are within that
-    reason | text | | why there are no errors: an fp64 run that does not fit into memory, a model of somebody else
+    gradient_norm_error | float | | of the norm of all reduced gradients, the largest of all ranks; empty without them
+    explained_error | float | | the largest error that the precision explains
+    within_precision | bool | | whether all errors are within that
+    reason | text | | why there are no errors: an fp64 run does not fit into memory, or a custom model
 """),
 )
 
 
 STEP = "step"
-SLOWEST = -1  # in the place of a rank: at every step the slowest of all
+SLOWEST = -1  # as rank: the slowest of all ranks at every step
 WITHOUT_COMMUNICATION = "step without communication"
 Times = dict[str, list[float]]  # seconds by phase
 
@@ -108,7 +107,7 @@ def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 
 def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Times]) -> pd.DataFrame:
-    """One row per run, phase and timed step: every single time that `times_of` a program gives, in ms."""
+    """One row per run, phase and timed step: every time that `times_of` returns for a program, in ms."""
     rows = []
     for run in runs:
         for phase, seconds in times_of(run.results[TIMING.name].program).items():
@@ -117,13 +116,12 @@ def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Tim
 
 
 def times_by_phase(program: ProgramResult) -> Times:
-    """Seconds of the steps, then of each phase that the run's mode has; of no step where the program has no times."""
-    of_phases = {phase: times for phase, times in program.phase_seconds.items() if times}
-    return {STEP: program.step_seconds} | of_phases
+    """Seconds of the steps, then of each phase of the run's mode; without steps if the program has no times."""
+    return {STEP: program.step_seconds} | {phase: times for phase, times in program.phase_seconds.items() if times}
 
 
 def _warmup_times(program: ProgramResult) -> Times:
-    """The same of the warm-up steps."""
+    """`times_by_phase` of the warm-up steps."""
     phases = program.warmup_phase_seconds
     return {STEP: program.warmup_seconds} | {phase: times for phase, times in phases.items() if times}
 
@@ -140,7 +138,7 @@ def rank_times_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 
 def _rank_times(result: StageResult) -> Iterator[tuple[int, str, list[float]]]:
-    """Rank, phase and seconds; first those of the slowest rank at every step."""
+    """(rank, phase, seconds); first the slowest rank at every step."""
     ranks = result.facts.get("ranks") or []
     if ranks:
         yield SLOWEST, STEP, result.program.step_seconds
@@ -152,7 +150,7 @@ def _rank_times(result: StageResult) -> Iterator[tuple[int, str, list[float]]]:
 
 
 def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per run that was timed whole, and loss."""
+    """One row per loss of a completely timed run."""
     rows = [
         run.leading | {"number": number, "loss": loss}
         for run in runs
@@ -172,12 +170,12 @@ TIMINGS = TableSpec(
     std_ms | float | ms | standard deviation (n − 1)
     min_ms | float | ms | shortest step
     max_ms | float | ms | longest step
-    status | text | | as timing_status of runs; without figures where it is not complete
+    status | text | | as timing_status of runs; without times unless complete
 """),
 )
 STEPS = TableSpec(
     "steps",
-    "One row per run, phase and timed step: every single time",
+    "One row per run, phase and timed step",
     columns("""
     phase | text | | step, or one phase of it
     step | int | | number of the measured step, from 0
@@ -186,18 +184,18 @@ STEPS = TableSpec(
 )
 WARMUP_STEPS = TableSpec(
     "warmup_steps",
-    "One row per run, phase and warm-up step of the timing: every single time",
+    "One row per run, phase and warm-up step of the timing",
     columns("""
     phase | text | | step, or one phase of it
-    step | int | | number of the warm-up step, from 0; a model is compiled in a step before
+    step | int | | number of the warm-up step, from 0; a model is compiled in an earlier step
     ms | float | ms | time of this step or phase, without a profiler
 """),
 )
 LOSSES = TableSpec(
     "losses",
-    "One row per run and loss of the process without a profiler, that of the whole batch where GPUs share it",
+    "One row per run and loss of the process without a profiler; on several GPUs of the entire batch",
     columns("""
-    number | int | | from 0: steps in their order, warm-up first; in mode forward that of one pass of its own
+    number | int | | from 0: steps in order, warm-up first; in mode forward that of one separate pass
     loss | float | nats | mean cross-entropy
 """),
 )
@@ -205,8 +203,8 @@ RANK_TIMES = TableSpec(
     "rank_times",
     "One row per run on several GPUs, rank and phase, without a profiler",
     columns(f"""
-    rank | int | | number of the process, from 0; −1 for the slowest one at every step
-    phase | text | | step, one phase of it, or {WITHOUT_COMMUNICATION}: the same, its gradients not reduced
+    rank | int | | number of the process, from 0; −1 for the slowest at every step
+    phase | text | | step, one phase of it, or {WITHOUT_COMMUNICATION}: gradients are not reduced
     n | int | | measured steps; half as many without communication
     mean_ms | float | ms | mean over the measured steps
     std_ms | float | ms | standard deviation (n − 1)
