@@ -110,7 +110,8 @@ def began(path, utc_ns: int):
 
 def slices(path, name: str) -> pd.DataFrame:
     events = json.loads(path.read_text())["traceEvents"]
-    found = pd.DataFrame([event for event in events if event["name"] == name])
+    of_streams = "range of a stream"
+    found = pd.DataFrame([event for event in events if event["name"] == name and event.get("cat") != of_streams])
     return found.assign(ns=(found["ts"] * 1000).round().astype(int))
 
 
