@@ -25,6 +25,7 @@ from profile_grid.stages.capture.timeline import empty_timeline
 from profile_grid.study.catalogue import questions_asked
 
 RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # what kernel-tables record kept of benchmarks/programs/gpt.py large
+DIAGNOSIS = "diagnosis/answers/time_lost.md"  # of the configurations of the first study
 DIGESTS = H200 / "pages.json"
 EMBEDDED = re.compile(r"base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{200,}=*")  # images and libraries
 
@@ -55,11 +56,16 @@ def page_of(example: Example) -> str:
     one step of the first study alone."""
     tables = example.tables()
     needed = {name: tables[name] for name in needed_tables(tables["runs"])}
-    images = _images(tables)
+    made = partial(page, needed, example.provenance(), images=_images(tables), table_files=_table_files(example))
     if example.questions:
-        return page(needed, example.provenance(), empty_timeline(), images)
+        return made(timeline=empty_timeline())
     timeline = pd.read_parquet(example.folder / "page" / "timeline.parquet")
-    return page(needed, example.provenance(), timeline, images, "page/trace.json.gz")
+    return made(timeline=timeline, trace_file="page/trace.json.gz", diagnosis=DIAGNOSIS)
+
+
+def _table_files(example: Example) -> dict[str, str]:
+    """The tables that are kept of a study, by path from its page."""
+    return {path.stem: f"tables/{path.name}" for path in (example.folder / "tables").glob("*.parquet")}
 
 
 def _images(tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:

@@ -81,8 +81,8 @@ def fill_key(column: str, fills: Mapping[str, object]) -> alt.Fill:
 
 def hollow_and_filled(hollow: str, filled: str) -> alt.Chart:
     """A legend of what hollow and filled markers mean, without a marker."""
-    rows = pd.DataFrame({"how": [filled, hollow]})
-    return alt.Chart(rows).mark_point(size=0, opacity=0).encode(fill=fill_key("how", {filled: GREY, hollow: GROUND}))
+    nothing = alt.Chart(pd.DataFrame({"how": pd.Series(dtype="str")})).mark_point()
+    return nothing.encode(fill=fill_key("how", {filled: GREY, hollow: GROUND}))
 
 
 def part_fills(rows: pd.DataFrame, column: str, lined: bool = True) -> alt.Fill:

@@ -19,12 +19,15 @@ from profile_grid.quantities import interval, ratio
 from profile_grid.study.dimensions import FULLEST_FIRST, KEYS, MODES, Dimension
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.evidence import FASTER, SLOWER
 from profile_grid.tables.names import BACKWARD, FORWARD, OPTIMIZER, WHOLE_STEP
+from profile_grid.tables.wording import capital, of_all
 
 PHASES = (WHOLE_STEP, FORWARD, BACKWARD, OPTIMIZER)
 BAR_PX, SPACE_PX, NAMES_PX = 9, 8, 200
 MAX_CELLS = 40  # in one panel
 NAME, CELL = "value", "bar"
+PALE = 0.35
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,10 @@ class SpeedUps:
         names = [dimension.name_of(value) for value in sorted_values(rows, dimension.key)]
         series = Series(NAME, tuple(names))
         drawn = list(dict.fromkeys(rows[CELL]))[:MAX_CELLS]
-        notes = [f"Times without a profiler: {self.base} ÷ the other, ± the standard deviation of the ratio."]
+        notes = [
+            f"Times without a profiler: {self.base} ÷ the other, with the interval between processes; pale where the"
+            " difference cannot be told from it."
+        ]
         if rows[CELL].nunique() > MAX_CELLS:
             notes.append(
                 f"The first {MAX_CELLS} of {rows[CELL].nunique()} configurations are drawn; the table has all."
@@ -64,11 +70,18 @@ class SpeedUps:
         steps = times[times["phase"] == WHOLE_STEP]
         mode = next((mode for mode in FULLEST_FIRST if mode in set(steps["mode"])), None)
         own = steps[steps["mode"] == mode]
+        told = own[own["verdict"].isin((FASTER, SLOWER))]
         parts = [
-            f"{interval(own[own[dimension.key] == value]['speed_up'], ratio)} {dimension.words(value)}"
-            for value in sorted_values(own, dimension.key)
+            f"{interval(told[told[dimension.key] == value]['speed_up'], ratio)} {dimension.words(value)}"
+            for value in sorted_values(told, dimension.key)
         ]
-        return f"Compared with {self.base}, a {MODES[mode]} is as fast as: {', '.join(parts)}" if parts else ""
+        if own.empty:
+            return ""
+        untold = f"{of_all(len(own) - len(told), len(own), 'comparison')} cannot be told from noise"
+        if not parts:
+            return capital(untold)
+        lead = f"Compared with {self.base}, a {MODES[mode]} is as fast as {', '.join(parts)}"
+        return lead if len(told) == len(own) else f"{lead}; {untold}"
 
 
 def _rows(times: pd.DataFrame, dimension: Dimension, runs: pd.DataFrame) -> pd.DataFrame:
@@ -78,8 +91,10 @@ def _rows(times: pd.DataFrame, dimension: Dimension, runs: pd.DataFrame) -> pd.D
     times = by_size(times, runs)
     cells = labels(times.assign(**{dimension.key: dimension.default}))
     names = times[dimension.key].map(dimension.name_of)
-    ends = marks.with_ends(times, "speed_up", "speed_up_std", "speed_up")
-    return ends.assign(**{NAME: names, CELL: cells, "even": 1.0})
+    return times.assign(
+        **{NAME: names, CELL: cells, "even": 1.0},
+        opacity=times["verdict"].isin((FASTER, SLOWER)).map({True: 1.0, False: PALE}),
+    )
 
 
 def _panels(rows: pd.DataFrame, cells: list[str], series: Series, title: str) -> Spec:
@@ -98,8 +113,14 @@ def _panels(rows: pd.DataFrame, cells: list[str], series: Series, title: str) ->
 def _panel(rows: pd.DataFrame, x: Log, y: alt.Y, series: Series, title: str | None) -> alt.LayerChart:
     place = {"y": y, "yOffset": alt.YOffset(f"{NAME}:N", scale=alt.Scale(domain=list(series.names)))}
     low, middle = (alt.X(f"{name}:Q", scale=x.scale, axis=x.axis(title)) for name in ("speed_up_low", "speed_up"))
-    seen = marks.tooltip(rows, ("speed_up", "times as fast", marks.DIGITS), ("speed_up_std", "±", marks.DIGITS))
+    seen = marks.tooltip(rows, ("speed_up", "times as fast", marks.DIGITS), ("verdict", "verdict"))
     even = alt.Chart(pd.DataFrame({"speed_up": [1.0]})).mark_rule(color=GREY).encode(x=middle)
     base = alt.Chart(rows).encode(**place)
-    bars = base.mark_bar().encode(x=middle, x2="even", color=series.color(), tooltip=seen)
+    bars = base.mark_bar().encode(
+        x=middle,
+        x2="even",
+        color=series.color(),
+        opacity=alt.Opacity("opacity:Q", scale=None, legend=None),
+        tooltip=seen,
+    )
     return alt.layer(bars, base.mark_rule(color=INK).encode(x=low, x2="speed_up_high"), even)

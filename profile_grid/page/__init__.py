@@ -7,6 +7,7 @@ same figures as Vega-Lite reads them, both libraries. Names are escaped by Jinja
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from pathlib import Path
 
 import jinja2
@@ -21,10 +22,11 @@ from profile_grid.figures.shown import of_one_machine
 from profile_grid.page import libraries
 from profile_grid.page.charts import shown
 from profile_grid.page.filters import menus
-from profile_grid.page.flame import flames, opening
+from profile_grid.page.flame import flames, opening, opening_run
 from profile_grid.page.markup import markdown
 from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, tables_with
 from profile_grid.page.timeline import run_timeline
+from profile_grid.page.verdict import OF_VERDICT, advice, scope, speed
 from profile_grid.study.catalogue import SUMMARIES, questions_asked, tables_of
 from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import names_of_told_kernels
@@ -35,7 +37,7 @@ HERE = Path(__file__).parent
 def needed_tables(runs: pd.DataFrame) -> tuple[str, ...]:
     """The tables that the page of these runs is made of: those that its figures, sentences and tables read."""
     of_figures = (name for figure in all_figures().values() for name in figure.tables)
-    needed = {*SUMMARIES, *of_figures, *(table.source for table in every_table().values())}
+    needed = {*SUMMARIES, *OF_VERDICT, *of_figures, *(table.source for table in every_table().values())}
     return tuple(name for name in tables_of(runs.to_dict("records")) if name in needed)
 
 
@@ -45,11 +47,15 @@ def page(
     timeline: pd.DataFrame,
     images: dict[str, bytes],
     trace_file: str | None = None,
+    *,
+    table_files: Mapping[str, str] | None = None,
+    diagnosis: str | None = None,
 ) -> str:
     """The page.
 
-    `images` are the PNG files of the figures by name, since an SVG's fonts differ from viewer to viewer; `trace_file`
-    is where the trace for Perfetto lies, relative to the page.
+    `images` are the PNG files of the figures by name, since an SVG's fonts differ from viewer to viewer. Paths are
+    relative to the page: `trace_file` is the trace for Perfetto, `table_files` the files of tables, if the page is not
+    in the folder of the results, `diagnosis` a diagnosis of the same configurations, if these runs have none.
     """
     names_of_tables = tables_of(tables["runs"].to_dict("records"))
     summaries = {name: tables[name] for name in names_of_tables if name in SUMMARIES}
@@ -57,9 +63,10 @@ def page(
     of_machine, machine, left_out = of_one_machine(tables)
     names = Names(names_of_told_kernels(of_machine))
     asked = questions_asked(tables["runs"].to_dict("records"))
-    found = page_tables(tables, names, asked)
+    found = page_tables(tables, names, asked, table_files)
     has_steps = "kernels" in names_of_tables
     flame_views, flames_left_out = flames(of_machine, names) if has_steps else ({}, "")
+    run = opening_run(of_machine) if has_steps else None
     return environment().get_template("template.html.j2").render(
         sections=sections,
         tables_with=tables_with,
@@ -82,7 +89,12 @@ def page(
         names=names.as_lists(),
         trace_file=trace_file,
         libraries=libraries,
-        opening=opening(of_machine) if has_steps else None,
+        picture=opening(of_machine, run) if run else None,
+        speed=speed(of_machine, run) if run else "",
+        advice=advice(of_machine, run) if run else [],
+        diagnosis=diagnosis,
+        scope=scope(tables["runs"]),
+        in_results=table_files is None,
         style=style(HERE / "grid.css"),
         script=script(HERE / "page.js"),
     )  # fmt: skip

@@ -24,7 +24,7 @@ def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
     shown, left_out = present[:MOST_RUNS], len(present) - MOST_RUNS
     chosen = tables["kernels"][tables["kernels"]["run"].isin(shown)]
     by_run = {str(run): own for run, own in chosen.groupby("run", sort=False, observed=True)}
-    sentence = f"For want of room {left_out} more runs have no flame view here: kernels.csv has their kernels."
+    sentence = f"For want of room {left_out} more runs have no flame view here: the table of kernels has them."
     return {run: flame(leaves(by_run[run]), names) for run in shown}, sentence if left_out > 0 else ""
 
 
@@ -39,23 +39,22 @@ def leaves(kernels: pd.DataFrame) -> list[Leaf]:
     ]
 
 
-def opening(tables: Tables) -> tuple[Picture, str] | None:
-    """The picture of the step with the most GPU time, of the fullest mode that was captured, and its caption in
-    Markdown; None where no kernels were."""
+def opening_run(tables: Tables) -> str | None:
+    """The run whose step takes the most GPU time, of the fullest mode that was captured; None where no kernels were."""
     kernels, runs = tables["kernels"], tables["runs"].set_index("run", drop=False)
-    kernels = kernels[kernels["step"] >= 0]
-    if kernels.empty:
-        return None
-    times = (
-        kernels.groupby("run", observed=True)["total_ns"].sum()
-        / kernels.groupby("run", observed=True)["step"].nunique()
-    )
+    by_run = kernels[kernels["step"] >= 0].groupby("run", observed=True)
+    times = by_run["total_ns"].sum() / by_run["step"].nunique()
     modes = {run: FULLEST_FIRST.index(runs.loc[run, "mode"]) for run in times.index}
-    run = min(times.index, key=lambda run: (modes[run], -times[run]))
-    drawn = picture(leaves(kernels[kernels["run"] == run]))
-    steps = kernels.loc[kernels["run"] == run, "step"].nunique()
-    told = f"One step of {run_in_words(runs.loc[run])}: time on the device, mean of {count(steps)} captured steps."
-    return drawn, " ".join([told, *_busy(tables["phases"], run), KEY])
+    return min(times.index, key=lambda run: (modes[run], -times[run]), default=None)
+
+
+def opening(tables: Tables, run: str) -> tuple[Picture, str]:
+    """The picture of a step of this run, and its caption in Markdown."""
+    kernels, runs = tables["kernels"], tables["runs"].set_index("run", drop=False)
+    kernels = kernels[(kernels["run"] == run) & (kernels["step"] >= 0)]
+    name, steps = run_in_words(runs.loc[run]), count(kernels["step"].nunique())
+    told = f"One step of {name}: time on the device, mean of {steps} captured steps."
+    return picture(leaves(kernels)), " ".join([told, *_busy(tables["phases"], run), KEY])
 
 
 KEY = "Each bar is a phase, divided into the parts of the model; the strip below it into classes of kernels."

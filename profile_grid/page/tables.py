@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from itertools import accumulate
@@ -50,12 +50,12 @@ class RenderedColumn:
 
 @dataclass(frozen=True)
 class RenderedTable:
-    """One table of the page; kernel columns hold numbers into the page's list of names. `left_out` rows of its source
-    have no room here."""
+    """One table of the page; kernel columns hold numbers into the page's list of names. `path` is the file with all
+    rows, relative to the page; `left_out` rows have no room here."""
 
     name: str
     title: str
-    source: str
+    path: str
     columns: tuple[RenderedColumn, ...]
     rows: tuple[tuple, ...]
     left_out: int = 0
@@ -66,9 +66,13 @@ class RenderedTable:
 
 
 def page_tables(
-    tables: dict[str, pd.DataFrame], names: Names, questions: Iterable[Question] = QUESTIONS
+    tables: dict[str, pd.DataFrame],
+    names: Names,
+    questions: Iterable[Question] = QUESTIONS,
+    files: Mapping[str, str] | None = None,
 ) -> dict[str, RenderedTable]:
-    """The tables that the page shows with these questions, and those of all runs and kernels, by name."""
+    """The tables that the page shows with these questions, and those of all runs and kernels, by name; `files` are
+    those of the tables, by default as a grid writes them next to the page."""
     told = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
     made, sources = {}, tables_of(tables["runs"].to_dict("records"))
     for name, shown in every_table(questions).items():
@@ -76,7 +80,8 @@ def page_tables(
             continue
         rows = shown.rows(tables[shown.source]) if shown.rows else tables[shown.source]
         frame = _columns(rows, tables["runs"], told, shown.columns)
-        made[name] = page_table(shown, frame, names, declared_tables()[shown.source])
+        path = f"tables/{shown.source}.csv" if files is None else files.get(shown.source, "")
+        made[name] = page_table(shown, frame, names, declared_tables()[shown.source], path)
     return _within_room(made)
 
 
@@ -121,8 +126,11 @@ def _columns(frame: pd.DataFrame, runs: pd.DataFrame, told: list[str], chosen: t
     return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*told, *own]]
 
 
-def page_table(shown: PageTable, whole: pd.DataFrame, names: Names, declared: TableSpec) -> RenderedTable:
-    """The table of the page with these columns and rows; `declared` says what its columns mean, and their units."""
+def page_table(
+    shown: PageTable, whole: pd.DataFrame, names: Names, declared: TableSpec, path: str = ""
+) -> RenderedTable:
+    """The table of the page with these columns and rows; `declared` says what its columns mean, and their units; `path`
+    is the file with all rows."""
     frame = whole.head(MOST_ROWS)
     known_as = {column.name: column for column in declared.all_columns}
     of_columns = [known_as.get(column, Column(column, TEXT, "", "")) for column in frame.columns]
@@ -135,9 +143,7 @@ def page_table(shown: PageTable, whole: pd.DataFrame, names: Names, declared: Ta
         _in_gibibytes(own) if column.endswith("_bytes") else own for column, own in zip(kinds, values, strict=True)
     ]
     rows = tuple(zip(*scaled, strict=True))
-    return RenderedTable(
-        shown.name, shown.title, f"results/tables/{shown.source}.csv", columns, rows, len(whole) - len(frame)
-    )
+    return RenderedTable(shown.name, shown.title, path, columns, rows, len(whole) - len(frame))
 
 
 def _within_room(tables: dict[str, RenderedTable]) -> dict[str, RenderedTable]:

@@ -34,7 +34,8 @@ class Question:
     dimension that a question is about: it is asked of a grid alone in which two runs differ in that. `needs` tells
     from a row of the table of runs whether that run can answer it: it is asked of a grid that has such a run. It is
     asked of runs with its `workload`. `stage` is what measures what a question is about, where that is not a stage of
-    every run; `further` are other stages whose figures it shows where they were measured.
+    every run; `further` are other stages whose figures it shows where they were measured. `advises` is whether it
+    says what to change.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Question:
     workload: Workload = MODEL_STEPS
     stage: Stage | None = None
     further: tuple[Stage, ...] = ()
+    advises: bool = False
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -147,6 +149,7 @@ QUESTIONS = (
     Question(
         "time_lost", "Where is time lost, and what would help?",
         tables=("time_lost", "predictions", "host_per_launch", "host_stacks"), further=(COUNTERS, HOST_TRACE),
+        advises=True,
     ),
     Question(
         "attention_sweep", "How fast is attention alone, by width of head and context length?",

@@ -14,11 +14,12 @@ from profile_grid.page import charts
 from profile_grid.page import tables as page_tables_module
 from profile_grid.page.charts import compact, shown
 from profile_grid.page.filters import menus
-from profile_grid.page.flame import leaves
+from profile_grid.page.flame import leaves, opening_run
 from profile_grid.page.markup import markdown
 from profile_grid.page.room import fitting, shared
 from profile_grid.page.tables import page_table, page_tables
 from profile_grid.page.timeline import run_timeline
+from profile_grid.page.verdict import advice, scope, speed
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.study.workloads import MODEL_STEPS
@@ -186,3 +187,46 @@ def test_the_timeline_has_its_lanes_from_ranges_to_the_device_and_a_bar_per_row(
     assert (made.phases, made.families) == (("forward",), ("gemm",))
     assert [LOOKS[look] for look in made.data["look"]] == [PHASES["forward"], PLAIN, FAMILIES["gemm"]]
     assert run_timeline(pd.DataFrame([], columns=columns), names) is None
+
+
+def test_the_verdict_is_the_time_the_tokens_per_second_and_the_share_of_the_peak():
+    tables = made_up_tables(models=("small",), contexts=(512,), modes=("forward", "train_step"))
+    run = "small_ctx512_train_step"
+    timings = tables["timings"]
+    step = timings[(timings["run"] == run) & (timings["phase"] == "step")]["mean_ms"].iloc[0] / 1e3
+    flops = 3 * tables["runs"].set_index("run").loc[run, "forward_flops"] / step
+    text = speed(tables, run)
+    assert text.startswith("A training step of small at context 512 (batch 4, fp32) takes **")
+    assert f" ms**: {4 * 512 / step:,.0f} tokens per second, {100 * flops / 67e12:.1f} % of the peak in fp32" in text
+    assert opening_run(tables) == run
+
+
+def test_a_run_without_times_has_no_verdict_of_its_speed():
+    tables = made_up_tables(models=("small",), contexts=(512,), modes=("forward",)).whole()
+    tables["timings"] = tables["timings"].iloc[:0]
+    assert speed(tables, "small_ctx512_forward").endswith("was not timed without a profiler.")
+
+
+def test_advice_is_that_of_the_largest_findings_of_the_run_that_are_told():
+    rows = [
+        ("a", False, 40.0, "use bf16"),
+        ("a", True, 30.0, "fuse"),
+        ("b", False, 50.0, "batch"),
+        ("a", False, 9.0, "x"),
+    ]
+    findings = pd.DataFrame(rows, columns=["run", "abstained", "gain_percent", "advice"])
+    assert advice({"findings": findings}, "a") == [
+        "Use bf16: saves at most 40.0 % of the step", "X: saves at most 9.00 % of the step",
+    ]  # fmt: skip
+
+
+def test_what_the_runs_have_in_common_is_named_and_what_varies_is_counted():
+    runs = made_up_tables(models=("small", "medium"), contexts=(512,), modes=("forward",))["runs"]
+    assert scope(runs) == "2 models; context 512, mode forward pass, fp32, batch 4"
+
+
+def test_a_table_names_the_file_that_a_reader_of_the_page_has():
+    tables = made_up_tables(models=("small",), contexts=(128,))
+    assert page_tables(tables, Names())["runs"].path == "tables/runs.csv"
+    kept = page_tables(tables, Names(), files={"runs": "tables/runs.parquet"})
+    assert (kept["runs"].path, kept["kernels"].path) == ("tables/runs.parquet", "")

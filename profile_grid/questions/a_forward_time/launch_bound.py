@@ -15,11 +15,11 @@ from profile_grid.figures.theme import GROUND, WIDTH
 from profile_grid.quantities import interval, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, MODES
 from profile_grid.study.stages import CAPTURE
+from profile_grid.tables.launch_bound import LAUNCH_BOUND_SHARE
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.wording import of_all
 
 SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
-MOSTLY_IDLE = 0.5
 MODE_FILLS = {"forward": GROUND, "forward_backward": PALE, "train_step": GREY}
 WIDTH_PX, HEIGHT_PX = WIDTH - AXIS_PX, 260
 
@@ -75,13 +75,13 @@ def draw_launch_bound(tables: Tables) -> Drawing:
 
 
 def result_launch_bound(tables: Tables) -> str:
-    """How much of a step the device is busy, and in how many runs for less than half of it."""
+    """How much of a step the device is busy, and in how many runs it waits for long."""
     busy, device = busy_and_wall(tables["runs"], tables["phases"]), words(tables["runs"]).device
     if busy.empty:
         return ""
-    idle = (busy["busy_share"] < MOSTLY_IDLE).sum()
+    waits = (1 - busy["busy_share"] >= LAUNCH_BOUND_SHARE).sum()
     share = f"The {device} is busy for {interval(busy['busy_share'], percent)} of a step"
-    return f"{share}, for less than half in {of_all(idle, len(busy), 'run')}"
+    return f"{share}; it waits for {percent(LAUNCH_BOUND_SHARE)} or more in {of_all(waits, len(busy), 'run')}"
 
 
 LAUNCH_BOUND = Figure(

@@ -15,6 +15,7 @@ from profile_grid.quantities import significant
 from profile_grid.study.dimensions import ATTENTION, CONTEXT_LENGTH, MODE
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.evidence import FASTER
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.ratios import compared
 
@@ -51,7 +52,7 @@ def draw_attention_times(tables: Tables) -> Drawing:
 def result_attention_times(tables: Tables) -> str:
     """The fastest attention at the longest context, of the configuration that gains most there."""
     times = tables["attention_times"]
-    steps = times[(times["phase"] == WHOLE_STEP) & times["speed_up"].notna()]
+    steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == FASTER)]
     if steps.empty:
         return ""
     best = steps.loc[steps[steps["context_length"] == steps["context_length"].max()]["speed_up"].idxmax()]

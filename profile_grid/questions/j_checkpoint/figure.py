@@ -15,6 +15,7 @@ from profile_grid.quantities import GIBIBYTE, interval, percent, ratio
 from profile_grid.study.dimensions import CHECKPOINT
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.evidence import SLOWER
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.ratios import compared
 
@@ -73,18 +74,16 @@ def _panel(rows: pd.DataFrame, series: Series, title: str) -> alt.LayerChart:
 
 
 def result_checkpoint(tables: Tables) -> str:
-    """How much longer a step takes, and how much memory is left, with every block checkpointed, or as many as were."""
+    """How much longer a step takes, and how much memory is left, with the most blocks checkpointed."""
     rows, _ = time_and_memory(tables["checkpoint_memory"])
     times = tables["checkpoint_times"]
-    steps = times[times["phase"] == WHOLE_STEP]
+    steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == SLOWER)]
     if steps.empty:
         return ""
     most = next(value for value in sorted_values(steps, CHECKPOINT.key) if value)
-    own = steps[steps[CHECKPOINT.key] == most]
-    memory = rows.set_index("run")["gib"]
-    shares = [memory[run] / memory[base] for run, base in zip(own["run"], own["base_run"], strict=True)
-              if {run, base} <= set(memory.index)]  # fmt: skip
-    taken = f", in {interval(shares, percent)} of the memory" if shares else ""
+    own, memory = steps[steps[CHECKPOINT.key] == most], rows.set_index("run")["gib"]
+    shares = (own["run"].map(memory) / own["base_run"].map(memory)).dropna()
+    taken = f", in {interval(shares, percent)} of the memory" if len(shares) else ""
     name, longer = CHECKPOINT.name_of(most), interval(1 / own["speed_up"], ratio)
     return f"With {name} checkpointed, a step takes {longer} as long{taken}"
 

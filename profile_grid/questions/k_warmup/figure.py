@@ -61,11 +61,11 @@ def _panel(rows: pd.DataFrame, y: Log, series: Series) -> alt.LayerChart:
     seen = marks.tooltip(rows, ("number", "step", "d"), ("ms", "ms", marks.DIGITS), ("ratio", "÷ mean", marks.DIGITS))
     begins = alt.Chart(rows.drop_duplicates("begins")[["begins"]]).mark_rule(color=SOFT, strokeDash=[2, 2])
     slow = rows[(rows["number"] > rows["begins"]) & (rows["ratio"] >= OUTLIER)]
-    named = alt.Chart(slow.assign(text=[f"step {number}" for number in slow["number"]]))
+    texts = alt.Chart(slow.assign(text=[f"step {number}" for number in slow["number"]]))
+    named = [texts.mark_text(dy=-9, fontSize=SMALL).encode(**place, text="text:N")] if len(slow) else []
     return alt.layer(
         begins.encode(x="begins:Q"), base.mark_line(opacity=0.6),
-        base.mark_point(filled=True, size=18).encode(shape=series.shape(), tooltip=seen),
-        named.mark_text(dy=-9, fontSize=SMALL).encode(**place, text="text:N"),
+        base.mark_point(filled=True, size=18).encode(shape=series.shape(), tooltip=seen), *named,
     )  # fmt: skip
 
 

@@ -11,25 +11,30 @@ from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.panels import Frame
 from profile_grid.figures.scales import Series
 from profile_grid.figures.shown import labels, without_figures
-from profile_grid.figures.theme import WIDTH
-from profile_grid.quantities import percent
+from profile_grid.figures.theme import GROUND, WIDTH
+from profile_grid.quantities import interval, percent
 from profile_grid.questions.n_communication.all_reduce_figure import ALL_REDUCE
 from profile_grid.study.dimensions import GPUS, KEYS, PARALLEL
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.wording import of_all
 
 NAMES_PX, MAX_LINES = 310, 60
+TOLD = "clear"
 NO_TIMES = "No run on several GPUs was timed with and without communication."
 
 
 def costs(tables: Tables) -> pd.DataFrame:
-    """One row per timed run, the most expensive first: `cost_share` of a step with `low` and `high`, a standard
-    deviation of the difference around it."""
+    """One row per timed run, the most expensive first: `cost_share` of a step with `low` and `high`, the standard
+    deviation between its steps, and `told`, whether it is told from other processes without communication."""
     times = tables["communication_times"]
     times = times[times["cost_share"].notna()].sort_values("cost_share", ascending=False, kind="stable")
-    spread = (times["std_ms"] ** 2 + times["without_std_ms"] ** 2) ** 0.5 / times["mean_ms"]
-    return times.assign(bar=labels(times), low=times["cost_share"] - spread, high=times["cost_share"] + spread)
+    low, high = (
+        (times["mean_ms"] + sign * times["std_ms"] - times["baseline_ms"]) / times["mean_ms"] for sign in (-1, 1)
+    )
+    told = (times["verdict"] != UNTOLD).map({True: TOLD, False: UNTOLD})
+    return times.assign(bar=labels(times), low=low, high=high, told=told)
 
 
 def draw(tables: Tables) -> Drawing:
@@ -38,8 +43,8 @@ def draw(tables: Tables) -> Drawing:
     several = runs[pd.to_numeric(runs[GPUS.key]) > 1]
     series = Series(PARALLEL.key, tuple(sorted_values(rows, PARALLEL.key)))
     notes = [
-        "A step without a profiler compared with the same step without communication, ± a standard deviation of the"
-        " difference. A cost below 0 is noise."
+        "A step without a profiler, ± the standard deviation between steps, compared with all runs of the same work"
+        " without communication. Hollow: processes of the same work differ as much."
     ]
     if len(rows) > MAX_LINES:
         notes.append(f"The {MAX_LINES} most expensive of {len(rows)} runs are drawn; the table has all.")
@@ -57,19 +62,24 @@ def _panel(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
     )  # fmt: skip
     base = alt.Chart(rows).encode(y=marks.bar_axis(list(rows["bar"])), color=series.color())
     nothing = alt.Chart(pd.DataFrame({"cost_share": [0.0]})).mark_rule(color=GREY).encode(x=middle)
-    points = base.mark_point(filled=True).encode(x=middle, shape=series.shape(), tooltip=seen)
+    hollow = base.mark_point(strokeWidth=1.3, fill=GROUND).encode(x=middle, shape=series.shape(), tooltip=seen)
+    filled = (
+        base.transform_filter(alt.datum.told == TOLD).mark_point(filled=True).encode(x=middle, shape=series.shape())
+    )
     size = {"width": WIDTH - NAMES_PX, "height": alt.Step(marks.BAR_PX)}
-    return alt.layer(nothing, base.mark_rule().encode(x=low, x2="high"), points, **size)
+    return alt.layer(nothing, base.mark_rule().encode(x=low, x2="high"), hollow, filled, **size)
 
 
 def result(tables: Tables) -> str:
-    """The largest cost, and in how many runs it cannot be told from none."""
+    """The costs that are told from noise, and in how many runs none is."""
     rows = costs(tables)
+    told = rows[rows["told"] == TOLD]
     if rows.empty:
         return ""
-    noisy = (2 * rows["low"] - rows["cost_share"] < 0).sum()  # less than two standard deviations from 0
-    most = f"Communication costs up to {percent(rows['cost_share'].max())} of a step"
-    return f"{most}; it is within noise in {of_all(noisy, len(rows), 'run')}" if noisy else most
+    if told.empty:
+        return "No cost of communication can be told from noise"
+    share = interval(told["cost_share"], percent)
+    return f"Communication costs {share} of a step in {of_all(len(told), len(rows), 'run')}; elsewhere it {UNTOLD}"
 
 
 FIGURES = (

@@ -1,0 +1,72 @@
+"""What the page says first: how fast the step of the picture is, and what would shorten it."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from kernel_tables.markdown import escaped
+from profile_grid.figures.drawing import Tables
+from profile_grid.gpu_peaks import peaks_of
+from profile_grid.quantities import known, percent, significant
+from profile_grid.study.dimensions import BATCH_SIZE, DIMENSIONS, MODE, PRECISION, Dimension
+from profile_grid.tables.names import FORWARD, WHOLE_STEP
+from profile_grid.tables.wording import capital, where
+
+OF_VERDICT = ("runs", "timings", "findings")
+MAX_ADVICE = 3
+PASSES = 3  # of matrix multiplies in a training step: forward, and two in the backward pass
+
+
+def speed(tables: Tables, run: str) -> str:
+    """The time of a step of this run, its tokens per second, and the share of the GPU's peak, in Markdown."""
+    row = tables["runs"].set_index("run", drop=False).loc[run].to_dict()
+    timings = tables["timings"]
+    timed = timings[(timings["run"] == run) & (timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
+    precision = escaped(row[PRECISION.key])
+    name = f"A {MODE.name_of(row[MODE.key])} of {where(row)} (batch {row[BATCH_SIZE.key]}, {precision})"
+    if timed.empty:
+        return f"{name} was not timed without a profiler."
+    seconds = timed["mean_ms"].iloc[0] / 1e3
+    tokens = row[BATCH_SIZE.key] * row["context_length"] / seconds
+    text = f"{name} takes **{significant(seconds * 1e3)} ms**: {tokens:,.0f} tokens per second"
+    return f"{text}{_of_peak(row, seconds)}."
+
+
+def _of_peak(row: dict, seconds: float) -> str:
+    """The share of the data sheet's peak that the matrix multiplies of the model reach over all of the step."""
+    peaks = peaks_of(row["device_name"])
+    peak = peaks.flop_per_s(row[PRECISION.key]) if peaks else None
+    if not peak or not known(row["forward_flops"]):
+        return ""
+    flops = row["forward_flops"] * (1 if row[MODE.key] == FORWARD else PASSES)
+    precision = escaped(row[PRECISION.key])
+    return f", {percent(flops / seconds / peak)} of the peak in {precision} (model FLOP utilization)"
+
+
+def advice(tables: Tables, run: str) -> list[str]:
+    """What would shorten the step of this run most, by its diagnosis, in Markdown; empty if nothing was diagnosed."""
+    findings = tables["findings"]
+    findings = findings[(findings["run"] == run) & ~findings["abstained"].astype(bool)].head(MAX_ADVICE)
+    return [
+        f"{escaped(capital(str(row.advice)))}: saves at most {significant(row.gain_percent)} % of the step"
+        for row in findings.itertuples()
+    ]
+
+
+def scope(runs: pd.DataFrame) -> str:
+    """What the runs have in common, and how many values vary: "5 models, 4 contexts, 3 modes; batch 4, fp32"."""
+    varying, same = [], []
+    for dimension in DIMENSIONS:
+        values = list(dict.fromkeys(runs[dimension.key].dropna()))
+        if len(values) > 1:
+            varying.append(f"{len(values)} {_plural(dimension)}")
+        elif values and (dimension.default is None or values[0] != dimension.default or dimension in ALWAYS_NAMED):
+            same.append(escaped(dimension.name_of(values[0]) if dimension is PRECISION else dimension.title(values[0])))
+    return "; ".join(part for part in (", ".join(varying), ", ".join(same)) if part)
+
+
+def _plural(dimension: Dimension) -> str:
+    return dimension.heading if dimension.heading.endswith("s") else f"{dimension.heading}s"
+
+
+ALWAYS_NAMED = (BATCH_SIZE, PRECISION)
