@@ -51,6 +51,7 @@ BETWEEN_KINDS = re.compile(r"\(([\w ]+?) -> ([\w ]+?)\)")
 INDUCTOR_KERNEL = re.compile(r"(graph_\d+_)?cpp_fused_")
 PROCESS = ~((1 << BITS) - 1)
 
+LARGEST = 1 << 62
 Table = dict[str, Sequence[Any]]  # the values of every column
 
 
@@ -268,16 +269,22 @@ def _range_table(found: Sequence[Range]) -> Table:
 
 
 def _gpu_table(devices: Any) -> Table:
-    """TARGET_INFO_GPU from Kineto's deviceProperties."""
+    """TARGET_INFO_GPU from Kineto's deviceProperties, without what cannot be of a device."""
     devices = [device for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
-    keys = {
-        "id": "id", "name": "name", "totalMemory": "totalGlobalMem", "smCount": "numSms", "threadsPerWarp": "warpSize",
+    devices = [device for device in devices if _is_number(device.get("id"))]
+    sizes = {
+        "id": "id", "totalMemory": "totalGlobalMem", "smCount": "numSms", "threadsPerWarp": "warpSize",
         "computeMajor": "computeMajor", "computeMinor": "computeMinor",
     }  # fmt: skip
-    return {"vmId": [0] * len(devices)} | {
-        column: [device.get(key) if isinstance(device.get(key), int | str) else None for device in devices]
-        for column, key in keys.items()
+    names = [str(device.get("name", "unnamed")).encode(errors="replace").decode() for device in devices]
+    return {"vmId": [0] * len(devices), "name": names} | {
+        column: [device[key] if _is_number(device.get(key)) else None for device in devices]
+        for column, key in sizes.items()
     }
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) < LARGEST
 
 
 def _metadata(torch_version: str) -> Table:

@@ -73,6 +73,7 @@ def event_of(content: Any) -> Event:
     texts = [content.get(name) for name in TEXTS]
     if not all(isinstance(text, str | None) for text in texts):
         raise ValueError("the name or category of an event is no text")
+    texts = [text and text.encode(errors="replace").decode() for text in texts]  # half a pair of surrogates is no text
     rest = (content.get(name) for name in ("pid", "tid", *EXACT))
     if args is None:
         return Event(*texts, *rest, None)

@@ -26,6 +26,8 @@ ITEM_BYTES = {
     "Byte": 1, "Bool": 1, "Float8_e4m3fn": 1, "Float8_e5m2": 1,
 }  # fmt: skip
 
+MOST = 1 << 56  # elements, or the number of a call; with the size of an element it fits in 64 bits
+
 
 class Asked(NamedTuple):
     """What PyTorch told of one kernel, as it told it."""
@@ -43,7 +45,7 @@ def asked(kernels: Iterable[Event]) -> list[Asked]:
     told = [event.args for event in kernels if event.args and event.args.collective is not None]
     return [
         Asked(
-            correlation=args.correlation if isinstance(args.correlation, int) else None,
+            correlation=args.correlation if _is_count(args.correlation) else None,
             call=str(args.external_id),
             name=str(args.collective).replace("_", "").lower(),
             elements=(args.elements_in, args.elements_out),
@@ -66,13 +68,17 @@ def collective_rows(kernels: Sequence[Asked]) -> list[dict[str, Any]]:
 
 def _row(kernel: Asked, *, is_alone: bool) -> dict[str, Any]:
     item = ITEM_BYTES.get(kernel.dtype) if isinstance(kernel.dtype, str) else None
-    is_known = is_alone and item is not None and all(isinstance(size, int) for size in kernel.elements)
+    is_known = is_alone and item is not None and all(map(_is_count, kernel.elements))
     return {
         "correlationId": kernel.correlation,
         "operation": next((OPERATIONS[begin] for begin in OPERATIONS if kernel.name.startswith(begin)), None),
         "bytes": max(kernel.elements) * item if is_known else None,
         "communicator": kernel.communicator,
     }
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value < MOST
 
 
 def _communicator(name: str, ranks: str) -> int:

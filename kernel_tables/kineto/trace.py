@@ -31,6 +31,7 @@ CATEGORIES = {
 ON_DEVICE = (KERNEL, COPY, FILL)
 MODULE, BACKWARD_CALL = "nn.Module: ", "torch/autograd/__init__.py("
 NONE = -1
+LONGEST_NS = 1 << 61  # 73 years; four of these fit in 64 bits
 SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
 BITS = 24
 
@@ -126,7 +127,7 @@ class Trace:
     def began_utc_ns(self) -> int | None:
         """When the first event was, in nanoseconds since 1970; None where the trace does not say."""
         base_ns = self.facts.get("baseTimeNanoseconds")
-        return base_ns + self.first_ns if isinstance(base_ns, int) else None
+        return base_ns + self.first_ns if isinstance(base_ns, int) and abs(base_ns) < LONGEST_NS else None
 
     def _use(self, events: list[Event]) -> None:
         by_kind: dict[str, list[Event]] = {kind: [] for kind in _COLUMNS}
@@ -147,8 +148,10 @@ class Trace:
         started, lasted = written([event.ts for event in events]), written([event.dur for event in events])
         if self.whole_microseconds and kind in ON_DEVICE:
             self.whole_microseconds = not has_fractions(lasted)
-        start_ns = nanoseconds(started)
-        columns = {"start": start_ns, "end": start_ns + nanoseconds(lasted)}
+        start_ns, duration_ns = nanoseconds(started), nanoseconds(lasted)
+        if np.abs(start_ns).max() > LONGEST_NS or np.abs(duration_ns).max() > LONGEST_NS:
+            raise ValueError("a time or duration is longer than 73 years")
+        columns = {"start": start_ns, "end": start_ns + duration_ns}
         if kind in (ANNOTATION, FUNCTION):  # Kineto writes a negative duration for one that it did not see end
             columns["end"] = np.maximum(start_ns, columns["end"])
         columns["name"] = self.names.numbers([event.name or "" for event in events])

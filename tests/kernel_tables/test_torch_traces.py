@@ -283,3 +283,41 @@ def test_no_damage_ends_in_a_traceback_or_a_figure_of_invalid_json(tmp_path, dec
         assert found == kernels_by_brute_force(text)  # which raises for invalid JSON
         outcomes["read"] += 1
     assert min(outcomes["refused"], outcomes["read"]) > DAMAGES // 20
+
+
+HUGE = 10**30
+HOSTILE = {
+    "a device without a number": lambda trace: trace["deviceProperties"][0].pop("id"),
+    "a huge device": lambda trace: trace["deviceProperties"][0].update(totalGlobalMem=HUGE, id=-HUGE),
+    "devices that are none": lambda trace: trace.update(deviceProperties={"a": 1}),
+    "a huge base of time": lambda trace: trace.update(baseTimeNanoseconds=HUGE),
+    "ranks that are none": lambda trace: trace.update(distributedInfo=[{"rank": HUGE}]),
+    "half a pair of surrogates": lambda trace: kernel_of(trace).update(name="\ud800"),
+    "huge ids": lambda trace: kernel_of(trace)["args"].update(correlation=HUGE, stream=HUGE, device=-HUGE),
+    "ids that are no numbers": lambda trace: kernel_of(trace)["args"].update(correlation=[1], stream="x", device={}),
+    "sizes that are none": lambda trace: kernel_of(trace)["args"].update(grid=[1, "a", None], block=7),
+    "a huge collective": lambda trace: kernel_of(trace)["args"].update({"Collective name": "x", "In msg nelems": HUGE}),
+    "no args": lambda trace: kernel_of(trace).pop("args"),
+    "threads that are no numbers": lambda trace: [event.update(tid="main", pid=-5) for event in trace["traceEvents"]],
+}  # fmt: skip
+
+
+def kernel_of(trace: dict) -> dict:
+    return next(event for event in trace["traceEvents"] if event.get("cat") == "kernel")
+
+
+@pytest.mark.parametrize("change", HOSTILE)
+def test_values_that_no_profiler_writes_change_no_time_of_a_kernel(tmp_path, decoder, change):
+    path, content = tmp_path / "trace.json", json.loads(trace_text(RECENT))
+    HOSTILE[change](content)
+    path.write_text(json.dumps(content))
+    assert kernels(path) == kernels_by_brute_force(trace_text(RECENT))
+
+
+@pytest.mark.parametrize(("key", "value"), [("ts", 9e18), ("ts", "soon"), ("dur", -5), ("dur", None), ("dur", 1e300)])
+def test_a_kernel_with_an_impossible_time_is_refused(tmp_path, decoder, key, value):
+    path, content = tmp_path / "trace.json", json.loads(trace_text(RECENT))
+    kernel_of(content)[key] = value
+    path.write_text(json.dumps(content))
+    with pytest.raises(TraceError):
+        kernels(path)
