@@ -264,6 +264,7 @@ def test_the_end_does_not_wait_for_ever_for_a_rank_that_comes_to_no_window(recor
 
 def test_a_launcher_does_not_take_the_window_from_its_ranks(tmp_path):
     class Profiler:
+        is_taken = False
         start = stop = save = staticmethod(lambda *_, **__: None)
 
     launcher = Ranks(Notes(tmp_path))
