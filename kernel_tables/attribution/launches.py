@@ -94,7 +94,7 @@ def stream_capture_begins(capture: Capture, times_ns: np.ndarray, process: np.nd
 
 def _calls(capture: Capture, *functions: str) -> Columns:
     """The calls of these functions in any version, of the runtime's interface (cuda) and the driver's (cu)."""
-    return capture.calls(*(f"{interface}{name}" for name in functions for interface in ("cuda", "cu")))
+    return capture.calls(*(f"{interface}{name}" for name in functions for interface in ("cuda", "cu", "hip")))
 
 
 def _has_activity(process: np.ndarray, correlation: np.ndarray, activities: Activities) -> np.ndarray:

@@ -29,6 +29,7 @@ KINDS = (
         r"|cuMem(Alloc(?!\w*Async)|Create|Map|SetAccess|Address|Host)",
     ),
 )
+OF_HIP = r"^hip(Ext)?(Module)?"  # hipExtModuleLaunchKernel launches as cudaLaunchKernel does
 NO_CALL = -1
 
 
@@ -66,7 +67,8 @@ class Calls:
 
 
 def kind_of(function: str) -> int:
-    """What a function of the CUDA runtime or driver does, by its name."""
+    """What a function of the CUDA runtime or driver, or of HIP, does, by its name."""
+    function = re.sub(OF_HIP, "cuda", function)
     return next((kind for kind, pattern in KINDS if re.match(pattern, function)), OTHER)
 
 

@@ -31,6 +31,8 @@ def has_fractions(written: bytes) -> bool:
 
 
 def _nanoseconds(text: str) -> int:
+    if not text:
+        raise ValueError("an event has no time")
     whole, _, decimals = text.partition(".")
     if len(decimals) <= 3 and len(whole) < 16 and (whole + decimals).isdecimal():
         return int(whole + decimals.ljust(3, "0"))

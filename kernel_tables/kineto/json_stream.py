@@ -136,7 +136,7 @@ class EventStream:
     def _one_by_one(self) -> tuple[list[Event], bool]:
         """The same, of what cannot be decoded as a block. InvalidJson where there is not even one event more."""
         text, fault = _utf8(self._text)
-        events, place, done = [], 0, 0
+        events, place, done, wrong = [], 0, 0, "invalid JSON"
         try:
             while True:
                 place = SPACE.match(text, place).end()
@@ -156,10 +156,12 @@ class EventStream:
         except json.JSONDecodeError as error:
             fault, place = (fault, len(text)) if fault else (error.msg, error.pos)
         except (ValueError, RecursionError) as error:
-            fault = str(error)
+            fault, wrong = str(error), "an invalid event"
         left_over = len(self._text) - len(text[:done].encode())
         if not events and (self._at_end or (fault and left_over > LONGEST_EVENT)):
-            raise self._cut or self._fault(len(text[:place].encode()), fault or "the file ends within its events")
+            raise self._cut or self._fault(
+                len(text[:place].encode()), fault or "the file ends within its events", wrong
+            )
         if not events:
             self._more()
         self._take(len(text[:done].encode()))
@@ -199,11 +201,11 @@ class EventStream:
         last_line = taken.rfind(b"\n")
         self._line_bytes = count - last_line - 1 if last_line >= 0 else self._line_bytes + count
 
-    def _fault(self, place: int, reason: str) -> InvalidJson:
+    def _fault(self, place: int, reason: str, wrong: str = "invalid JSON") -> InvalidJson:
         before = self._text[:place]
         line = self._lines + before.count(b"\n") + 1
         column = len(before) - before.rfind(b"\n") if b"\n" in before else self._line_bytes + len(before) + 1
-        return InvalidJson(f"invalid JSON at byte {self._bytes + place} (line {line}, column {column}): {reason}")
+        return InvalidJson(f"{wrong} at byte {self._bytes + place} (line {line}, column {column}): {reason}")
 
 
 def _parsed(text: bytes) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from kernel_tables.kineto.nests import Nest, by_thread
 from kernel_tables.kineto.trace import FUNCTION, MODULE, NONE, Trace
 
-INSTANCE = re.compile(r"_\d+$")
+INSTANCE = re.compile(r"_\d+$|^FSDP(?=[A-Z])")  # fully_shard makes FSDPBlock of a Block
 # What stands around a module and is none of its model.
 WRAPPERS = {
     "DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule", "CheckpointWrapper",

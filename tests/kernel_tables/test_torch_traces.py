@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.__main__ import main
+from kernel_tables.diagnosis.calls import FREEING, LAUNCH, WAIT, kind_of
 from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.kineto import events
 from kernel_tables.trace import Trace
@@ -283,6 +284,19 @@ def test_no_damage_ends_in_a_traceback_or_a_figure_of_invalid_json(tmp_path, dec
         assert found == kernels_by_brute_force(text)  # which raises for invalid JSON
         outcomes["read"] += 1
     assert min(outcomes["refused"], outcomes["read"]) > DAMAGES // 20
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        ("hipLaunchKernel", LAUNCH),
+        ("hipExtModuleLaunchKernel", LAUNCH),
+        ("hipDeviceSynchronize", WAIT),
+        ("hipFree", FREEING),
+    ],
+)
+def test_calls_of_hip_do_what_those_of_cuda_do(function, kind):
+    assert kind_of(function) == kind
 
 
 HUGE = 10**30
