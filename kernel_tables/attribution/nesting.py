@@ -7,9 +7,10 @@ times, each segment has the same ranges around it from start to end, and lies wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import deque
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -121,52 +122,21 @@ def segments_that_nest(start_ns: np.ndarray, end_ns: np.ndarray) -> RangeSegment
 
 
 def _cuts(start_ns: np.ndarray, end_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The (range, time) at which ranges are cut, by range and then by time."""
-    by_end = np.argsort(end_ns, kind="stable")
-    keys, crossings = [], 0
-    for later, end_position in _crossings(start_ns, end_ns, by_end):
-        keys.append(later * len(by_end) + end_position)
-        crossings += len(later)
-        require_pairs(crossings, "pairs of ranges of one thread that overlap without nesting")
-    keys = np.sort(np.concatenate(keys))
-    cut, time_ns = keys // len(by_end), end_ns[by_end[keys % len(by_end)]]
-    is_new = np.append(True, (cut[1:] != cut[:-1]) | (time_ns[1:] != time_ns[:-1]))[: len(cut)]
-    return cut[is_new], time_ns[is_new]
-
-
-def _crossings(start_ns: np.ndarray, end_ns: np.ndarray, by_end: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """All (range, position in BY_END of an earlier range that ends within it), some at a time.
-
-    The ranges that end within a range are adjacent in BY_END. Those of them that were opened earlier are found by the
-    smallest number in that span: if it is small enough, the spans on either side of it are searched in the same way.
-    """
-    position_of = np.empty_like(by_end)
-    position_of[by_end] = np.arange(len(by_end))
-    smallest = _SpanMinimum(by_end)
-    later, ends_ns = np.arange(len(start_ns)), end_ns[by_end]
-    first, last = np.searchsorted(ends_ns, start_ns, "right"), np.searchsorted(ends_ns, end_ns)
-    while len(later):
-        later, first, last = (values[first < last] for values in (later, first, last))
-        earlier = smallest(first, last)
-        later, first, last, earlier = (values[earlier < later] for values in (later, first, last, earlier))
-        position = position_of[earlier]
-        yield later, position
-        later, first, last = np.append(later, later), np.append(first, position + 1), np.append(position, last)
-
-
-class _SpanMinimum:
-    """The smallest value of any span of an array, from a table of the minima of all spans of 1, 2, 4, 8, ... values."""
-
-    def __init__(self, values: np.ndarray):
-        rows = [values.astype(np.int32)]
-        while 2 ** len(rows) <= len(values):
-            half = 2 ** (len(rows) - 1)
-            row = rows[-1].copy()
-            np.minimum(row[:-half], rows[-1][half:], out=row[:-half])
-            rows.append(row)
-        self._table = np.stack(rows)
-
-    def __call__(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
-        """The minimum of values[first:last], for spans that are not empty."""
-        row = np.frexp(last - first)[1] - 1  # the largest power of two that fits into the span
-        return np.minimum(self._table[row, first], self._table[row, last - (1 << row)])
+    """The (range, time) at which ranges are cut by the end of one that was opened before, by range and then by time."""
+    cut: list[int] = []
+    times: list[int] = []
+    open_ranges: list[int] = []  # in opening order
+    solid = np.flatnonzero(end_ns > start_ns)
+    opening, starts, ends = deque(solid.tolist()), start_ns.tolist(), end_ns.tolist()
+    by_end = solid[np.argsort(end_ns[solid], kind="stable")].tolist()
+    for time, ending in groupby(by_end, key=ends.__getitem__):
+        while opening and starts[opening[0]] < time:
+            open_ranges.append(opening.popleft())
+        first = bisect_left(open_ranges, next(ending))
+        still_open = [number for number in open_ranges[first:] if ends[number] > time]
+        open_ranges[first:] = still_open
+        cut += still_open
+        times += [time] * len(still_open)
+        require_pairs(len(cut), "pairs of ranges of one thread that overlap without nesting")
+    order = np.lexsort((times, cut))
+    return np.array(cut, np.int64)[order], np.array(times, np.int64)[order]
