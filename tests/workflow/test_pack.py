@@ -26,7 +26,17 @@ def test_somebody_else_makes_the_documents_anew_from_an_archive_without_measurin
     planned = snakemake(ROOT, "--dry-run", *here)
     assert planned.status == 0, planned.output
     kinds = {job.split()[0] for job in planned.jobs}
-    assert kinds == {"read_packed", "summaries", "answer", "figure", "page", "dictionary", "table_documents", "all"}
+    assert kinds == {
+        "read_packed",
+        "summaries",
+        "answer",
+        "figure",
+        "page",
+        "dictionary",
+        "table_documents",
+        "contents",
+        "all",
+    }
     made = snakemake(ROOT, *here, "results/grid.json")
     assert made.status == 0, made.output
     for name in ["provenance.json", *(f"{table}.parquet" for table in merged_of({MODEL_STEPS}))]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profile_grid.freshness import digests
+from profile_grid.freshness import digests, packages
 from profile_grid.freshness.digests import FileDigests
 from profile_grid.freshness.made import NAME
 from profile_grid.freshness.plan import Job, Plan
@@ -138,6 +138,27 @@ def test_a_damaged_record_is_no_record(tmp_path, monkeypatch, damage):
     run_all(small, None)
     Path("made", NAME).write_text(damage)
     assert {"left", "right"} <= small.planned()
+
+
+def test_another_version_of_a_package_that_a_program_imports_makes_its_outputs_stale(tmp_path, monkeypatch):
+    small = SmallStudy(tmp_path / "s")
+    small.write("code/shared.py", "def table():\n    import pandas.api\n")  # `left` and `both` import it
+    monkeypatch.chdir(small.folder)
+    run_all(small, None)
+    monkeypatch.setattr(packages, "present_version", {"pandas": "0.1"}.get)
+    assert small.planned() == {"left", "both", "end"}
+    monkeypatch.setattr(packages, "present_version", {"altair": "0.1"}.get)
+    monkeypatch.setattr(packages, "is_planners_python", lambda: False)  # whose packages nobody knows
+    assert small.planned() == set()
+
+
+def test_a_file_that_may_not_be_read_is_a_reason_to_run_by_its_name():
+    def reason():
+        raise PermissionError(13, "Permission denied", "raw/one")
+
+    plan = Plan()
+    plan.add([Job("one", (), ("a",), reason)])
+    assert plan.reason(plan.job_of("a")) == "a file may not be read: raw/one"
 
 
 def test_a_job_that_is_asked_for_by_force_runs_with_all_that_reads_its_outputs():
