@@ -152,7 +152,7 @@ RULES = (
         "exposed_communication", "communication that is not overlapped by computation",
         f"overlap below {kernel_rules.OVERLAP_SHARE:.0%}, and {KERNELS}", "nsys-ai, overlap of NCCL",
         "start communication earlier, in smaller pieces, during the backward pass",
-        CERTAIN, kernel_rules.exposed_communication, (*GPU, needs.communication),
+        CERTAIN, kernel_rules.exposed_communication, (needs.kernels, needs.communication),
     ),
     Rule(
         "unsteady_steps", "steps that take longer than others, or increasingly long, and what they do more often",

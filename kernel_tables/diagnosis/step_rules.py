@@ -17,8 +17,10 @@ MORE_WORK = 1.05  # times the launches of other steps
 
 def unsteady_steps(case: Case) -> Found | None:
     """Idle time that other findings hold is left to them. Of fewer than FEWEST_STEPS steps, only those are told that do
-    more work than the others: without that, a slow step may be chance."""
+    more work than the others: without that, a slow step may be chance. On the CPU, which other programs use, always."""
     scope, busy_ns = case.scope, _busy_ns(case)
+    if scope.trace.is_cpu_only and not differ_in_work(scope):
+        return None
     time_ns = np.maximum(step_times_ns(scope) - _claimed_ns(case), 1)
     usual, half, are_few = float(np.median(time_ns)), len(time_ns) // 2, len(time_ns) < FEWEST_STEPS
     before, after = float(np.median(time_ns[:half])), float(np.median(time_ns[-half:]))
