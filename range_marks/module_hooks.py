@@ -6,7 +6,6 @@ If it saw them, it would put their number into the guards of the compiled model,
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable
 from functools import cache
 from types import ModuleType
@@ -31,10 +30,7 @@ class ModuleHooks:
 
     def begin(self) -> None:
         """Sets them."""
-        # PyTorch warns of hooks that a compiled model would not call; these need not be called there.
-        message = r"Using `torch\.compile\(module\)` when there are global hooks"
-        warnings.filterwarnings("ignore", message, UserWarning)
-        _watch_compilations()
+        _hide_from_compiler()
         self._all.append(self)
         self._set()
 
@@ -67,8 +63,10 @@ class ModuleHooks:
 
 
 @cache
-def _watch_compilations() -> None:
-    """Hides all hooks from compilations, once per process."""
+def _hide_from_compiler() -> None:
+    """Hides all hooks from torch.compile, once per process."""
+    # By this function it finds hooks that a compiled model would not call, and warns. These need not be called there.
+    torch.nn.modules.module._has_any_global_hook = _has_hooks_of_others
 
     def watch(dynamo: ModuleType) -> None:
         if hasattr(dynamo, "on_compile_start"):  # in PyTorch 2.4 and newer
@@ -76,6 +74,12 @@ def _watch_compilations() -> None:
             dynamo.on_compile_end(ModuleHooks._compilation_ends)
 
     when_imported("torch._dynamo", watch)
+
+
+def _has_hooks_of_others() -> bool:
+    modules, ours = torch.nn.modules.module, len(ModuleHooks._all)
+    forward = len(modules._global_forward_hooks), len(modules._global_forward_pre_hooks)
+    return bool(modules._global_backward_hooks or modules._global_backward_pre_hooks) or max(forward) > ours
 
 
 def is_outermost(called: list) -> bool:

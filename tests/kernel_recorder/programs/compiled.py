@@ -1,14 +1,16 @@
 """A compiled model: its backend, the step in which its batches change their size, and whether it is trained.
 
-The program prints what was compiled, how often and why again.
+The program prints what was compiled, how often and why again. A warning of hooks is an error.
 """
 
 import sys
+import warnings
 
 import torch
 from digest import print_digest
 from torch import nn
 
+warnings.filterwarnings("error", ".*global hooks.*")
 torch.manual_seed(6)
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BACKEND = sys.argv[1] if len(sys.argv) > 1 else "aot_eager"
