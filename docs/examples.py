@@ -37,6 +37,7 @@ class Example:
     folder: Path
     questions: tuple[str, ...] = ()
     document: str = ALL
+    see: tuple[tuple[str, str], ...] = ()  # a question, and the study beside this one that answers it too
 
     @property
     def summaries(self) -> tuple[str, ...]:
@@ -62,6 +63,24 @@ class Example:
         """Where its figures come from."""
         return json.loads((self.folder / "tables" / "provenance.json").read_text())
 
+    @property
+    def predicts(self) -> bool:
+        """Whether its runs are of models, which a diagnosis can be about."""
+        return "findings" in self.merged_names
+
+    def asked(self, runs: pd.DataFrame) -> list[str]:
+        """The questions whose answers are in the documents that are kept."""
+        return [*self.questions] if self.document != ALL else asked_of(runs)
+
+    @property
+    def links(self) -> dict[str, str]:
+        """By question Markdown that links to the study that answers it too."""
+        up = "../" if self is WHOLE else "../../"
+        return {
+            question: f"See also the [study {study.folder.name}]({up}{study.folder.name}/answers/{study.document}.md)."
+            for question, study in ((question, _study(name)) for question, name in self.see)
+        }
+
     def documents(self, runs: pd.DataFrame) -> list[str]:
         """The documents that are kept."""
         return [self.document] if self.questions else [*asked_of(runs), ALL]
@@ -73,7 +92,7 @@ class Example:
 
 
 H200 = DOCS / "example-h200"
-WHOLE = Example(H200)
+WHOLE = Example(H200, see=(("time_lost", "diagnosis"),))
 OF_2026 = (
     "a_forward_time",
     "b_top_kernels",
@@ -83,30 +102,39 @@ OF_2026 = (
     "f_precision",
 )
 STUDIES = (
-    Example(H200 / "precision", ("f_precision",)),
+    Example(H200 / "precision", ("f_precision",), see=(("f_precision", "energy"),)),
     Example(H200 / "compile", ("g_compile",)),
     Example(H200 / "attention", ("h_attention",)),
-    Example(H200 / "memory", ("i_memory",)),
+    Example(H200 / "memory", ("i_memory",), see=(("i_memory", "first-step"),)),
     Example(H200 / "checkpoint", ("j_checkpoint",)),
     Example(H200 / "first-step", ("k_warmup",)),
     Example(H200 / "counters", ("l_counters",)),
-    Example(H200 / "energy", ("m_energy",)),
+    Example(H200 / "energy", ("m_energy",), see=(("f_precision", "precision"),)),
     Example(H200 / "parallel", ("n_communication",), "n_communication"),
     Example(H200 / "diagnosis", ("time_lost",), "time_lost"),
     Example(H200 / "host", ("time_lost",), "time_lost"),
-    Example(H200 / "cs336-2026", (*OF_2026, "i_memory")),
+    Example(H200 / "cs336-2026", (*OF_2026, "i_memory"), see=(("i_memory", "memory"), ("f_precision", "precision"))),
     Example(H200 / "attention-sweep", ("attention_sweep",), "attention_sweep"),
 )
+EXAMPLES = (WHOLE, *STUDIES)
+
+
+def _study(name: str) -> Example:
+    return next(study for study in STUDIES if study.folder.name == name)
 
 
 def main() -> None:
-    from docs.pages import write_digests  # which reads the examples
+    from docs import agreement, overview  # which read the examples
+    from docs.pages import write_digests
 
-    for example in (WHOLE, *STUDIES):
+    for example in EXAMPLES:
         remake(example)
     for kept in comparisons():
         remake_comparison(kept)
     write_text(H200 / "tables" / "README.md", dictionary())
+    write_text(agreement.FILE, agreement.agreement().to_csv(index=False))
+    write_text(overview.README, overview.overview())
+    write_text(overview.SENTENCES, overview.sentences())
     write_digests()
 
 
@@ -122,7 +150,7 @@ def remake(example: Example) -> None:
     summaries = summary_tables(merged)
     for name in example.summaries:
         write_kept(folder / "tables" / f"{name}.parquet", summaries[name])
-    made = documents(summaries, merged["runs"], example.provenance(), example.documents(merged["runs"]))
+    made = documents(summaries, merged["runs"], example.provenance(), example.documents(merged["runs"]), example.links)
     for name, text in made.items():
         write_text(folder / "answers" / f"{name}.md", text)
     for name in example.figures(merged["runs"]):

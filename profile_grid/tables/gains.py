@@ -28,8 +28,8 @@ def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Se
     mode = next((mode for mode in modes if (told["mode"] == mode).any()), None)
     told = told[told["mode"] == mode] if modes else told
     if told.empty:
-        text = "Whether a step is faster than {base} {untold} in {runs}."
-        return Claim(text, "untold", base=base, untold=UNTOLD, runs=_needed(steps))
+        text = "Whether a step is faster than {base} {untold} in {runs}: {needed}."
+        return Claim(text, "untold", base=base, untold=UNTOLD, runs=_runs(len(steps)), needed=_needed(steps))
     median = f"; the median of {len(steps)} runs is {ratio(steps['speed_up'].median())}" if len(steps) > 1 else ""
     far = told.loc[told["speed_up"].where(told["speed_up"] > 1, 1 / told["speed_up"]).idxmax()]
     return Claim(
@@ -65,7 +65,7 @@ def verdict_counts(steps: pd.DataFrame, which: str = "all together") -> Claim:
     parts = [_part(steps[steps["verdict"] == verdict], steps, verdict) for verdict in (FASTER, SLOWER)]
     untold = steps[steps["verdict"] == UNTOLD]
     if len(untold):
-        parts.append(f"{UNTOLD} in {_needed(untold)}")
+        parts.append(f"{UNTOLD} in {_runs(len(untold))} ({runs_in_words(untold)}), where {_needed(untold)}")
     return Claim(
         "{which}: {verdicts}.", "difference" if len(untold) < len(steps) else "untold",
         which=capital(which), verdicts="; ".join(filter(None, parts)),
@@ -80,9 +80,6 @@ def _part(rows: pd.DataFrame, every: pd.DataFrame, verdict: str) -> str:
 
 
 def _needed(untold: pd.DataFrame) -> str:
-    """The runs that cannot be told, and how many processes a side would show a difference that is WORTH it."""
+    """How many processes a side would show a difference that is WORTH it in these runs."""
     needed = processes_for(float(untold["spread"].max()) / 2**0.5)
-    return (
-        f"{_runs(len(untold))} ({runs_in_words(untold)}): {needed} processes a side would show a difference of"
-        f" {100 * WORTH:.0f} %"
-    )
+    return f"{needed} processes a side would show a difference of {100 * WORTH:.0f} %"

@@ -53,7 +53,7 @@ def _leads(top: pd.DataFrame, found: list[tuple[str, pd.DataFrame]], measured: M
     if found:
         _, rows = found[-1]
         same = of_all(int(rows["same_as_forward"].astype(bool).sum()), len(rows), "run")
-        training = f"; it also leads training in {same}"
+        training = f"; it leads training in {same}"
     median = f" (median {percent(top['share'].median())})" if len(top) > 2 else ""
     return Claim(
         "{kind} leads the forward pass in {runs}; the leader takes {share} of it{median}{training}.",

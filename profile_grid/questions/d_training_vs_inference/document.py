@@ -49,11 +49,12 @@ def _change(change: pd.DataFrame, measured: Measured) -> Claim:
     for word, rows in (("smaller", change["change"] <= -SAME_SHARE), ("larger", change["change"] >= SAME_SHARE)):
         if rows.any():
             amount = interval(change.loc[rows, "change"].abs(), _amount)
-            told.append(f"{word} in {of_all(int(rows.sum()), len(change), 'run')} ({amount} points)")
-    verdict = " and ".join(told) or f"the same within {_amount(SAME_SHARE)} points"
-    median = f"; the median changes by {points(change['change'].median())}" if len(change) > 2 else ""
+            where = str(int(rows.sum())) if told else of_all(int(rows.sum()), len(change), "run")
+            told.append(f"{word} in {where} ({amount} points)")
+    verdict = ", ".join(told) or f"the same within {_amount(SAME_SHARE)} points"
+    median = f"; median {points(change['change'].median())}" if len(change) > 2 else ""
     return Claim(
-        "Matrix multiplies' share of {training}, compared with inference, is {verdict}{median}.",
+        "Compared with inference, matrix multiplies' share of {training} is {verdict}{median}.",
         "counted", training=training, verdict=verdict, median=median,
     )  # fmt: skip
 

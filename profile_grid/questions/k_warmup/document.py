@@ -39,14 +39,14 @@ def _steady(enough: pd.DataFrame) -> pd.DataFrame:
 def _lead(enough: pd.DataFrame) -> Claim:
     ratios, steady = enough["first_ratio"], _steady(enough)
     known = steady[steady["enough"] < steady["taken"]]
-    median = f" (median {ratio(ratios.median())})" if len(ratios) > 2 else ""
+    median = f" (median {significant(ratios.median())})" if len(ratios) > 2 else ""
     verdict = f"how many warm-up steps are enough {UNTOLD}"
     if len(known):
         runs = of_all(len(known), len(enough), "run")
         most = int(known["enough"].max())
         verdict = f"{_steps(most)} {'keeps' if most == 1 else 'keep'} the mean within {percent(TOLERANCE)} in {runs}"
-    text = "The first step takes {ratios} as long as later ones{median}; {verdict}."
-    return Claim(text, "counted", ratios=interval(ratios, ratio), median=median, verdict=verdict)
+    text = "The first step takes {ratios} times as long as later ones{median}; {verdict}."
+    return Claim(text, "counted", ratios=interval(ratios, significant), median=median, verdict=verdict)
 
 
 def _scattering(enough: pd.DataFrame) -> list[Claim]:

@@ -1,0 +1,104 @@
+"""The overview of the example, docs/example-h200/README.md, and the list of all its sentences: made of its tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import jinja2
+import pandas as pd
+
+from docs.agreement import agreement, claims
+from docs.examples import EXAMPLES, H200, WHOLE, Example
+from docs.kept import comparisons
+from kernel_tables.markdown import MarkdownTable, pipe_table
+from profile_grid.comparing.document import summary
+from profile_grid.documents.documents import section
+from profile_grid.quantities import significant
+from profile_grid.study.catalogue import QUESTIONS
+from profile_grid.tables.claims import Claim
+from profile_grid.tables.machines import by_machine
+
+TEMPLATE = Path(__file__).with_name("overview.md.j2")
+README, SENTENCES = H200 / "README.md", H200 / "sentences.csv"
+PARTS_OF_COST = {
+    "import_s": "importing torch", "context_s": "CUDA context", "initialise_s": "weights", "profiler_s": "nsys",
+    "export_s": "export", "other_s": "other", "overhead_s": "all",
+}  # fmt: skip
+
+
+def overview() -> str:
+    """The README of the example."""
+    answers = {example.folder.name: dict(answers_of(example)) for example in EXAMPLES}
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        provenance=WHOLE.provenance(),
+        runs=WHOLE.merged()["runs"],
+        studies=[*_studies(answers)],
+        agreement=claims(agreement()),
+        comparisons={kept.name: summary(pd.read_parquet(kept / "cells.parquet")) for kept in comparisons()},
+        held=_held(),
+        cost=pipe_table(_cost()),
+        profilers=pipe_table(_as_it_is(H200 / "profilers.csv")),
+        timers=pipe_table(_as_it_is(H200 / "timers.csv")),
+    )
+
+
+def answers_of(example: Example) -> Iterator[tuple[str, list[Claim]]]:
+    """By question the sentences of an example's documents, of all its machines."""
+    tables = example.tables()
+    runs = tables["runs"]
+    asked = example.asked(runs)
+    sections = [section(*machine, runs, tables, asked) for machine in by_machine(runs)]
+    yield from ((name, [claim for one in sections for claim in one.sentences[name]]) for name in asked)
+
+
+def sentences() -> str:
+    """All sentences of the example as CSV: study, question, place, rule, sentence, and its numbers as JSON."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(("study", "question", "place", "rule", "sentence", "numbers"))
+    for example in EXAMPLES:
+        for question, said in answers_of(example):
+            for place, claim in enumerate(said):
+                numbers = json.dumps(claim.numbers, ensure_ascii=False)
+                rows.writerow((example.folder.name, question, place, claim.rule, str(claim), numbers))
+    return text.getvalue()
+
+
+def _studies(answers: dict[str, dict[str, list[Claim]]]) -> Iterator[dict]:
+    """One entry per question that a study is about: its heading and document, its answer, and a figure."""
+    for example in EXAMPLES[1:]:
+        runs, name = example.merged()["runs"], example.folder.name
+        for question in (one for one in QUESTIONS if one.name in example.questions):
+            drawn = [figure for figure in question.figures if (example.folder / "figures" / f"{figure}.svg").exists()]
+            yield {
+                "study": name, "heading": question.heading, "document": f"{name}/answers/{example.document}.md",
+                "answer": answers[name][question.name][0], "runs": len(runs),
+                "figure": f"{name}/figures/{drawn[0]}.svg" if drawn else None,
+            }  # fmt: skip
+
+
+def _held() -> Claim:
+    """How many remedies all studies measured, and how many gained no more than was predicted."""
+    tables = [example.tables()["predictions"] for example in EXAMPLES if example.predicts]
+    every = pd.concat([table for table in tables if len(table)])
+    text = "{held} of {all} remedies that {studies} studies measured stayed within the bound of the diagnosis."
+    studies = sum(1 for table in tables if len(table))
+    return Claim(text, "difference", held=int(every["holds"].sum()), all=len(every), studies=studies)
+
+
+def _cost() -> MarkdownTable:
+    """The mean of what a measurement takes apart from its steps."""
+    means = WHOLE.merged()["cost"].groupby("stage", sort=False)[list(PARTS_OF_COST)].mean()
+    lines = tuple((stage, *map(significant, row)) for stage, row in zip(means.index, means.to_numpy(), strict=True))
+    return MarkdownTable(("s", *PARTS_OF_COST.values()), lines, first_right=1)
+
+
+def _as_it_is(path: Path) -> MarkdownTable:
+    """A CSV file as a table."""
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    return MarkdownTable(tuple(table.columns), tuple(table.itertuples(index=False, name=None)), first_right=1)
