@@ -36,6 +36,7 @@ LOSSES = {  # of a rule: what it finds, as the subject of a sentence
     "wave_tail": "unfilled last waves",
     "exposed_communication": "exposed communication",
     "unsteady_steps": "unsteady steps",
+    "waiting_for_data": "waiting for data",
 }
 ALWAYS = (*LED_BY, "mode")
 MOST = 4  # findings of a run
@@ -49,7 +50,12 @@ def sentences(measured: Measured) -> list[str]:
     if found.empty:
         return traced or [NOT_DIAGNOSED]
     said, runs = found[~found["abstained"].astype(bool)], found["run"].nunique()
-    diagnosed = [_largest(said, runs), *_bounds(said), *_held(measured.tables["predictions"]), *_not_checked(found)]
+    diagnosed = [
+        _largest(said, runs),
+        *_bounds(said, runs),
+        *_held(measured.tables["predictions"]),
+        *_not_checked(found),
+    ]
     return [*traced, *diagnosed] if traced else diagnosed
 
 
@@ -58,21 +64,21 @@ def _largest(said: pd.DataFrame, runs: int) -> Claim:
         return Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(runs, runs, "run"))
     first = said.drop_duplicates("run")
     losses = [LOSSES.get(name, code(name)) for name in first["code"]]
-    quiet = f"; nothing is found in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
     bound = percent((at_most(first)["percent"] / 100).median())
-    text = "The largest loss is {losses} (median bound: {bound} of a step){quiet}."
-    return Claim(text, "predicted", losses=leaders(losses, most=2), bound=bound, quiet=quiet)
+    text = "The largest loss is {losses} (median bound: {bound} of a step)."
+    return Claim(text, "predicted", losses=leaders(losses, most=2), bound=bound)
 
 
-def _bounds(said: pd.DataFrame) -> list[Claim]:
-    """Of each loss that is somewhere the largest the bounds."""
+def _bounds(said: pd.DataFrame, runs: int) -> list[Claim]:
+    """Of each loss that is somewhere the largest the bounds, and in how many runs nothing is found."""
     first = at_most(said.drop_duplicates("run"))
+    quiet = f"; nothing is found in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
     told = [
         f"{LOSSES.get(name, code(name))} {interval(rows['percent'] / 100, percent)}"
         for name, rows in first.groupby("code", sort=False)
     ]
-    text = "Bounds on the gain, as if this time vanished, by the largest loss of a run: {told}."
-    return [Claim(text, "predicted", told=listed(told))] if told else []
+    text = "Bounds on the gain, as if this time vanished, by the largest loss of a run: {told}{quiet}."
+    return [Claim(text, "predicted", told=listed(told), quiet=quiet)] if told else []
 
 
 def _not_checked(found: pd.DataFrame) -> list[Claim]:
