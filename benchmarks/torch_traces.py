@@ -20,8 +20,9 @@ from benchmarks.harness import PYTHON, Cost, Costs, run
 JSON_LOAD = "import json, sys; json.load(open(sys.argv[1]))"
 HTA = """
 import sys
-from hta.common.trace_parser import parse_trace_file
-parse_trace_file(sys.argv[1])
+from hta.common.trace_parser import parse_trace_dataframe
+from hta.configs.parser_config import ParserConfig
+parse_trace_dataframe(sys.argv[1], ParserConfig.get_default_cfg())
 """
 TABLES = "import sys; from kernel_tables.reading.source import sqlite_file\nwith sqlite_file(sys.argv[1]): pass"
 BLOCKS, OPERATORS, FRAMES = 24, 8, 12  # of a step; operators and Python functions of a block
@@ -43,7 +44,7 @@ def main(trace: Path | None = None, *, megabytes: float = 250, repeats: int = 3)
             "kernel_tables diagnose": [*PYTHON, "kernel_tables", "diagnose", path, "--format", "csv"],
         }
         if find_spec("hta"):
-            commands["HTA: parse_trace_file"] = [sys.executable, "-c", HTA, path]
+            commands["HTA: parse_trace_dataframe"] = [sys.executable, "-c", HTA, path]
         measured = {name: costs.measure(name, command, repeats=repeats) for name, command in commands.items()}
     print()
     for name, cost in measured.items():
