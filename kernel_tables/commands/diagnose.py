@@ -24,7 +24,7 @@ from kernel_tables.errors import TraceError
 
 if TYPE_CHECKING:
     from kernel_tables.diagnosis.diagnose import Diagnosis
-    from kernel_tables.diagnosis.rules import Rule
+    from kernel_tables.diagnosis.rules import DiagnosisRule
 
 FAILED = 1
 SUMMARY = "where time is lost: evidence, the most that fixing it saves, and advice"
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if failing else 0
 
 
-def _limits(texts: Sequence[str], own: Sequence[Rule]) -> list[str | float]:
+def _limits(texts: Sequence[str], own: Sequence[DiagnosisRule]) -> list[str | float]:
     """The codes and percentages of --fail-on. TraceError for one that is neither."""
     from kernel_tables.diagnosis.rules import CODES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_tables.diagnosis.case import Case, Found
+from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.kernel_rules import KERNEL_SHARE
 
 HALF = 0.5  # of the warps that a multiprocessor holds
@@ -13,32 +13,32 @@ EMPTY_TAIL = 0.2  # of the places for blocks in all waves
 FAST_AT_LOW_OCCUPANCY = ("gemm", "attention")
 
 
-def low_occupancy(case: Case) -> Found | None:
+def low_occupancy(context: DiagnosisContext) -> RuleHit | None:
     """Kernels that fill the GPU with blocks, at least one wave, and yet leave half of its warps empty."""
-    filling, scope = case.filling, case.scope
+    filling, scope = context.filling, context.scope
     mask = scope.inside & scope.is_kernel & ~scope.of_class(*FAST_AT_LOW_OCCUPANCY)
     mask &= (filling.occupancy < HALF) & (filling.waves >= 1)
-    said = "kernels that leave more than half of the warps empty take"
-    return _found(case, mask, 1 - filling.occupancy, said, "mean_empty_warps")
+    message = "kernels that leave more than half of the warps empty take"
+    return _found(context, mask, 1 - filling.occupancy, message, "mean_empty_warps")
 
 
-def wave_tail(case: Case) -> Found | None:
+def wave_tail(context: DiagnosisContext) -> RuleHit | None:
     """Kernels of more than one wave whose last wave leaves many places empty."""
-    filling, scope = case.filling, case.scope
+    filling, scope = context.filling, context.scope
     mask = scope.inside & scope.is_kernel & (filling.tail >= EMPTY_TAIL) & (filling.waves > 1)
-    return _found(case, mask, filling.tail, "kernels whose last wave is nearly empty take", "mean_tail")
+    return _found(context, mask, filling.tail, "kernels whose last wave is nearly empty take", "mean_tail")
 
 
-def _found(case: Case, mask: np.ndarray, empty: np.ndarray, said: str, name: str) -> Found | None:
+def _found(context: DiagnosisContext, mask: np.ndarray, empty: np.ndarray, message: str, name: str) -> RuleHit | None:
     """What was found of the activities of MASK, of which a part EMPTY of the GPU is not used."""
-    scope = case.scope
+    scope = context.scope
     total_ns = scope.busy_ns(mask)
     if not total_ns or scope.share(total_ns) < KERNEL_SHARE:
         return None
-    weight = np.where(mask, case.time_by_activity * np.nan_to_num(empty), 0).astype(np.int64)
+    weight = np.where(mask, context.time_by_activity * np.nan_to_num(empty), 0).astype(np.int64)
     evidence = {
         "kernels_per_step": round(int(mask.sum()) / scope.count, 1),
         "running_ms": scope.per_step_ms(total_ns),
-        name: round(float(weight.sum() / case.time_by_activity[mask].sum()), 4),
+        name: round(float(weight.sum() / context.time_by_activity[mask].sum()), 4),
     }
-    return Found(min(int(weight.sum()), total_ns), f"{said} {scope.in_words(total_ns)}", evidence, weight)
+    return RuleHit(min(int(weight.sum()), total_ns), f"{message} {scope.in_words(total_ns)}", evidence, weight)

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from kernel_tables.diagnosis.case import Case, Found
+from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.devices import Device
 from kernel_tables.diagnosis.host_rules import CAUSE_SHARE
 from kernel_tables.diagnosis.scope import Scope
@@ -36,11 +36,11 @@ def _before_first(waits: Intervals, device: Device) -> int:
     return max(int(device.start_ns[0] - waits.start_ns[0]), 0) if len(waits) else 0
 
 
-def waiting_for_data(case: Case) -> Found | None:
+def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
     """On a GPU only its idle time counts: a wait while it computes costs nothing. The launch after a wait is a part of
     it. Whether the wait before the first activity cost something is told by the others.
     """
-    scope, weight = case.scope, np.zeros(len(case.scope.activities), np.int64)
+    scope, weight = context.scope, np.zeros(len(context.scope.activities), np.int64)
     gain_ns, first_ns, longest_ns, batches = 0, 0, 0, 0
     for device in scope.devices:
         waits, (idle, next_row) = data_waits(scope, device), device.gaps
@@ -55,6 +55,6 @@ def waiting_for_data(case: Case) -> Found | None:
         return None
     gain_ns += first_ns
     waiter = "the program" if scope.trace.is_cpu_only else "the GPU"
-    said = f"{waiter} waits {scope.in_words(gain_ns)} for the next batch of a DataLoader"
+    message = f"{waiter} waits {scope.in_words(gain_ns)} for the next batch of a DataLoader"
     evidence = {"batches_per_step": round(batches / scope.count, 2), "longest_ms": longest_ns / 1e6}
-    return Found(gain_ns, said, evidence, weight)
+    return RuleHit(gain_ns, message, evidence, weight)

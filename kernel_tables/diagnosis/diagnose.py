@@ -13,8 +13,8 @@ import numpy as np
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.clean_text import in_json
-from kernel_tables.diagnosis.case import Case, Found
-from kernel_tables.diagnosis.rules import RULES, Rule
+from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
+from kernel_tables.diagnosis.rules import RULES, DiagnosisRule
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 
 if TYPE_CHECKING:
@@ -45,17 +45,17 @@ class Diagnosis:
 def diagnose(
     trace: CaptureArrays,
     step_name: str = "step",
-    own_rules: Sequence[Rule] = (),
+    own_rules: Sequence[DiagnosisRule] = (),
     counters: pd.DataFrame | None = None,
-    rules: Sequence[Rule] = RULES,
+    rules: Sequence[DiagnosisRule] = RULES,
 ) -> list[Diagnosis]:
     """What the rules say that speak, largest gain first; then those that abstain. One that found nothing is not here.
 
     COUNTERS are those of Nsight Compute, as counters/reading.py reads them.
     Raises ImpossibleCapture for a capture that cannot be believed.
     """
-    case = Case(Scope(trace, step_name), _filling(trace, counters))
-    said = _said_by_all((*rules, *own_rules), case)
+    context = DiagnosisContext(Scope(trace, step_name), _filling(trace, counters))
+    said = _diagnoses((*rules, *own_rules), context)
     trace.require_possible()
     return sorted(said, key=lambda one: (one.abstained, -(one.gain_ms or 0)))
 
@@ -93,44 +93,47 @@ def _filling(trace: CaptureArrays, counters: pd.DataFrame | None) -> Filling | N
     return filling_of(trace, counters)
 
 
-def _said_by_all(rules: Sequence[Rule], case: Case) -> list[Diagnosis]:
+def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> list[Diagnosis]:
     """What RULES say, in their order; each is asked after those to which it leaves something."""
     by_code = {rule.code: rule for rule in rules}
-    said, found = {}, {}
+    diagnoses, hits = {}, {}
     for code in TopologicalSorter({one.code: (*one.leaves_to, *one.silent_where) for one in rules}).static_order():
         rule = by_code.get(code)
         if rule is None:
             continue
-        if reason := next(filter(None, (need(case) for need in rule.needs)), None):
-            said[code] = _diagnosis(rule, reason, abstained=True)
-        elif one := _found(rule, case, found):
-            found[code] = one
-            said[code] = _diagnosis(rule, one.said, False, one.evidence, _where(case, one), *_gain(case.scope, one))
-    return [said[code] for code in by_code if code in said]
+        if reason := next(filter(None, (need(context) for need in rule.needs)), None):
+            diagnoses[code] = _diagnosis(rule, reason, abstained=True)
+        elif hit := _hit(rule, context, hits):
+            hits[code] = hit
+            where, gain = _where(context, hit), _gain(context.scope, hit)
+            diagnoses[code] = _diagnosis(rule, hit.message, False, hit.evidence, where, *gain)
+    return [diagnoses[code] for code in by_code if code in diagnoses]
 
 
-def _found(rule: Rule, case: Case, found: dict[str, Found]) -> Found | None:
-    """What a rule finds besides what was FOUND by others before it, by code."""
-    if any(code in found for code in rule.silent_where):
+def _hit(rule: DiagnosisRule, context: DiagnosisContext, hits: dict[str, RuleHit]) -> RuleHit | None:
+    """What a rule finds beyond the HITS of others before it, by code."""
+    if any(code in hits for code in rule.silent_where):
         return None
-    return rule.find(case.leaving([found[code] for code in rule.leaves_to if code in found]))
+    return rule.find(context.leaving([hits[code] for code in rule.leaves_to if code in hits]))
 
 
-def _diagnosis(rule: Rule, message: str, abstained: bool, evidence=None, where=None, gain_ms=None, gain_percent=None):
+def _diagnosis(
+    rule: DiagnosisRule, message: str, abstained: bool, evidence=None, where=None, gain_ms=None, gain_percent=None
+) -> Diagnosis:
     return Diagnosis(
         rule.code, message, abstained, evidence or {}, where or {}, gain_ms, gain_percent, rule.advice, rule.sure,
         rule.threshold, rule.source,
     )  # fmt: skip
 
 
-def _gain(scope: Scope, found: Found) -> tuple[float, float]:
+def _gain(scope: Scope, found: RuleHit) -> tuple[float, float]:
     """(ms of a step, percent of the span) that mending it gains at most; never more than there is."""
     gain_ns = min(found.gain_ns, scope.span_ns)
     return scope.per_step_ms(gain_ns), 100 * scope.share(gain_ns)
 
 
-def _where(case: Case, found: Found) -> dict[str, object]:
-    scope, rows = case.scope, np.flatnonzero(found.weight_ns > 0)
+def _where(context: DiagnosisContext, found: RuleHit) -> dict[str, object]:
+    scope, rows = context.scope, np.flatnonzero(found.weight_ns > 0)
     weight_ns, steps = found.weight_ns[rows], scope.step[rows]
     paths, names = scope.trace.range_paths.tuples, scope.activities.names
     by_path = _largest(scope.trace.activity_path[rows], weight_ns)

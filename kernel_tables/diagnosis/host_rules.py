@@ -17,7 +17,7 @@ from kernel_tables.diagnosis.blocking import (
     SYNC_IN_STEP,
 )
 from kernel_tables.diagnosis.calls import LAUNCH
-from kernel_tables.diagnosis.case import Case, Found
+from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.devices import Device
 from kernel_tables.diagnosis.idle import HOST, LAUNCHING, LONG_PAUSE_NS
 from kernel_tables.intervals import NOTHING, Intervals, difference, intersection, union
@@ -27,14 +27,14 @@ CAUSE_SHARE = 0.05  # a third of that, for one cause of several
 WORTH_SHARE = 0.01  # below that, a gain cannot be told from the scatter of processes
 
 
-def launch_bound(case: Case) -> Found | None:
-    weight = np.where(case.claimed_ns > 0, 0, case.idle_by_activity(LAUNCHING))
-    idle_ns, scope = int(weight.sum()), case.scope
+def launch_bound(context: DiagnosisContext) -> RuleHit | None:
+    weight = np.where(context.claimed_ns > 0, 0, context.idle_by_activity(LAUNCHING))
+    idle_ns, scope = int(weight.sum()), context.scope
     if scope.share(idle_ns) < IDLE_SHARE:
         return None
     launches = int((scope.inside & scope.activities.launched).sum())
-    evidence = _host_per_launch(case, launches) | {"launches_per_step": round(launches / scope.count, 1)}
-    return Found(
+    evidence = _host_per_launch(context, launches) | {"launches_per_step": round(launches / scope.count, 1)}
+    return RuleHit(
         idle_ns,
         f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late",
         evidence,
@@ -42,23 +42,25 @@ def launch_bound(case: Case) -> Found | None:
     )
 
 
-def held_up(case: Case, cause: str, share: float, what: str) -> Found | None:
+def held_up(context: DiagnosisContext, cause: str, share: float, what: str) -> RuleHit | None:
     """The GPU idles because of CAUSE, or only copies because of it, for at least this SHARE of its time."""
-    claimed_idle_ns = np.maximum(case.claimed_ns - case.time_by_activity, 0)
-    weight = np.maximum(case.idle_by_activity(cause) - claimed_idle_ns, 0)
-    if not weight.any() and not (case.blocking.copy_cause == CAUSES.index(cause)).any():
+    claimed_idle_ns = np.maximum(context.claimed_ns - context.time_by_activity, 0)
+    weight = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
+    if not weight.any() and not (context.blocking.copy_cause == CAUSES.index(cause)).any():
         return None
-    copies = (case.blocking.copy_cause == CAUSES.index(cause)) & case.scope.inside
-    copying_ns = case.exposed_ns(copies)
+    copies = (context.blocking.copy_cause == CAUSES.index(cause)) & context.scope.inside
+    copying_ns = context.exposed_ns(copies)
     total_ns = int(weight.sum()) + copying_ns
-    if case.scope.share(total_ns) < share or not total_ns:
+    if context.scope.share(total_ns) < share or not total_ns:
         return None
-    evidence = _calls_of(case, cause) | ({"copying_alone_ms": case.scope.per_step_ms(copying_ns)} if copying_ns else {})
-    said = f"the GPU waits {case.scope.in_words(total_ns)} {what}"
+    evidence = _calls_of(context, cause) | (
+        {"copying_alone_ms": context.scope.per_step_ms(copying_ns)} if copying_ns else {}
+    )
+    message = f"the GPU waits {context.scope.in_words(total_ns)} {what}"
     if cause in (ALLOCATION_IN_STEP, ALLOCATED):
         calls = [f"{n:.3g} {name.partition('_v')[0]}" for name, n in evidence["functions_per_step"].items()]
-        said += f" ({', '.join(calls)} per step)"
-    return Found(total_ns, said, evidence, weight + np.where(copies, case.time_by_activity, 0))
+        message += f" ({', '.join(calls)} per step)"
+    return RuleHit(total_ns, message, evidence, weight + np.where(copies, context.time_by_activity, 0))
 
 
 sync_in_step = partial(
@@ -78,25 +80,25 @@ idle_allocation = partial(
 )
 
 
-def idle_host(case: Case) -> Found | None:
-    weight = np.maximum(case.idle_by_activity(HOST) - case.claimed_ns, 0)
-    idle_ns, scope = int(weight.sum()), case.scope
+def idle_host(context: DiagnosisContext) -> RuleHit | None:
+    weight = np.maximum(context.idle_by_activity(HOST) - context.claimed_ns, 0)
+    idle_ns, scope = int(weight.sum()), context.scope
     if scope.share(idle_ns) < CAUSE_SHARE:
         return None
     pauses = int((weight > 0).sum())
-    said = (
+    message = (
         f"the GPU waits {scope.in_words(idle_ns)} while the host makes no CUDA call for"
         f" {LONG_PAUSE_NS // 1_000_000} ms or longer"
     )
     longest_ms = float(weight.max()) / 1e6
-    return Found(idle_ns, said, {"pauses_per_step": pauses / scope.count, "longest_ms": longest_ms}, weight)
+    return RuleHit(idle_ns, message, {"pauses_per_step": pauses / scope.count, "longest_ms": longest_ms}, weight)
 
 
-def _calls_of(case: Case, cause: str) -> dict[str, object]:
+def _calls_of(context: DiagnosisContext, cause: str) -> dict[str, object]:
     """How often, by function, and for how long the host was held up by CAUSE within the devices' spans."""
-    calls, scope = case.scope.calls, case.scope
+    calls, scope = context.scope.calls, context.scope
     first, last = min(d.first_ns for d in scope.devices), max(d.last_ns for d in scope.devices)
-    mask = case.blocking.call_cause == CAUSES.index(cause)
+    mask = context.blocking.call_cause == CAUSES.index(cause)
     mask &= (calls.start_ns >= first) & (calls.start_ns < last)
     counts = np.bincount(calls.function[mask], minlength=len(calls.functions))
     by_function = {calls.functions[f]: round(int(counts[f]) / scope.count, 2) for f in np.flatnonzero(counts).tolist()}
@@ -107,11 +109,11 @@ def _calls_of(case: Case, cause: str) -> dict[str, object]:
     }
 
 
-def _host_per_launch(case: Case, launches: int) -> dict[str, float]:
+def _host_per_launch(context: DiagnosisContext, launches: int) -> dict[str, float]:
     """Where the time of the host goes, in microseconds per launch; the parts add up. Threads are not added up: what
     several do at once counts once, for the first of the parts that it is."""
-    scope = case.scope
-    parts = [_host_parts(case, device) for device in scope.devices]
+    scope = context.scope
+    parts = [_host_parts(context, device) for device in scope.devices]
     names = ("driver_call_us", "waiting_us", "other_calls_us", "python_and_dispatcher_us")
     return {
         name: round(sum(part.total_ns for part in of_devices) / 1e3 / max(launches, 1), 3)
@@ -119,14 +121,14 @@ def _host_per_launch(case: Case, launches: int) -> dict[str, float]:
     }
 
 
-def _host_parts(case: Case, device: Device) -> tuple[Intervals, ...]:
+def _host_parts(context: DiagnosisContext, device: Device) -> tuple[Intervals, ...]:
     """The time from the first to the last launch of a device: in calls that launch, in those that wait, in others, in
     none."""
-    calls, found = case.scope.calls, case.scope.activities
+    calls, found = context.scope.calls, context.scope.activities
     launch_ns = found.launch_ns[device.rows[found.launched[device.rows]]]
     whole = union(launch_ns.min(keepdims=True), launch_ns.max(keepdims=True)) if len(launch_ns) else NOTHING
     mine = calls.process == device.process
     in_any = intersection(whole, calls.during(mine))
     launching = intersection(whole, calls.during(mine & (calls.kind == LAUNCH)))
-    waiting = difference(intersection(whole, calls.during(mine & (case.blocking.call_cause >= 0))), launching)
+    waiting = difference(intersection(whole, calls.during(mine & (context.blocking.call_cause >= 0))), launching)
     return launching, waiting, difference(in_any, launching, waiting), difference(whole, in_any)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_tables.diagnosis.case import BACKWARD, MANY_OPTIMIZER_KERNELS, Case, Found
+from kernel_tables.diagnosis.context import BACKWARD, MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit
 from kernel_tables.intervals import intersection
 
 SMALL_NS, SMALL_SHARE, MANY_LAUNCHES = 10_000, 0.15, 100  # nsys-ai's lines: shorter than 10 us, 100 launches and more
@@ -16,14 +16,14 @@ OVERLAP_SHARE = 0.30  # nsys-ai's line for communication
 BACKWARD_OF_ATTENTION = 2.5
 
 
-def small_kernels(case: Case) -> Found | None:
+def small_kernels(context: DiagnosisContext) -> RuleHit | None:
     """Many tiny kernels cost their time and the gaps around them: without them, neither would be there."""
-    scope = case.scope
-    small = scope.is_kernel & scope.inside & (case.claimed_ns == 0) & (scope.activities.duration_ns < SMALL_NS)
+    scope = context.scope
+    small = scope.is_kernel & scope.inside & (context.claimed_ns == 0) & (scope.activities.duration_ns < SMALL_NS)
     next_to_small = small.copy()
     for device in scope.devices:
         next_to_small[device.rows[1:]] |= small[device.rows[:-1]]
-    gaps_ns = np.where(next_to_small, case.idle_before_launches, 0)
+    gaps_ns = np.where(next_to_small, context.idle_before_launches, 0)
     total_ns = scope.busy_ns(small) + int(gaps_ns.sum())
     if small.sum() < MANY_LAUNCHES * scope.count or scope.share(total_ns) < SMALL_SHARE:
         return None
@@ -32,17 +32,17 @@ def small_kernels(case: Case) -> Found | None:
         "mean_us": round(float(scope.activities.duration_ns[small].mean()) / 1e3, 3),
         "gaps_between_ms": scope.per_step_ms(total_ns - scope.busy_ns(small)),
     }
-    said = (
+    message = (
         f"{evidence['kernels_per_step']:,.0f} kernels of a step are shorter than {SMALL_NS // 1000} µs; with the gaps"
         f" around them they take {scope.in_words(total_ns)}"
     )
-    return Found(total_ns, said, evidence, np.where(small, case.time_by_activity, 0) + gaps_ns)
+    return RuleHit(total_ns, message, evidence, np.where(small, context.time_by_activity, 0) + gaps_ns)
 
 
-def unfused_elementwise(case: Case) -> Found | None:
-    scope = case.scope
-    mask = scope.of_class("elementwise") & scope.inside & (case.claimed_ns == 0)
-    chains, members, gain_ns, total_ns = _chains(case, mask)
+def unfused_elementwise(context: DiagnosisContext) -> RuleHit | None:
+    scope = context.scope
+    mask = scope.of_class("elementwise") & scope.inside & (context.claimed_ns == 0)
+    chains, members, gain_ns, total_ns = _chains(context, mask)
     if not chains or scope.share(gain_ns) < KERNEL_SHARE:
         return None
     evidence = {
@@ -50,14 +50,14 @@ def unfused_elementwise(case: Case) -> Found | None:
         "kernels_per_step": round(int(members.sum()) / scope.count, 1),
         "chains_ms": scope.per_step_ms(total_ns),
     }
-    said = f"chains of {SHORTEST_CHAIN} and more elementwise kernels take {scope.in_words(total_ns)}"
-    return Found(gain_ns, said, evidence, np.where(members, case.time_by_activity, 0))
+    message = f"chains of {SHORTEST_CHAIN} and more elementwise kernels take {scope.in_words(total_ns)}"
+    return RuleHit(gain_ns, message, evidence, np.where(members, context.time_by_activity, 0))
 
 
-def _chains(case: Case, mask: np.ndarray) -> tuple[int, np.ndarray, int, int]:
+def _chains(context: DiagnosisContext, mask: np.ndarray) -> tuple[int, np.ndarray, int, int]:
     """(how many chains of kernels of MASK there are, which activities they are, what they take but for the shortest of
     each, what they take): kernels one after the other on a stream, launched in the same ranges."""
-    scope, members = case.scope, np.zeros(len(mask), bool)
+    scope, members = context.scope, np.zeros(len(mask), bool)
     chains = gain_ns = total_ns = 0
     for device in scope.devices:
         stream = scope.trace.places["stream"][device.rows]
@@ -67,7 +67,7 @@ def _chains(case: Case, mask: np.ndarray) -> tuple[int, np.ndarray, int, int]:
         breaks = np.append(True, differs | ~mask[rows][1:] | ~mask[rows][:-1])
         first = np.flatnonzero(breaks)
         length = np.diff(np.append(first, len(rows)))
-        time = case.time_by_activity[rows]
+        time = context.time_by_activity[rows]
         is_chain = (length >= SHORTEST_CHAIN) & mask[rows[first]]
         sums, least = np.add.reduceat(time, first)[is_chain], np.minimum.reduceat(time, first)[is_chain]
         chains += int(is_chain.sum())
@@ -77,26 +77,28 @@ def _chains(case: Case, mask: np.ndarray) -> tuple[int, np.ndarray, int, int]:
     return chains, members, gain_ns, total_ns
 
 
-def casts(case: Case) -> Found | None:
-    return _taking(case, case.casts, "kernels that only convert between number formats take")
+def casts(context: DiagnosisContext) -> RuleHit | None:
+    return _taking(context, context.casts, "kernels that only convert between number formats take")
 
 
-def no_tensor_cores(case: Case) -> Found | None:
-    return _taking(case, case.fp32_matmuls, "matrix multiplies in fp32, without tensor cores, take")
+def no_tensor_cores(context: DiagnosisContext) -> RuleHit | None:
+    return _taking(context, context.fp32_matmuls, "matrix multiplies in fp32, without tensor cores, take")
 
 
-def _taking(case: Case, mask: np.ndarray, what: str) -> Found | None:
-    scope, total_ns = case.scope, case.scope.busy_ns(mask)
+def _taking(context: DiagnosisContext, mask: np.ndarray, what: str) -> RuleHit | None:
+    scope, total_ns = context.scope, context.scope.busy_ns(mask)
     if not total_ns or scope.share(total_ns) < KERNEL_SHARE:
         return None
     evidence = {"kernels_per_step": round(int(mask.sum()) / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
-    return Found(total_ns, f"{what} {scope.in_words(total_ns)}", evidence, np.where(mask, case.time_by_activity, 0))
+    return RuleHit(
+        total_ns, f"{what} {scope.in_words(total_ns)}", evidence, np.where(mask, context.time_by_activity, 0)
+    )
 
 
-def unfused_attention(case: Case) -> Found | None:
+def unfused_attention(context: DiagnosisContext) -> RuleHit | None:
     """The chains of kernels that a fused one replaces, products included; where no chain of the backward pass is known,
     that is bounded by the forward pass."""
-    scope, attention = case.scope, case.attention
+    scope, attention = context.scope, context.attention
     forward_ns, seen_ns = scope.busy_ns(attention.forward), scope.busy_ns(attention.backward)
     in_backward = scope.within(BACKWARD.search) & scope.inside & scope.is_kernel
     backward_ns = seen_ns or min(scope.busy_ns(in_backward), round(BACKWARD_OF_ATTENTION * forward_ns))
@@ -113,16 +115,16 @@ def unfused_attention(case: Case) -> Found | None:
         "without_matmuls_ms": scope.per_step_ms(between_ns),
     }
     noun = "operators" if scope.trace.is_cpu_only else "kernels"
-    said = f"attention runs as separate {noun} (product, softmax, product), which take {scope.in_words(total_ns)}"
+    message = f"attention runs as separate {noun} (product, softmax, product), which take {scope.in_words(total_ns)}"
     if evidence["backward_is_a_bound"]:
-        said += f", counting at most {BACKWARD_OF_ATTENTION} times the forward pass for the backward pass"
-    return Found(total_ns, said, evidence, np.where(attention.chains, case.time_by_activity, 0))
+        message += f", counting at most {BACKWARD_OF_ATTENTION} times the forward pass for the backward pass"
+    return RuleHit(total_ns, message, evidence, np.where(attention.chains, context.time_by_activity, 0))
 
 
-def unfused_optimizer(case: Case) -> Found | None:
-    mask, scope = case.optimizer, case.scope
-    weight = case.with_own_gaps(mask)
-    total_ns = scope.busy_ns(mask) + int(np.where(mask, weight - case.time_by_activity, 0).sum())
+def unfused_optimizer(context: DiagnosisContext) -> RuleHit | None:
+    mask, scope = context.optimizer, context.scope
+    weight = context.with_own_gaps(mask)
+    total_ns = scope.busy_ns(mask) + int(np.where(mask, weight - context.time_by_activity, 0).sum())
     if not total_ns or scope.share(total_ns) < KERNEL_SHARE:
         return None
     evidence = {
@@ -133,12 +135,12 @@ def unfused_optimizer(case: Case) -> Found | None:
     }
     of_cpu = scope.trace.is_cpu_only
     many, waiting = ("operators", "the time before each") if of_cpu else ("kernels", "the GPU's waiting for them")
-    said = f"the optimizer's many {many}, and {waiting}, take"
-    return Found(total_ns, f"{said} {scope.in_words(total_ns)}", evidence, weight)
+    message = f"the optimizer's many {many}, and {waiting}, take"
+    return RuleHit(total_ns, f"{message} {scope.in_words(total_ns)}", evidence, weight)
 
 
-def exposed_communication(case: Case) -> Found | None:
-    scope = case.scope
+def exposed_communication(context: DiagnosisContext) -> RuleHit | None:
+    scope = context.scope
     communication = scope.of_class("communication") & scope.inside
     others = scope.is_kernel & ~communication
     total_ns, exposed_ns = scope.busy_ns(communication), scope.parts_ns["exposed communication"]
@@ -147,5 +149,5 @@ def exposed_communication(case: Case) -> Found | None:
     if overlap >= OVERLAP_SHARE or scope.share(exposed_ns) < KERNEL_SHARE:
         return None
     evidence = {"communication_ms": scope.per_step_ms(total_ns), "overlap": round(overlap, 4)}
-    said = f"communication that is not overlapped by computation takes {scope.in_words(exposed_ns)}"
-    return Found(exposed_ns, said, evidence, np.where(communication, case.time_by_activity, 0))
+    message = f"communication that is not overlapped by computation takes {scope.in_words(exposed_ns)}"
+    return RuleHit(exposed_ns, message, evidence, np.where(communication, context.time_by_activity, 0))

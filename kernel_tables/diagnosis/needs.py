@@ -2,59 +2,59 @@
 
 from __future__ import annotations
 
-from kernel_tables.diagnosis.case import OPTIMIZER, Case
+from kernel_tables.diagnosis.context import OPTIMIZER, DiagnosisContext
 from kernel_tables.diagnosis.step_rules import FEWEST_STEPS, differ_in_work
 
 
-def kernels(case: Case) -> str | None:
-    return None if len(case.scope.activities) else "nothing that ran was recorded"
+def kernels(context: DiagnosisContext) -> str | None:
+    return None if len(context.scope.activities) else "nothing that ran was recorded"
 
 
-def gpu(case: Case) -> str | None:
-    on_processor = case.scope.trace.is_cpu_only
+def gpu(context: DiagnosisContext) -> str | None:
+    on_processor = context.scope.trace.is_cpu_only
     return "it is about a GPU, and this program ran on the CPU" if on_processor else None
 
 
-def calls(case: Case) -> str | None:
+def calls(context: DiagnosisContext) -> str | None:
     return (
         None
-        if case.scope.has_calls
+        if context.scope.has_calls
         else "the capture lacks the names or the ends of API calls, so it is not known what the CPU waited for"
     )
 
 
-def steps(case: Case) -> str | None:
-    if len(case.scope.steps):
+def steps(context: DiagnosisContext) -> str | None:
+    if len(context.scope.steps):
         return None
-    return f"no range {case.scope.step_name!r} launched a kernel: name the range of one step with --step-name"
+    return f"no range {context.scope.step_name!r} launched a kernel: name the range of one step with --step-name"
 
 
-def several_steps(case: Case) -> str | None:
-    count, processes = len(case.scope.steps), case.scope.processes_with_steps
+def several_steps(context: DiagnosisContext) -> str | None:
+    count, processes = len(context.scope.steps), context.scope.processes_with_steps
     if processes > 1:
         return f"the capture has steps of {processes} processes side by side: capture one of them"
-    if count >= FEWEST_STEPS or (count > 2 and differ_in_work(case.scope)):
+    if count >= FEWEST_STEPS or (count > 2 and differ_in_work(context.scope)):
         return None
     recorded = "only 1 step was" if count == 1 else f"only {count} steps were"
     return f"{recorded} recorded, and it takes {FEWEST_STEPS} to tell a slow step from chance (record --steps)"
 
 
-def memory_kinds(case: Case) -> str | None:
-    known = case.blocking.tells_memory
+def memory_kinds(context: DiagnosisContext) -> str | None:
+    known = context.blocking.tells_memory
     return None if known else "the capture lacks the sizes of copies and their kinds of memory"
 
 
-def optimizer_range(case: Case) -> str | None:
-    if not any(map(OPTIMIZER.match, case.scope.trace.range_paths.names)):
+def optimizer_range(context: DiagnosisContext) -> str | None:
+    if not any(map(OPTIMIZER.match, context.scope.trace.range_paths.names)):
         return "no range is named optimizer, and what an optimizer launches looks like other elementwise work"
-    if case.has_model_in_optimizer:
+    if context.has_model_in_optimizer:
         return "the optimizer's range also holds work of a model, and no range named backward separates the two"
     return None
 
 
-def communication(case: Case) -> str | None:
-    return None if case.scope.of_class("communication").any() else "no communication between processes was recorded"
+def communication(context: DiagnosisContext) -> str | None:
+    return None if context.scope.of_class("communication").any() else "no communication between processes was recorded"
 
 
-def counters(case: Case) -> str | None:
-    return None if case.filling else "it needs counters of Nsight Compute, as diagnose --counters reads them"
+def counters(context: DiagnosisContext) -> str | None:
+    return None if context.filling else "it needs counters of Nsight Compute, as diagnose --counters reads them"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kernel_tables.diagnosis.case import Case, Found
+from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.needs import calls, gpu, kernels
-from kernel_tables.diagnosis.rules import CODES, POSSIBLE, Rule
+from kernel_tables.diagnosis.rules import CODES, POSSIBLE, DiagnosisRule
 from kernel_tables.errors import TraceError
 from kernel_tables.intervals import intersection, union
 from kernel_tables.kernel_classes.categories import found_in, unusable
@@ -25,7 +25,7 @@ KEYS = {"code": str, "advice": str, **dict.fromkeys(SELECTORS, str), "share": fl
 EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice = '...'"
 
 
-def rules_of_file(path: Path) -> tuple[Rule, ...]:
+def rules_of_file(path: Path) -> tuple[DiagnosisRule, ...]:
     """The rules of a TOML file, each a table [[rule]]; raises TraceError for the first that cannot be used."""
     try:
         written = tomllib.loads(path.read_text("utf-8"))
@@ -36,7 +36,7 @@ def rules_of_file(path: Path) -> tuple[Rule, ...]:
     return own_rules(written["rule"], str(path))
 
 
-def own_rules(written: Sequence[Mapping], where: str) -> tuple[Rule, ...]:
+def own_rules(written: Sequence[Mapping], where: str) -> tuple[DiagnosisRule, ...]:
     """The rules as they are written in a file or a configuration, which is called WHERE in errors (TraceError)."""
     rules = tuple(_rule(one, f"{where}, rule {number}") for number, one in enumerate(written, start=1))
     codes = [*CODES, *(rule.code for rule in rules)]
@@ -46,14 +46,14 @@ def own_rules(written: Sequence[Mapping], where: str) -> tuple[Rule, ...]:
     return rules
 
 
-def _rule(written: Mapping, where: str) -> Rule:
+def _rule(written: Mapping, where: str) -> DiagnosisRule:
     if problem := _problem(written):
         raise TraceError(f"{where}: {problem}; write {EXAMPLE}")
     named = ", ".join(f"{key} {written[key]!r}" for key in SELECTORS if key in written)
     share, launches = float(written["share"]), written.get("launches", 1)
     of_calls, of_kernels = ("calls", _calling, (kernels, gpu, calls)), ("kernels", _taking, (kernels,))
     looks_for, find, needs = of_calls if CALL in written else of_kernels
-    return Rule(
+    return DiagnosisRule(
         written["code"], f"{looks_for} of {named}", f"{share:.4g} of the span, {launches} {looks_for} a step",
         "custom rule", written["advice"], POSSIBLE, partial(find, written=dict(written), what=named), needs,
     )  # fmt: skip
@@ -86,8 +86,8 @@ def _is(value: object, kind: type) -> bool:
     return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
 
 
-def _taking(case: Case, written: Mapping, what: str) -> Found | None:
-    scope = case.scope
+def _taking(context: DiagnosisContext, written: Mapping, what: str) -> RuleHit | None:
+    scope = context.scope
     mask = scope.inside & scope.is_kernel
     if "kernel" in written:
         mask &= scope.named(found_in(written["kernel"], scope.activities.names))
@@ -100,13 +100,13 @@ def _taking(case: Case, written: Mapping, what: str) -> Found | None:
     if not enough or scope.share(total_ns) < written["share"]:
         return None
     evidence = {"kernels_per_step": round(launches / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
-    weight = np.where(mask, case.time_by_activity, 0)
-    return Found(total_ns, f"kernels of {what} take {scope.in_words(total_ns)}", evidence, weight)
+    weight = np.where(mask, context.time_by_activity, 0)
+    return RuleHit(total_ns, f"kernels of {what} take {scope.in_words(total_ns)}", evidence, weight)
 
 
-def _calling(case: Case, written: Mapping, what: str) -> Found | None:
+def _calling(context: DiagnosisContext, written: Mapping, what: str) -> RuleHit | None:
     """The host's time in such calls within the spans of its GPUs, once where they nest: no more is gained without."""
-    scope, total_ns, count = case.scope, 0, 0
+    scope, total_ns, count = context.scope, 0, 0
     wanted = np.array(found_in(written[CALL], scope.calls.functions), bool)[scope.calls.function]
     for device in scope.devices:
         first, last = (np.array([end]) for end in (device.first_ns, device.last_ns))
@@ -116,5 +116,5 @@ def _calling(case: Case, written: Mapping, what: str) -> Found | None:
     if not count or count < written.get("launches", 1) * scope.count or scope.share(total_ns) < written["share"]:
         return None
     evidence = {"calls_per_step": round(count / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
-    said = f"the host is in calls of {what} for {scope.in_words(total_ns)}"
-    return Found(total_ns, said, evidence, np.zeros(len(scope.activities), np.int64))
+    message = f"the host is in calls of {what} for {scope.in_words(total_ns)}"
+    return RuleHit(total_ns, message, evidence, np.zeros(len(scope.activities), np.int64))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernel_tables.diagnosis import counter_rules, data_rules, host_rules, kernel_rules, needs, step_rules
-from kernel_tables.diagnosis.case import MANY_OPTIMIZER_KERNELS, Case, Found
+from kernel_tables.diagnosis.context import MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit
 from kernel_tables.markdown import code, compact_table
 
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"  # counted; profiling adds to it; the program has to tell
@@ -17,7 +17,7 @@ KERNELS = f"{kernel_rules.KERNEL_SHARE:.0%} of the span"
 
 
 @dataclass(frozen=True)
-class Rule:
+class DiagnosisRule:
     """One rule. `needs` are asked in turn, and the first reason that one gives is why the rule abstains.
 
     Where several rules could say the same, one does: this one is silent where a rule of `silent_where` speaks, and
@@ -30,8 +30,8 @@ class Rule:
     source: str
     advice: str
     sure: str
-    find: Callable[[Case], Found | None]
-    needs: tuple[Callable[[Case], str | None], ...]
+    find: Callable[[DiagnosisContext], RuleHit | None]
+    needs: tuple[Callable[[DiagnosisContext], str | None], ...]
     leaves_to: tuple[str, ...] = ()
     silent_where: tuple[str, ...] = ()
 
@@ -47,114 +47,114 @@ HOLDING_IDLE_TIME = (
 )  # fmt: skip
 
 RULES = (
-    Rule(
+    DiagnosisRule(
         "waiting_for_data", "the GPU idle, or a program on the CPU held up, while a DataLoader gets the next batch",
         CAUSE, OWN,
         "load data ahead of the step: more workers (num_workers, prefetch_factor, persistent_workers=True), less work"
         " per sample",
         CERTAIN, data_rules.waiting_for_data, (needs.kernels,),
     ),
-    Rule(
+    DiagnosisRule(
         "launch_bound", "the GPU idle because kernels are launched too late",
         f"{host_rules.IDLE_SHARE:.0%} of the span", "nsys-ai, idle time",
         "compile the model (torch.compile), replay CUDA graphs, or give each launch more work (a larger batch)",
         LIKELY, host_rules.launch_bound, HOST, leaves_to=("unfused_optimizer",),
     ),
-    Rule(
+    DiagnosisRule(
         "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", CAUSE, OWN,
         "prepare data in other processes, ahead of the step; spare Python's full collections (gc.freeze()); see what"
         " the host does meanwhile (kernel-tables host)",
         LIKELY, host_rules.idle_host, HOST, leaves_to=("waiting_for_data",),
     ),
-    Rule(
+    DiagnosisRule(
         "idle_sync", "the GPU idle after synchronisation at the end of a step or outside of steps", CAUSE, OWN,
         "do not wait for the GPU after each step: read losses later, or now and then",
         LIKELY, host_rules.idle_sync, HOST, leaves_to=("small_kernels",),
     ),
-    Rule(
+    DiagnosisRule(
         "idle_copy", "the GPU idle during copies between host and device outside of steps", CAUSE, OWN,
         "copy the next batch on a separate stream while this one is computed (non_blocking=True)",
         CERTAIN, host_rules.idle_copy, (*HOST, needs.memory_kinds),
     ),
-    Rule(
+    DiagnosisRule(
         "idle_allocation", "the GPU idle because of cudaMalloc, cudaFree or similar calls outside of steps",
         f"{host_rules.WORTH_SHARE:.0%} of the span", OWN,
         "keep memory between steps: do not call empty_cache(), and keep shapes from growing",
         LIKELY, host_rules.idle_allocation, HOST,
     ),
-    Rule(
+    DiagnosisRule(
         "small_kernels",
         "kernels shorter than 10 µs, 100 or more in a step, with the gaps around them, if launching is not the limit",
         f"{kernel_rules.SMALL_SHARE:.0%} of the span", "nsys-ai, small kernels",
         "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors",
         POSSIBLE, kernel_rules.small_kernels, GPU, leaves_to=("unfused_optimizer",), silent_where=("launch_bound",),
     ),
-    Rule(
+    DiagnosisRule(
         "sync_in_step", "synchronisation within a step: .item(), .cpu(), print, a condition on a tensor", WORTH, OWN,
         "keep the value on the GPU, and read it after the step; use torch.where instead of a condition",
         LIKELY, host_rules.sync_in_step, IN_STEP, leaves_to=("small_kernels",),
     ),
-    Rule(
+    DiagnosisRule(
         "copy_in_step", "copies of more than 64 KiB between host and device within a step", WORTH, OWN,
         "create tensors on the device; copy inputs ahead of the step, on a separate stream",
         CERTAIN, host_rules.copy_in_step, (*IN_STEP, needs.memory_kinds),
     ),
-    Rule(
+    DiagnosisRule(
         "pageable_copy", "copies of more than 64 KiB from or to pageable memory, in or outside of steps",
         f"{host_rules.WORTH_SHARE:.0%} of the span", OWN,
         "pin the host's memory (pin_memory=True) and copy with non_blocking=True",
         CERTAIN, host_rules.pageable_copy, (*HOST, needs.memory_kinds),
     ),
-    Rule(
+    DiagnosisRule(
         "allocation_in_step", "cudaMalloc, cudaFree or similar calls within a step", WORTH, OWN,
         "do not call empty_cache() in the loop; keep shapes constant, so that PyTorch's allocator can use its cache",
         LIKELY, host_rules.allocation_in_step, IN_STEP,
     ),
-    Rule(
+    DiagnosisRule(
         "unfused_elementwise", "three or more elementwise kernels in a row, in one range on one stream", KERNELS, OWN,
         "compile that part of the model, or write one kernel for it: one pass over memory instead of several",
         POSSIBLE, kernel_rules.unfused_elementwise, (needs.kernels,),
         leaves_to=("unfused_attention", "unfused_optimizer", "casts", "small_kernels"),
     ),
-    Rule(
+    DiagnosisRule(
         "casts", "kernels that only convert between number formats", KERNELS, OWN,
         "keep weights in the format in which they are used, convert once per step, or compile the model",
         POSSIBLE, kernel_rules.casts, GPU,
     ),
-    Rule(
+    DiagnosisRule(
         "no_tensor_cores", "matrix multiplies in fp32 without tensor cores, by their kernels' names", KERNELS, OWN,
         "allow TF32 (torch.set_float32_matmul_precision('high')) or use bf16, if the accuracy permits",
         CERTAIN, kernel_rules.no_tensor_cores, GPU,
     ),
-    Rule(
+    DiagnosisRule(
         "unfused_attention", "attention as separate kernels: a product, a softmax and a product, next to each other",
         f"{KERNELS} for what is no product", OWN,
         "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
         LIKELY, kernel_rules.unfused_attention, (needs.kernels,),
     ),
-    Rule(
+    DiagnosisRule(
         "unfused_optimizer",
         f"an optimizer that launches {MANY_OPTIMIZER_KERNELS} or more non-fused kernels per step, after its closure",
         KERNELS, OWN, "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
         LIKELY, kernel_rules.unfused_optimizer, (needs.kernels, needs.optimizer_range),
     ),
-    Rule(
+    DiagnosisRule(
         "low_occupancy", "kernels of a wave or more, except matrix multiplies, in which half of the warps are empty",
         KERNELS, OWN, "see what limits them (registers, shared memory, block size), and let a block take less of it",
         POSSIBLE, counter_rules.low_occupancy, (needs.counters,),
     ),
-    Rule(
+    DiagnosisRule(
         "wave_tail", "kernels of several waves whose last wave leaves a fifth of all block slots empty",
         KERNELS, OWN, "choose sizes whose blocks fill complete waves, or kernels that divide the last wave (stream-K)",
         POSSIBLE, counter_rules.wave_tail, (needs.counters,),
     ),
-    Rule(
+    DiagnosisRule(
         "exposed_communication", "communication that is not overlapped by computation",
         f"overlap below {kernel_rules.OVERLAP_SHARE:.0%}, and {KERNELS}", "nsys-ai, overlap of NCCL",
         "start communication earlier, in smaller pieces, during the backward pass",
         CERTAIN, kernel_rules.exposed_communication, (needs.kernels, needs.communication),
     ),
-    Rule(
+    DiagnosisRule(
         "unsteady_steps", "steps that take longer than others, or increasingly long, and what they do more often",
         f"a step over {step_rules.OUTLIER} times the median, or a drift of {step_rules.DRIFT:.0%}, and {CAUSE} in all",
         "scatter of ten steps on an H200",
@@ -176,7 +176,7 @@ def as_markdown() -> str:
     return compact_table(("code", "looks for", "threshold", "source", "yields to", "advice"), rows)
 
 
-def _leaves(rule: Rule) -> str:
+def _leaves(rule: DiagnosisRule) -> str:
     return ", ".join(map(code, (*rule.silent_where, *rule.leaves_to)))
 
 

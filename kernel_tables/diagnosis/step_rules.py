@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_tables.diagnosis.case import Case, Found
+from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.host_rules import CAUSE_SHARE
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.units import duration
@@ -15,13 +15,13 @@ OUTLIER, DRIFT = 1.25, 0.10
 MORE_WORK = 1.05  # times the launches of other steps
 
 
-def unsteady_steps(case: Case) -> Found | None:
+def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:
     """Idle time that other findings hold is left to them. Of fewer than FEWEST_STEPS steps, only those are told that do
     more work than the others: without that, a slow step may be chance. On the CPU, which other programs use, always."""
-    scope, busy_ns = case.scope, _busy_ns(case)
+    scope, busy_ns = context.scope, _busy_ns(context)
     if scope.trace.is_cpu_only and not differ_in_work(scope):
         return None
-    time_ns = np.maximum(step_times_ns(scope) - _claimed_ns(case), 1)
+    time_ns = np.maximum(step_times_ns(scope) - _claimed_ns(context), 1)
     usual, half, are_few = float(np.median(time_ns)), len(time_ns) // 2, len(time_ns) < FEWEST_STEPS
     before, after = float(np.median(time_ns[:half])), float(np.median(time_ns[-half:]))
     slow, drift = time_ns > OUTLIER * usual, 0.0 if are_few else after / before - 1
@@ -37,8 +37,8 @@ def unsteady_steps(case: Case) -> Found | None:
         "longer_ms": float(longer_ns.sum()) / 1e6,
         "longer_while_gpu_runs_ms": float(longer_busy_ns.sum()) / 1e6,
     }
-    weight = np.where(np.isin(scope.step, np.flatnonzero(longer_ns > 0)), case.time_by_activity, 0)
-    return Found(gain_ns, _sentence(scope, slow, usual, drift), evidence, weight)
+    weight = np.where(np.isin(scope.step, np.flatnonzero(longer_ns > 0)), context.time_by_activity, 0)
+    return RuleHit(gain_ns, _sentence(scope, slow, usual, drift), evidence, weight)
 
 
 def differ_in_work(scope: Scope) -> bool:
@@ -116,19 +116,19 @@ def _first_ns(scope: Scope) -> np.ndarray:
     return first
 
 
-def _claimed_ns(case: Case) -> np.ndarray:
+def _claimed_ns(context: DiagnosisContext) -> np.ndarray:
     """By step: the idle time in it that the findings hold to which it is left, the mean of the devices. What ended an
     idle time may be the first activity of the step after."""
-    idle_ns = np.minimum(case.claimed_ns, case.idle_by_activity())
+    idle_ns = np.minimum(context.claimed_ns, context.idle_by_activity())
     rows = np.flatnonzero(idle_ns)
-    step = np.searchsorted(_first_ns(case.scope), case.scope.activities.start_ns[rows]) - 1
-    claimed_ns = np.bincount(np.maximum(step, 0), idle_ns[rows], len(case.scope.steps))
-    return claimed_ns / len(case.scope.devices)
+    step = np.searchsorted(_first_ns(context.scope), context.scope.activities.start_ns[rows]) - 1
+    claimed_ns = np.bincount(np.maximum(step, 0), idle_ns[rows], len(context.scope.steps))
+    return claimed_ns / len(context.scope.devices)
 
 
-def _busy_ns(case: Case) -> np.ndarray:
+def _busy_ns(context: DiagnosisContext) -> np.ndarray:
     """By step: the time that its activities ran, summed; the clocks' part in a step's time shows here."""
-    step = case.scope.step
-    busy_ns = np.zeros(len(case.scope.steps), np.int64)
-    np.add.at(busy_ns, step[step != NO_STEP], case.time_by_activity[step != NO_STEP])
+    step = context.scope.step
+    busy_ns = np.zeros(len(context.scope.steps), np.int64)
+    np.add.at(busy_ns, step[step != NO_STEP], context.time_by_activity[step != NO_STEP])
     return busy_ns

@@ -39,7 +39,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Bar:
+class PhaseBar:
     """A phase: its time, its share of the step, the length of its bar as a share of the longest, what it holds."""
 
     name: str
@@ -55,7 +55,7 @@ class Bar:
 class Picture:
     """Where one step's time goes: a bar per phase, the families that occur, ms of all kernels and memory operations."""
 
-    bars: tuple[Bar, ...]
+    bars: tuple[PhaseBar, ...]
     families: tuple[str, ...]
     ms: float
 
@@ -104,14 +104,14 @@ def picture(leaves: Sequence[Leaf], step_ms: float | None = None, idle: Mapping[
     known = _worth_telling(leaves, kernels_ms)
     order = sorted(phases, key=lambda name: (name == OUTSIDE, phase_rank(name), -times[name]))
     bars = tuple(
-        Bar(
+        PhaseBar(
             name, times[name], _share(times[name], whole), _share(times[name], longest),
             _parts(phases[name], times[name]), _families(phases[name], times[name], known),
         )
         for name in order
     )  # fmt: skip
     present = {segment.name for bar in bars for segment in bar.families}
-    bars += tuple(Bar(name, ms, _share(ms, whole), _share(ms, longest), (), (), True) for name, ms in idle.items())
+    bars += tuple(PhaseBar(name, ms, _share(ms, whole), _share(ms, longest), (), (), True) for name, ms in idle.items())
     return Picture(bars, _in_order(present), kernels_ms)
 
 

@@ -15,7 +15,7 @@ TITLES = {RANGE: "ranges", LAUNCH: "API calls"}
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class TimelineBar:
     """A range, a call, or what ran on a device. `lane` sorts, and stands for the lane's `title`; `path` are the ranges
     below the step, its own name last where it is one."""
 
@@ -44,7 +44,7 @@ def lane_title(track: str, place: str, level: int = 0) -> str:
     return title + (f", level {level + 1}" if level else "")
 
 
-def timeline(bars: Iterable[Bar], names: Names) -> Timeline:
+def timeline(bars: Iterable[TimelineBar], names: Names) -> Timeline:
     """The timeline of these bars, in ns from its begin.
 
     Of each lane the data has its title and how many bars it has; of each bar, lane by lane in the order of time, how
@@ -73,7 +73,7 @@ def timeline(bars: Iterable[Bar], names: Names) -> Timeline:
     )
 
 
-def _what(bar: Bar, names: Names) -> tuple[int, int | None, int]:
+def _what(bar: TimelineBar, names: Names) -> tuple[int, int | None, int]:
     around = bar.path[:-1] if bar.track == RANGE else bar.path
     path = names.number(as_path(around)) if around else None
     if bar.track == KERNEL:

@@ -72,7 +72,7 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
     )  # fmt: skip
 
 
-def _tables(scope: Scope, trace: Trace, under: str | None, names: Names) -> list[tables.Table]:
+def _tables(scope: Scope, trace: Trace, under: str | None, names: Names) -> list[tables.ReportTable]:
     all_ns = int(trace.classes(under)["total_ns"].sum())
     return [
         tables.ranges(trace, under, all_ns), tables.classes(trace, under, all_ns, names),

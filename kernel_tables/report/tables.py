@@ -27,7 +27,7 @@ MISSING = -1.0  # what a missing number sorts as
 
 
 @dataclass(frozen=True)
-class Cell:
+class ReportCell:
     """What stands in a cell, the number by which it sorts, and more: a share for its bar, the number of a full name,
     a depth in a tree."""
 
@@ -38,41 +38,41 @@ class Cell:
     depth: int = 0
 
 
-NO_COUNT = Cell("", MISSING)
+NO_COUNT = ReportCell("", MISSING)
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A table of the page. `rest` says what has no room."""
 
     name: str
     title: str
     headings: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[ReportCell, ...], ...]
     rest: str = ""
     sorts: bool = True
 
 
-def ranges(trace: Trace, under: str | None, all_ns: int) -> Table:
+def ranges(trace: Trace, under: str | None, all_ns: int) -> ReportTable:
     """The tree of ranges."""
     tree = RangeTree(trace, under)
     rows = tuple(
         (
-            Cell(row.label, depth=row.depth), NO_COUNT if row.node.times is None else _count(row.node.times),
+            ReportCell(row.label, depth=row.depth), NO_COUNT if row.node.times is None else _count(row.node.times),
             _count(row.node.kernels), *_time(row.node.ns, all_ns), _count(row.node.memops),
         )
         for row in tree.rows(MOST_ROWS)
     )  # fmt: skip
     headings = ("range", "times", "kernels", time_heading(trace.is_cpu_only), SHARE, "copies, sets")
     rest = _rest(len(tree), "ranges")
-    return Table("ranges", "Ranges, inner ones below outer ones", headings, rows, rest, sorts=False)
+    return ReportTable("ranges", "Ranges, inner ones below outer ones", headings, rows, rest, sorts=False)
 
 
-def classes(trace: Trace, under: str | None, all_ns: int, names: Names) -> Table:
+def classes(trace: Trace, under: str | None, all_ns: int, names: Names) -> ReportTable:
     table = trace.classes(under)
     rows = tuple(
         (
-            Cell(row[0]),
+            ReportCell(row[0]),
             _count(row.kernels),
             _count(row.launches),
             *_time(row.total_ns, all_ns),
@@ -81,26 +81,26 @@ def classes(trace: Trace, under: str | None, all_ns: int, names: Names) -> Table
         for row in table.head(MOST_ROWS).itertuples(index=False)
     )
     headings = ("class", "kernels", "launches", time_heading(trace.is_cpu_only), SHARE, "most time in")
-    return Table("classes", "Classes of kernels", headings, rows, _rest(len(table), "classes"))
+    return ReportTable("classes", "Classes of kernels", headings, rows, _rest(len(table), "classes"))
 
 
-def kernels(trace: Trace, under: str | None, all_ns: int, names: Names) -> Table:
+def kernels(trace: Trace, under: str | None, all_ns: int, names: Names) -> ReportTable:
     """One row per range path and kernel; memory operations have a table of their own."""
     table = trace.kernels(under)
     table = table[~table["class"].isin(MEMORY)]
     rows = tuple(
         (
             _kernel(row[1], names), _count(row.launches), *_time(row.total_ns, all_ns), _duration(row.mean_ns),
-            _duration(row.min_ns), _duration(row.max_ns), Cell(row[2]), Cell(row[0] or "(no range)"),
+            _duration(row.min_ns), _duration(row.max_ns), ReportCell(row[2]), ReportCell(row[0] or "(no range)"),
         )
         for row in table.head(MOST_ROWS).itertuples(index=False)
     )  # fmt: skip
     heading = time_heading(trace.is_cpu_only)
     headings = ("kernel", "launches", heading, SHARE, "mean", "min", "max", "class", "range")
-    return Table("kernels", "Kernels by range", headings, rows, _rest(len(table), "kernels in ranges"))
+    return ReportTable("kernels", "Kernels by range", headings, rows, _rest(len(table), "kernels in ranges"))
 
 
-def memory(scope: Scope, names: Names) -> Table:
+def memory(scope: Scope, names: Names) -> ReportTable:
     """Copies by their way, with what they moved where the capture knows it, and sets."""
     found, is_copy = scope.activities, scope.activities.kind == KINDS.index("memcpy")
     all_ns = int(found.duration_ns.sum())
@@ -121,10 +121,10 @@ def memory(scope: Scope, names: Names) -> Table:
         )  # fmt: skip
     rows.sort(key=lambda row: -row[2].number)
     headings = ("operation", "times", "time", SHARE, "mean", "moved", "rate")
-    return Table("memory", "Memory operations", headings, tuple(rows))
+    return ReportTable("memory", "Memory operations", headings, tuple(rows))
 
 
-def streams(scope: Scope) -> Table:
+def streams(scope: Scope) -> ReportTable:
     """The streams of each device: what ran on them, and for how much of the capture's device time something did."""
     found, places = scope.activities, scope.trace.places
     key = places["device"].astype(np.int64) * (1 << 32) + places["stream"]
@@ -136,13 +136,14 @@ def streams(scope: Scope) -> Table:
         busy = union(found.start_ns[mine], found.end_ns[mine]).total_ns
         rows.append(
             (
-                Cell(device_name(code >> 32), code >> 32), Cell(f"stream {code & 0xFFFFFFFF}", code & 0xFFFFFFFF),
+                ReportCell(device_name(code >> 32), code >> 32),
+                ReportCell(f"stream {code & 0xFFFFFFFF}", code & 0xFFFFFFFF),
                 _count(int((mine & scope.is_kernel).sum())), _count(int((mine & scope.is_memory).sum())),
                 *_time(busy, whole),
             )
         )  # fmt: skip
     headings = ("device", "stream", "kernels", "copies, sets", "busy", SHARE)
-    return Table("streams", "Streams", headings, tuple(rows[:MOST_ROWS]), _rest(len(rows), "streams"))
+    return ReportTable("streams", "Streams", headings, tuple(rows[:MOST_ROWS]), _rest(len(rows), "streams"))
 
 
 def device_name(number: int) -> str:
@@ -150,15 +151,17 @@ def device_name(number: int) -> str:
     return "processor" if number == CPU_DEVICE else f"device {number}"
 
 
-def threads(scope: Scope) -> Table:
+def threads(scope: Scope) -> ReportTable:
     """The threads that opened ranges or launched, by numbers of their own."""
     launched, opened, order = thread_order(scope)
     rows = [
-        (Cell(f"thread {number}", number), _count(launched.get(one, 0)), _count(opened.get(one, 0)))
+        (ReportCell(f"thread {number}", number), _count(launched.get(one, 0)), _count(opened.get(one, 0)))
         for number, one in enumerate(order, 1)
     ]
     headings = ("thread", "launches", "ranges opened")
-    return Table("threads", "Threads of the program", headings, tuple(rows[:MOST_ROWS]), _rest(len(rows), "threads"))
+    return ReportTable(
+        "threads", "Threads of the program", headings, tuple(rows[:MOST_ROWS]), _rest(len(rows), "threads")
+    )
 
 
 def thread_order(scope: Scope) -> tuple[dict[int, int], dict[int, int], list[int]]:
@@ -174,25 +177,25 @@ def _occurrences(threads: np.ndarray) -> dict[int, int]:
     return dict(zip(ids.tolist(), counts.tolist(), strict=True))
 
 
-def _count(number: int) -> Cell:
-    return Cell(f"{number:,}", int(number))
+def _count(number: int) -> ReportCell:
+    return ReportCell(f"{number:,}", int(number))
 
 
-def _time(ns: float, whole: int) -> tuple[Cell, Cell]:
+def _time(ns: float, whole: int) -> tuple[ReportCell, ReportCell]:
     share = ns / whole if whole else 0.0
-    return _duration(ns), Cell(percent(share), share, share)
+    return _duration(ns), ReportCell(percent(share), share, share)
 
 
-def _duration(ns: float) -> Cell:
-    return Cell(duration(ns), float(ns))
+def _duration(ns: float) -> ReportCell:
+    return ReportCell(duration(ns), float(ns))
 
 
-def _kernel(name: str, names: Names) -> Cell:
-    return Cell(name, name=names.kernel(name))
+def _kernel(name: str, names: Names) -> ReportCell:
+    return ReportCell(name, name=names.kernel(name))
 
 
-def _bytes(count: float) -> Cell:
-    return Cell(size(count), MISSING if count != count else count)
+def _bytes(count: float) -> ReportCell:
+    return ReportCell(size(count), MISSING if count != count else count)
 
 
 def _rest(count: int, noun: str) -> str:
@@ -205,9 +208,9 @@ def cut_names(names: Sequence[str], most: int) -> list[str]:
     return [name if len(name) <= most else name[:most] + "…" for name in names]
 
 
-def _rate(bytes_per_ns: float | None) -> Cell:
+def _rate(bytes_per_ns: float | None) -> ReportCell:
     """A rate in GB/s, which bytes per nanosecond are."""
     if bytes_per_ns is None:
-        return Cell("–", MISSING)
+        return ReportCell("–", MISSING)
     digits = ".0f" if bytes_per_ns >= 100 else ".3g"
-    return Cell(f"{bytes_per_ns:,{digits}} GB/s", bytes_per_ns)
+    return ReportCell(f"{bytes_per_ns:,{digits}} GB/s", bytes_per_ns)

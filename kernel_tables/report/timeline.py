@@ -6,7 +6,7 @@ import numpy as np
 
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.page.names import Names
-from kernel_tables.page.timeline import Bar, Timeline, lane_title, timeline
+from kernel_tables.page.timeline import Timeline, TimelineBar, lane_title, timeline
 from kernel_tables.report.leaves import with_phases
 from kernel_tables.report.tables import device_name, thread_order
 from kernel_tables.units import duration
@@ -59,7 +59,7 @@ def _before(scope: Scope, ranges: np.ndarray, activities: np.ndarray, limit: int
     return ranges[held.start_ns[ranges] < limit], activities[(found.start_ns[activities] < limit) | launched]
 
 
-def _bars(scope: Scope, ranges: np.ndarray, activities: np.ndarray, first: int, limit: int) -> list[Bar]:
+def _bars(scope: Scope, ranges: np.ndarray, activities: np.ndarray, first: int, limit: int) -> list[TimelineBar]:
     """The bars that begin before a time, from the first on; those that are still there then end with it."""
     rows = rows_of.timeline_rows(scope.trace, ranges, activities)
     rows = rows[(rows["depth"] < MOST_LEVELS) & (rows["start_ns"] < max(limit, first + 1))]
@@ -72,6 +72,8 @@ def _bars(scope: Scope, ranges: np.ndarray, activities: np.ndarray, first: int, 
         lane = TRACKS.index(row.track), *((device, stream) if of_device else (number[thread], level))
         times = start_ns - first, max(min(end_ns, limit), start_ns) - first
         bars.append(
-            Bar(lane, lane_title(row.track, place, level), row.track, name, kernel_class, paths[path_id], *times)
+            TimelineBar(
+                lane, lane_title(row.track, place, level), row.track, name, kernel_class, paths[path_id], *times
+            )
         )
     return bars

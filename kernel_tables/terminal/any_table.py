@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from kernel_tables.terminal.columns import Column, aligned, fitting
+from kernel_tables.terminal.columns import TextColumn, aligned, fitting
 from kernel_tables.units import duration
 
 if TYPE_CHECKING:
@@ -40,20 +40,20 @@ def _tells(name: str, cells: pd.Series) -> bool:
     return name in KEYS or _is_text(cells) or bool(cells.fillna(0).any())
 
 
-def _column(name: str, cells: pd.Series, rank: int) -> Column:
+def _column(name: str, cells: pd.Series, rank: int) -> TextColumn:
     if _is_text(cells):
         texts = [ABSENT if is_none else str(cell) for cell, is_none in zip(cells, cells.isna(), strict=True)]
-        return Column(name, texts, right=False, least=LEAST_TEXT)
+        return TextColumn(name, texts, right=False, least=LEAST_TEXT)
     if name in FIRST_TO_GO or name in KEYS:
-        return Column(name, list(map(str, cells)), rank=FIRST_TO_GO.get(name, 0))
+        return TextColumn(name, list(map(str, cells)), rank=FIRST_TO_GO.get(name, 0))
     numbers = cells.astype("float64").tolist()
     if name.endswith("_ns"):
         heading = name.removesuffix("_ns")
         heading = f"{heading} time" if heading in KEYS else heading.replace("_", " ")
-        return Column(heading, list(map(duration, numbers)), rank=rank)
+        return TextColumn(heading, list(map(duration, numbers)), rank=rank)
     if name.startswith("us_"):
-        return Column(name.removeprefix("us_").replace("_", " "), [duration(1e3 * us) for us in numbers], rank=rank)
-    return Column(name.replace("_", " "), list(map(_number, numbers)), rank=rank)
+        return TextColumn(name.removeprefix("us_").replace("_", " "), [duration(1e3 * us) for us in numbers], rank=rank)
+    return TextColumn(name.replace("_", " "), list(map(_number, numbers)), rank=rank)
 
 
 def _number(value: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kernel_tables.comparison import FACT, SAME, Change
 from kernel_tables.kernel_names.short import short_names
-from kernel_tables.terminal.columns import Column, aligned
+from kernel_tables.terminal.columns import TextColumn, aligned
 from kernel_tables.units import duration
 
 LEAST_NAME, LEAST_FACT = 20, 10
@@ -24,14 +24,14 @@ def change_lines(found: Sequence[Change], tolerance: float, width: int) -> str:
     before = [one.before if one.change == FACT else _time(one.ms_before) for one in found]
     after = [one.after if one.change == FACT else _time(one.ms_after) for one in found]
     columns = [
-        Column("level", [one.level for one in found], right=False),
-        Column("name", [short.get(one.name, one.name) for one in found], right=False, least=LEAST_NAME),
-        Column("change", [one.change for one in found], right=False),
-        Column("before", before, least=LEAST_FACT),
-        Column("after", after, least=LEAST_FACT),
-        Column("more", [_time(one.ms_more) for one in found], rank=3),
-        Column("ratio", ["" if one.ratio is None else f"× {one.ratio:.3g}" for one in found], rank=2),
-        Column("launches", [_launches(one) for one in found], rank=1),
+        TextColumn("level", [one.level for one in found], right=False),
+        TextColumn("name", [short.get(one.name, one.name) for one in found], right=False, least=LEAST_NAME),
+        TextColumn("change", [one.change for one in found], right=False),
+        TextColumn("before", before, least=LEAST_FACT),
+        TextColumn("after", after, least=LEAST_FACT),
+        TextColumn("more", [_time(one.ms_more) for one in found], rank=3),
+        TextColumn("ratio", ["" if one.ratio is None else f"× {one.ratio:.3g}" for one in found], rank=2),
+        TextColumn("launches", [_launches(one) for one in found], rank=1),
     ]
     return aligned(columns, width) + nothing + f"{OF_A_STEP}\n"
 

@@ -15,7 +15,7 @@ LUXURY = 5
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     """A column: numbers stand right, texts left. A text may be cut to `least` characters, at its start where its end
     tells more, in its middle where another would look like it. Where there is no room, columns go by `rank`, the
     highest first, those of more than LUXURY before a text is cut; those of rank 0 stay."""
@@ -32,7 +32,7 @@ class Column:
         return max(map(text_width, (self.heading, *self.cells)))
 
 
-def aligned(columns: Sequence[Column], width: int) -> str:
+def aligned(columns: Sequence[TextColumn], width: int) -> str:
     """The columns below their headings, no line longer than WIDTH where texts can be cut and columns left out."""
     columns = fitting([replace(one, cells=[visible(cell) for cell in one.cells]) for one in columns], width)
     widths = _widths(columns, width)
@@ -74,7 +74,7 @@ def _without_middle(text: str, width: int) -> str:
     return cut(text, width + 1 - text_width(end)).removesuffix(LEFT_OUT) + end
 
 
-def fitting(columns: Sequence[Column], width: int) -> list[Column]:
+def fitting(columns: Sequence[TextColumn], width: int) -> list[TextColumn]:
     """The columns for which there is room: the last ones with texts cut as far as they may be."""
     columns = list(columns)
     while any(one.rank for one in columns):
@@ -85,16 +85,16 @@ def fitting(columns: Sequence[Column], width: int) -> list[Column]:
     return columns
 
 
-def _whole(columns: Sequence[Column]) -> int:
+def _whole(columns: Sequence[TextColumn]) -> int:
     return sum(one.width for one in columns) + len(GAP) * (len(columns) - 1)
 
 
-def _least(columns: Sequence[Column]) -> int:
+def _least(columns: Sequence[TextColumn]) -> int:
     least = [one.width if one.least is None else min(one.width, one.least) for one in columns]
     return sum(least) + len(GAP) * (len(columns) - 1)
 
 
-def _widths(columns: Sequence[Column], width: int) -> list[int]:
+def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
     """The width of every column; the widest text gives first."""
     widths = [one.width for one in columns]
     over = _whole(columns) - width
@@ -108,7 +108,7 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
     return widths
 
 
-def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+def _line(cells: Sequence[str], columns: Sequence[TextColumn], widths: Sequence[int]) -> str:
     parts = []
     for text, column, width in zip(cells, columns, widths, strict=True):
         space = " " * (width - text_width(text))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kernel_tables.kernel_names.short import short_names
-from kernel_tables.terminal.columns import Column, aligned, cut
+from kernel_tables.terminal.columns import TextColumn, aligned, cut
 from kernel_tables.units import bar, duration, percent, time_heading
 from kernel_tables.views.readable_tree import RangeTree
 
@@ -29,10 +29,10 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> s
     """The ranges; ALL_NS is the time of which each has its share."""
     times = (table["gpu_time_ns"] + table["memop_time_ns"]).tolist()
     columns = [
-        Column("range", table["range"].tolist(), right=False, least=LEAST_NAME),
+        TextColumn("range", table["range"].tolist(), right=False, least=LEAST_NAME),
         _counts("times", table["instances"], rank=2),
         _counts("kernels", table["kernels"], rank=1),
-        Column(heading, [duration(time) for time in times]),
+        TextColumn(heading, [duration(time) for time in times]),
         *_shares(times, all_ns),
         _counts("copies, sets", table["memops"], rank=4),
     ]
@@ -50,12 +50,12 @@ def tree_lines(trace: Trace, most: int, width: int, under: str | None = None, pr
     memops = [f"{node.memops:,}" if node.memops else "" for node in nodes]
     labels = [INDENT * row.depth + cut(row.label, MOST_NAME) for row in rows]
     columns = [
-        Column("range", labels, right=False, least=LEAST_NAME),
-        Column("times", counts, rank=7),
-        Column("kernels", [f"{node.kernels:,}" for node in nodes], rank=2),
-        Column(heading, [duration(time) for time in times]),
+        TextColumn("range", labels, right=False, least=LEAST_NAME),
+        TextColumn("times", counts, rank=7),
+        TextColumn("kernels", [f"{node.kernels:,}" for node in nodes], rank=2),
+        TextColumn(heading, [duration(time) for time in times]),
         *_shares(times, all_ns, bar_rank=8),
-        *([Column("copies, sets", memops, rank=9)] if any(memops) else []),
+        *([TextColumn("copies, sets", memops, rank=9)] if any(memops) else []),
     ]
     return aligned(columns, width) + rest_line(left_out, "ranges", None, width, heading)
 
@@ -70,14 +70,14 @@ def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, sho
     times = table["total_ns"].tolist()
     columns = [
         _kernels("kernel", table["kernel"], short),
-        Column("range", [path or NO_RANGE for path in table["range"]], False, LEAST_PATH, cut_start=True, rank=1),
-        Column("class", table["class"].tolist(), right=False, least=LEAST_PATH, rank=6),
+        TextColumn("range", [path or NO_RANGE for path in table["range"]], False, LEAST_PATH, cut_start=True, rank=1),
+        TextColumn("class", table["class"].tolist(), right=False, least=LEAST_PATH, rank=6),
         _counts("launches", table["launches"], rank=2),
-        Column(heading, [duration(time) for time in times]),
+        TextColumn(heading, [duration(time) for time in times]),
         *_shares(times, all_ns),
-        Column("mean", [duration(mean) for mean in table["mean_ns"]], rank=5),
-        Column("min", [duration(least) for least in table["min_ns"]], rank=8),
-        Column("max", [duration(most) for most in table["max_ns"]], rank=7),
+        TextColumn("mean", [duration(mean) for mean in table["mean_ns"]], rank=5),
+        TextColumn("min", [duration(least) for least in table["min_ns"]], rank=8),
+        TextColumn("max", [duration(most) for most in table["max_ns"]], rank=7),
     ]
     return aligned(columns, width)
 
@@ -86,10 +86,10 @@ def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, shor
     """The classes of kernels, each with its kernel of most time, by its SHORT name."""
     times = table["total_ns"].tolist()
     columns = [
-        Column("class", table["class"].tolist(), right=False, least=LEAST_NAME),
+        TextColumn("class", table["class"].tolist(), right=False, least=LEAST_NAME),
         _counts("kernels", table["kernels"], rank=2),
         _counts("launches", table["launches"], rank=1),
-        Column(heading, [duration(time) for time in times]),
+        TextColumn(heading, [duration(time) for time in times]),
         *_shares(times, all_ns),
         _kernels("most time in", table["largest_kernel"], short, rank=4),
     ]
@@ -104,16 +104,18 @@ def rest_line(left_out: int, noun: str, share: float | None, width: int, heading
     return cut(f"{left_out:,} more {noun}{told}; --top 0 shows all", width) + "\n"
 
 
-def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], rank: int = 0) -> Column:
-    return Column(heading, [short.get(name, name) for name in names], False, LEAST_NAME if short else None, rank=rank)
+def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], rank: int = 0) -> TextColumn:
+    return TextColumn(
+        heading, [short.get(name, name) for name in names], False, LEAST_NAME if short else None, rank=rank
+    )
 
 
-def _shares(times: Sequence[float], all_ns: int, bar_rank: int = 3) -> list[Column]:
+def _shares(times: Sequence[float], all_ns: int, bar_rank: int = 3) -> list[TextColumn]:
     """The share of the time, as a number and as a bar."""
     shares = [time / all_ns if all_ns else 0.0 for time in times]
-    bars = Column("", [bar(share, BAR).rstrip() for share in shares], right=False, rank=bar_rank)
-    return [Column("share", [percent(share) for share in shares]), bars]
+    bars = TextColumn("", [bar(share, BAR).rstrip() for share in shares], right=False, rank=bar_rank)
+    return [TextColumn("share", [percent(share) for share in shares]), bars]
 
 
-def _counts(heading: str, counts: pd.Series, rank: int) -> Column:
-    return Column(heading, [f"{count:,}" for count in counts.tolist()], rank=rank)
+def _counts(heading: str, counts: pd.Series, rank: int) -> TextColumn:
+    return TextColumn(heading, [f"{count:,}" for count in counts.tolist()], rank=rank)

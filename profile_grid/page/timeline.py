@@ -6,7 +6,7 @@ import pandas as pd
 
 from kernel_tables.attribution.path_text import names_in
 from kernel_tables.page.names import Names
-from kernel_tables.page.timeline import Bar, Timeline, lane_title, timeline
+from kernel_tables.page.timeline import Timeline, TimelineBar, lane_title, timeline
 from kernel_tables.views.timeline import KERNEL, TRACKS
 from profile_grid.stages.capture.timeline import MAIN
 from profile_grid.tables.names import STEP
@@ -21,7 +21,7 @@ def run_timeline(table: pd.DataFrame, names: Names) -> Timeline | None:
     return timeline(map(_bar, rows), names) if len(table) else None
 
 
-def _bar(row) -> Bar:
+def _bar(row) -> TimelineBar:
     """The bar of a row of the table."""
     rank, end, place = row.lane.rpartition(RANK_END)
     level = 0 if row.track == KERNEL else row.depth
@@ -29,4 +29,6 @@ def _bar(row) -> Bar:
     title = lane_title(row.track, f"device, {place}" if row.track == KERNEL else place, level)
     path = names_in(row.path)
     below = tuple(path[path.index(STEP) + 1 :] if STEP in path else path)
-    return Bar(lane, f"{rank}{end}{title}", row.track, row.name, row.kernel_class, below, row.start_ns, row.end_ns)
+    return TimelineBar(
+        lane, f"{rank}{end}{title}", row.track, row.name, row.kernel_class, below, row.start_ns, row.end_ns
+    )

@@ -14,7 +14,7 @@ from profile_grid.tables.names import STEP
 
 if TYPE_CHECKING:
     from kernel_tables.diagnosis.diagnose import Diagnosis
-    from kernel_tables.diagnosis.rules import Rule
+    from kernel_tables.diagnosis.rules import DiagnosisRule
     from kernel_tables.trace import Trace
 
 GAIN_OF_A_FINDING = columns("""
@@ -30,7 +30,7 @@ WORDS_OF_A_FINDING = columns("""
 OF_A_FINDING = columns(GAIN_OF_A_FINDING, WORDS_OF_A_FINDING)
 
 
-def findings_of(trace: Trace, own_rules: Sequence[Rule] = ()) -> pd.DataFrame:
+def findings_of(trace: Trace, own_rules: Sequence[DiagnosisRule] = ()) -> pd.DataFrame:
     """One row per rule that speaks, largest gain first, then one per rule that abstains; `own_rules` among them."""
     return findings_table(diagnose(trace, STEP, own_rules))
 

@@ -9,7 +9,7 @@ import pytest
 from kernel_tables.__main__ import main
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.terminal.any_table import table_lines
-from kernel_tables.terminal.columns import Column, aligned, cut, text_width
+from kernel_tables.terminal.columns import TextColumn, aligned, cut, text_width
 from kernel_tables.trace import Trace
 from kernel_tables.units import bar, duration, percent, size
 from tests.kernel_tables.synthetic import Synthetic
@@ -146,9 +146,9 @@ def test_times_have_three_digits_and_a_unit():
 
 def test_texts_are_cut_where_there_is_no_room_and_columns_left_out_by_rank():
     columns = [
-        Column("name", ["a long name"], right=False, least=6),
-        Column("path", ["outer > inner"], right=False, least=6, cut_start=True, rank=1),
-        Column("n", ["12"], rank=6),
+        TextColumn("name", ["a long name"], right=False, least=6),
+        TextColumn("path", ["outer > inner"], right=False, least=6, cut_start=True, rank=1),
+        TextColumn("n", ["12"], rank=6),
     ]
     assert aligned(columns, 30).splitlines() == ["name         path            n", "a long name  outer > inner  12"]
     assert aligned(columns, 29).splitlines() == ["name         path", "a long name  outer > inner"]
@@ -161,7 +161,7 @@ def test_texts_are_cut_where_there_is_no_room_and_columns_left_out_by_rank():
 
 def test_texts_that_would_be_cut_to_the_same_lose_their_middle():
     columns = [
-        Column("name", ["mul scalar-tensor fp32", "mul scalar-tensor bf16", "mul", "copy of a tensor"], False, 9)
+        TextColumn("name", ["mul scalar-tensor fp32", "mul scalar-tensor bf16", "mul", "copy of a tensor"], False, 9)
     ]
     assert aligned(columns, 13).splitlines()[1:] == ["mul sc…r fp32", "mul sc…r bf16", "mul", "copy of a te…"]
 

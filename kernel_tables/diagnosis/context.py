@@ -30,17 +30,17 @@ MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused one 
 
 
 @dataclass(frozen=True)
-class Found:
+class RuleHit:
     """What a rule found: the most that mending it gains, in numbers, and which activities it is about (ns of each)."""
 
     gain_ns: int
-    said: str
+    message: str
     evidence: dict[str, object]
     weight_ns: np.ndarray = field(repr=False)
 
 
-class Case:
-    """One diagnosis under way. A mask or an array "by activity" is in the order of trace.gpu_activities."""
+class DiagnosisContext:
+    """What the rules of a diagnosis share. A mask or an array "by activity" is in the order of trace.gpu_activities."""
 
     def __init__(self, scope: Scope, filling: Filling | None = None):
         """FILLING is how launches fill the GPU, where they were counted."""
@@ -48,9 +48,8 @@ class Case:
         self.blocking = Blocking(scope)
         self.claimed_ns = np.zeros(len(scope.activities), np.int64)
 
-    def leaving(self, findings: Sequence[Found]) -> Case:
-        """The same case for a rule that leaves to these findings what they are about: `claimed_ns` by activity. What
-        was asked of this one before is not computed again."""
+    def leaving(self, findings: Sequence[RuleHit]) -> DiagnosisContext:
+        """A copy in which the time of FINDINGS is claimed: rules do not count it again. Caches are shared."""
         if not findings:
             return self
         other = copy(self)
