@@ -30,7 +30,7 @@ CONTENTS = "results/contents.txt"
 RERUNS.add(
     Making(
         "summaries",
-        programs=("workflow/scripts/summaries.py", *of_questions("table")),
+        programs=("workflow/scripts/summaries.py", *question_files(ROOT, "table")),
         inputs=tuple(parquet_of(MERGED)),
         outputs=tuple(files_of_tables(SUMMARIES)),
     )
@@ -60,7 +60,10 @@ for document in ["answers", *QUESTION_DOCUMENTS]:
     RERUNS.add(
         Making(
             f"answer {document}",
-            programs=("workflow/scripts/answers.py", *document_sources(document)),
+            programs=(
+                "workflow/scripts/answers.py",
+                *question_files(ROOT, "document", "*" if document == "answers" else document),
+            ),
             patterns=(
                 "profile_grid/documents/templates/document.*",
                 "profile_grid/documents/templates/macros.md.j2",
@@ -108,7 +111,7 @@ for figure_name in FIGURES:
             f"figure {figure_name}",
             programs=(
                 "workflow/scripts/figures.py",
-                *of_questions("figure", question_of_figure(figure_name).name),
+                *question_files(ROOT, "figure", question_of_figure(figure_name).name),
             ),
             inputs=tuple(parquet_of([*MERGED, *SUMMARIES])),
             outputs=(f"results/figures/{figure_name}.svg", f"results/figures/{figure_name}.png"),
@@ -146,7 +149,7 @@ rule figure:
 RERUNS.add(
     Making(
         "page",
-        programs=("workflow/scripts/page.py", *of_questions("*"), *DECLARED_TABLES),
+        programs=("workflow/scripts/page.py", *question_files(ROOT, "*"), *DECLARED_TABLES),
         patterns=tuple(
             f"{package}/page/*.{suffix}"
             for package in ("kernel_tables", "profile_grid")
@@ -258,7 +261,7 @@ FROM_ARCHIVE = [
 # Each is asked for by its name, since Snakemake does not miss a deleted file that stands between others. Of the files of
 # a run those that tell of the others are: the input functions of their jobs miss these.
 MADE_FROM_RESULTS = [
-    of_every_run(status_of),
+    of_every_run(RUNS, status_of),
     "results/grid.json",
     expand("results/tables/{table}.{suffix}", table=[*MERGED, *SUMMARIES], suffix=["csv", "parquet"]),
     "results/tables/provenance.json",
@@ -308,6 +311,6 @@ rule complete:
 EVERYTHING = [
     "results/machine.txt",
     "results/complete.json",
-    of_every_run(result_of),
+    of_every_run(RUNS, result_of),
     MADE_FROM_RESULTS,
 ]

@@ -25,19 +25,19 @@ for stage in STAGES:
         log:
             f"logs/{{run}}/{stage.name}.log",
         group:
-            group_of_run
+            RESOURCES.group
         conda:
             "../../envs/measure.yaml"
         resources:
-            gpu=gpus_of(stage),
+            gpu=RESOURCES.gpus(stage),
             turn=1,
-            cpus_per_task=cores_of_job,
-            mem_mb=host_memory_mb(stage),
+            cpus_per_task=RESOURCES.cores,
+            mem_mb=RESOURCES.memory_mb(stage),
             runtime=max_minutes(stage, config["time_limit_s"]),
             time_limit_s=config["time_limit_s"],
         params:
             stage=stage.name,
-            specification=told(stage),
+            specification=specification_of(stage),
             sources=SOURCES[stage.name],
         message:
             f"{stage.name} {{wildcards.run}}"

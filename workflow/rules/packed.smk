@@ -28,7 +28,7 @@ rule read_packed:
         "../../envs/analysis.yaml"
     params:
         archive=lambda wildcards: PACKED,  # no wildcard, whatever its name holds
-        marker=PACKED_MARKER,
+        marker=MARKER,
         recipe=RERUNS.recipe(flat(FROM_ARCHIVE)[0]),
     message:
         "reading {params.archive}"

@@ -8,6 +8,14 @@ The first round is results/runs/RUN/timing.json. In rounds, a GPU that warms up 
 """
 
 PROCESSES = config.get(TIMING.name, {}).get("processes", TIMING.settings["processes"].default)
+FURTHER = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}  # the first process tells it
+AGAIN_SPECIFICATIONS = {name: specification(FURTHER, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages}
+
+
+def results_of_round(number):
+    """The results of every run in one round."""
+    folder = "results/runs/{run}" if number == 1 else f"results/processes/{number}/{{run}}"
+    return expand(f"{folder}/{TIMING.result}", run=AGAIN_SPECIFICATIONS)
 
 
 for number in range(2, PROCESSES + 1):
@@ -54,8 +62,8 @@ rule timing_again:
     conda:
         "../../envs/measure.yaml"
     resources:
-        gpu=gpus_of(TIMING),
-        cpus_per_task=cores_of_job,
+        gpu=RESOURCES.gpus(TIMING),
+        cpus_per_task=RESOURCES.cores,
         time_limit_s=config["time_limit_s"],
     params:
         stage=TIMING.name,

@@ -33,12 +33,12 @@ for stage in STAGES:
             f"logs/{{run}}/tables_of_{stage.name}.log",
         priority: FIRST
         group:
-            group_of_run
+            RESOURCES.group
         conda:
             "../../envs/analysis.yaml"
         params:
             stage=stage.name,
-            own_rules=OWN_RULES_TOLD,
+            own_rules=CUSTOM_RULES,
             recipe=RERUNS.recipe(f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}"),
         message:
             f"tables of {{wildcards.run}} from its {stage.name}"

@@ -1,0 +1,25 @@
+"""The archive of somebody else's results, from which a grid is read instead of measured."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from profile_grid.sharing.archive import BadArchive, Manifest, read_manifest
+
+MARKER = "packed.json"  # in results/: from which archive they came
+
+
+def packed_manifest(archive: str) -> Manifest:
+    """What an archive holds. Raises WorkflowError, also if the working folder has results of its own."""
+    if Path("results/grid.json").exists() and not Path("results", MARKER).exists():
+        raise WorkflowError(f"results/ holds other results; to read {archive}, name a folder: --directory theirs")
+    try:
+        return read_manifest(Path(archive))
+    except FileNotFoundError:
+        path = os.path.abspath(archive)
+        raise WorkflowError(f"no archive {path}: name it by its full path if --directory is given") from None
+    except (BadArchive, OSError) as error:
+        raise WorkflowError(str(error)) from error

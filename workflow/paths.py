@@ -1,0 +1,45 @@
+"""Where the files of a study lie, relative to the working folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import BY_NAME
+
+
+def files_of_tables(names: Iterable[str]) -> list[str]:
+    """The files of these tables."""
+    return [f"results/tables/{name}.{suffix}" for name in names for suffix in ("csv", "parquet")]
+
+
+def parquet_of(names: Iterable[str]) -> list[str]:
+    """The files of these tables that programs read."""
+    return [f"results/tables/{name}.parquet" for name in names]
+
+
+def flat(files: Iterable) -> list[str]:
+    """The files in a list of lists."""
+    return [path for each in files for path in (flat(each) if isinstance(each, list) else [each])]
+
+
+def of_every_run(runs: Mapping, name_of: Callable[[Stage], str | None]) -> list[str]:
+    """The files that `name_of` a stage names, for every stage of every run that has one."""
+    names = {stage: name_of(stage) for run in runs.values() for stage in run.stages}
+    return [f"results/runs/{name}/{names[stage]}" for name, run in runs.items() for stage in run.stages if names[stage]]
+
+
+def result_of(stage: Stage) -> str:
+    """The file that says how a stage of a run ended."""
+    return stage.result
+
+
+def status_of(stage: Stage) -> str | None:
+    """The file that says whether the tables of a stage are complete; None for a stage without tables of a run."""
+    return stage.tables_of_a_run and stage.tables_of_a_run.status_file
+
+
+def inputs_of_tables(stage: Stage) -> list[str]:
+    """The files of a run that its tables of this stage are made from: what this stage and others leave."""
+    stages = [stage, *(BY_NAME[name] for name in stage.tables_of_a_run.reads)]
+    return [name for each in stages for name in (each.result, *each.files)]

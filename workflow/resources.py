@@ -1,0 +1,41 @@
+"""What the jobs of a run ask of a scheduler, by their wildcards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from profile_grid.host.allocation import cores, host_megabytes
+from profile_grid.study.stage import GPU, Stage
+
+
+@dataclass(frozen=True)
+class JobResources:
+    """The resources of all runs; `specifications` are by stage and run, as JSON. In an allocation that a scheduler has
+    given, jobs ask for nothing more."""
+
+    runs: Mapping[str, Mapping]
+    specifications: Mapping[str, Mapping[str, str]]
+    has_gpus: bool
+    in_allocation: bool
+
+    def gpus(self, stage: Stage) -> Callable[..., int]:
+        """How many GPUs a job of a stage takes."""
+        takes = stage.needs == GPU and self.has_gpus and not self.in_allocation
+        return lambda wildcards: self.runs[wildcards.run]["gpus"] if takes else 0
+
+    def cores(self, wildcards) -> int:
+        """How many cores a job takes; -1 for no request: in an allocation, those of a group of jobs would add up."""
+        return -1 if self.in_allocation else cores(self.runs[wildcards.run]["gpus"])
+
+    def memory_mb(self, stage: Stage) -> Callable[..., int]:
+        """How much memory of the host a job of a stage may take."""
+        return lambda wildcards: host_megabytes(json.loads(self.specifications[stage.name][wildcards.run])["program"])
+
+    def group(self, wildcards) -> str:
+        """The group of a run's jobs: one name for all runs on as many GPUs.
+
+        Snakemake makes one job of what is connected, so of a run, or with `--group-components gpus_1=8` of eight runs;
+        it never joins groups of different names."""
+        return f"gpus_{self.runs[wildcards.run]['gpus']}"

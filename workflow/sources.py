@@ -1,0 +1,65 @@
+"""The source files on which jobs depend: those of the analysis by what they import, those of measurements by what can
+change a result, since an edit of the analysis must not cost hours of GPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from profile_grid.freshness.digests import digest_of_settings
+from profile_grid.freshness.imports import UnreadableSource, digest_of_code, files_of_module, imported_files
+from profile_grid.freshness.making import NoSuchSource, matching
+from profile_grid.study.program import functions_named, program_of
+from profile_grid.study.schema import unusable_sources
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import STAGES
+
+JOB = "workflow/scripts/measure.py"
+
+
+def question_files(root: Path, module: str, question: str = "*") -> list[str]:
+    """The files of this module in the folders of questions, which the catalogue imports by name."""
+    paths = sorted(root.glob(f"profile_grid/questions/{question}/{module}.py"))
+    return [os.path.relpath(path, root) for path in paths if not path.name.startswith("test_")]
+
+
+def measurement_sources(root: Path, config: Mapping) -> dict[str, str]:
+    """By stage, a digest of the code whose change makes its results stale. Raises WorkflowError."""
+    program = program_of(config)
+    listed = _digest_of_listed(program["sources"])
+    try:
+        measured = {
+            workload: _digest_with_imports(root, [workload.program] if workload.program else _programs(root, program))
+            for workload in {stage.workload for stage in STAGES}
+        }
+        jobs = {
+            stage: digest_of_code(root, matching(root, (stage.file("measure"), *stage.sources, JOB)))
+            for stage in STAGES
+        }
+    except (UnreadableSource, NoSuchSource) as error:
+        raise WorkflowError(f"{error}; nothing can be planned before that is corrected") from error
+    return {stage.name: digest_of_settings([measured[stage.workload], jobs[stage], listed]) for stage in STAGES}
+
+
+def _digest_of_job(root: Path, stage: Stage) -> str:
+    return digest_of_code(root, matching(root, (stage.file("measure"), *stage.sources, JOB)))
+
+
+def _programs(root: Path, program: Mapping) -> list[str]:
+    """The files of this project that change a measurement: the benchmark, and functions that config.yaml names."""
+    modules = (name.partition(":")[0] for name in functions_named(program))
+    return ["cs336_model/program/benchmark.py", *(path for module in modules for path in files_of_module(root, module))]
+
+
+def _digest_with_imports(root: Path, programs: Sequence[str]) -> str:
+    return digest_of_code(root, imported_files(root, *programs))
+
+
+def _digest_of_listed(paths: Sequence[str]) -> str:
+    """A digest of the files of the working folder that config.yaml lists; empty if it lists none."""
+    for message in unusable_sources(Path.cwd(), paths):
+        raise WorkflowError(f"config.yaml: {message}")
+    return digest_of_code(Path.cwd(), paths) if paths else ""
