@@ -159,7 +159,12 @@ class Outcome:
                 " then is kept"
             )
         elif self._last("profile"):
-            yield "the window starts later, since the program used PyTorch's profiler itself until then"
+            yield (
+                "the program uses PyTorch's profiler itself; nsys takes the records of the GPU, so that profile may"
+                " lack kernels; --profiler torch leaves that profiler to the program"
+                if self.settings.profiler == NSYS
+                else "the window starts later, since the program used PyTorch's profiler itself until then"
+            )
         yield from step_sentence(self._window_facts())
         yield from contents_sentences(self._window_facts())
         if unknown := self._last(NO_RANK):
@@ -224,12 +229,18 @@ class Outcome:
 
     def _why_not_reached(self, reached: str) -> str:
         settings = self.settings
+        if (
+            settings.window == STEPS
+            and any(note.get("has_optimizer") for note in self.notes)
+            and not self._steps_made()
+        ):
+            return "the program has an optimizer and took no step with it; --calls records calls of its model"
         if settings.window in (STEPS, CALLS) and reached == "0":
             return (
                 "the program took no step of a PyTorch optimizer, and called no model; record for a fixed time with"
                 " --seconds S, or a range that the program opens with --range NAME"
             )
-        if self._last("profile"):
+        if self._last("profile") and settings.profiler != NSYS:
             return "the program used PyTorch's profiler itself; --profiler nsys can record it beside that"
         return {
             STEPS: f"the window starts after step {settings.skip}, and the program made {reached}{self._repeated()};"
@@ -244,6 +255,11 @@ class Outcome:
             + (", or it did not use the GPU" if settings.profiler == NSYS else ""),
             PROGRAM: "the program did not call cudaProfilerStart through PyTorch",
         }[settings.window]
+
+    def _steps_made(self) -> int:
+        """Steps of optimizers, and replays of graphs."""
+        repeated = [row for note in self.notes for row in note.get("repeated", ())]
+        return sum(count for kind, _, count in repeated if kind != "module")
 
     def _repeated(self) -> str:
         """In words: " (4 steps of AdamW, 30 calls of GPT)"."""

@@ -62,7 +62,6 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     ranges = ProgramRanges(window, to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open)
     ranges.watch_torch()
     when_imported("nvtx", ranges.watch_nvtx)
-    if isinstance(profiler, TorchProfiler):
-        profiler.watch_program(recorder.step_back)
+    profiler.watch_program(recorder.note_profile if to_nvtx else recorder.step_back)
     window.attach()
     recorder.end_with_process()

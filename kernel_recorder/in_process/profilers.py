@@ -35,9 +35,18 @@ class TorchProfiler:
 
     def watch_program(self, step_back: Callable[[], None]) -> None:
         """Calls `step_back` before the program begins a profile of its own."""
+
+        def begins() -> None:
+            if not self._is_at_work:
+                self.is_taken = True
+                step_back()
+
+        def ends() -> None:
+            self.is_taken = self.is_taken and self._is_at_work
+
         for name in BEGINNING:
-            setattr(torch_profiler, name, self._beginning(getattr(torch_profiler, name), step_back))
-        setattr(torch_profiler, ENDING, self._ending(getattr(torch_profiler, ENDING)))
+            setattr(torch_profiler, name, _with_calls(getattr(torch_profiler, name), before=begins))
+        setattr(torch_profiler, ENDING, _with_calls(getattr(torch_profiler, ENDING), after=ends))
 
     def start(self) -> None:
         if torch.autograd._profiler_enabled():  # a second one would take the events of the first
@@ -78,35 +87,19 @@ class TorchProfiler:
         finally:
             self._is_at_work = False
 
-    def _beginning(self, plain: Callable[..., Any], step_back: Callable[[], None]) -> Callable[..., Any]:
-        @wraps(plain)
-        def begin(*args: Any, **kwargs: Any) -> Any:
-            if not self._is_at_work:
-                self.is_taken = True
-                step_back()
-            return plain(*args, **kwargs)
-
-        return begin
-
-    def _ending(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(plain)
-        def end(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return plain(*args, **kwargs)
-            finally:
-                if not self._is_at_work:
-                    self.is_taken = False
-
-        return end
-
 
 class NsysProfiler:
     """Tells the nsys around this program where its capture range begins and ends, which is the same for all ranks."""
 
-    is_taken = False  # a profile of the program's own is beside it
+    is_taken = False
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
+
+    def watch_program(self, note: Callable[[], None]) -> None:
+        """Calls `note` before the program begins a profile of its own, from which nsys takes the records of the GPU."""
+        for name in BEGINNING:
+            setattr(torch_profiler, name, _with_calls(getattr(torch_profiler, name), before=note))
 
     def start(self) -> None:
         self._ranks.together("start", torch.cuda.profiler.start)
@@ -117,3 +110,17 @@ class NsysProfiler:
 
     def save(self, folder: Path) -> None:
         """Nothing: nsys writes its report when the program has ended."""
+
+
+def _with_calls(
+    plain: Callable[..., Any], *, before: Callable[[], None] = lambda: None, after: Callable[[], None] = lambda: None
+) -> Callable[..., Any]:
+    @wraps(plain)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        before()
+        try:
+            return plain(*args, **kwargs)
+        finally:
+            after()
+
+    return called

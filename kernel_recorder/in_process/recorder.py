@@ -32,7 +32,7 @@ class Recorder:
         self.state = WAITING
         self.done = 0  # steps, or instances of a range, that the window holds so far
         self.progress: Callable[[], dict[str, Any]] = dict  # how far the search for the window came
-        self._noted: set[str] = set()
+        self._has_profile = False
         self._compilations_before = Compilations()
 
     @property
@@ -61,7 +61,7 @@ class Recorder:
         if not self.waits:
             return False
         if self._profiler.is_taken:
-            self._note_once("profile")
+            self.note_profile()
             return False
         self.state = OVER
         if (not self._ranks.is_one and self._ranks.are_others) or not self._notes.claim(self._ranks.run):
@@ -86,6 +86,12 @@ class Recorder:
     def add_facts(self, **facts: Any) -> None:
         """Notes what is known of the steps of an open window only now."""
         self._notes.add("steps", **facts)
+
+    def note_profile(self) -> None:
+        """Notes, once, that the program uses PyTorch's profiler itself."""
+        if not self._has_profile:
+            self._has_profile = True
+            self._notes.add("profile")
 
     def step_back(self) -> None:
         """Leaves the profiler to the program, which is about to use it."""
@@ -113,11 +119,6 @@ class Recorder:
             self._notes.add("lost", reason=_in_a_line(error))
             return
         self._notes.add("saved", save_s=time.perf_counter() - stopped)
-
-    def _note_once(self, event: str) -> None:
-        if event not in self._noted:
-            self._noted.add(event)
-            self._notes.add(event)
 
     def end_with_process(self) -> None:
         """Sees to it that a window in which this process ends is closed, and that a child of it has none."""

@@ -52,6 +52,7 @@ class StepsWindow(Window):
         self._names: dict[Repeated, str] = {}
         self._ended: Any = None  # the optimizer whose step is over but for its range
         self._step: Repeated | None = None  # what defines a step
+        self._has_optimizer = False
         self._clock = StepClock()
         self._calls = OutermostCalls(self._call_begins)
 
@@ -76,7 +77,8 @@ class StepsWindow(Window):
     def progress(self) -> dict[str, Any]:
         repeated = [[known.kind, self._names[known], count] for known, count in self._counts.items()]
         reached = max((count for *_, count in repeated), default=0)
-        return {"reached": reached, "repeated": repeated[:MOST_REPEATED], **self._clock.facts()}
+        facts = {"reached": reached, "repeated": repeated[:MOST_REPEATED], **self._clock.facts()}
+        return facts | ({"has_optimizer": True} if self._has_optimizer else {})
 
     @uncompiled
     def _after_step(self, optimizer: Any, *_: Any) -> None:
@@ -84,6 +86,7 @@ class StepsWindow(Window):
             self._ended = optimizer
 
     def _after_creation(self, _: Optimizer) -> None:
+        self._has_optimizer = True
         if self._step is None:
             self._calls.end()
 
@@ -96,9 +99,11 @@ class StepsWindow(Window):
             self._boundary(Repeated(GRAPH, id(graph)), "a CUDA graph")
 
     def _call_begins(self, module: nn.Module, args: tuple) -> None:
+        waited = self.recorder.waits
+        if not (waited or self.recorder.is_open):
+            self._calls.end()
         if _is_capturing() or next(module.parameters(), None) is None:
             return
-        waited = self.recorder.waits
         if waited:
             self.recorder.call_before_window(module, args)
         self._boundary(Repeated(MODULE, id(module)), model_name(module))

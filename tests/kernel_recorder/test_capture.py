@@ -12,7 +12,7 @@ from torch import nn
 
 from kernel_recorder.command import _tell_contents
 from kernel_recorder.in_process.notes import Notes, read_notes
-from kernel_recorder.in_process.profilers import BEGINNING, ENDING, TorchProfiler
+from kernel_recorder.in_process.profilers import BEGINNING, ENDING, NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.ranks import Ranks
 from kernel_recorder.in_process.recorder import Recorder
 from kernel_recorder.keeping import Kept, keep_recordings
@@ -236,6 +236,17 @@ def test_a_program_that_profiles_itself_inside_the_window_ends_it_and_both_keep_
     closed, saved = read_notes(folder)[-2:]
     assert (closed["event"], closed["profile"], saved["event"]) == ("closed", True, "saved")
     assert "aten::zeros" in next(folder.glob("trace-*.json")).read_text()
+
+
+def test_under_nsys_a_profile_of_the_program_is_noted_once(tmp_path, monkeypatch):
+    for name in BEGINNING:
+        monkeypatch.setattr(torch.autograd.profiler, name, getattr(torch.autograd.profiler, name))
+    profiler = NsysProfiler(Ranks(Notes(tmp_path)))
+    profiler.watch_program(Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), profiler, NoParts()).note_profile)
+    for _ in range(2):
+        with torch.autograd.profiler.profile(use_kineto=True):
+            torch.ones(2)
+    assert [note["event"] for note in read_notes(tmp_path)] == ["profile"]
 
 
 def test_a_window_that_cannot_open_while_the_program_profiles_itself_opens_later(tmp_path, monkeypatch):

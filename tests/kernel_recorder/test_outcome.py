@@ -132,6 +132,12 @@ def test_what_the_program_repeated_is_told_where_it_was_too_little():
     assert "and the program made 4 (2 steps of Adam, 4 calls of GPT)" in outcome(*notes).why_nothing()
 
 
+def test_an_optimizer_that_takes_no_step_is_told_with_what_records_its_program():
+    exit_ = {"event": "exit", "reached": 4, "repeated": [["module", "GPT", 4]], "has_optimizer": True}
+    told = outcome({"event": "python"}, {"event": "torch"}, exit_)
+    assert "has an optimizer and took no step with it; --calls records" in told.why_nothing()
+
+
 def test_a_folder_that_was_deleted_is_the_reason():
     deleted = Outcome(Settings(), [], Ended(0), folder_is_gone=True)
     assert "was deleted while it ran" in deleted.why_nothing()
@@ -152,6 +158,13 @@ def test_a_window_that_opened_at_a_capture_has_the_facts_of_its_steps_and_says_w
     told = outcome(early, CLOSED | {"done": 0, "ended": True}, SAVED)
     assert told.window().startswith("from the first capture of a CUDA graph until the program ended, without a step")
     assert not told.ended_in_step
+
+
+@pytest.mark.parametrize(
+    ("profiler", "remark"), [(NSYS, "so that profile may lack kernels"), ("torch", "the window starts later")]
+)
+def test_a_profile_of_the_program_outside_the_window_is_told(profiler, remark):
+    assert remark in "".join(outcome({"event": "profile"}, *WHOLE, profiler=profiler).remarks())
 
 
 def test_the_facts_of_a_window_are_kept_with_it():
