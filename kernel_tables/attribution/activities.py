@@ -84,7 +84,7 @@ def read_activities(capture: Capture, tables: list[Columns], calls: Columns) -> 
 
 
 def _at_launch(values: np.ndarray, row: np.ndarray, otherwise: int) -> np.ndarray:
-    """The value of the API call of each activity, OTHERWISE where it has none."""
+    """The value of the API call of each activity, OTHERWISE if it has none."""
     if not len(values):
         return np.full(len(row), otherwise, values.dtype)
 
@@ -127,21 +127,21 @@ def _kernel_names(capture: Capture, ids: np.ndarray) -> list[str]:
 
 
 def _known_process(capture: Capture, process: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The process of each activity; where it is not recorded, the only one KNOWN."""
+    """The process of each activity; if it is not recorded, the only KNOWN one."""
     if len(process) and (process == process[0]).all() and process[0] != MISSING:
         return np.broadcast_to(process[0], process.shape)  # takes no memory
-    lacking = process == MISSING
-    if not lacking.any():
+    is_missing = process == MISSING
+    if not is_missing.any():
         return process
     if len(known) > 1:
         raise TraceError(
-            f"{capture.path}: {int(lacking.sum())} activities name no process (globalPid) and {len(known)} processes"
+            f"{capture.path}: {int(is_missing.sum())} activities name no process (globalPid) and {len(known)} processes"
             " made API calls, so correlation ids are ambiguous; export again, or profile one process at a time"
         )
-    return np.where(lacking, known[0] if len(known) else MISSING, process)
+    return np.where(is_missing, known[0] if len(known) else MISSING, process)
 
 
 def _joined(arrays: list[np.ndarray]) -> np.ndarray:
-    """The arrays one after the other; no copy where only one of them has entries."""
+    """The arrays one after the other, without a copy if only one of them has entries."""
     filled = [array for array in arrays if len(array)]
     return filled[0] if len(filled) == 1 else np.concatenate(arrays)

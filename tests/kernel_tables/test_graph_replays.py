@@ -6,10 +6,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kernel_tables.kernel_names.parts import split_function_name
 from kernel_tables.trace import Trace
+from kernel_tables.views.timeline import timeline_rows
 from tests.kernel_tables import brute_force
 from tests.kernel_tables.synthetic import Synthetic
 
@@ -86,6 +88,13 @@ def test_ranges_around_nodes_that_were_added_by_hand_are_those_at_the_first_node
 def test_nodes_of_another_process_are_other_nodes(paths):
     capture = captured_step().range("other", 0, 50, process=2).node(1, 10, process=2)
     assert paths(replay(capture, 110, 1)) == ["forward/norm"]
+
+
+def test_the_call_in_a_timeline_is_in_the_ranges_of_the_launch_alone(tmp_path):
+    with Trace(replay(captured_step().range("step", 100, 200), 110, 1).write(tmp_path / "capture.sqlite")) as trace:
+        rows = timeline_rows(trace, np.array([], np.int64), np.array([0]))
+        names = [trace.paths[path] for path in rows["path_id"]]
+    assert dict(zip(rows["track"], names, strict=True)) == {"launch": ("step",), "kernel": ("step", "forward", "norm")}
 
 
 def test_clones_of_each_other_are_of_no_captured_node(tmp_path):
