@@ -17,7 +17,7 @@ NOWHERE = -1
 
 
 def inside_step(trace: CaptureArrays, step_name: str, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the ranges inside a step, itself included, of its process, and of the activities launched in it."""
+    """The numbers of the ranges of its process inside a step, itself included, and of the activities launched in it."""
     ranges = trace.range_arrays
     inside = (ranges.start_ns >= ranges.start_ns[step]) & (ranges.end_ns <= ranges.end_ns[step])
     activities = np.flatnonzero(trace.enclosing(step_name) == step)
@@ -28,9 +28,9 @@ def timeline_rows(trace: CaptureArrays, ranges: np.ndarray, activities: np.ndarr
     """One row per range, per call that launched some of the activities, and per activity, given by their numbers.
 
     Columns: track (one of TRACKS); thread (global id), device, stream, -1 if it has none; depth (how many of these
-    ranges are around a range, else 0); name; class ("" if it is not an activity); path_id (index into `trace.paths`, with the
-    name of a range at the end); start_ns, end_ns. Operators of a program on the processor have no calls. Raises
-    ImpossibleCapture for a capture that cannot be believed.
+    ranges are around a range, else 0); name; class ("" if it is not an activity); path_id (index into `trace.paths`,
+    with the name of a range at the end); start_ns, end_ns. Operators of a program on the processor have no calls.
+    Raises ImpossibleCapture for a capture that cannot be believed.
     """
     trace.require_possible()
     tables = [_ranges(trace, ranges), _calls(trace, activities), _activities(trace, activities)]
