@@ -22,7 +22,7 @@ STYLES = {  # of a verdict: colour and shape
 }  # fmt: skip
 LINE_PX, AXIS_PX, GAP_PX, CHARACTER_PX = 15, 40, 14, 6
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
-MOST_LINES = 60  # of one panel
+MAX_LINES = 60  # of one panel
 NOTHING = "No cell has times on both sides."
 MEANING = (
     "The median over processes, and the interval from resampling processes and steps. Right of the rule is slower;"
@@ -80,7 +80,7 @@ def _label(row: dict, shown: list[str]) -> str:
 
 def _fitting(cells: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The cells of as many lines as a panel has room for, those whose ratio is farthest from 1, in their order."""
-    far = (cells["ratio"] - 1).abs().groupby(cells["cell"]).max().nlargest(MOST_LINES).index
+    far = (cells["ratio"] - 1).abs().groupby(cells["cell"]).max().nlargest(MAX_LINES).index
     kept = cells[cells["cell"].isin(far)]
     left = len(cells) - len(kept)
     return kept, (f"Not drawn, for want of room: {left} cells that changed less. The table has them.",) if left else ()

@@ -16,7 +16,7 @@ from profile_grid.comparing.document import TITLE, document, sections, summary
 from profile_grid.comparing.figure import FIGURE
 from profile_grid.comparing.results import Results
 from profile_grid.figures.paper import write_figure
-from profile_grid.figures.shown import of_one_machine
+from profile_grid.figures.run_selection import of_one_machine
 from profile_grid.files import write_table, write_text
 
 

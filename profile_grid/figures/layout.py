@@ -31,9 +31,9 @@ def _concatenated(direction: str, panels: tuple[Panel, ...], spacing: int, prope
     """One specification with the data of all panels at its top; `properties` are those of Vega-Lite: title, resolve."""
     specifications = [_specification(panel) for panel in panels]
     datasets: dict[str, list] = {}
-    for one in specifications:
-        datasets |= one.get("datasets", {})
-    inner = [{name: value for name, value in one.items() if name != "datasets"} for one in specifications]
+    for panel in specifications:
+        datasets |= panel.get("datasets", {})
+    inner = [{name: value for name, value in panel.items() if name != "datasets"} for panel in specifications]
     plain = {name: _plain(value) for name, value in properties.items()}
     return {direction: inner, "spacing": spacing, "datasets": datasets} | plain
 
@@ -43,8 +43,8 @@ def _specification(panel: Panel) -> Spec:
     if isinstance(panel, dict):
         return panel
     with alt.data_transformers.enable("default", max_rows=None):
-        whole = panel.to_dict(validate=False)  # its parts were checked when they were made
-    return {name: value for name, value in whole.items() if name not in OF_TOP_LEVEL}
+        chart = panel.to_dict(validate=False)  # its parts were checked when they were made
+    return {name: value for name, value in chart.items() if name not in OF_TOP_LEVEL}
 
 
 def _plain(value):

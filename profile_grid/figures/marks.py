@@ -8,8 +8,8 @@ import altair as alt
 import pandas as pd
 
 from kernel_tables.page.colors import GREY
+from profile_grid.figures.run_selection import STATUS_WORDS, labels
 from profile_grid.figures.scales import Contexts, Log, Series, legend
-from profile_grid.figures.shown import STATUS_WORDS, labels
 from profile_grid.figures.theme import CROSS, GROUND, SMALL, fill, in_drawing_order, part_style
 from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.tables.wording import capital
@@ -17,21 +17,21 @@ from profile_grid.tables.wording import capital
 LINE_PX, BAR_PX = 11, 17
 LEAST_SEEN = 0.005  # of the longest bar
 BAR_SYMBOL = 130  # the area of a legend's square, in which lines are seen
-MOST_LABELLED, MOST_LINES = 3, 10  # runs without figures in one panel, and crosses above one context length
-MOST_NAMED = 30  # runs without figures in one note
+MAX_LABELLED, MAX_LINES = 3, 10  # runs without results in one panel, and crosses above one context length
+MAX_NAMED = 30  # runs without results in one note
 MANY = "×: runs without results"
 DIGITS = ",.4~r"
 SHARE = ".1%"
 
 
 def status_words(status: str) -> str:
-    """Why a run has no figures, in words."""
+    """Why a run has no results, in words."""
     return STATUS_WORDS.get(status, status)
 
 
 def tooltip(rows: pd.DataFrame, *values: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
     """The dimensions of a row, then these columns: (name, title) of text, (name, title, format) of a number."""
-    dimensions = [alt.Tooltip(f"{one.key}:N", title=one.heading) for one in DIMENSIONS if one.key in rows.columns]
+    dimensions = [alt.Tooltip(f"{of.key}:N", title=of.heading) for of in DIMENSIONS if of.key in rows.columns]
     return dimensions + [
         alt.Tooltip(f"{name}:Q", title=title, format=of[0]) if of else alt.Tooltip(f"{name}:N", title=title)
         for name, title, *of in values
@@ -118,15 +118,15 @@ def bars(rows: pd.DataFrame, place: dict, fills: alt.Fill, seen: list) -> alt.La
 
 
 def room_px(missing: pd.DataFrame) -> float:
-    """The height that the marks of runs without figures need at the foot of a panel."""
-    return 0 if missing.empty else 8 + LINE_PX * (int(_lines(missing).max()) + 1 + (len(missing) > MOST_LABELLED))
+    """The height that the marks of runs without results need at the foot of a panel."""
+    return 0 if missing.empty else 8 + LINE_PX * (int(_lines(missing).max()) + 1 + (len(missing) > MAX_LABELLED))
 
 
 def missing_marks(
     missing: pd.DataFrame, contexts: Contexts, y: Log, series: Series, named: str = "model"
 ) -> list[alt.Chart]:
-    """A cross per run without figures above its context length, at the foot of the panel, and beside it why, with its
-    value in the column `named`. Where they are many one line says what the crosses are: the notes list the runs."""
+    """A cross per run without results above its context length, at the foot of the panel, and next to it why, with its
+    value in the column `named`. If they are many, one line says what the crosses are; the notes list the runs."""
     if missing.empty:
         return []
     words, lines = missing["status"].map(status_words), _lines(missing)
@@ -135,17 +135,17 @@ def missing_marks(
     place = {"x": contexts.x(), "y": alt.Y("y:Q", scale=y.scale)}
     crosses = alt.Chart(rows).mark_point(shape=CROSS, size=25, strokeWidth=1.5)
     crosses = crosses.encode(**place, color=series.color(), tooltip=tooltip(rows, ("why", "no results")))
-    if len(rows) > MOST_LABELLED:
+    if len(rows) > MAX_LABELLED:
         above = pd.DataFrame({"y": [y.at_px(8 + LINE_PX * (lines.max() + 1))], "context_length": contexts.low})
         return [crosses, *_labels(above.assign(label=MANY), contexts, place)]
     return [crosses, *_labels(rows.assign(label=missing[named].astype("str") + ": " + words), contexts, place)]
 
 
 def _lines(missing: pd.DataFrame) -> pd.Series:
-    """The line of each cross, from the foot: one of its own where all have a label, else one above another."""
-    if len(missing) <= MOST_LABELLED:
+    """The line of each cross, from the foot: its own if all have a label, else one above another."""
+    if len(missing) <= MAX_LABELLED:
         return pd.Series(range(len(missing)), index=missing.index)
-    return missing.groupby("context_length").cumcount().clip(upper=MOST_LINES - 1)
+    return missing.groupby("context_length").cumcount().clip(upper=MAX_LINES - 1)
 
 
 def _labels(rows: pd.DataFrame, contexts: Contexts, place: dict) -> list[alt.Chart]:
@@ -171,5 +171,5 @@ def missing_notes(missing: pd.DataFrame) -> list[str]:
 
 
 def _named(runs: list[str]) -> str:
-    more = f" and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else ""
-    return ", ".join(runs[:MOST_NAMED]) + more
+    more = f" and {len(runs) - MAX_NAMED} more" if len(runs) > MAX_NAMED else ""
+    return ", ".join(runs[:MAX_NAMED]) + more

@@ -14,7 +14,7 @@ from profile_grid.figures.drawing import Figure, Tables
 from profile_grid.figures.fonts import vl_convert
 from profile_grid.figures.layout import Spec, column
 from profile_grid.figures.png import packed
-from profile_grid.figures.shown import of_one_machine
+from profile_grid.figures.run_selection import of_one_machine
 from profile_grid.figures.theme import FONT_SIZE, SMALL, WIDTH, config, parameters
 from profile_grid.files import replacing
 
@@ -44,9 +44,9 @@ def on_paper(figure: Figure, tables: Tables) -> Spec:
 
 
 def specification(chart: Spec) -> Spec:
-    """The whole of what Vega-Lite reads: the chart with the colours and the configuration of this project."""
-    own = [*parameters(), *chart.get("params", [])]
-    return {"$schema": alt.SCHEMA_URL, "config": config()} | chart | {"params": own}
+    """All that Vega-Lite reads: the chart with the colours and the configuration of this project."""
+    all_parameters = [*parameters(), *chart.get("params", [])]
+    return {"$schema": alt.SCHEMA_URL, "config": config()} | chart | {"params": all_parameters}
 
 
 def drawn(specification: Spec, suffix: str) -> bytes:
@@ -58,12 +58,12 @@ def drawn(specification: Spec, suffix: str) -> bytes:
 
 
 def write_figure(figure: Figure, tables: Tables, folder: Path) -> dict[str, bytes]:
-    """Writes NAME.svg and NAME.png of the figure on paper, each whole or not at all. What they hold, by suffix."""
+    """Writes NAME.svg and NAME.png of the figure on paper, each complete or not at all; returns them by suffix."""
     specification = on_paper(figure, tables)
     files = {suffix: drawn(specification, suffix) for suffix in SUFFIXES}
     for suffix, content in files.items():
-        with replacing(folder / f"{figure.name}{suffix}") as beside:
-            beside.write_bytes(content)
+        with replacing(folder / f"{figure.name}{suffix}") as partial:
+            partial.write_bytes(content)
     return files
 
 

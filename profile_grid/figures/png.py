@@ -10,7 +10,7 @@ import numpy as np
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 LEFT = 1  # the filter of a row that says by how much a pixel differs from the one on its left
 COLORS, NUMBERS, COLORS_AND_ALPHA = 2, 3, 6  # what a pixel is
-MOST_COLORS = 256  # that a list of colours holds
+MAX_COLORS = 256  # that a list of colours holds
 OPAQUE = 255
 
 
@@ -29,15 +29,15 @@ def packed(png: bytes) -> bytes:
     kind, listed, values = _fewest_bytes(pixels)
     head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
     unfiltered = np.hstack([np.zeros((height, 1), np.uint8), values.reshape(height, -1)])
-    about = [one for one in chunks if one[0] not in (b"IHDR", b"IDAT", b"IEND")]
+    about = [chunk for chunk in chunks if chunk[0] not in (b"IHDR", b"IDAT", b"IEND")]
     body = [(b"IHDR", head), *about, *listed, (b"IDAT", zlib.compress(unfiltered.tobytes(), 9)), (b"IEND", b"")]
-    return SIGNATURE + b"".join(_chunk(*one) for one in body)
+    return SIGNATURE + b"".join(_chunk(*chunk) for chunk in body)
 
 
 def _fewest_bytes(pixels: np.ndarray) -> tuple[int, list[tuple[bytes, bytes]], np.ndarray]:
     """What a pixel is, the list of colours where there are few, and the pixels as that."""
     colors, number = np.unique(pixels.view(np.uint32), return_inverse=True)
-    if len(colors) > MOST_COLORS:
+    if len(colors) > MAX_COLORS:
         return COLORS, [], np.ascontiguousarray(pixels[..., :3])
     listed = colors.view(np.uint8).reshape(-1, 4)[:, :3]
     return NUMBERS, [(b"PLTE", listed.tobytes())], number.astype(np.uint8)

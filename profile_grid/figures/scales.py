@@ -49,13 +49,13 @@ class Log:
     def ticks(self) -> list[float]:
         """Powers of ten, and round numbers between them where the axis holds few."""
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        found = []
+        ticks = []
         for digits in TICK_DIGITS:
             every = [digit * 10.0**decade for decade in decades for digit in digits]
-            found = [tick for tick in every if self.low <= tick <= self.high]
-            if len(found) >= FEWEST_TICKS:
+            ticks = [tick for tick in every if self.low <= tick <= self.high]
+            if len(ticks) >= FEWEST_TICKS:
                 break
-        return found
+        return ticks
 
     def axis(self, title: str | None) -> alt.Axis:
         """Its axis, with plain numbers instead of powers."""
@@ -90,7 +90,7 @@ class Contexts:
         return alt.X(f"{field}:Q", scale=self.scale, axis=self.axis(title))
 
     def is_right(self, length: int) -> bool:
-        """Whether it stands in the right half of the axis: text beside it goes to the left."""
+        """Whether it stands in the right half of the axis: text next to it goes to the left."""
         return length * length > self.lengths[0] * self.lengths[-1]
 
 

@@ -12,8 +12,8 @@ from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, row
 from profile_grid.figures.panels import GAP_PX, Frame
+from profile_grid.figures.run_selection import by_size, labels, without_figures
 from profile_grid.figures.scales import Log, Series
-from profile_grid.figures.shown import by_size, labels, without_figures
 from profile_grid.figures.theme import INK, WIDTH
 from profile_grid.quantities import interval, ratio
 from profile_grid.study.dimensions import FULLEST_FIRST, KEYS, MODES, Dimension
@@ -65,23 +65,23 @@ class SpeedUps:
         return frame.drawing(rows, runs, without_figures(runs, TIMING), panel, notes)
 
     def result(self, tables: Tables) -> str:
-        """The speed-ups at each value, of whole steps of the fullest mode."""
+        """The speed-ups at each value, of complete steps of the fullest mode."""
         times, dimension = tables[self.table], self.dimension
         steps = times[times["phase"] == WHOLE_STEP]
         mode = next((mode for mode in FULLEST_FIRST if mode in set(steps["mode"])), None)
         own = steps[steps["mode"] == mode]
-        told = own[own["verdict"].isin((FASTER, SLOWER))]
+        clear = own[own["verdict"].isin((FASTER, SLOWER))]
         parts = [
-            f"{interval(told[told[dimension.key] == value]['speed_up'], ratio)} {dimension.words(value)}"
-            for value in sorted_values(told, dimension.key)
+            f"{interval(clear[clear[dimension.key] == value]['speed_up'], ratio)} {dimension.words(value)}"
+            for value in sorted_values(clear, dimension.key)
         ]
         if own.empty:
             return ""
-        untold = f"{of_all(len(own) - len(told), len(own), 'comparison')} cannot be told from noise"
+        untold = f"{of_all(len(own) - len(clear), len(own), 'comparison')} cannot be told from noise"
         if not parts:
             return capital(untold)
         lead = f"Compared with {self.base}, a {MODES[mode]} is as fast as {', '.join(parts)}"
-        return lead if len(told) == len(own) else f"{lead}; {untold}"
+        return lead if len(clear) == len(own) else f"{lead}; {untold}"
 
 
 def _rows(times: pd.DataFrame, dimension: Dimension, runs: pd.DataFrame) -> pd.DataFrame:

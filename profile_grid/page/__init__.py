@@ -18,9 +18,9 @@ from kernel_tables.page.markup import html_environment, script, style
 from kernel_tables.page.names import Names
 from profile_grid.documents.documents import Section, section
 from profile_grid.figures.registry import all_figures
-from profile_grid.figures.shown import of_one_machine
+from profile_grid.figures.run_selection import of_one_machine
 from profile_grid.page import libraries
-from profile_grid.page.charts import shown
+from profile_grid.page.charts import page_figures
 from profile_grid.page.filters import menus
 from profile_grid.page.flame import flames, opening, opening_run
 from profile_grid.page.markup import markdown
@@ -63,7 +63,7 @@ def page(
     of_machine, machine, left_out = of_one_machine(tables)
     names = Names(names_of_told_kernels(of_machine))
     asked = questions_asked(tables["runs"].to_dict("records"))
-    found = page_tables(tables, names, asked, table_files)
+    shown_tables = page_tables(tables, names, asked, table_files)
     has_steps = "kernels" in names_of_tables
     flame_views, flames_left_out = flames(of_machine, names) if has_steps else ({}, "")
     run = opening_run(of_machine) if has_steps else None
@@ -77,10 +77,10 @@ def page(
         legend=_legend,
         menus=menus(tables["runs"], tables.values()),
         has_steps=has_steps,
-        tables=found,
+        tables=shown_tables,
         static_rows=STATIC_ROWS,
-        figures=shown(all_figures(asked), of_machine, images, left_out),
-        data={name: table.as_data() for name, table in found.items()},
+        figures=page_figures(all_figures(asked), of_machine, images, left_out),
+        data={name: table.as_data() for name, table in shown_tables.items()},
         timeline=run_timeline(timeline, names),
         timeline_run=timeline["run"].iloc[0] if len(timeline) else None,
         flames=flame_views,
@@ -119,9 +119,9 @@ def _first_flame(flames: dict[str, dict], timeline: pd.DataFrame) -> str | None:
 
 def environment() -> jinja2.Environment:
     """Jinja with the templates of the page."""
-    found = html_environment(HERE)
-    found.filters |= {"markdown": markdown, "base64": _base64}
-    return found
+    templates = html_environment(HERE)
+    templates.filters |= {"markdown": markdown, "base64": _base64}
+    return templates
 
 
 def _base64(data: bytes) -> str:

@@ -13,11 +13,11 @@ from profile_grid.figures.paper import specification
 from profile_grid.page.room import fitting
 
 SIGNIFICANT = 6
-MOST_CHART_BYTES, MOST_IMAGE_BYTES = 1_500_000, 1_900_000  # of all figures together
+MAX_CHART_BYTES, MAX_IMAGE_BYTES = 1_500_000, 1_900_000  # of all figures together
 
 
 @dataclass(frozen=True)
-class Shown:
+class PageFigure:
     """One figure of the page; `quantity` is what is drawn, if the title is its result.
 
     `chart` is what Vega-Lite reads, as JSON, and `image` the PNG file; one of the two, or both, may be missing for want
@@ -31,22 +31,22 @@ class Shown:
     image: bytes | None
 
 
-def shown(
+def page_figures(
     figures: Mapping[str, Figure], tables: Tables, images: dict[str, bytes], left_out: list[str]
-) -> dict[str, Shown]:
+) -> dict[str, PageFigure]:
     """These figures by name, from the tables of one machine; `left_out` says what they leave out."""
     drawings = {name: figure.draw(tables) for name, figure in figures.items()}
     charts = {name: _json(drawing.chart) for name, drawing in drawings.items() if drawing.chart is not None}
-    kept = fitting({name: len(chart) for name, chart in charts.items()}, MOST_CHART_BYTES)
-    pictures = fitting({name: len(image) for name, image in images.items()}, MOST_IMAGE_BYTES)
-    found = {}
+    kept = fitting({name: len(chart) for name, chart in charts.items()}, MAX_CHART_BYTES)
+    pictures = fitting({name: len(image) for name, image in images.items()}, MAX_IMAGE_BYTES)
+    shown = {}
     for name, drawing in drawings.items():
         notes = [drawing.reason, *drawing.notes, *left_out]
         if name in charts and name not in kept:
             notes.append(f"There is no room here for all its points: see figures/{name}.svg, and the tables.")
         quantity = drawing.title or figures[name].title
         result = figures[name].result(tables) if drawing.chart else ""
-        found[name] = Shown(
+        shown[name] = PageFigure(
             result or quantity,
             quantity if result else "",
             tuple(note for note in notes if note),
@@ -54,7 +54,7 @@ def shown(
             charts[name] if name in kept else None,
             images[name] if name in pictures else None,
         )
-    return found
+    return shown
 
 
 def _json(chart: Spec) -> str:
@@ -74,11 +74,11 @@ def compact(chart: Spec) -> Spec:
 def _renamed(part: object, names: Mapping[str, str]) -> object:
     """A part of a specification in which data have these names instead."""
     if isinstance(part, list):
-        return [_renamed(one, names) for one in part]
+        return [_renamed(item, names) for item in part]
     if not isinstance(part, dict):
         return part
-    told = {key: _renamed(value, names) for key, value in part.items()}
-    return told | {"name": names[part["name"]]} if part.get("name") in names else told
+    renamed = {key: _renamed(value, names) for key, value in part.items()}
+    return renamed | {"name": names[part["name"]]} if part.get("name") in names else renamed
 
 
 def _by_column(rows: list[dict]) -> dict[str, list]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from profile_grid.figures.shown import models_in_order
+from profile_grid.figures.run_selection import models_in_order
 from profile_grid.study.dimensions import EVERY_DIMENSION, MODEL, Dimension
 from profile_grid.tables.apart import sorted_values
 
@@ -22,15 +22,16 @@ class Menu:
 
 
 def menus(runs: pd.DataFrame, tables: Iterable[pd.DataFrame] = ()) -> list[Menu]:
-    """The menus in the order of the dimensions. A dimension that applies to no run may be one that its process goes
-    through: then its values are those of the tables."""
-    found = []
-    for one in EVERY_DIMENSION:
-        rows = next((table for table in (runs, *tables) if one.key in table and table[one.key].notna().any()), None)
-        if rows is not None and rows[one.key].nunique() > 1:
-            choices = tuple((str(value), one.name_of(value)) for value in _in_order(rows, one))
-            found.append(Menu(one.key, one.heading, choices))
-    return found
+    """The menus in the order of the dimensions. The values of a dimension that no run has are those of the
+    tables: one process may go through several."""
+    offered = []
+    for dimension in EVERY_DIMENSION:
+        key = dimension.key
+        rows = next((table for table in (runs, *tables) if key in table and table[key].notna().any()), None)
+        if rows is not None and rows[key].nunique() > 1:
+            choices = tuple((str(value), dimension.name_of(value)) for value in _in_order(rows, dimension))
+            offered.append(Menu(key, dimension.heading, choices))
+    return offered
 
 
 def _in_order(runs: pd.DataFrame, dimension: Dimension) -> list:

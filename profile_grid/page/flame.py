@@ -12,7 +12,7 @@ from profile_grid.quantities import count, percent
 from profile_grid.study.dimensions import FULLEST_FIRST
 from profile_grid.tables.wording import run_in_words
 
-MOST_RUNS = 60
+MAX_RUNS = 60
 KEYS = ["phase", "range", "kernel", "class"]
 
 
@@ -21,7 +21,7 @@ def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
     the others."""
     rank = dict(zip(tables["runs"]["run"], tables["runs"]["mode"].map(FULLEST_FIRST.index), strict=True))
     present = sorted(dict.fromkeys(tables["kernels"]["run"]), key=rank.__getitem__)
-    shown, left_out = present[:MOST_RUNS], len(present) - MOST_RUNS
+    shown, left_out = present[:MAX_RUNS], len(present) - MAX_RUNS
     chosen = tables["kernels"][tables["kernels"]["run"].isin(shown)]
     by_run = {str(run): own for run, own in chosen.groupby("run", sort=False, observed=True)}
     sentence = f"For want of room {left_out} more runs have no flame view here: the table of kernels has them."
@@ -53,8 +53,8 @@ def opening(tables: Tables, run: str) -> tuple[Picture, str]:
     kernels, runs = tables["kernels"], tables["runs"].set_index("run", drop=False)
     kernels = kernels[(kernels["run"] == run) & (kernels["step"] >= 0)]
     name, steps = run_in_words(runs.loc[run]), count(kernels["step"].nunique())
-    told = f"One step of {name}: time on the device, mean of {steps} captured steps."
-    return picture(leaves(kernels)), " ".join([told, *_busy(tables["phases"], run), KEY])
+    text = f"One step of {name}: time on the device, mean of {steps} captured steps."
+    return picture(leaves(kernels)), " ".join([text, *_busy(tables["phases"], run), KEY])
 
 
 KEY = "Each bar is a phase, divided into the parts of the model; the strip below it into classes of kernels."

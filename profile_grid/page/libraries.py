@@ -32,7 +32,7 @@ def _plots() -> Future[str]:
 
 @cache
 def tables_gzip_base64() -> str:
-    """DataTables, jQuery and what they need, as one JavaScript module, compressed (0.6 MB become 0.3)."""
+    """DataTables, jQuery and what they need, as a JavaScript module, compressed (0.6 MB become 0.3)."""
     return _packed(_bytes(TABLES))
 
 

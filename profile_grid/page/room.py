@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 
 def fitting(sizes: Mapping[str, int], room: int) -> set[str]:
-    """The names of what fits whole into so much room, the smallest first."""
-    found, used = set(), 0
+    """The names of what fits into so much room, the smallest first."""
+    names, used = set(), 0
     for name in sorted(sizes, key=sizes.__getitem__):
         used += sizes[name]
         if used <= room:
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def shared(sizes: Mapping[str, int], room: int) -> dict[str, int]:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from kernel_tables.page.markup import for_script
 from kernel_tables.page.names import Names
-from profile_grid.figures.shown import with_dimensions
+from profile_grid.figures.run_selection import with_dimensions
 from profile_grid.page.room import shared
 from profile_grid.quantities import known
 from profile_grid.study.catalogue import QUESTIONS, Question, tables_of
@@ -23,18 +23,18 @@ from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.declared import declared_tables
 
 SIGNIFICANT = 6
-DIMENSION_KEYS = tuple(one.key for one in EVERY_DIMENSION)
+DIMENSION_KEYS = tuple(dimension.key for dimension in EVERY_DIMENSION)
 UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}
 RUN_COLUMNS = (
-    *(one.key for one in OF_OPERATORS), *(stage.status_column for stage in STAGES), "reason", "parameters",
+    *(dimension.key for dimension in OF_OPERATORS), *(stage.status_column for stage in STAGES), "reason", "parameters",
     "peak_allocated_bytes", "steps_timed", "steps_captured", "note",
 )  # fmt: skip
-HEADINGS = {one.key: one.heading for one in EVERY_DIMENSION} | {
+HEADINGS = {dimension.key: dimension.heading for dimension in EVERY_DIMENSION} | {
     "flop_per_s": "FLOP/s",
     "flops_formula": "FLOP, formula",
 }
 STATIC_ROWS = 8
-MOST_ROWS, MOST_BYTES = 3500, 3_200_000  # of one table, and of all together; the files have everything
+MAX_ROWS, MAX_BYTES = 3500, 3_200_000  # of one table, and of all together; the files have everything
 ALWAYS_SHOWN = WITHOUT_DEFAULT  # another dimension has a column where a run is not at its default
 
 
@@ -73,13 +73,13 @@ def page_tables(
 ) -> dict[str, RenderedTable]:
     """The tables that the page shows with these questions, and those of all runs and kernels, by name; `files` are
     those of the tables, by default as a grid writes them next to the page."""
-    told = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
+    dimensions = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
     made, sources = {}, tables_of(tables["runs"].to_dict("records"))
     for name, shown in every_table(questions).items():
         if shown.source not in sources:
             continue
         rows = shown.rows(tables[shown.source]) if shown.rows else tables[shown.source]
-        frame = _columns(rows, tables["runs"], told, shown.columns)
+        frame = _columns(rows, tables["runs"], dimensions, shown.columns)
         path = f"tables/{shown.source}.csv" if files is None else files.get(shown.source, "")
         made[name] = page_table(shown, frame, names, declared_tables()[shown.source], path)
     return _within_room(made)
@@ -103,7 +103,7 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     keys = ["run", "phase", "kernel", "class"]
     table = measured.groupby(keys, sort=False, observed=True)[["launches", "total_ns"]].sum().reset_index()
     table = table.astype(dict.fromkeys(keys, "str"))
-    count = table["run"].map(steps).astype("float64")  # without kernels there is nothing to tell its type from
+    count = table["run"].map(steps).astype("float64")  # without kernels it would have no type
     table = table.assign(launches=table["launches"] / count, gpu_time_ms=table["total_ns"] / 1e6 / count)
     order = {run: position for position, run in enumerate(dict.fromkeys(kernels["run"]))}
     table = table.assign(_run=table["run"].map(order).astype("float64")).sort_values(
@@ -116,22 +116,24 @@ RUNS = PageTable("runs", "What ran", RUN_COLUMNS)
 KERNELS = PageTable("kernels", "Every kernel by phase, per step", rows=kernels_per_step)
 
 
-def _columns(frame: pd.DataFrame, runs: pd.DataFrame, told: list[str], chosen: tuple[str, ...] | None) -> pd.DataFrame:
+def _columns(
+    frame: pd.DataFrame, runs: pd.DataFrame, dimensions: list[str], chosen: tuple[str, ...] | None
+) -> pd.DataFrame:
     """The dimensions and the chosen columns of a table: all where none are chosen, but none of a stage that no run was
     asked for, or of a dimension that applies to none; rows in the order of the table."""
     own = list(chosen) if chosen else [name for name in frame.columns if name not in LEADING]
     own = [name for name in own if name not in DIMENSION_KEYS or frame[name].notna().any()]
     own = [name for name in own if not len(frame) or not frame[name].eq(NOT_ASKED).all()]
     position = frame[["run", *own]].reset_index(drop=True).reset_index(names="_position")
-    return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*told, *own]]
+    return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*dimensions, *own]]
 
 
 def page_table(
-    shown: PageTable, whole: pd.DataFrame, names: Names, declared: TableSpec, path: str = ""
+    shown: PageTable, rows: pd.DataFrame, names: Names, declared: TableSpec, path: str = ""
 ) -> RenderedTable:
     """The table of the page with these columns and rows; `declared` says what its columns mean, and their units; `path`
     is the file with all rows."""
-    frame = whole.head(MOST_ROWS)
+    frame = rows.head(MAX_ROWS)
     known_as = {column.name: column for column in declared.all_columns}
     of_columns = [known_as.get(column, Column(column, TEXT, "", "")) for column in frame.columns]
     kinds = {column.name: _kind(column, frame[column.name]) for column in of_columns}
@@ -142,18 +144,18 @@ def page_table(
     scaled = [
         _in_gibibytes(own) if column.endswith("_bytes") else own for column, own in zip(kinds, values, strict=True)
     ]
-    rows = tuple(zip(*scaled, strict=True))
-    return RenderedTable(shown.name, shown.title, path, columns, rows, len(whole) - len(frame))
+    values_by_row = tuple(zip(*scaled, strict=True))
+    return RenderedTable(shown.name, shown.title, path, columns, values_by_row, len(rows) - len(frame))
 
 
 def _within_room(tables: dict[str, RenderedTable]) -> dict[str, RenderedTable]:
     """The first rows of each table, as many as all tables together have room for."""
-    ends = {name: list(accumulate(len(for_script(row)) + 1 for row in one.rows)) for name, one in tables.items()}
-    rooms = shared({name: max(own, default=0) for name, own in ends.items()}, MOST_BYTES)
+    ends = {name: list(accumulate(len(for_script(row)) + 1 for row in table.rows)) for name, table in tables.items()}
+    rooms = shared({name: max(own, default=0) for name, own in ends.items()}, MAX_BYTES)
     kept = {name: bisect_right(own, rooms[name]) for name, own in ends.items()}
     return {
-        name: replace(one, rows=one.rows[: kept[name]], left_out=one.left_out + len(one.rows) - kept[name])
-        for name, one in tables.items()
+        name: replace(table, rows=table.rows[: kept[name]], left_out=table.left_out + len(table.rows) - kept[name])
+        for name, table in tables.items()
     }
 
 

@@ -11,7 +11,7 @@ from kernel_tables.views.timeline import KERNEL, TRACKS
 from profile_grid.stages.capture.timeline import MAIN
 from profile_grid.tables.names import STEP
 
-RANK_END = ": "  # behind the rank in the name of a lane
+RANK_END = ": "  # after the rank in the name of a lane
 
 
 def run_timeline(table: pd.DataFrame, names: Names) -> Timeline | None:

@@ -8,12 +8,12 @@ from kernel_tables.markdown import escaped
 from profile_grid.figures.drawing import Tables
 from profile_grid.gpu_peaks import peaks_of
 from profile_grid.quantities import known, percent, significant
-from profile_grid.study.dimensions import BATCH_SIZE, DIMENSIONS, MODE, PRECISION, Dimension
+from profile_grid.study.dimensions import BATCH_SIZE, DIMENSIONS, MODE, PRECISION
 from profile_grid.tables.names import FORWARD, WHOLE_STEP
 from profile_grid.tables.wording import capital, where
 
 OF_VERDICT = ("runs", "timings", "findings")
-MAX_ADVICE = 3
+MAX_ADVICE, MAX_VALUES = 3, 8
 PASSES = 3  # of matrix multiplies in a training step: forward, and two in the backward pass
 
 
@@ -22,8 +22,8 @@ def speed(tables: Tables, run: str) -> str:
     row = tables["runs"].set_index("run", drop=False).loc[run].to_dict()
     timings = tables["timings"]
     timed = timings[(timings["run"] == run) & (timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
-    precision = escaped(row[PRECISION.key])
-    name = f"A {MODE.name_of(row[MODE.key])} of {where(row)} (batch {row[BATCH_SIZE.key]}, {precision})"
+    defaults = [escaped(of.title(of.default)) for of in ALWAYS_NAMED if row[of.key] == of.default]
+    name = f"A {MODE.name_of(row[MODE.key])} of {where(row)}" + (f" ({', '.join(defaults)})" if defaults else "")
     if timed.empty:
         return f"{name} was not timed without a profiler."
     seconds = timed["mean_ms"].iloc[0] / 1e3
@@ -54,19 +54,15 @@ def advice(tables: Tables, run: str) -> list[str]:
 
 
 def scope(runs: pd.DataFrame) -> str:
-    """What the runs have in common, and how many values vary: "5 models, 4 contexts, 3 modes; batch 4, fp32"."""
-    varying, same = [], []
+    """The values of the dimensions of these runs, in Markdown: "model small, medium; context 512; batch 4; fp32"."""
+    parts = []
     for dimension in DIMENSIONS:
         values = list(dict.fromkeys(runs[dimension.key].dropna()))
-        if len(values) > 1:
-            varying.append(f"{len(values)} {_plural(dimension)}")
-        elif values and (dimension.default is None or values[0] != dimension.default or dimension in ALWAYS_NAMED):
-            same.append(escaped(dimension.name_of(values[0]) if dimension is PRECISION else dimension.title(values[0])))
-    return "; ".join(part for part in (", ".join(varying), ", ".join(same)) if part)
-
-
-def _plural(dimension: Dimension) -> str:
-    return dimension.heading if dimension.heading.endswith("s") else f"{dimension.heading}s"
+        if values and (dimension.default is None or values != [dimension.default] or dimension in ALWAYS_NAMED):
+            names = ", ".join(escaped(dimension.name_of(value)) for value in values[:MAX_VALUES])
+            more = f" and {len(values) - MAX_VALUES} more" if len(values) > MAX_VALUES else ""
+            parts.append(f"{dimension.heading} {names}{more}")
+    return "; ".join(parts)
 
 
 ALWAYS_NAMED = (BATCH_SIZE, PRECISION)

@@ -18,7 +18,7 @@ from profile_grid.figures.layout import row
 from profile_grid.figures.panels import MAX_GROUPS
 from profile_grid.figures.paper import on_paper
 from profile_grid.figures.registry import all_figures
-from profile_grid.figures.shown import by_size, labels, of_one_machine
+from profile_grid.figures.run_selection import by_size, labels, of_one_machine
 from profile_grid.figures.theme import SERIES, series_styles
 from profile_grid.gpu_peaks import PEAKS, peaks_in_words, peaks_of
 from profile_grid.questions.a_forward_time.launch_bound import busy_and_wall

@@ -12,7 +12,7 @@ from kernel_tables.page.step import flame
 from profile_grid.figures.registry import all_figures
 from profile_grid.page import charts
 from profile_grid.page import tables as page_tables_module
-from profile_grid.page.charts import compact, shown
+from profile_grid.page.charts import compact, page_figures
 from profile_grid.page.filters import menus
 from profile_grid.page.flame import leaves, opening_run
 from profile_grid.page.markup import markdown
@@ -102,11 +102,13 @@ def test_a_chart_without_room_says_where_the_figure_is(monkeypatch):
     tables = made_up_tables(models=("small",), contexts=(128,), modes=("forward", "train_step"))
     figures = all_figures(question for question in QUESTIONS if question.workload is MODEL_STEPS)
     images = dict.fromkeys(figures, b"PNG")
-    drawn = [name for name, figure in shown(figures, tables, images, []).items() if figure.chart and figure.image]
+    drawn = [
+        name for name, figure in page_figures(figures, tables, images, []).items() if figure.chart and figure.image
+    ]
     assert set(drawn) >= {"phase_times", "top_kernels", "scaling"}
-    monkeypatch.setattr(charts, "MOST_CHART_BYTES", 1000)
-    monkeypatch.setattr(charts, "MOST_IMAGE_BYTES", 3 * len(b"PNG"))
-    found = shown(figures, tables, images, ["Not drawn: 1 run(s) of another machine."])
+    monkeypatch.setattr(charts, "MAX_CHART_BYTES", 1000)
+    monkeypatch.setattr(charts, "MAX_IMAGE_BYTES", 3 * len(b"PNG"))
+    found = page_figures(figures, tables, images, ["Not drawn: 1 run(s) of another machine."])
     assert [figure.chart for figure in found.values()] == [None] * len(figures)
     assert sum(figure.image is not None for figure in found.values()) == 3
     for name in drawn:
@@ -131,7 +133,7 @@ def test_the_data_of_a_chart_are_kept_by_column_with_as_many_digits_as_are_read(
 def test_a_long_table_shows_its_first_rows_and_counts_the_others(monkeypatch):
     tables = made_up_tables(models=("small",), contexts=(128, 512))
     whole = page_tables(tables, Names())["timings"]
-    monkeypatch.setattr(page_tables_module, "MOST_ROWS", 4)
+    monkeypatch.setattr(page_tables_module, "MAX_ROWS", 4)
     cut = page_tables(tables, Names())["timings"]
     assert (whole.left_out, cut.left_out) == (0, len(whole.rows) - 4)
     assert cut.rows == whole.rows[:4]
@@ -140,7 +142,7 @@ def test_a_long_table_shows_its_first_rows_and_counts_the_others(monkeypatch):
 def test_all_tables_together_keep_to_their_room(monkeypatch):
     tables = made_up_tables(models=("small",), contexts=(128, 512))
     whole = page_tables(tables, Names())
-    monkeypatch.setattr(page_tables_module, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(page_tables_module, "MAX_BYTES", 10_000)
     cut = page_tables(tables, Names())
     size = sum(len(for_script(row)) for table in cut.values() for row in table.rows)
     assert 8_000 < size < 10_000
@@ -196,7 +198,7 @@ def test_the_verdict_is_the_time_the_tokens_per_second_and_the_share_of_the_peak
     step = timings[(timings["run"] == run) & (timings["phase"] == "step")]["mean_ms"].iloc[0] / 1e3
     flops = 3 * tables["runs"].set_index("run").loc[run, "forward_flops"] / step
     text = speed(tables, run)
-    assert text.startswith("A training step of small at context 512 (batch 4, fp32) takes **")
+    assert text.startswith("A training step of small at context 512 (batch 4, precision fp32) takes **")
     assert f" ms**: {4 * 512 / step:,.0f} tokens per second, {100 * flops / 67e12:.1f} % of the peak in fp32" in text
     assert opening_run(tables) == run
 
@@ -220,9 +222,9 @@ def test_advice_is_that_of_the_largest_findings_of_the_run_that_are_told():
     ]  # fmt: skip
 
 
-def test_what_the_runs_have_in_common_is_named_and_what_varies_is_counted():
+def test_the_values_of_the_runs_are_named_by_dimension():
     runs = made_up_tables(models=("small", "medium"), contexts=(512,), modes=("forward",))["runs"]
-    assert scope(runs) == "2 models; context 512, mode forward pass, fp32, batch 4"
+    assert scope(runs) == "model small, medium; context 512; mode forward pass; precision fp32; batch 4"
 
 
 def test_a_table_names_the_file_that_a_reader_of_the_page_has():

@@ -9,8 +9,8 @@ from kernel_tables.page.colors import GREY, PALE
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.panels import AXIS_PX, Frame
+from profile_grid.figures.run_selection import models_in_order, with_dimensions, without_figures, words
 from profile_grid.figures.scales import Log, Series
-from profile_grid.figures.shown import models_in_order, with_dimensions, without_figures, words
 from profile_grid.figures.theme import GROUND, WIDTH
 from profile_grid.quantities import interval, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, MODES
@@ -19,7 +19,7 @@ from profile_grid.tables.launch_bound import LAUNCH_BOUND_SHARE
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.wording import of_all
 
-SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 MODE_FILLS = {"forward": GROUND, "forward_backward": PALE, "train_step": GREY}
 WIDTH_PX, HEIGHT_PX = WIDTH - AXIS_PX, 260
 
@@ -70,7 +70,9 @@ def draw_launch_bound(tables: Tables) -> Drawing:
         f"One marker per run, means of the captured steps. Where the {named.device} is not busy, it mostly waits: the "
         f"program issues {named.kernels} more slowly than they finish. The profiler adds to every launch."
     )
-    frame = Frame(SHOWN, f"No capture holds {named.kernels}, so how long the {named.device} was busy is not known.")
+    frame = Frame(
+        PANEL_DIMENSIONS, f"No capture holds {named.kernels}, so how long the {named.device} was busy is not known."
+    )
     return frame.drawing(busy, runs, without_figures(runs, CAPTURE), panel, (note,))
 
 

@@ -9,15 +9,15 @@ from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec
 from profile_grid.figures.panels import Frame, side_by_side
+from profile_grid.figures.run_selection import fullest_runs, models_in_order, with_dimensions, without_figures, words
 from profile_grid.figures.scales import Contexts, Series
-from profile_grid.figures.shown import fullest_runs, models_in_order, with_dimensions, without_figures, words
 from profile_grid.figures.theme import GROUND
 from profile_grid.quantities import interval, significant
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, MODES
 from profile_grid.study.stages import CAPTURE, TIMING
 
 DRAWN_PHASES = ("forward", "backward", "optimizer")
-SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 PROFILED_SHIFT = 1.07
 PANEL_PX = 200
 TIME = ["mean_ms", "std_ms"]
@@ -61,7 +61,7 @@ def draw_phase_times(tables: Tables) -> Drawing:
         f"Phases of one {modes}, mean ± standard deviation of the steps. With the profiler, moved right: first {kernel}"
         f" to last (wall time where no {kernel} was captured)."
     )
-    return Frame(SHOWN, "No run was measured to its end.").drawing(times, chosen, missing, panel, (note,))
+    return Frame(PANEL_DIMENSIONS, "No run was measured to its end.").drawing(times, chosen, missing, panel, (note,))
 
 
 def _panel(rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series: Series, phase: str) -> alt.LayerChart:

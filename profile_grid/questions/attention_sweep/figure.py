@@ -14,7 +14,7 @@ from profile_grid.quantities import counted, significant
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import ATTENTION, COMPILE, CONTEXT_LENGTH, HEAD_DIM
 
-SHOWN = (CONTEXT_LENGTH.key, COMPILE.key, ATTENTION.key)
+PANEL_DIMENSIONS = (CONTEXT_LENGTH.key, COMPILE.key, ATTENTION.key)
 HEIGHT_PX, COLUMNS = 230, 2
 USUAL_WIDTH = 64  # of a head
 TIME = ("both_ms", "both_std_ms")
@@ -55,7 +55,7 @@ def draw(tables: Tables) -> Drawing:
         " torch.compile."
     )
     measured, missing = cells[cells["both_ms"].notna()], cells[cells["status"] != COMPLETE]
-    return Frame(SHOWN, "No cell was measured to its end.", COLUMNS).drawing(
+    return Frame(PANEL_DIMENSIONS, "No cell was measured to its end.", COLUMNS).drawing(
         measured, tables["runs"], _named(missing, cells), panel, (note,)
     )
 

@@ -10,7 +10,7 @@ from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, column
 from profile_grid.figures.panels import Frame
-from profile_grid.figures.shown import labels, models_in_order, without_figures, words
+from profile_grid.figures.run_selection import labels, models_in_order, without_figures, words
 from profile_grid.figures.theme import WIDTH
 from profile_grid.quantities import count, percent, significant
 from profile_grid.results.results import COMPLETE
@@ -29,7 +29,7 @@ from profile_grid.tables.classes import family
 from profile_grid.tables.measured import Words, names_of_told_kernels
 from profile_grid.tables.names import FORWARD
 
-SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 COLUMNS = [*LEADING, "scope", "rank", "kernel", "class", "family", "launches", "time_ms", "share"]
 WHOLE = "all phases"
 KERNELS_DRAWN = 10
@@ -46,7 +46,7 @@ def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
     mode = {mode: -position for position, mode in enumerate(FULLEST_FIRST)}
     ranked = complete.assign(_mode=complete["mode"].map(mode), _model=complete["model"].map(order))
     ranked = ranked.sort_values(["_mode", "_model", "context_length"], ascending=False, kind="stable")
-    largest = ranked.drop_duplicates(keys_without(*SHOWN))
+    largest = ranked.drop_duplicates(keys_without(*PANEL_DIMENSIONS))
     return runs[runs["run"].isin(largest["run"])]
 
 
@@ -102,7 +102,7 @@ def draw_top_kernels(tables: Tables) -> Drawing:
 
     legend = tuple(f"{short[kernel]}: {kernel}" for kernel in dict.fromkeys(top["kernel"]) if short[kernel] != kernel)
     notes = [] if top.empty else [f"The largest that were captured: {'; '.join(labels(top.drop_duplicates('run')))}."]
-    frame = Frame(SHOWN, f"No capture holds {named.kernels}.")
+    frame = Frame(PANEL_DIMENSIONS, f"No capture holds {named.kernels}.")
     title = f"The {named.kernels} with the most time"
     return frame.drawing(top, runs, without_figures(runs, CAPTURE), panel, notes, legend, title)
 

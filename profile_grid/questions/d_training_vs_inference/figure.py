@@ -10,7 +10,7 @@ from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, row
 from profile_grid.figures.panels import GAP_PX, Frame
-from profile_grid.figures.shown import by_size, fullest_runs, with_dimensions, without_figures, words
+from profile_grid.figures.run_selection import by_size, fullest_runs, with_dimensions, without_figures, words
 from profile_grid.figures.theme import CROSS, INK, SMALL, SMALLEST, SOFT, part_style
 from profile_grid.quantities import interval, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, MODES
@@ -18,7 +18,7 @@ from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.classes import MATMUL, family
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 
-SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 INFERENCE, TRAINING = SIDES = ("inference", "training")
 SMALLEST_LABEL = 0.06
 MAX_BARS = 60  # in one panel
@@ -69,7 +69,7 @@ def draw_class_shares(tables: Tables) -> Drawing:
         notes.append(f"{SHORTER} {' or '.join(MODES[mode] for mode in dict.fromkeys(shorter['mode']))}.")
     if shares["bar"].nunique() > MAX_BARS:
         notes.append(f"At most {MAX_BARS} models and contexts are drawn; the table has all.")
-    frame = Frame(SHOWN, f"No capture holds {named.kernels}, so their classes have no shares.")
+    frame = Frame(PANEL_DIMENSIONS, f"No capture holds {named.kernels}, so their classes have no shares.")
     title = f"{named.kernel.capitalize()} classes as shares of the time of all {named.kernels}"
     return frame.drawing(shares, declared, missing, panel, notes, title=title)
 

@@ -9,15 +9,15 @@ from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, column
 from profile_grid.figures.panels import Frame, side_by_side
+from profile_grid.figures.run_selection import leanest_runs, models_in_order, with_dimensions, without_figures, words
 from profile_grid.figures.scales import Contexts, Log, Series
-from profile_grid.figures.shown import leanest_runs, models_in_order, with_dimensions, without_figures, words
 from profile_grid.figures.theme import GROUND, WIDTH
 from profile_grid.quantities import interval, percent, significant
 from profile_grid.questions.e_attention.table import PARTS, SOFTMAX
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, keys_without
 from profile_grid.study.stages import CAPTURE
 
-SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 PANEL_PX, SHARES_PX, NAMES_PX = 150, 100, 160
 MAX_COLUMNS = 5
 
@@ -66,7 +66,7 @@ def draw_attention(tables: Tables) -> Drawing:
         "Mean of the captured steps of the forward pass. FLOPs from the shapes, every entry of the scores counted: "
         "scores and values 2·B·H·S²·d_head each, softmax 5·B·H·S², mask and scale B·H·S².",
     )
-    frame = Frame(SHOWN, f"No capture has {named.kernels} in the ranges of attention's parts.")
+    frame = Frame(PANEL_DIMENSIONS, f"No capture has {named.kernels} in the ranges of attention's parts.")
     return frame.drawing(parts, runs, absent_cells(runs, parts), panel, notes)
 
 

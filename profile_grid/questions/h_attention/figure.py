@@ -8,8 +8,8 @@ import pandas as pd
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.panels import AXIS_PX, Frame
+from profile_grid.figures.run_selection import without_figures
 from profile_grid.figures.scales import Contexts, Series
-from profile_grid.figures.shown import without_figures
 from profile_grid.figures.theme import WIDTH
 from profile_grid.quantities import significant
 from profile_grid.study.dimensions import ATTENTION, CONTEXT_LENGTH, MODE
@@ -19,7 +19,7 @@ from profile_grid.tables.evidence import FASTER
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.ratios import compared
 
-SHOWN = (CONTEXT_LENGTH.key, ATTENTION.key)
+PANEL_DIMENSIONS = (CONTEXT_LENGTH.key, ATTENTION.key)
 HEIGHT_PX, COLUMNS = 210, 2
 TIME = ("mean_ms", "std_ms")
 NO_TIMES = "No two timed runs differ in attention alone."
@@ -46,7 +46,7 @@ def draw_attention_times(tables: Tables) -> Drawing:
         )  # fmt: skip
 
     note = "Times without a profiler, ± the standard deviation between steps. eager: attention written out."
-    return Frame(SHOWN, NO_TIMES, COLUMNS).drawing(steps, runs, missing, panel, (note,))
+    return Frame(PANEL_DIMENSIONS, NO_TIMES, COLUMNS).drawing(steps, runs, missing, panel, (note,))
 
 
 def result_attention_times(tables: Tables) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Tables
 from profile_grid.figures.panels import Frame
-from profile_grid.figures.shown import by_size, labels, without_figures
+from profile_grid.figures.run_selection import by_size, labels, without_figures
 from profile_grid.figures.theme import WIDTH
 from profile_grid.quantities import GIBIBYTE, MEBIBYTE, interval, memory, percent
 from profile_grid.study.dimensions import KEYS

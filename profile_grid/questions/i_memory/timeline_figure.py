@@ -8,7 +8,7 @@ import pandas as pd
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Tables
 from profile_grid.figures.panels import AXIS_PX, Frame
-from profile_grid.figures.shown import labels, without_figures
+from profile_grid.figures.run_selection import labels, without_figures
 from profile_grid.figures.theme import SMALL, SOFT, WIDTH
 from profile_grid.quantities import memory
 from profile_grid.questions.i_memory.categories_figure import NO_FIGURES, unit_of

@@ -8,8 +8,8 @@ import pandas as pd
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.panels import AXIS_PX, Frame
+from profile_grid.figures.run_selection import without_figures
 from profile_grid.figures.scales import Series
-from profile_grid.figures.shown import without_figures
 from profile_grid.figures.theme import SOFT, WIDTH
 from profile_grid.quantities import GIBIBYTE, interval, percent, ratio
 from profile_grid.study.dimensions import CHECKPOINT

@@ -9,8 +9,8 @@ from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec
 from profile_grid.figures.panels import Frame, side_by_side
+from profile_grid.figures.run_selection import models_in_order, without_figures
 from profile_grid.figures.scales import Log, Series
-from profile_grid.figures.shown import models_in_order, without_figures
 from profile_grid.figures.theme import SMALL, SOFT
 from profile_grid.quantities import interval, ratio
 from profile_grid.questions.k_warmup.document import NOT_KEPT
@@ -18,7 +18,7 @@ from profile_grid.study.dimensions import MODE
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.names import WHOLE_STEP
 
-SHOWN = ("model", "context_length", "mode")
+PANEL_DIMENSIONS = ("model", "context_length", "mode")
 HEIGHT_PX, OUTLIER = 190, 1.1
 
 
@@ -38,7 +38,7 @@ def draw(tables: Tables) -> Drawing:
         f"A line per run, without a profiler; dashed: where the measured steps begin. Measured steps of × {OUTLIER}"
         " their mean or more have their number."
     )
-    return Frame(SHOWN, NOT_KEPT).drawing(rows, runs, without_figures(runs, TIMING), panel, (note,))
+    return Frame(PANEL_DIMENSIONS, NOT_KEPT).drawing(rows, runs, without_figures(runs, TIMING), panel, (note,))
 
 
 def every_step(tables: Tables) -> pd.DataFrame:

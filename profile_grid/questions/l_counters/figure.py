@@ -9,8 +9,8 @@ from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.panels import Frame
+from profile_grid.figures.run_selection import without_figures
 from profile_grid.figures.scales import Log, Series
-from profile_grid.figures.shown import without_figures
 from profile_grid.figures.theme import INK, SMALL, SOFT
 from profile_grid.quantities import interval, percent, rate
 from profile_grid.questions.l_counters.document import NOT_COUNTED

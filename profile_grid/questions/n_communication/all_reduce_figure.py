@@ -8,8 +8,8 @@ import pandas as pd
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.panels import Frame
+from profile_grid.figures.run_selection import without_figures
 from profile_grid.figures.scales import Log, Series
-from profile_grid.figures.shown import without_figures
 from profile_grid.figures.theme import SMALL, WIDTH
 from profile_grid.quantities import interval, significant
 from profile_grid.study.dimensions import GPUS

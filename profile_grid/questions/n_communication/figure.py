@@ -9,8 +9,8 @@ from kernel_tables.page.colors import GREY
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.panels import Frame
+from profile_grid.figures.run_selection import labels, without_figures
 from profile_grid.figures.scales import Series
-from profile_grid.figures.shown import labels, without_figures
 from profile_grid.figures.theme import GROUND, WIDTH
 from profile_grid.quantities import interval, percent
 from profile_grid.questions.n_communication.all_reduce_figure import ALL_REDUCE

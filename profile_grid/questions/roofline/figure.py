@@ -12,8 +12,8 @@ from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, column
 from profile_grid.figures.panels import AXIS_PX, GAP_PX, Frame, side_by_side
+from profile_grid.figures.run_selection import leanest_runs, models_in_order, with_dimensions, without_figures
 from profile_grid.figures.scales import Log, Series
-from profile_grid.figures.shown import leanest_runs, models_in_order, with_dimensions, without_figures
 from profile_grid.figures.theme import INK, SMALL, WIDTH
 from profile_grid.gpu_peaks import Peaks, peaks_in_words, peaks_of
 from profile_grid.quantities import interval, known, significant
@@ -23,7 +23,7 @@ from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.names import FORWARD
 
-SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 FIELDS = ("run", "device_name", "part", "flops", "bytes", "gpu_s")
 COLUMNS, HEIGHT_PX, NAMES_PX, LINE_PX = 4, 120, 190, 19
 FACET_PX = (WIDTH - AXIS_PX) // COLUMNS - GAP_PX
@@ -95,7 +95,7 @@ def draw_roofline(tables: Tables) -> Drawing:
         "that a part can move (each operand read once, each result written once), so a part of many kernels lies lower "
         "than its kernels do."
     )
-    frame = Frame(SHOWN, "No run has both kernels by part of the model and FLOPs from its shapes.")
+    frame = Frame(PANEL_DIMENSIONS, "No run has both kernels by part of the model and FLOPs from its shapes.")
     return frame.drawing(points, runs, without_figures(runs, CAPTURE), panel, (note, *_peaks_named(points)))
 
 

@@ -12,15 +12,15 @@ from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import Spec, column, row
 from profile_grid.figures.panels import AXIS_PX, GAP_PX, Frame
+from profile_grid.figures.run_selection import models_in_order, with_dimensions, without_figures
 from profile_grid.figures.scales import Contexts, Log, Series
-from profile_grid.figures.shown import models_in_order, with_dimensions, without_figures
 from profile_grid.figures.theme import WIDTH
 from profile_grid.quantities import interval, significant
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, MODES, keys_without
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.names import WHOLE_STEP
 
-SHOWN = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 WIDTH_PX, HEIGHT_PX = WIDTH // 2 - AXIS_PX, 180
 TIME = ("mean_ms", "std_ms")
 AGAINST = {"parameters": MODEL.key, "context_length": CONTEXT_LENGTH.key}  # the dimension that alone varies in a line
@@ -66,7 +66,7 @@ def draw_scaling(tables: Tables) -> Drawing:
         return column(*panels, spacing=18)
 
     note = "Without a profiler, mean ± standard deviation of the steps."
-    return Frame(SHOWN, "No run was timed to its end.").drawing(times, runs, missing, panel, (note,))
+    return Frame(PANEL_DIMENSIONS, "No run was timed to its end.").drawing(times, runs, missing, panel, (note,))
 
 
 def _two_panels(times: pd.DataFrame, missing: pd.DataFrame, lines: Series, models: Series, mode: str) -> Spec:

@@ -1,4 +1,5 @@
-"""Which runs a figure shows: of one machine, one mode per configuration, and those that have no figures."""
+"""Which runs a figure shows: of one machine, one mode per configuration, and those that have no results; and their
+labels and order."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def of_one_machine(tables: Tables) -> tuple[Tables, str, list[str]]:
 
 
 def labels(rows: pd.DataFrame) -> list[str]:
-    """A short name of each row: "small · 512 · training step · bf16"; other dimensions only where one is no default."""
+    """A short name of each row: "small · 512 · training step · bf16"; a default is named only next to others."""
     keys = shown_dimensions(rows, WITHOUT_DEFAULT, hidden=[key for key in KEYS if key not in rows])
     return [" · ".join(_short(BY_KEY[key], row[key]) for key in keys) for row in rows.to_dict("records")]
 
@@ -93,7 +94,7 @@ def by_size(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def without_figures(runs: pd.DataFrame, *stages: Stage) -> pd.DataFrame:
-    """The runs that one of these stages has no figures of: dimensions, `status` of the first such stage, `reason`."""
+    """The runs that have no results of one of these stages: dimensions, `status` of the first such stage, `reason`."""
     status = pd.Series(COMPLETE, index=runs.index, dtype="object")
     for stage in stages:
         status = status.where(status != COMPLETE, runs[stage.status_column].astype("object"))
