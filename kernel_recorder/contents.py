@@ -11,16 +11,21 @@ MOST_DIFFERENCES = 3
 
 def step_sentence(window: dict) -> Iterator[str]:
     """What defines a step, where that is not obvious."""
-    optimizers = [name for kind, name, _ in window.get("repeated", ()) if kind == "optimizer"]
+    optimizers = _numbered([visible(str(name)) for kind, name, _ in window.get("repeated", ()) if kind == "optimizer"])
     by, name = window.get("by"), visible(str(window.get("name")))
     if by == "optimizer" and len(optimizers) > 1:
-        number = window.get("number", 0)
-        which, names = "the first" if number == 0 else f"number {number + 1}", ", ".join(map(visible, optimizers))
-        yield f"the program has {len(optimizers)} optimizers ({names}); a step ends with each step of {which}, {name}"
+        names, last = ", ".join(optimizers), optimizers[window.get("number", 0)]
+        yield f"the program has {len(optimizers)} optimizers ({names}); a step ends with a step of {last}"
     elif by == "module":
         yield f"a step is a call of {name}, and what follows it until the next"
     elif by == "graph":
         yield "a step ends with each replay of a CUDA graph"
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """The names, the second Adam as "Adam 2", as in the names of ranges."""
+    counts = [names[:place].count(name) for place, name in enumerate(names, start=1)]
+    return [name if count == 1 else f"{name} {count}" for name, count in zip(names, counts, strict=True)]
 
 
 def contents_sentences(window: dict) -> Iterator[str]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -51,6 +52,9 @@ class ProgramRanges:
         self._listener = _Deaf() if listener is None else listener
         self._to_nvtx, self._is_recording = to_nvtx, is_recording
         self._thread = _Opened()
+        self._optimizers: dict[
+            str, list[weakref.ref]
+        ] = {}  # by the name of their ranges, in order of their first steps
         self._plain = record_function.__enter__, record_function.__exit__
 
     def watch_torch(self) -> None:
@@ -75,15 +79,16 @@ class ProgramRanges:
 
         @wraps(record_function.__enter__)
         def enter(range_: record_function) -> record_function:
-            self._listener.entering(range_.name, of_torch=_is_of_torch(sys._getframe(1)))
-            self._thread.innermost.append(range_)
-            return self._enter(range_)
+            caller = sys._getframe(1)
+            self._listener.entering(range_.name, of_torch=_is_of_torch(caller))
+            written = self._written(range_.name, caller)
+            self._thread.innermost.append((range_, written))
+            return self._enter(range_, written)
 
         @wraps(record_function.__exit__)
         def exit_(range_: record_function, *error: Any) -> Any:
             opened = self._thread.innermost
-            if range_ in opened:
-                opened.remove(range_)
+            opened[:] = [entry for entry in opened if entry[0] is not range_]
             try:
                 return self._exit(range_, *error)
             finally:
@@ -98,7 +103,7 @@ class ProgramRanges:
     @contextmanager
     def outside_optimizer(self) -> Iterator[None]:
         """The range of the optimizer's step that runs on this thread is closed inside, where it is the innermost."""
-        range_ = next(iter(self._thread.innermost[-1:]), None)
+        range_, written = next(iter(self._thread.innermost[-1:]), (None, ""))
         if range_ is None or not range_.name.startswith(OPTIMIZER_STEP):
             yield
             return
@@ -106,15 +111,27 @@ class ProgramRanges:
         try:
             yield
         finally:
-            self._enter(range_)
+            self._enter(range_, written)
 
-    def _enter(self, range_: record_function) -> record_function:
+    def _written(self, name: str, caller: FrameType) -> str:
+        """The name that is recorded of a range: the step of the second Adam is "Optimizer.step#Adam 2.step"."""
+        optimizer = caller.f_locals.get("self") if name.startswith(OPTIMIZER_STEP) else None
+        if optimizer is None:
+            return name
+        alike = [known for known in self._optimizers.get(name, []) if known() is not None]
+        if all(known() is not optimizer for known in alike):
+            alike.append(weakref.ref(optimizer))
+        self._optimizers[name] = alike
+        number = next(number for number, known in enumerate(alike, start=1) if known() is optimizer)
+        return name if number == 1 else f"{name.removesuffix('.step')} {number}.step"
+
+    def _enter(self, range_: record_function, written: str) -> record_function:
         enter, name = self._plain[0], range_.name
         if self._to_nvtx:
-            PLAIN_PUSH(printable(name))
+            PLAIN_PUSH(printable(written))
         if self._to_nvtx or not self._is_recording():
             return enter(range_)
-        range_.name = encoded(name)
+        range_.name = encoded(written)
         try:
             return enter(range_)
         finally:
@@ -182,11 +199,11 @@ class ProgramRanges:
 
 
 class _Opened(threading.local):
-    """The ranges that are open on the calling thread: those of record_function; and those of NVTX by name, with what
-    stands for each."""
+    """The ranges that are open on the calling thread: those of record_function with their recorded names; and those of
+    NVTX by name, with what stands for each."""
 
     def __init__(self) -> None:
-        self.innermost: list[record_function] = []
+        self.innermost: list[tuple[record_function, str]] = []
         self.opened: list[tuple[str, record_function | None]] = []
 
 

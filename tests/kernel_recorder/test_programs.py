@@ -92,7 +92,8 @@ def test_two_optimizers_and_two_models(compared):
     ranges = done.ranges()
     assert ranges["step > forward > Generator"] == 6
     assert ranges["step > forward > Discriminator"] == 18
-    assert "the program has 2 optimizers (Adam, Adam); a step ends with each step of the first, Adam" in done.err
+    assert ranges["step > Optimizer.step#Adam.step"] == ranges["step > Optimizer.step#Adam 2.step"] == 6
+    assert "the program has 2 optimizers (Adam, Adam 2); a step ends with a step of Adam\n" in done.err
 
 
 def test_the_wait_for_data_has_a_range_as_long_as_it_lasts(compared):
