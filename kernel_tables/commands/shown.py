@@ -111,7 +111,8 @@ def _lines(shown: Shown, options: argparse.Namespace, width: int) -> str:
             return NO_RANGES
         if options.tree:
             most = ROWS_IN_A_TERMINAL if options.top is None else options.top
-            return tree_lines(shown.trace, most, width, options.under, shown.process)
+            tree = tree_lines(shown.trace, most, width, options.under, shown.process)
+            return tree + (_step_time(shown.trace, width) if options.under is None and shown.process is None else "")
         return range_lines(rows, all_ns, width, heading) + rest_line(len(left), "ranges", None, width, heading)
     share = left["total_ns"].sum() / all_ns if all_ns else None
     names = {} if options.full else names_of(whole)
@@ -120,3 +121,12 @@ def _lines(shown: Shown, options: argparse.Namespace, width: int) -> str:
             len(left), "kernels", share, width, heading
         )
     return class_lines(rows, all_ns, width, heading, names) + rest_line(len(left), "classes", share, width, heading)
+
+
+def _step_time(trace: Trace, width: int) -> str:
+    """Where the wall time of a step goes, as lines; "" where there are no steps."""
+    from kernel_tables.diagnosis.scope import Scope
+    from kernel_tables.diagnosis.step_time import step_time
+
+    time = step_time(Scope(trace))
+    return fill(time.sentence, width, subsequent_indent="  ") + "\n" if time and time.steps else ""
