@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -10,14 +10,15 @@ import pandas as pd
 from kernel_tables.attribution.arrays import factorize, grouped
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.steps import phases_and_parts
-from kernel_tables.host import SOURCES
+from kernel_tables.host import SAMPLED, SOURCES
 from kernel_tables.host.events import Events, read_events
 from kernel_tables.host.phases import OpenPhases
-from kernel_tables.host.thread import FIGURES, NO_CALL, ThreadHostTime
+from kernel_tables.host.thread import FIGURES, NO_CALL, Amounts, ThreadHostTime
 from kernel_tables.reading.global_ids import process_number, thread_number
 
 BY = PHASE, RANGE = ("phase", "range")
-COLUMNS = ["process", "thread", "where", "source", "function", *FIGURES]
+COLUMNS = ["process", "thread", "where", "source", "function", *FIGURES, "estimated_ns", "launches", "us_per_launch"]
+ORDER = {"process": True, "thread": True, "where": True, "own_ns": False, "samples": False, "function": True}
 
 
 def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -> pd.DataFrame:
@@ -30,47 +31,51 @@ def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -
     """
     trace.require_possible()
     events = read_events(trace)
-    names, table_of = _by_phase(trace, step_name) if by == PHASE else _by_range(events, step_name)
     threads, index = factorize(events.thread)
-    period_ns, tables = events.period_ns(), [pd.DataFrame(columns=COLUMNS)]
-    for thread, rows in zip(threads.tolist(), grouped(index, len(threads)), strict=True):
-        table = table_of(ThreadHostTime(events, rows, period_ns), thread, rows)
-        tables.append(table.assign(process=process_number(thread), thread=thread_number(thread)))
-    return _finished(pd.concat(tables), names, events, _launches(trace, by, step_name))
+    rows_of = dict(zip(threads.tolist(), grouped(index, len(threads)), strict=True))
+    if by == PHASE:
+        phases = OpenPhases(trace, step_name)
+        names, outside = phases.names, len(phases.names) - 1
+        amounts = {
+            thread: ThreadHostTime(events, rows).by_phase(phases.of_thread(thread), outside)
+            for thread, rows in rows_of.items()
+        }
+    else:
+        parts = phases_and_parts(events.paths, step_name)[1]
+        names = list(dict.fromkeys(parts))
+        where = pd.Index(names).get_indexer(parts)[events.path]
+        amounts = {thread: ThreadHostTime(events, rows).by_range(where[rows]) for thread, rows in rows_of.items()}
+    return _with_names(_summed(amounts), names, events, _launches(trace, by, step_name))
 
 
-TableOfThread = Callable[[ThreadHostTime, int, np.ndarray], pd.DataFrame]
+def _summed(amounts: dict[int, Iterable[Amounts]]) -> pd.DataFrame:
+    """One row per thread, where and function, with all FIGURES."""
+    parts = [pd.DataFrame(part._asdict()).assign(global_id=thread) for thread in amounts for part in amounts[thread]]
+    parts = parts or [pd.DataFrame(columns=["global_id", *Amounts._fields])]
+    keys = ["global_id", "where", "function"]
+    table = pd.concat(parts).set_index([*keys, "figure"])["amount"].astype("int64").unstack(fill_value=0)
+    return table.reindex(columns=FIGURES, fill_value=0).rename_axis(columns=None).reset_index().astype("int64")
 
 
-def _by_phase(trace: CaptureArrays, step_name: str) -> tuple[list[str], TableOfThread]:
-    """The names of the phases, and what makes the table of a thread by their numbers."""
-    phases = OpenPhases(trace, step_name)
-    outside = len(phases.names) - 1
-    return phases.names, lambda time, thread, rows: time.by_phase(phases.of_thread(thread), outside)
-
-
-def _by_range(events: Events, step_name: str) -> tuple[list[str], TableOfThread]:
-    """The same by innermost range."""
-    names, parts = {}, phases_and_parts(events.paths, step_name)[1]
-    number = np.array([names.setdefault(part, len(names)) for part in parts], np.int64)
-    return list(names), lambda time, thread, rows: time.by_range(number[events.path[rows]])
-
-
-def _finished(table: pd.DataFrame, names: list[str], events: Events, launches: dict[str, int]) -> pd.DataFrame:
-    """The table with names for numbers, launches and order."""
-    where, function = (table[key].to_numpy(np.int64) for key in ("where", "function"))
+def _with_names(table: pd.DataFrame, names: list[str], events: Events, launches: dict[str, int]) -> pd.DataFrame:
+    """The table with COLUMNS, in order. Samples have no times, calls have no estimate."""
+    where, function = table["where"].to_numpy(), table["function"].to_numpy()
     source = np.append(events.source_of_function, NO_CALL)[function]
-    table = table.reindex(columns=COLUMNS).assign(
-        where=np.array(names, object)[where] if len(table) else [],
+    is_sample = np.append(SAMPLED, False)[source]
+    estimated_ns = (table["samples"] - table["samples_in_calls"]) * np.append(events.period_ns(), np.nan)[source]
+    table = table.assign(
+        process=process_number(table["global_id"].to_numpy()),
+        thread=thread_number(table["global_id"].to_numpy()),
+        where=np.array(names, object)[where],
         source=np.array([*SOURCES, "none"], object)[source],
         function=np.array([*events.functions, "(in no call)"], object)[function],
+        time_ns=table["time_ns"].astype("Int64").mask(is_sample),
+        own_ns=table["own_ns"].astype("Int64").mask(is_sample),
+        estimated_ns=estimated_ns.round().astype("Int64").where(is_sample),
     )
-    table = table.astype(dict.fromkeys(("process", "thread", "calls", "samples", "samples_in_calls"), "int64"))
-    table = table.astype(dict.fromkeys(("time_ns", "own_ns", "estimated_ns"), "Int64"))
     table["launches"] = table["where"].map(launches).fillna(0).astype("int64")
     table["us_per_launch"] = table["own_ns"].astype("float64") / 1e3 / table["launches"].replace(0, np.nan)
-    order = ["process", "thread", "where", "own_ns", "samples", "function"]
-    return table.sort_values(order, ascending=[True] * 3 + [False] * 2 + [True], ignore_index=True)
+    return table[COLUMNS].sort_values(list(ORDER), ascending=list(ORDER.values()), ignore_index=True)
 
 
 def _launches(trace: CaptureArrays, by: str, step_name: str) -> dict[str, int]:
