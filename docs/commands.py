@@ -1,4 +1,4 @@
-"""Markdown made from the code: commands, rules and settings, and the patches that the pages on extending show."""
+"""Generates Markdown from the code: commands, rules, settings, and the patches of the pages on extending."""
 
 from __future__ import annotations
 
@@ -14,61 +14,62 @@ from profile_grid.study.schema import config_schema
 from workflow.scripts import largest
 
 RULES = Path(__file__).parents[1] / "workflow" / "rules"
+PATCHES = Path(__file__).parents[1] / "tests" / "patches"
+LANGUAGES = {".py": "python", ".j2": "jinja", ".yaml": "yaml"}
 
 
 def rules() -> str:
-    """The rules, as the files that hold them describe them."""
+    """The rules and what they make, from the docstrings of their files."""
     rows = []
     for path in sorted(set(RULES.glob("*.smk")) - {RULES / "root.smk", RULES / "common.smk"}):
         docstring = ast.parse(path.read_text().split('"""\n', 1)[0] + '"""').body[0].value.value
-        rows += [(code(name), escaped(what)) for name, what in re.findall(r"^(\w+)  +(.*)$", docstring, re.MULTILINE)]
-    return f"# Rules\n\n{_table(('rule', 'what it makes'), sorted(set(rows)))}\n"
+        rows += [(code(name), escaped(text)) for name, text in re.findall(r"^(\w+)  +(.*)$", docstring, re.MULTILINE)]
+    return f"# Rules\n\n{_table(('rule', 'makes'), sorted(set(rows)))}\n"
 
 
 def kernel_tables_commands() -> str:
     """Every command of `kernel-tables` with its arguments and options."""
     parser = command_parser()
-    commands = next(one for one in parser._actions if isinstance(one, argparse._SubParsersAction)).choices
+    commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction)).choices
     return "\n\n".join(_command(f"kernel-tables {name}", command) for name, command in sorted(commands.items())) + "\n"
 
 
 def study_commands() -> str:
-    """The commands of the pipeline that are no rules."""
-    modules = (largest,)
-    return "\n\n".join(_command(f"python -m {one.__name__}", parser_of(one.main)) for one in modules) + "\n"
+    """The command of the pipeline that is not a rule."""
+    return _command(f"python -m {largest.__name__}", parser_of(largest.main)) + "\n"
 
 
 def parser_of(main) -> argparse.ArgumentParser:
-    """The parser that a command makes before it parses anything."""
-    found = []
+    """The parser of a command's main function."""
+    parsers = []
 
     def stop(parser, *arguments):
-        found.append(parser)
+        parsers.append(parser)
         raise InterruptedError
 
     with patch.object(argparse.ArgumentParser, "parse_args", stop):
         try:
             main()
         except InterruptedError:
-            return found[0]
+            return parsers[0]
     raise ValueError(f"{main.__module__} parses no arguments")
 
 
 def settings() -> str:
-    """Every key of config.yaml, from the schema that holds it."""
+    """All keys of config.yaml, from its schema."""
     schema = config_schema()
-    rows = [row for name, one in schema["properties"].items() for row in _rows_of_key(name, one)]
-    return f"# Every key\n\n{_table(('key', 'what', 'values'), rows)}\n"
+    rows = [row for name, value in schema["properties"].items() for row in _rows_of_key(name, value)]
+    return f"# Every key\n\n{_table(('key', 'meaning', 'values'), rows)}\n"
 
 
 def _rows_of_key(name: str, schema: dict) -> list[tuple[str, str, str]]:
-    below = [row for key, one in schema.get("properties", {}).items() for row in _rows_of_key(f"{name}.{key}", one)]
-    own = (code(name, in_table=True), _prose(schema.get("description", "")), escaped(_values(schema)))
-    return below if below and "then" not in schema else [own, *below]
+    below = [row for key, value in schema.get("properties", {}).items() for row in _rows_of_key(f"{name}.{key}", value)]
+    row = (code(name, in_table=True), _prose(schema.get("description", "")), escaped(_values(schema)))
+    return below if below and "then" not in schema else [row, *below]
 
 
 def _prose(text: str) -> str:
-    """Markdown of a text in which commands stand between backticks."""
+    """Markdown of a text with commands between backticks."""
     parts = re.split(r"`([^`]*)`", text)
     return "".join(code(part, in_table=True) if number % 2 else escaped(part) for number, part in enumerate(parts))
 
@@ -85,27 +86,23 @@ def _values(schema: dict) -> str:
 def _command(name: str, parser: argparse.ArgumentParser) -> str:
     rows = [_row(parser, action) for action in parser._actions if action.help is not argparse.SUPPRESS]
     rows = [row for row in rows if row[0] != "`-h, --help`"]
-    return f"# {name}\n\n{escaped(parser.description or '')}\n\n{_table(('argument', 'what'), rows)}"
+    return f"# {name}\n\n{escaped(parser.description or '')}\n\n{_table(('argument', 'meaning'), rows)}"
 
 
 def _row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, str]:
     value = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper())
-    named = ", ".join(action.option_strings)
-    shown = named if action.nargs == 0 else f"{named} {value}".strip()
-    told = (action.help or "") % {**vars(action), "prog": parser.prog}
-    return code(shown, in_table=True), _prose(told)
+    names = ", ".join(action.option_strings)
+    usage = names if action.nargs == 0 else f"{names} {value}".strip()
+    text = (action.help or "") % {**vars(action), "prog": parser.prog}
+    return code(usage, in_table=True), _prose(text)
 
 
 def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return pipe_table(MarkdownTable(headings, tuple(rows), first_right=len(headings)))
 
 
-PATCHES = Path(__file__).parents[1] / "tests" / "patches"
-LANGUAGES = {".py": "python", ".j2": "jinja", ".yaml": "yaml"}
-
-
 def worked_example(name: str) -> str:
-    """The example that tests/patches/NAME.patch adds: new files as they will be, changed ones as their difference."""
+    """The example that tests/patches/NAME.patch adds: the text of new files, the difference of changed ones."""
     patch = (PATCHES / f"{name}.patch").read_text(encoding="utf-8")
     intro = f"`git apply tests/patches/{name}.patch` adds it, and `tests/workflow/test_growing.py` applies and runs it."
     files = map(_file, re.split(r"^(?=diff --git )", patch, flags=re.MULTILINE)[1:])

@@ -1,8 +1,7 @@
-"""The examples below docs/, made from their merged tables by `python -m docs.examples`, after a change of them.
+"""Writes the examples below docs/ from their merged tables: `python -m docs.examples`.
 
-The first is a complete study. Of the others only what they are about is kept: the merged tables, the tables of their
-questions, the answers in one document, and the figures of the questions. A figure is
-kept as SVG; what pages look like is kept as a digest (docs/pages.py).
+The first example is a complete study. Each other one has the merged tables, and the tables, document and figures of its
+questions. Figures are SVG; pages are committed only as digests (docs/pages.py).
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ DOCS = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Example:
-    """Results of a grid that lie below docs/; `questions` are those that a study beside the first is about, `document`
-    what is kept of its answers."""
+    """Results of a grid below docs/. Its `questions`, empty for all; its `document` of answers."""
 
     folder: Path
     questions: tuple[str, ...] = ()
@@ -41,13 +39,13 @@ class Example:
 
     @property
     def summaries(self) -> tuple[str, ...]:
-        """The tables of answers that are kept."""
-        own = [name for one in QUESTIONS if one.name in self.questions for name in one.tables]
-        return tuple(dict.fromkeys(own)) if self.questions else summaries_of({MODEL_STEPS})
+        """The committed tables of answers."""
+        tables = [name for question in QUESTIONS if question.name in self.questions for name in question.tables]
+        return tuple(dict.fromkeys(tables)) if self.questions else summaries_of({MODEL_STEPS})
 
     @property
     def merged_names(self) -> tuple[str, ...]:
-        """The merged tables that are kept."""
+        """The committed merged tables."""
         return merged_of(workloads_of(self.merged()["runs"].to_dict("records")))
 
     def merged(self) -> KeptTables:
@@ -55,12 +53,12 @@ class Example:
         return KeptTables(self.folder / "tables", declared=declared_tables())
 
     def tables(self) -> Mapping[str, pd.DataFrame]:
-        """All tables: those that were merged, and those of answers, made of them when they are read."""
+        """All tables: merged tables, and tables of answers, computed when they are read."""
         merged = self.merged()
         return ChainMap(Summaries(merged), merged)
 
     def provenance(self) -> dict:
-        """Where its figures come from."""
+        """The provenance of its measurements."""
         return json.loads((self.folder / "tables" / "provenance.json").read_text())
 
     @property
@@ -82,13 +80,14 @@ class Example:
         }
 
     def documents(self, runs: pd.DataFrame) -> list[str]:
-        """The documents that are kept."""
+        """The committed documents."""
         return [self.document] if self.questions else [*asked_of(runs), ALL]
 
     def figures(self, runs: pd.DataFrame) -> list[str]:
-        """The figures that are kept."""
+        """The committed figures."""
         asked = questions_asked(runs.to_dict("records"))
-        return [name for one in asked for name in one.figures if not self.questions or one.name in self.questions]
+        kept = [question for question in asked if not self.questions or question.name in self.questions]
+        return [name for question in kept for name in question.figures]
 
 
 H200 = DOCS / "example-h200"
@@ -124,7 +123,7 @@ def _study(name: str) -> Example:
 
 
 def main() -> None:
-    from docs import agreement, overview  # which read the examples
+    from docs import agreement, overview  # these import this module
     from docs.pages import write_digests
 
     for example in EXAMPLES:
@@ -139,9 +138,9 @@ def main() -> None:
 
 
 def remake(example: Example) -> None:
-    """Writes all that is kept of an example, from its merged tables, to which columns are added that they lack."""
+    """Writes all committed files of an example, from its merged tables, to which absent columns are added."""
     folder = example.folder
-    on_disk = KeptTables(folder / "tables")  # unchecked: what a table lacks is added here
+    on_disk = KeptTables(folder / "tables")  # unchecked: absent columns are added here
     for name in MERGED:
         table = as_declared(name, on_disk[name])
         if list(table.columns) != list(on_disk[name].columns):

@@ -1,4 +1,4 @@
-"""What is kept below docs/: tables, each as one compressed Parquet file if it has rows, and comparisons."""
+"""Reads and writes the committed tables and comparisons below docs/; a table without rows has no file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from profile_grid.tables.on_disk import TablesOnDisk
 
 
 class KeptTables(TablesOnDisk):
-    """The tables in a folder by name. One that is declared and has no file is empty."""
+    """The tables in a folder by name; a declared table without a file is empty."""
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self._read and name in declared_tables() and not (self.folder / f"{name}.parquet").exists():
@@ -30,7 +30,7 @@ class KeptTables(TablesOnDisk):
 
 
 def write_kept(path: Path, table: pd.DataFrame) -> None:
-    """Writes a table, or removes its file where it has no rows."""
+    """Writes a table, or removes its file if it has no rows."""
     if table.empty:
         path.unlink(missing_ok=True)
         return
@@ -40,7 +40,7 @@ def write_kept(path: Path, table: pd.DataFrame) -> None:
         pq.write_table(
             rows, partial, compression="zstd", compression_level=19, column_encoding=encodings,
             use_dictionary=[name for name in rows.column_names if name not in encodings],
-            write_statistics=False, store_schema=False,  # these take more bytes than the values of a small table
+            write_statistics=False, store_schema=False,  # these need more bytes than the values of a small table
         )  # fmt: skip
 
 
@@ -51,12 +51,12 @@ def _encoding(kind: pa.DataType) -> str | None:
 
 
 def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
-    """The merged table of this name with the columns declared today. A dimension that it lacks has its default,
-    a stage was not asked for and took no time, other columns are empty. Without rows where there was no table."""
+    """The merged table of this name with the declared columns. An absent dimension gets its default, an absent stage
+    "not requested" and no time; other absent columns are empty. Without a table, it has no rows."""
     names = declared_tables()[name].all_names
     table = pd.DataFrame(columns=names) if table is None else table
-    lacking = {column: _unmeasured(name, column) for column in names if column not in table}
-    return table.assign(**lacking)[names]
+    absent = {column: _unmeasured(name, column) for column in names if column not in table}
+    return table.assign(**absent)[names]
 
 
 def _unmeasured(table: str, column: str) -> object:
@@ -68,22 +68,22 @@ def _unmeasured(table: str, column: str) -> object:
 
 
 COMPARISONS = Path(__file__).parent / "example-h200" / "comparison"
-SIDES = ("before", "after")  # folders beside what is made of them
-KEPT = (".md", ".svg")  # of what is made, and each table that has rows
+SIDES = ("before", "after")  # folders of a comparison
+KEPT = (".md", ".svg")  # files of a comparison that are committed, in addition to tables with rows
 
 
 def comparisons() -> list[Path]:
-    """The folder of each comparison that is kept."""
+    """The folders of the committed comparisons."""
     return sorted(path.parent for path in COMPARISONS.glob(f"*/{SIDES[0]}"))
 
 
 def make_comparison(kept: Path, folder: Path) -> dict[str, pd.DataFrame]:
-    """Writes into a folder all files that are made of the two sides of a comparison. Its tables by name."""
+    """Writes all files of a comparison into a folder; returns its tables by name."""
     return write_comparison(*(_side(kept / side) for side in SIDES), folder)
 
 
 def remake_comparison(kept: Path) -> None:
-    """Writes what is kept of a comparison."""
+    """Writes the committed files of a comparison."""
     with TemporaryDirectory() as scratch:
         for name, table in make_comparison(kept, Path(scratch)).items():
             write_kept(kept / f"{name}.parquet", table)

@@ -1,7 +1,7 @@
-"""The site below docs/: `python -m docs.make` builds its pages, and those of the example, which open from the checkout.
+"""Builds the site below docs/ and the pages of the example: `python -m docs.make`.
 
-A page of the site is Markdown from a file, or made from the code: commands from the parsers, settings from the schema,
-columns from the data dictionary. No page is committed.
+A page is Markdown from files, or generated from the code: commands from the parsers, settings from the schema, columns
+from the data dictionary. No page is committed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 TITLE = "Kernel tables: where GPU time goes in PyTorch"
-Part = str | Callable[[], str]  # a file of the project, or what gives Markdown
+Part = str | Callable[[], str]  # a file of the project, or a function that returns Markdown
 
 
 @dataclass(frozen=True)
 class Page:
-    """One page: its file's stem, what the menu calls it, and the Markdown of which it consists."""
+    """One page: the stem of its file, its label in the menu, and its parts."""
 
     stem: str
     label: str
@@ -41,7 +41,7 @@ class Page:
 
 
 def _page(stem: str, label: str, *further: Part) -> Page:
-    """A page of docs/STEM.md, and what follows it."""
+    """A page of docs/STEM.md and further parts."""
     return Page(stem, label, (f"docs/{stem}.md", *further))
 
 
@@ -106,7 +106,7 @@ PAGE_OF = {part: page.stem for page in PAGES for part in page.parts if isinstanc
 
 
 def site() -> dict[str, str]:
-    """Every page by the name of its file."""
+    """The HTML of every page, by file name."""
     return {f"{page.stem}.html": html_of(page) for page in PAGES}
 
 
@@ -121,7 +121,7 @@ def html_of(page: Page) -> str:
 
 
 def tokens_of(part: Part, *, first: bool) -> list[Token]:
-    """The Markdown of a part, its links as they lead from docs/; the heading of a further part is one of the page's."""
+    """The parsed Markdown of a part with links relative to docs/; headings of a further part are one level lower."""
     text = part() if callable(part) else (ROOT / part).read_text(encoding="utf-8")
     tokens = MARKDOWN.parse(text)
     folder = (ROOT / part).parent if isinstance(part, str) else DOCS / "example-h200" / "tables"
@@ -131,12 +131,12 @@ def tokens_of(part: Part, *, first: bool) -> list[Token]:
         for child in token.children or ():
             for key in ("href", "src"):
                 if key in child.attrs:
-                    child.attrs[key] = leading(str(child.attrs[key]), folder)
+                    child.attrs[key] = relative_link(str(child.attrs[key]), folder)
     return tokens
 
 
-def leading(link: str, folder: Path) -> str:
-    """A link as it leads from a page of the site: to another page where the file has one."""
+def relative_link(link: str, folder: Path) -> str:
+    """A link relative to docs/: to a page of the site if the file has one."""
     if re.match(r"[a-z]+:|#", link):
         return link
     path, _, anchor = link.partition("#")
@@ -146,7 +146,7 @@ def leading(link: str, folder: Path) -> str:
 
 
 def with_anchors(tokens: list[Token]) -> str:
-    """The contents of a page as HTML; each heading gets the anchor to which it leads."""
+    """Sets the anchor of every heading; returns the contents of the page as HTML, "" for fewer than three headings."""
     entries, seen = [], set()
     for token, inner in itertools.pairwise(tokens):
         if token.type != "heading_open":
@@ -197,8 +197,10 @@ PAGE = """\
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Builds docs/index.html and what it leads to.")
-    parser.add_argument("--studies", action="store_true", help="the page of each study of the example, too (40 MB)")
+    parser = argparse.ArgumentParser(description="Builds docs/index.html and all pages that it links to.")
+    parser.add_argument(
+        "--studies", action="store_true", help="also build the page of each study of the example (40 MB)"
+    )
     made = pages() | (pages_of_studies() if parser.parse_args().studies else {})
     for name, text in site().items():
         write_text(DOCS / name, text)

@@ -1,6 +1,5 @@
-"""The HTML pages of the examples, which `python -m docs.make` builds where they belong. They are not committed: one
-takes up to 5 MB. What is committed is the digest of each, so that a change of any of them shows as a diff;
-`python -m docs.pages` writes the digests."""
+"""The HTML pages of the examples, which `python -m docs.make` builds. They are not committed: one has up to 5 MB. The
+digest of each is, so that a change of a page is a diff; `python -m docs.pages` writes the digests."""
 
 from __future__ import annotations
 
@@ -31,13 +30,13 @@ EMBEDDED = re.compile(r"base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{200,}=*")  # images
 
 
 def pages() -> dict[Path, Callable[[], str]]:
-    """What makes each page, by the path at which it is built: of the first study, a recording, and comparisons."""
+    """Functions that return the pages of the first study, of a recording and of comparisons, by path."""
     made = {H200 / "report.html": partial(page_of, WHOLE), RECORDING.with_name("report.html"): page_of_recording}
     return made | {kept / "comparison.html": partial(page_of_comparison, kept) for kept in comparisons()}
 
 
 def pages_of_studies() -> dict[Path, Callable[[], str]]:
-    """The same of the other studies, whose pages are alike."""
+    """Functions that return the pages of the other studies, by path."""
     return {example.folder / "report.html": partial(page_of, example) for example in STUDIES}
 
 
@@ -47,13 +46,12 @@ def write_digests() -> None:
 
 
 def digest(text: str) -> str:
-    """The SHA-256 of a page without its images and libraries, which are tested elsewhere, or others' to change."""
+    """The SHA-256 of a page without its images and libraries, which are tested elsewhere."""
     return hashlib.sha256(EMBEDDED.sub("", text).encode()).hexdigest()
 
 
 def page_of(example: Example) -> str:
-    """The page of a study, as its grid would have made it from what is kept of it: no capture is, and the timeline of
-    one step of the first study alone."""
+    """The page of a study, from its committed tables; only the first study has a timeline, and none has captures."""
     tables = example.tables()
     needed = {name: tables[name] for name in needed_tables(tables["runs"])}
     made = partial(page, needed, example.provenance(), images=_images(tables), table_files=_table_files(example))

@@ -1,4 +1,4 @@
-"""The largest value of a dimension with which a run fits into memory, found by measuring it with few values."""
+"""Searches the largest value of a dimension with which a run fits into memory, by measuring it with few values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FITTED = ("context_length", "batch_size")  # the dimensions whose largest value 
 
 
 def file_name(run: str, dimension: str) -> str:
-    """The file, below results/largest, that holds the largest value of a dimension with which a run fits."""
+    """The name of the file below results/largest with the result of a search."""
     return f"{run}_{dimension}.json"
 
 
 def largest_fitting(fits: Callable[[int], bool], start: int) -> int:
-    """The largest whole number that fits, where all below one that fits do too; 0 where 1 does not. `start` is tried
-    first, then steps that double, so that few are tried where it is near."""
+    """The largest integer that fits, given that all below it do; 0 if 1 does not. Tries `start` first, then steps that
+    double: few tries if `start` is close."""
     step, low, high = 1, 0, start
     if fits(start):
         low, high = start, start + 1
@@ -40,7 +40,7 @@ def largest_fitting(fits: Callable[[int], bool], start: int) -> int:
 
 @dataclass(frozen=True)
 class FitResult:
-    """Whether a step fitted into memory."""
+    """Whether a step fits into memory."""
 
     fits: bool
     peak_bytes: int | None  # reserved on a GPU, requested on a processor; None if memory ran out
@@ -51,15 +51,15 @@ ONE_STEP = {"warmup_steps": 1, "measured_steps": 1}
 
 
 def with_value(specification: dict, dimension: str, value: int) -> dict:
-    """What the program of a run is told, with another value of one dimension and two steps."""
+    """The specification of a run with another value of one dimension, and two steps."""
     program = specification["program"]
     changed = program | ONE_STEP | {"dimensions": program["dimensions"] | {dimension: value}}
     return specification | {"program": changed | {"run": f"{program['run']}, {dimension} {value}"}}
 
 
 def try_fit(job: Job, limit_bytes: int | None) -> FitResult:
-    """One process with the job's program. With a limit it fits where it needs no more than that, else where its step
-    ends. Raises ProgramFailed on a crash, OutsideError where there is nothing that could run out."""
+    """Runs the job's program once. It fits if it needs at most `limit_bytes`, or without a limit if its step finishes.
+    Raises ProgramFailed on a crash, OutsideError on a processor without a limit."""
     result = timing.measure(job) if limit_bytes is None else memory.measure(job)
     program = result["program"]
     total, on_gpu = program["memory"]["device_total_bytes"], program["machine"]["device"] != "cpu"
@@ -68,8 +68,6 @@ def try_fit(job: Job, limit_bytes: int | None) -> FitResult:
     if result["status"] != COMPLETE:
         raise OutsideError(f"{job.program['run']} cannot be measured: {result['reason']}")
     if limit_bytes is None and not on_gpu:
-        raise OutsideError(
-            "a processor has no memory of its own that could run out: say how much there is, --memory-gib"
-        )
+        raise OutsideError("a CPU has no memory of its own that could run out; set a limit: --memory-gib")
     peak = program["memory"]["peak_reserved_bytes"] if limit_bytes is None else memory.counted_peak_bytes(job.folder)
     return FitResult(limit_bytes is None or peak <= limit_bytes, peak, total)

@@ -82,7 +82,7 @@ def test_with_a_limit_what_was_counted_decides(try_of):
 
 
 def test_a_processor_without_a_limit_and_a_variant_that_is_refused_are_told_in_one_line(try_of):
-    with pytest.raises(OutsideError, match="say how much there is, --memory-gib"):
+    with pytest.raises(OutsideError, match="set a limit: --memory-gib"):
         try_of(result("complete", "cpu"))
     with pytest.raises(OutsideError, match="tiny cannot be measured: why"):
         try_of(result("unsupported", "cuda"))

@@ -1,4 +1,4 @@
-"""Which files of a folder of results are packed, by name: nothing else enters an archive, or leaves one."""
+"""The names of the files of results that are packed and unpacked; all others are refused."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ _STATUS_FILES = [stage.tables_of_a_run.status_file for stage in STAGES if stage.
 
 
 def packed_files(results: Path, *, captures: bool) -> list[str]:
-    """The files below `results` that an archive holds, sorted, relative; links are none. Captures only if asked for."""
+    """The files below `results` to pack, relative and sorted, without symbolic links; captures only if requested."""
     paths = (path for path in results.rglob("*") if path.is_file() and not path.is_symlink())
     names = (path.relative_to(results).as_posix() for path in paths)
     return sorted(name for name in names if is_content(name) and (captures or not is_capture(name)))
 
 
 def is_content(name: str) -> bool:
-    """Whether a file of this name may stand in an archive."""
-    return is_needed(name) or is_capture(name) or bool(_made_anew().fullmatch(name))
+    """Whether an archive may hold a file of this name."""
+    return is_source(name) or is_capture(name) or bool(_derived().fullmatch(name))
 
 
-def is_needed(name: str) -> bool:
-    """Whether everything else is made from this file, or it tells of the measurement of a run."""
-    return bool(_needed().fullmatch(name))
+def is_source(name: str) -> bool:
+    """Whether the file is a result of a run, or a table or plan from which other files are made."""
+    return bool(_sources().fullmatch(name))
 
 
 def is_capture(name: str) -> bool:
-    """Whether a file is the recording of a run, such as capture.sqlite, or of its second rank, capture_rank1.sqlite. A
-    .nsys-rep is never packed: it may tell more of its host than is meant for others."""
+    """Whether the file is a capture, such as capture.sqlite or, of the second rank, capture_rank1.sqlite. A .nsys-rep
+    is never packed: it may hold more about its host than is meant for others."""
     return bool(_captures().fullmatch(name))
 
 
 @cache
-def _needed() -> re.Pattern:
+def _sources() -> re.Pattern:
     of_run = _any([stage.result for stage in STAGES], _STATUS_FILES)
     return re.compile(
         rf"grid\.json|tables/({_any(MERGED)})\.(csv|parquet)|tables/provenance\.json"
@@ -55,7 +55,7 @@ def _captures() -> re.Pattern:
 
 
 @cache
-def _made_anew() -> re.Pattern:
+def _derived() -> re.Pattern:
     return re.compile(
         rf"tables/({_any(TABLES)})\.(csv|parquet)|tables/README\.md|tables/(markdown|latex|typst)/({NAME}/)?(?!made\.json){NAME}"
         rf"|report\.html|answers/({_any(['answers'], DOCUMENTS)})\.(md|tex|typ)"

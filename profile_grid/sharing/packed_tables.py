@@ -1,8 +1,7 @@
-"""The Parquet tables of an archive, of which none may fill the memory: a file of 300 bytes can hold 20 GB.
+"""Reads the Parquet tables of an archive with limited memory: a file of 300 bytes can hold 20 GB of repeated values.
 
-What repeats takes no room in such a file. Its own list of contents tells how many values there are, and that is looked
-at first. It does not tell how often a long text is repeated, and it may lie; so all tables are read once, by a process
-that gets no more memory than a limit.
+The metadata of each file is checked first: it has the number of values. But it does not count repetitions of a long
+text, and may be false; so all tables are also read once, in a process whose memory is limited.
 """
 
 from __future__ import annotations
@@ -16,48 +15,46 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-MOST_BYTES = 4 * 2**30  # of all tables together, once they are read; those of 6,000 runs take 0.7 GB
-MEMORY_BYTES = 6 * 2**30  # of the process that reads one after the other
-VALUE_BYTES = 8
-TEXTS = (pa.types.is_string, pa.types.is_large_string)
-CELLS = (*TEXTS, pa.types.is_primitive, pa.types.is_null)
+MAX_BYTES = 4 * 2**30  # of all tables in memory; those of 6,000 runs take 0.7 GB
+MEMORY_BYTES = 6 * 2**30  # of the process that reads them, one at a time
+MIN_VALUE_BYTES = 8
+TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string)
+CELL_TYPES = (*TEXT_TYPES, pa.types.is_primitive, pa.types.is_null)
 
 
 class UnusableTable(ValueError):
-    """A file cannot be read as Parquet; the message names it and says why."""
+    """A file cannot be read as Parquet; the message has its name and the reason."""
 
 
 class TooLarge(ValueError):
-    """Tables would take more memory than those of any results; the message says which, and how much."""
+    """Tables need more memory than those of any results; the message has the first table too much, and the memory."""
 
 
 def read_columns(folder: Path, names: Sequence[str]) -> dict[str, list[str]]:
-    """The columns of these Parquet files below FOLDER by name, each of which has been read as a whole.
-
-    Raises TooLarge at the first with which they take more than MOST_BYTES, UnusableTable where one cannot be read.
-    """
-    columns, declared, taken = {}, 0, 0
+    """The columns of these Parquet files below `folder`, by name; each file has been read completely. Raises TooLarge
+    if they need more than MAX_BYTES of memory, UnusableTable if one cannot be read."""
+    columns, declared_bytes, read_bytes = {}, 0, 0
     with memory_limited(MEMORY_BYTES):
         for name in names:
             with _named(name):
-                declared += _declared_bytes(folder / name)
-            _require_room(name, declared)
+                declared_bytes += _declared_bytes(folder / name)
+            _require_room(name, declared_bytes)
         for name in names:
             with _named(name):
                 table = pq.read_table(folder / name)
-                taken += sum(map(_bytes_of, table.columns))
-            _require_room(name, taken)
+                read_bytes += sum(map(_bytes_of, table.columns))
+            _require_room(name, read_bytes)
             columns[name] = table.column_names
     return columns
 
 
 @contextmanager
-def memory_limited(most: int) -> Iterator[None]:
-    """A block in which this process gets MemoryError where its own memory would exceed so many bytes; an operating
-    system that does not count them (RLIMIT_DATA) sets no limit."""
+def memory_limited(max_bytes: int) -> Iterator[None]:
+    """A block in which this process gets MemoryError if its memory would exceed max_bytes. No limit applies on
+    operating systems that do not support RLIMIT_DATA."""
     before, hard = resource.getrlimit(resource.RLIMIT_DATA)
     bounds = [bound for bound in (before, hard) if bound != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_DATA, (min([most, *bounds]), hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (min([max_bytes, *bounds]), hard))
     try:
         yield
     finally:
@@ -65,32 +62,31 @@ def memory_limited(most: int) -> Iterator[None]:
 
 
 def _declared_bytes(path: Path) -> int:
-    """Bytes that a file takes at least when it is read, by its own list of contents: what its pages hold once they are
-    unpacked, or its values where these are more."""
-    contents = pq.read_metadata(path)
-    groups = [contents.row_group(number) for number in range(contents.num_row_groups)]
+    """The minimum memory of a file's table, B, by its metadata: its decompressed pages or its values."""
+    metadata = pq.read_metadata(path)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     values = sum(group.column(number).num_values for group in groups for number in range(group.num_columns))
-    rows = max(contents.num_rows, sum(group.num_rows for group in groups))
+    rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
     unpacked = sum(group.total_byte_size for group in groups)
-    return max(unpacked, VALUE_BYTES * max(values, rows * contents.num_columns))
+    return max(unpacked, MIN_VALUE_BYTES * max(values, rows * metadata.num_columns))
 
 
 def _bytes_of(column: pa.ChunkedArray) -> int:
-    """Bytes of a column, of categories with the text of every row: they become texts where they are used. Raises
-    ValueError for a column that is none of a table of results, such as a list, whose categories nothing here counts."""
+    """The memory of a column, B; categories count with the text of every row, which they become when used. Raises
+    ValueError for a type that tables of results do not have, such as a list."""
     is_categories = pa.types.is_dictionary(column.type)
-    own = column.type.value_type if is_categories else column.type
-    if not any(is_one(own) for is_one in CELLS):
-        raise ValueError(f"a column holds {own}, and those of results hold numbers and texts")
-    if not is_categories or not any(is_one(own) for is_one in TEXTS):
+    value_type = column.type.value_type if is_categories else column.type
+    if not any(is_type(value_type) for is_type in CELL_TYPES):
+        raise ValueError(f"a column holds {value_type}, and those of results hold numbers and texts")
+    if not is_categories or not any(is_type(value_type) for is_type in TEXT_TYPES):
         return column.nbytes
     lengths = (pc.take(pc.binary_length(chunk.dictionary), chunk.indices) for chunk in column.chunks)
-    return column.nbytes + sum(pc.sum(own).as_py() or 0 for own in lengths)
+    return column.nbytes + sum(pc.sum(chunk_lengths).as_py() or 0 for chunk_lengths in lengths)
 
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """What goes wrong inside is told of the file of this name."""
+    """Raises errors of the block with the name of the file."""
     try:
         yield
     except MemoryError as error:
@@ -99,11 +95,11 @@ def _named(name: str) -> Iterator[None]:
         raise UnusableTable(f"{name}: {error}") from error
 
 
-def _require_room(name: str, taken: int) -> None:
-    if taken > MOST_BYTES:
-        raise _too_large(name, f"{taken / 2**30:,.0f} GiB")
+def _require_room(name: str, size: int) -> None:
+    if size > MAX_BYTES:
+        raise _too_large(name, f"{size / 2**30:,.0f} GiB")
 
 
 def _too_large(name: str, size: str) -> TooLarge:
-    most = f"{MOST_BYTES / 2**30:.0f} GiB"
-    return TooLarge(f"with {name} its tables take {size} of memory, and those of results no more than {most}")
+    limit = f"{MAX_BYTES / 2**30:.0f} GiB"
+    return TooLarge(f"with {name} its tables need {size} of memory; those of results need at most {limit}")

@@ -65,19 +65,19 @@ def test_a_billion_rows_in_few_bytes_are_refused_by_what_the_file_says_of_itself
     assert path.stat().st_size < 100_000 and pq.read_metadata(path).num_rows == A_BILLION
     assert pq.ParquetFile(path).read_row_group(99).num_rows == 10_000_000  # the last hundredth is there
     began = time.process_time()
-    with pytest.raises(TooLarge, match=r"^with a\.parquet its tables take 7 GiB of memory, and those of results no"):
+    with pytest.raises(TooLarge, match=r"^with a\.parquet its tables need 7 GiB of memory; those of results need"):
         read_columns(tmp_path, ["a.parquet"])
     assert time.process_time() - began < 1
 
 
 def test_tables_that_are_each_small_enough_are_refused_where_they_are_too_large_together(tmp_path):
     names = [rows_that_repeat(tmp_path / f"{name}.parquet", A_BILLION // 2).name for name in "ab"]
-    with pytest.raises(TooLarge, match=r"^with b\.parquet its tables take 7 GiB"):
+    with pytest.raises(TooLarge, match=r"^with b\.parquet its tables need 7 GiB"):
         read_columns(tmp_path, names)
 
 
 def test_a_list_of_a_billion_values_in_one_row_counts_as_so_many(tmp_path, monkeypatch):
-    monkeypatch.setattr(packed_tables, "MOST_BYTES", 7_000_000)
+    monkeypatch.setattr(packed_tables, "MAX_BYTES", 7_000_000)
     one_row = pa.ListArray.from_arrays(pa.array([0, 10**6]), pa.array(np.zeros(10**6, np.int64)))
     pq.write_table(pa.table({"run": one_row}), tmp_path / "a.parquet")
     with pytest.raises(TooLarge):
@@ -100,7 +100,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from profile_grid.sharing import packed_tables
-packed_tables.MOST_BYTES, packed_tables.MEMORY_BYTES = 2**29, 3 * 2**29
+packed_tables.MAX_BYTES, packed_tables.MEMORY_BYTES = 2**29, 3 * 2**29
 try:
     packed_tables.read_columns(Path(sys.argv[1]), ["a.parquet"])
 except packed_tables.TooLarge as error:
@@ -121,7 +121,7 @@ def test_a_long_text_in_every_row_takes_no_more_memory_than_the_limit(tmp_path, 
     )  # fmt: skip
     said, peak = done.stdout.splitlines()
     size = "19 GiB" if as_categories else "more than 2 GiB"
-    assert said.startswith(f"with a.parquet its tables take {size} of memory, and those of results no more than")
+    assert said.startswith(f"with a.parquet its tables need {size} of memory; those of results need at most")
     assert int(peak) < 1.7 * 2**30
 
 
@@ -143,7 +143,7 @@ def test_what_is_no_parquet_is_named(tmp_path, content):
 def test_the_tables_of_a_real_study_take_a_hundredth_of_the_room():
     names = [f"{name}.parquet" for name in MERGED if (EXAMPLE / f"{name}.parquet").exists()]
     assert read_columns(EXAMPLE, names) == {name: list(pd.read_parquet(EXAMPLE / name).columns) for name in names}
-    assert sum(packed_tables._declared_bytes(EXAMPLE / name) for name in names) < packed_tables.MOST_BYTES / 100
+    assert sum(packed_tables._declared_bytes(EXAMPLE / name) for name in names) < packed_tables.MAX_BYTES / 100
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_an_archive_with_tables_of_results_is_read(results):
 def test_an_archive_with_a_table_that_would_fill_the_memory_is_refused_in_one_line(results, victim):
     (results / victim).parent.mkdir(exist_ok=True)
     rows_that_repeat(results / victim)
-    with pytest.raises(OutsideError, match=rf"a\.zip: with {victim} its tables take 7 GiB of memory, and") as raised:
+    with pytest.raises(OutsideError, match=rf"a\.zip: with {victim} its tables need 7 GiB of memory; ") as raised:
         read_back(results)
     assert len(str(raised.value).splitlines()) == 1
     assert not list((results.with_name("theirs")).iterdir())

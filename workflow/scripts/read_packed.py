@@ -10,8 +10,8 @@ from pathlib import Path
 from kernel_tables.clean_text import visible
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json
-from profile_grid.sharing.archive import MOST_SAID, BadArchive, Manifest, unpack
-from profile_grid.sharing.contents import is_capture, is_needed
+from profile_grid.sharing.archive import MAX_MESSAGE_CHARACTERS, BadArchive, Manifest, unpack
+from profile_grid.sharing.contents import is_capture, is_source
 from profile_grid.sharing.packed_tables import TooLarge, UnusableTable, read_columns
 from profile_grid.study.catalogue import merged_of, workloads_of
 from profile_grid.study.table_spec import WrongTable
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
         manifest = unpack(options.archive, Path(scratch))
         require_tables(Path(scratch), options.archive, manifest)
         write_json(options.results / options.marker, {"version": manifest.version, "grid": manifest.grid})
-        for name in filter(lambda name: is_needed(name) or is_capture(name), manifest.files):
+        for name in filter(lambda name: is_source(name) or is_capture(name), manifest.files):
             (options.results / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(Path(scratch, name), options.results / name)
 
@@ -40,7 +40,7 @@ def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
     this version of the project reads."""
     merged = merged_of(workloads_of(manifest.runs))
     needed = [f"tables/{name}.parquet" for name in merged]
-    others = [name for name in manifest.files if name.endswith(".parquet") and is_needed(name) and name not in needed]
+    others = [name for name in manifest.files if name.endswith(".parquet") and is_source(name) and name not in needed]
     try:
         columns = read_columns(folder, [*needed, *others])
         for name, file in zip(merged, needed, strict=True):
@@ -49,7 +49,7 @@ def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
         raise BadArchive(archive, str(error)) from error
     except (UnusableTable, WrongTable) as error:
         raise OutsideError(
-            f"{archive}: its tables cannot be used here ({visible(str(error))[:MOST_SAID]});"
+            f"{archive}: its tables cannot be used here ({visible(str(error))[:MAX_MESSAGE_CHARACTERS]});"
             f" it was packed by version {visible(manifest.version)[:20]}: read it with that one"
         ) from error
 
