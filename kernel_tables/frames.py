@@ -17,7 +17,7 @@ from kernel_tables.trace import Trace
 
 class Frames(NamedTuple):
     """The tables of captures, with the columns of kernel_tables.columns.TABLES; `rank` where there are several ranks.
-    Times are integer nanoseconds. `notes` are what the captures do not tell, a line each."""
+    Times are integer nanoseconds. `notes` say what the captures do not hold, a line each."""
 
     activities: pd.DataFrame
     ranges: pd.DataFrame  # the tree: `range` is the path, `depth` 0 for the outermost

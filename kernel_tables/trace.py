@@ -26,7 +26,7 @@ class Trace(CaptureArrays):
 
     @property
     def notes(self) -> list[str]:
-        """What JSON of torch.profiler does not tell, a line each; for other captures see `check`."""
+        """What JSON of torch.profiler does not hold, a line each; for other captures see `check`."""
         return [note for note in self.metadata.get(NOTES_KEY, "").split("\n") if note]
 
     @property

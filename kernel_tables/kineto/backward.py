@@ -2,11 +2,13 @@
 
 A node has the number ("Sequence number") of the operator that made it, which that operator's own event has, too: of
 several operators with the number, the one that began last. Every thread counts by itself, and a node names its thread
-by a number of PyTorch's own ("Fwd thread id"): the thread whose operators have most of these numbers.
+by a number of PyTorch's own ("Fwd thread id"). Which thread that is, arrows from forward to backward operators say
+(`fwdbwd`); without them, it is the thread whose operators have most of the numbers.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
@@ -15,7 +17,7 @@ import numpy as np
 
 from kernel_tables.kineto.modules import ModuleCalls
 from kernel_tables.kineto.nests import Nest, by_thread
-from kernel_tables.kineto.trace import NONE, OPERATOR, Trace
+from kernel_tables.kineto.trace import ARROW, NONE, OPERATOR, Trace
 
 NODE = "autograd::engine::evaluate_function: "
 RECOMPUTATION = "recomputation"
@@ -32,8 +34,8 @@ def is_node(trace: Trace) -> np.ndarray:
     """Whether each operator is a node of autograd that runs. Older traces have nodes without the engine around them."""
     operators, names = trace[OPERATOR], trace.names.things
     of_engine = [number for number, name in enumerate(names) if name.startswith(NODE)]
-    found = np.isin(operators["name"], of_engine)
-    return found if found.any() else operators["forward_thread"] > 0
+    by_name = np.isin(operators["name"], of_engine)
+    return by_name if by_name.any() else operators["forward_thread"] > 0
 
 
 def backward_ranges(trace: Trace, calls: ModuleCalls, passes_end_ns: np.ndarray) -> Iterator[Range]:
@@ -47,13 +49,13 @@ def backward_ranges(trace: Trace, calls: ModuleCalls, passes_end_ns: np.ndarray)
     for call in again.tolist():
         yield Range(int(calls.start[call]), int(calls.end[call]), int(calls.thread[call]), RECOMPUTATION)
     for thread, rows in by_thread(operators["thread"], node).items():
-        own = again[calls.thread[again] == thread]
+        recomputed = again[calls.thread[again] == thread]
         start, end = (
-            np.concatenate([of_nodes[rows], of_calls[own]])
+            np.concatenate([of_nodes[rows], of_calls[recomputed]])
             for of_nodes, of_calls in ((operators["start"], calls.start), (operators["end"], calls.end))
         )
         chains = [None if sequence[row] == NONE else chains_of[module[row]] for row in rows.tolist()]
-        chains += [()] * len(own)
+        chains += [()] * len(recomputed)
         yield from _OfThread(thread, calls.names, passes_end_ns).ranges(Nest(start, end), chains)
 
 
@@ -64,7 +66,7 @@ def _chains(calls: ModuleCalls, again: np.ndarray, asked_by: np.ndarray) -> list
     around = dict(zip(again.tolist(), asked_by.tolist(), strict=True))
     for call in sorted(range(len(calls)), key=calls.start.__getitem__) if around else ():
         chain = chains[call]
-        place = max((place for place, one in enumerate(chain) if one in around), default=None)
+        place = max((place for place, outer in enumerate(chain) if outer in around), default=None)
         if place is not None:
             chains[call] = chains[around[chain[place]]] + chain[place:]
     return chains
@@ -147,15 +149,36 @@ def _module_of_nodes(
     made = {thread: _last_of_each(sequence[rows], start[rows]) for thread, rows in forward.items()}
     module = np.full(len(sequence), NONE)
     numbered = node & (sequence != NONE)
+    linked = _linked_threads(trace, number)
     for thread_number in np.unique(number[numbered]).tolist():
         rows = np.flatnonzero(numbered & (number == thread_number))
-        thread = max(made, key=lambda one: int(np.isin(sequence[rows], made[one][0]).sum()), default=None)
-        if thread is not None:
+        thread = linked.get(thread_number) or _thread_of_most(made, sequence[rows])
+        if thread in made:
             numbers, times_ns = made[thread]
             place = np.minimum(np.searchsorted(numbers, sequence[rows]), len(numbers) - 1)
             is_known = numbers[place] == sequence[rows]
             module[rows[is_known]] = calls.at(thread, times_ns[place[is_known]])
     return module
+
+
+def _linked_threads(trace: Trace, number: np.ndarray) -> dict[int, int]:
+    """The forward thread of each of PyTorch's own numbers, as the arrows from forward to backward operators say."""
+    arrows, operators = trace[ARROW], trace[OPERATOR]
+    rows = np.flatnonzero(number > 0)
+    keys = zip(operators["thread"][rows].tolist(), operators["start"][rows].tolist(), strict=True)
+    number_at = dict(zip(keys, number[rows].tolist(), strict=True))
+    begins = arrows["is_begin"] == 1
+    _, begin, end = np.intersect1d(arrows["id"][begins], arrows["id"][~begins], return_indices=True)
+    ends = zip(*(arrows[name][~begins][end].tolist() for name in ("thread", "start")), strict=True)
+    votes: dict[int, Counter[int]] = defaultdict(Counter)
+    for place, thread in zip(ends, arrows["thread"][begins][begin].tolist(), strict=True):
+        votes[number_at.get(place, NONE)][thread] += 1
+    return {of_thread: counts.most_common(1)[0][0] for of_thread, counts in votes.items()}
+
+
+def _thread_of_most(made: dict[int, tuple[np.ndarray, np.ndarray]], sequence: np.ndarray) -> int | None:
+    """The thread that MADE most of the nodes with these numbers."""
+    return max(made, key=lambda thread: int(np.isin(sequence, made[thread][0]).sum()), default=None)
 
 
 def _last_of_each(sequence: np.ndarray, start_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -168,13 +191,13 @@ def _last_of_each(sequence: np.ndarray, start_ns: np.ndarray) -> tuple[np.ndarra
 def _computed_again(trace: Trace, calls: ModuleCalls, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(the calls of modules in a node, by a checkpoint, the outermost ones of each node; the row of that node)"""
     operators, none = trace[OPERATOR], np.empty(0, np.int64)
-    found, nodes = [none], [none]
+    found_calls, nodes = [none], [none]
     for thread, rows in by_thread(operators["thread"], node).items():
-        own = np.flatnonzero(calls.thread == thread)
-        around = Nest(operators["start"][rows], operators["end"][rows]).at(calls.start[own])
-        own, around = own[around != NONE], rows[around[around != NONE]]
-        parent = calls.parent[own]
+        here = np.flatnonzero(calls.thread == thread)
+        around = Nest(operators["start"][rows], operators["end"][rows]).at(calls.start[here])
+        here, around = here[around != NONE], rows[around[around != NONE]]
+        parent = calls.parent[here]
         is_outermost = (parent == NONE) | (calls.start[parent] < operators["start"][around])
-        found.append(own[is_outermost])
+        found_calls.append(here[is_outermost])
         nodes.append(around[is_outermost])
-    return np.concatenate(found), np.concatenate(nodes)
+    return np.concatenate(found_calls), np.concatenate(nodes)

@@ -83,8 +83,8 @@ def capture_tables(
             f"the profiler recorded {trace.counts.total()} events and no {'kernel' if on_gpu else 'ATen operator'}: "
             "on a GPU, CUPTI may be refused to this user or taken by another profiler (nsys around this program?)"
         )
-    found = ranges_of(trace, on_gpu=on_gpu) if without_marks else annotations(trace, with_gloo=on_gpu)
-    tables["NVTX_EVENTS"] = _range_table(found)
+    ranges = ranges_of(trace, on_gpu=on_gpu) if without_marks else annotations(trace, with_gloo=on_gpu)
+    tables["NVTX_EVENTS"] = _range_table(ranges)
     began = trace.began_utc_ns
     tables["TARGET_INFO_SESSION_START_TIME"] = {"utcEpochNs": [began]}
     tables["TARGET_INFO_GPU"] = _gpu_table(trace.facts.get("deviceProperties"))
@@ -141,10 +141,10 @@ def outermost_operators(trace: Trace) -> np.ndarray:
     names = trace.names.things
     wanted = [n for n, name in enumerate(names) if name.startswith("aten::") or INDUCTOR_KERNEL.match(name)]
     threads = by_thread(operators["thread"], np.isin(operators["name"], wanted))
-    found = [
+    by_start = [
         rows[outermost(*(operators[name][rows] for name in ("start", "end", "order")))] for rows in threads.values()
     ]
-    rows = np.concatenate([np.empty(0, np.int64), *found])
+    rows = np.concatenate([np.empty(0, np.int64), *by_start])
     return rows[np.lexsort((operators["order"][rows], -operators["end"][rows], operators["start"][rows]))]
 
 
@@ -162,8 +162,8 @@ def copy_kind(name: str) -> int:
 
 def _memory_kinds(names: Sequence[str]) -> tuple[list[int | None], list[int | None]]:
     """ENUM_CUDA_MEM_KIND of the source and the target of "Memcpy HtoD (Pageable -> Device)"; None where unknown."""
-    found = [BETWEEN_KINDS.search(name) for name in names]
-    return tuple([one and MEMORY_KINDS.get(one[side]) for one in found] for side in (1, 2))
+    matches = [BETWEEN_KINDS.search(name) for name in names]
+    return tuple([match and MEMORY_KINDS.get(match[side]) for match in matches] for side in (1, 2))
 
 
 def _cpu_tables(trace: Trace, strings: Strings) -> dict[str, Table]:
@@ -257,14 +257,14 @@ def _launch_table(calls: Columns, names: np.ndarray) -> Table:
     }
 
 
-def _range_table(found: Sequence[Range]) -> Table:
+def _range_table(ranges: Sequence[Range]) -> Table:
     return {
-        "start": [one.start_ns for one in found],
-        "end": [one.end_ns for one in found],
-        "eventType": [PUSH_POP_RANGE] * len(found),
-        "text": [one.name for one in found],
-        "globalTid": [one.thread for one in found],
-        "domainId": [0] * len(found),
+        "start": [row.start_ns for row in ranges],
+        "end": [row.end_ns for row in ranges],
+        "eventType": [PUSH_POP_RANGE] * len(ranges),
+        "text": [row.name for row in ranges],
+        "globalTid": [row.thread for row in ranges],
+        "domainId": [0] * len(ranges),
     }
 
 

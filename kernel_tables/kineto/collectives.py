@@ -21,13 +21,13 @@ def launched_collectives(trace: Trace) -> list[tuple[int, int | None]]:
     names = trace.named(OPERATOR)
     for row in _named_in_order(trace, OPERATOR, names, CALL_PREFIX):
         calls[_kind(names[row].removeprefix(CALL_PREFIX))].append(row)
-    found = []
+    launched = []
     names = trace.named(ANNOTATION)
     for row in _named_in_order(trace, ANNOTATION, names, PREFIX):
         waiting = calls[_kind(names[row].removeprefix(PREFIX))]
         came_before = waiting and trace[OPERATOR]["start"][waiting[0]] <= trace[ANNOTATION]["start"][row]
-        found.append((row, waiting.popleft() if came_before else None))
-    return found
+        launched.append((row, waiting.popleft() if came_before else None))
+    return launched
 
 
 def _named_in_order(trace: Trace, kind: str, names: list[str], prefix: str) -> list[int]:

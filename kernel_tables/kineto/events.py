@@ -17,7 +17,7 @@ try:
 except ModuleNotFoundError:  # an environment of others; the slow way gives the same events
     msgspec = None
 
-TEXTS, EXACT = ("ph", "cat", "name"), ("ts", "dur")
+TEXTS, PLAIN, EXACT = ("ph", "cat", "name"), ("pid", "tid", "id"), ("ts", "dur")
 ARGS = {  # attribute: key of `args`
     "correlation": "correlation", "external_id": "External id", "old_external_id": "external id",
     "device": "device", "context": "context", "stream": "stream", "bytes": "bytes",
@@ -39,7 +39,7 @@ if msgspec:
     Event = msgspec.defstruct(
         "Event",
         [(name, str | None, None) for name in TEXTS]
-        + [(name, Any, None) for name in ("pid", "tid")]
+        + [(name, Any, None) for name in PLAIN]
         + [(name, msgspec.Raw, msgspec.Raw()) for name in EXACT]
         + [("args", Args | None, None)],
         gc=False,
@@ -47,7 +47,7 @@ if msgspec:
     _FAST = msgspec.json.Decoder(list[Event])
 else:
     Args = make_dataclass("Args", [(name, Any, b"" if name == "shapes" else None) for name in ARGS], slots=True)
-    Event = make_dataclass("Event", [(name, Any, None) for name in (*TEXTS, "pid", "tid", *EXACT, "args")], slots=True)
+    Event = make_dataclass("Event", [(name, Any, None) for name in (*TEXTS, *PLAIN, *EXACT, "args")], slots=True)
 NO_ARGS = Args()
 
 
@@ -74,7 +74,7 @@ def event_of(content: Any) -> Event:
     if not all(isinstance(text, str | None) for text in texts):
         raise ValueError("the name or category of an event is no text")
     texts = [text and text.encode(errors="replace").decode() for text in texts]  # half a pair of surrogates is no text
-    rest = (content.get(name) for name in ("pid", "tid", *EXACT))
+    rest = (content.get(name) for name in (*PLAIN, *EXACT))
     if args is None:
         return Event(*texts, *rest, None)
     shapes = json.dumps(args["Input Dims"]).encode() if "Input Dims" in args else b""

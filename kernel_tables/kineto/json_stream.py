@@ -90,11 +90,11 @@ class EventStream:
             raise NotATrace(f"no JSON (it begins with {begin[:8]!r})" if begin else "empty")
         searched = 0
         while True:
-            for found in EVENTS.finditer(self._text, searched):
-                head = _parsed(self._text[: found.end()] + b"]}")
+            for match in EVENTS.finditer(self._text, searched):
+                head = _parsed(self._text[: match.end()] + b"]}")
                 if isinstance(head, dict):
                     self.facts = head
-                    self._take(found.end())
+                    self._take(match.end())
                     return True
             if self._at_end:
                 raise self._of_no_events()
@@ -128,7 +128,7 @@ class EventStream:
     def _last_end(self) -> int:
         """Where the last event but one seems to end; 0 where there is no such place."""
         for first in (max(0, len(self._text) - NEAR_THE_END), 0):
-            ends = [found.start() + 1 for found in BETWEEN.finditer(self._text, first)]
+            ends = [match.start() + 1 for match in BETWEEN.finditer(self._text, first)]
             if ends:
                 return ends[-1]
         return 0

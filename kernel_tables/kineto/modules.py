@@ -1,7 +1,7 @@
 """Modules of a model without ranges of the program: from the stacks of a trace (`with_stack=True`).
 
 Such a trace has an event for each call of a module, `nn.Module: Block_3`: its class and its number among those of the
-class. The names of attributes are not there. Layers are told by class alone, so all blocks of a model have one name.
+class. The names of attributes are not there. Only the class names a layer, so all blocks of a model have one name.
 """
 
 from __future__ import annotations

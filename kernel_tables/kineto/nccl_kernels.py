@@ -30,7 +30,7 @@ MOST = 1 << 56  # elements, or the number of a call; with the size of an element
 
 
 class Asked(NamedTuple):
-    """What PyTorch told of one kernel, as it told it."""
+    """What PyTorch says of a kernel, as the trace has it."""
 
     correlation: int | None
     call: Any  # the same for all kernels of a call of PyTorch
@@ -41,8 +41,8 @@ class Asked(NamedTuple):
 
 
 def asked(kernels: Iterable[Event]) -> list[Asked]:
-    """What PyTorch told of those kernels of which it told anything."""
-    told = [event.args for event in kernels if event.args and event.args.collective is not None]
+    """What PyTorch says of kernels; nothing of kernels that are no collectives."""
+    collectives = [event.args for event in kernels if event.args and event.args.collective is not None]
     return [
         Asked(
             correlation=args.correlation if _is_count(args.correlation) else None,
@@ -52,7 +52,7 @@ def asked(kernels: Iterable[Event]) -> list[Asked]:
             dtype=args.dtype,
             communicator=_communicator(str(args.group), str(args.group_ranks)),
         )
-        for args in told
+        for args in collectives
     ]
 
 

@@ -19,8 +19,8 @@ from kernel_tables.kineto.exact_times import has_fractions, nanoseconds
 from kernel_tables.kineto.json_stream import EventStream, InvalidJson, NotATrace
 from kernel_tables.kineto.nccl_kernels import Asked, asked
 
-KERNEL, COPY, FILL, CALL, OPERATOR, ANNOTATION, FUNCTION = (
-    "kernel", "copy", "fill", "call", "operator", "annotation", "function",
+KERNEL, COPY, FILL, CALL, OPERATOR, ANNOTATION, FUNCTION, ARROW = (
+    "kernel", "copy", "fill", "call", "operator", "annotation", "function", "arrow",
 )  # fmt: skip
 CATEGORIES = {
     "kernel": KERNEL, "Kernel": KERNEL, "gpu_memcpy": COPY, "Memcpy": COPY, "gpu_memset": FILL, "Memset": FILL,
@@ -28,6 +28,7 @@ CATEGORIES = {
     "xpu_driver": CALL, "privateuse1_runtime": CALL, "privateuse1_driver": CALL, "mtia_runtime": CALL,
     "cpu_op": OPERATOR, "Operator": OPERATOR, "user_annotation": ANNOTATION, "python_function": FUNCTION,
 }  # fmt: skip
+ARROWS = ("fwdbwd", "forward_backward")  # from operators to the nodes that differentiate them
 ON_DEVICE = (KERNEL, COPY, FILL)
 MODULE, BACKWARD_CALL = "nn.Module: ", "torch/autograd/__init__.py("
 NONE = -1
@@ -131,9 +132,11 @@ class Trace:
 
     def _use(self, events: list[Event]) -> None:
         by_kind: dict[str, list[Event]] = {kind: [] for kind in _COLUMNS}
-        by_category = {category: by_kind[kind].append for category, kind in CATEGORIES.items()}
+        lasting = {category: by_kind[kind].append for category, kind in CATEGORIES.items()}
+        arrows = dict.fromkeys(ARROWS, by_kind[ARROW].append)
+        by_phase, others = {"X": lasting, "s": arrows, "f": arrows}, {}
         for event in events:
-            if event.ph == "X" and (keep := by_category.get(event.cat)):
+            if keep := by_phase.get(event.ph, others).get(event.cat):
                 keep(event)
         self.counts.update([event.cat for event in events])
         by_kind[FUNCTION] = [event for event in by_kind[FUNCTION] if _is_kept(event.name or "")]
@@ -145,7 +148,8 @@ class Trace:
                     raise NotATrace(f"no trace of PyTorch's profiler: {error}") from error
 
     def _columns(self, kind: str, events: list[Event]) -> Columns:
-        started, lasted = written([event.ts for event in events]), written([event.dur for event in events])
+        started = written([event.ts for event in events])
+        lasted = b"0 " * len(events) if kind == ARROW else written([event.dur for event in events])
         if self.whole_microseconds and kind in ON_DEVICE:
             self.whole_microseconds = not has_fractions(lasted)
         start_ns, duration_ns = nanoseconds(started), nanoseconds(lasted)
@@ -187,23 +191,23 @@ def _argument(name: str, otherwise: int = NONE) -> ColumnOf:
 
 def _place(name: str, field: str) -> ColumnOf:
     """An argument, or the field of an event that says the same."""
-    told, otherwise = attrgetter(name), attrgetter(field)
+    of_args, of_event = attrgetter(name), attrgetter(field)
 
     def column(_: Trace, events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
-        values = list(map(told, args))
+        values = list(map(of_args, args))
         if None in values:
-            pairs = zip(values, map(otherwise, events), strict=True)
-            values = [other if value is None else value for value, other in pairs]
+            pairs = zip(values, map(of_event, events), strict=True)
+            values = [of_event if value is None else value for value, of_event in pairs]
         return np.maximum(integers(values, 0), 0)
 
     return column
 
 
 def _correlation(_: Trace, __: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
-    numbers = [one.correlation for one in args]
+    numbers = [of_event.correlation for of_event in args]
     if None in numbers:
-        found = [(one.correlation, one.external_id, one.old_external_id) for one in args]
-        numbers = [next((number for number in ids if number is not None), None) for ids in found]
+        known = [(of_event.correlation, of_event.external_id, of_event.old_external_id) for of_event in args]
+        numbers = [next((number for number in ids if number is not None), None) for ids in known]
     return integers(numbers, NONE)
 
 
@@ -233,7 +237,7 @@ _ORDER = {"order": _argument("external_id", 0)}  # in which they began, which se
 _OF_OPERATORS = {
     "sequence": _argument("sequence"),
     "forward_thread": _argument("forward_thread", 0),
-    "shapes": lambda trace, _, args: trace.shapes.numbers([bytes(one.shapes) for one in args]),
+    "shapes": lambda trace, _, args: trace.shapes.numbers([bytes(of_event.shapes) for of_event in args]),
 }
 _COLUMNS = {
     KERNEL: _OPERATION | {"registers": _argument("registers")},
@@ -243,4 +247,9 @@ _COLUMNS = {
     OPERATOR: _THREAD | _ORDER | _OF_OPERATORS,
     ANNOTATION: _THREAD | _ORDER,
     FUNCTION: _THREAD,
+    ARROW: _THREAD
+    | {
+        "id": lambda _, events, __: integers([event.id for event in events], NONE),
+        "is_begin": lambda _, events, __: np.array([event.ph == "s" for event in events], np.int64),
+    },
 }

@@ -84,9 +84,9 @@ def _add_facts(metadata: Table, trace: Trace) -> None:
 
 
 def _notes(trace: Trace):
-    """What the trace does not tell, a line each."""
+    """What the trace does not hold, a line each."""
     if trace.damage:
-        yield f"read up to the damage alone: {trace.damage}; figures are of what comes before it"
+        yield f"only what comes before the damage was read: {trace.damage}"
     if not trace.count(*ON_DEVICE):
         yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
         return

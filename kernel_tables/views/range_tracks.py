@@ -25,11 +25,11 @@ class Stretch(NamedTuple):
 
 def stretches(trace: CaptureArrays, activities: np.ndarray) -> list[Stretch]:
     """The ranges of these activities on their streams; of those with equal times the outer one comes first."""
-    found = trace.gpu_activities
+    rows = trace.gpu_activities
     node = trace.attribution.activity_node
-    places = (found.process, trace.places["device"], trace.places["stream"])
-    order = activities[np.lexsort((found.start_ns[activities], *(place[activities] for place in reversed(places))))]
-    columns = (column[order].tolist() for column in (*places, node, found.start_ns, found.end_ns))
+    places = (rows.process, trace.places["device"], trace.places["stream"])
+    order = activities[np.lexsort((rows.start_ns[activities], *(place[activities] for place in reversed(places))))]
+    columns = (column[order].tolist() for column in (*places, node, rows.start_ns, rows.end_ns))
     made: list[Stretch] = []
     chains = _Chains(trace)
     stream, opened, last_ns = None, _Open(trace), 0
@@ -85,7 +85,7 @@ class _Open:
         self.chain = self.chain[:kept]
 
 
-def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
     """How many nodes two chains begin with together."""
-    pairs = zip(one, other, strict=False)
+    pairs = zip(first, second, strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))

@@ -13,6 +13,7 @@ from range_marks.backward import follow_backward
 from range_marks.emitters import record_function_emitter
 from range_marks.marker import Marker
 from range_marks.module_parts import ModuleParts
+from tests.kernel_tables.kineto_events import event
 
 MARK = "mark:"  # what tells the ranges of range_marks from those of the program
 
@@ -122,3 +123,33 @@ def test_stacks_tell_the_modules_that_ranges_tell_forward_backward_and_computed_
     modules = {name for *_, path in by_stacks for name in path}
     assert {"step", "backward", "Net", "Block", "Mixer", "Linear", "LayerNorm", "Sequential", "GELU"} <= modules
     assert ("recomputation" in modules) == (reentrant is not None)
+
+
+def two_threads():
+    """Two threads that each run a module, with the same numbers, and the backward pass of both on a third thread."""
+    events = []
+    for thread, module in ((11, "First_0"), (12, "Second_0")):
+        events += [
+            event("python_function", f"nn.Module: {module}", 0, 50, thread),
+            event("cpu_op", "aten::mm", 10, 20, thread, **{"Sequence number": 7, "Fwd thread id": 0}),
+        ]
+    for place, thread in enumerate((12, 11)):
+        start, numbers = 100 + 20 * place, {"Sequence number": 7, "Fwd thread id": place + 1}
+        node = "autograd::engine::evaluate_function: MmBackward0"
+        call, kernel = {"correlation": place}, {"device": 0, "stream": 7, "correlation": place}
+        events += [
+            event("cpu_op", node, start, 10, 13, **numbers),
+            event("cpu_op", "MmBackward0", start + 1, 8, 13, **numbers),
+            event("cuda_runtime", "cudaLaunchKernel", start + 2, 3, 13, **call),
+            event("kernel", f"of_thread_{thread}", start + 4, 5, 7, 0, **kernel),
+        ]
+        arrow = {"cat": "fwdbwd", "name": "fwdbwd", "id": place, "pid": 5}
+        events += [arrow | {"ph": "s", "tid": thread, "ts": 10}, arrow | {"ph": "f", "tid": 13, "ts": start + 1}]
+    return events
+
+
+def test_of_threads_with_the_same_numbers_the_arrows_tell_which_one_a_node_differentiates(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": two_threads()}))
+    modules = {name: path[-1] for name, _, path in paths_of(path)}
+    assert modules == {"of_thread_11": "First", "of_thread_12": "Second"}
