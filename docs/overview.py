@@ -39,7 +39,7 @@ def overview() -> str:
         runs=WHOLE.merged()["runs"],
         studies=[*_studies(answers)],
         agreement=claims(agreement()),
-        comparisons={kept.name: summary(pd.read_parquet(kept / "cells.parquet")) for kept in comparisons()},
+        comparisons={kept.name: summary(pd.read_parquet(kept / "cells.parquet"))[0] for kept in comparisons()},
         held=_held(),
         cost=pipe_table(_cost()),
         profilers=pipe_table(_as_it_is(H200 / "profilers.csv")),

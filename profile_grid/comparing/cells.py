@@ -6,32 +6,24 @@ import numpy as np
 import pandas as pd
 
 from profile_grid.comparing.results import Results
-from profile_grid.comparing.statistics import (
-    FEWEST_PROCESSES,
-    RATE,
-    adjusted,
-    median_ms,
-    p_value,
-    ratio_interval,
-)
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import ENERGY, TIMING
 from profile_grid.study.table_spec import FLOAT, TableSpec, columns
+from profile_grid.tables.evidence import FASTER, FEWEST_PROCESSES, SLOWER, UNTOLD, judged, of_processes, typical_ms
 from profile_grid.tables.ratios import ratio_and_std
 
-VERDICTS = FASTER, SLOWER, NO_EVIDENCE, TOO_FEW, NOT_COMPARABLE = (
-    "faster", "slower", "no evidence", "too few processes to tell", "not comparable",
-)  # fmt: skip
+TOO_FEW, NOT_COMPARABLE = "too few processes to tell", "not comparable"
+VERDICTS = (FASTER, SLOWER, UNTOLD, TOO_FEW, NOT_COMPARABLE)
 SAME_NEEDED = ("device", "device_name", "d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
 CELLS = TableSpec(
     "cells",
     "One row per run of either side",
     columns("""
-    verdict | text | | faster, slower, no evidence, too few processes to tell, not comparable
+    verdict | text | | faster, slower, cannot be told, too few processes to tell, not comparable
     reason | text | | why there is no verdict, or no comparison
-    before_ms | float | ms | median time of a step before
-    after_ms | float | ms | median time of a step after
+    before_ms | float | ms | median step before, the geometric mean over processes
+    after_ms | float | ms | median step after, the geometric mean over processes
     ratio | float | | after ÷ before
     ratio_low | float | | lower end of its interval
     ratio_high | float | | upper end of its interval
@@ -43,6 +35,7 @@ CELLS = TableSpec(
     peak_after_bytes | float | B | peak memory of tensors after
 """),
 )
+OF_A_TEST = ["error", "freedom"]
 FIGURES = [column.name for column in CELLS.columns if column.dtype == FLOAT]
 
 
@@ -50,13 +43,12 @@ def cells(before: Results, after: Results) -> pd.DataFrame:
     """One row per run of either side, in the order of the grid: times of a step, ratio after ÷ before with the bounds
     of its interval, p-values (`p_adjusted` for all tested cells), verdict and its reason."""
     names = list(dict.fromkeys([*before.runs, *after.runs]))
-    table = pd.DataFrame([_cell(name, before, after) for name in names], columns=CELLS.all_names)
-    table = table.astype(dict.fromkeys(FIGURES, "float64"))
-    tested = table["p"].notna().to_numpy()
-    table.loc[tested, "p_adjusted"] = adjusted(table.loc[tested, "p"].to_numpy())
-    differs = tested & (table["p_adjusted"] < RATE).to_numpy()
-    table.loc[differs, "verdict"] = np.where(table.loc[differs, "ratio"] > 1, SLOWER, FASTER)
-    return table
+    table = pd.DataFrame([_cell(name, before, after) for name in names], columns=[*CELLS.all_names, *OF_A_TEST])
+    table = table.astype(dict.fromkeys([*FIGURES, *OF_A_TEST], "float64"))
+    found = judged(1 / table["ratio"], *(table.pop(name) for name in OF_A_TEST))
+    tested = found["p"].notna()
+    figures = {"ratio_low": 1 / found["high"], "ratio_high": 1 / found["low"], **found[["p", "p_adjusted"]]}
+    return table.assign(**figures, verdict=table["verdict"].where(~tested, found["verdict"]))
 
 
 def _cell(name: str, before: Results, after: Results) -> dict:
@@ -67,15 +59,15 @@ def _cell(name: str, before: Results, after: Results) -> dict:
         return row | {"verdict": NOT_COMPARABLE, "reason": reason}
     old_ms, new_ms = before.times_ms(name), after.times_ms(name)
     row |= {
-        "before_ms": median_ms(old_ms), "after_ms": median_ms(new_ms), "ratio": median_ms(new_ms) / median_ms(old_ms),
+        "before_ms": typical_ms(old_ms), "after_ms": typical_ms(new_ms),
+        "ratio": typical_ms(new_ms) / typical_ms(old_ms),
         "processes_before": len(old_ms), "processes_after": len(new_ms),
     }  # fmt: skip
     if min(len(old_ms), len(new_ms)) < FEWEST_PROCESSES:
         needed = f"{FEWEST_PROCESSES} processes per side are needed: timing: {{processes: {FEWEST_PROCESSES}}}"
         return row | {"verdict": TOO_FEW, "reason": needed}
-    low, high = ratio_interval(old_ms, new_ms)
-    row |= {"ratio_low": low, "ratio_high": high}
-    return row | {"verdict": NO_EVIDENCE, "reason": "", "p": p_value(old_ms, new_ms)}
+    _, error, freedom = of_processes(old_ms, new_ms)
+    return row | {"reason": "", "error": error, "freedom": freedom}
 
 
 def not_comparable(name: str, before: Results, after: Results, status: str = TIMING.status_column) -> str | None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
-from profile_grid.comparing.cells import NOT_COMPARABLE, TOO_FEW, VERDICTS
+from kernel_tables.kernel_names.short import short_names
+from kernel_tables.markdown import code
+from profile_grid.comparing.cells import TOO_FEW, VERDICTS
 from profile_grid.comparing.sections import (
     cells_section,
     changes_section,
@@ -14,19 +17,19 @@ from profile_grid.comparing.sections import (
     facts_section,
     memory_section,
 )
-from profile_grid.comparing.statistics import CONFIDENCE, FEWEST_PROCESSES, RATE, fewest_for_one
-from profile_grid.quantities import counted, significant
+from profile_grid.quantities import counted, percent, significant
+from profile_grid.tables.claims import Claim
+from profile_grid.tables.evidence import CONFIDENCE, FASTER, FEWEST_PROCESSES, RATE, SLOWER, UNTOLD
 from profile_grid.tables.wording import listed, run_in_words
 
 TITLE = "Before and after"
 MAX_NAMED = 12
 DEFINITIONS = (
-    "- ratio: time of a step after ÷ before, each the median over processes of the median step; its interval has"
-    f" {CONFIDENCE:.0%} confidence, by resampling processes and then their steps.\n"
-    "- slower, faster: Mann-Whitney U of the processes' medians, exact, adjusted for all cells after Benjamini and"
-    f" Hochberg, is below {RATE:g}: of all cells called so, no more than {RATE:.0%} are expected to be wrong. Steps of"
-    f" one process share clocks and memory, so the unit is the process: below {FEWEST_PROCESSES} a side nothing is"
-    " told, and there is no interval, since steps scatter less than processes.\n"
+    "- ratio: time of a step after ÷ before, each the geometric mean over processes of the median step; its interval"
+    f" has {CONFIDENCE:.0%} confidence for this cell alone.\n"
+    "- slower, faster: Welch's test of the logarithms, processes as the unit, since steps of one process share clocks"
+    f" and memory. Its p, adjusted for all cells after Benjamini and Hochberg, is below {RATE:g}: of cells called so,"
+    f" no more than {RATE:.0%} are expected to be wrong. So an interval may exclude 1 where the verdict is {UNTOLD}.\n"
     "- memory: the most that tensors took at once, of one process a side.\n"
     "- energy: ± is the standard deviation between the windows of one process a side, so there is no verdict.\n"
     "- changes: from the captures, one process a side, of several GPUs that of the first: launches of a step, or a time"
@@ -62,33 +65,60 @@ def sections(tables: dict[str, pd.DataFrame]) -> list[ComparisonSection]:
 def document(tables: dict[str, pd.DataFrame]) -> str:
     """The document of a comparison, from its tables."""
     parts = [f"## {section.title}\n\n{section.text}" for section in sections(tables)]
-    return "\n\n".join([f"# {TITLE}", summary(tables["cells"]), *parts]) + "\n"
+    return "\n\n".join([f"# {TITLE}", *as_markdown(summary(tables["cells"], tables["changes"])), *parts]) + "\n"
 
 
-def summary(cells: pd.DataFrame) -> str:
-    """The number of cells with each verdict, the ratios of those that changed, and whether more processes are
-    needed."""
+def as_markdown(claims: list[Claim]) -> list[str]:
+    """The first claim as a paragraph, the others as a list."""
+    return [claims[0], *(["\n".join(f"- {claim}" for claim in claims[1:])] if claims[1:] else [])]
+
+
+def summary(cells: pd.DataFrame, changes: pd.DataFrame | None = None) -> list[Claim]:
+    """What changed most, or that nothing did; then how many cells have each verdict, the kernel that changed most, and
+    whether more processes are needed."""
     if cells.empty:
-        return "There is no cell to compare."
+        return [Claim("There is no cell to compare.", "missing")]
+    changed = cells[cells["verdict"].isin((FASTER, SLOWER))]
     counts = cells["verdict"].value_counts()
     verdicts = listed([f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts])
-    changed = cells[~cells["verdict"].isin([NOT_COMPARABLE, TOO_FEW]) & (cells["p_adjusted"] < RATE)]
-    named = [f"{run_in_words(row)}: × {significant(row.ratio)}" for row in changed.head(MAX_NAMED).itertuples()]
-    others = f" and {len(changed) - MAX_NAMED} more" if len(changed) > MAX_NAMED else ""
-    ratios = f" {'; '.join(named)}{others}." if named else ""
-    return f"Of {counted(len(cells), 'cell')}: {verdicts}.{ratios}{_power(cells)}"
+    said = Claim("Of {cells}: {verdicts}.", "counted", cells=counted(len(cells), "cell"), verdicts=verdicts)
+    found = [said] if len(counts) > 1 else []
+    lead = Claim("No change was detected in {cells}.", "untold", cells=counted(len(cells), "cell"))
+    if len(changed):
+        farthest = changed.loc[np.log(changed["ratio"]).abs().idxmax()]
+        lead = _change(farthest)
+        found += _others(changed.drop(farthest.name)) + _kernel(farthest["run"], changes)
+    return [lead, *found, *_too_few(cells)]
 
 
-def _power(cells: pd.DataFrame) -> str:
-    """A note that there are too few processes for the number of cells; empty if a change of one cell can be
-    detected."""
-    too_few = f" {FEWEST_PROCESSES} processes per side are needed: `timing: {{processes: {FEWEST_PROCESSES}}}`."
-    tested = cells[cells["p"].notna()]
-    needed = fewest_for_one(len(tested))
-    least = tested[["processes_before", "processes_after"]].min().min()
-    if tested.empty or least >= needed:
-        return too_few if (cells["verdict"] == TOO_FEW).any() else ""
-    return (
-        f" With {least:.0f} processes a side a change that few of {len(tested)} cells have cannot be told, however"
-        f" large it is: {needed} a side tell one cell alone."
-    )
+def _change(row: pd.Series) -> Claim:
+    amounts = [abs(row[name] - 1) for name in ("ratio", "ratio_low", "ratio_high")]
+    return Claim(
+        "{run}, is {amount} {verdict} ({low} to {high}).", "difference", run=run_in_words(row),
+        amount=percent(amounts[0]), verdict=row["verdict"], low=percent(min(amounts[1:])), high=percent(max(amounts)),
+    )  # fmt: skip
+
+
+def _others(changed: pd.DataFrame) -> list[Claim]:
+    named = [f"{run_in_words(row)} × {significant(row['ratio'])}" for row in changed.head(MAX_NAMED).to_dict("records")]
+    more = f" and {len(changed) - MAX_NAMED} more" if len(changed) > MAX_NAMED else ""
+    text = "Others that changed, after ÷ before: {named}{more}."
+    return [Claim(text, "difference", named="; ".join(named), more=more)] if named else []
+
+
+def _kernel(run: str, changes: pd.DataFrame | None) -> list[Claim]:
+    """The kernel of a run whose time changed most between the captures."""
+    if changes is None or not len(own := changes[(changes["run"] == run) & (changes["level"] == "kernel")]):
+        return []
+    row = own.loc[own["ms_more"].abs().idxmax()]
+    name = short_names(own["name"].unique(), {})[row["name"]]
+    before, after = significant(row["ms_before"]), significant(row["ms_after"])
+    text = "There, the kernel that changed most is {name}: {before} → {after} ms."
+    return [Claim(text, name=code(name), before=before, after=after)]
+
+
+def _too_few(cells: pd.DataFrame) -> list[Claim]:
+    """How many processes are needed, if a cell has too few."""
+    text = "{processes} processes per side are needed: `timing: {setting}`."
+    needed = Claim(text, "untold", processes=FEWEST_PROCESSES, setting=f"{{processes: {FEWEST_PROCESSES}}}")
+    return [needed] if (cells["verdict"] == TOO_FEW).any() else []

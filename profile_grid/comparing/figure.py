@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from kernel_tables.page.colors import BLUE, GREY, PALE, VERMILLION
-from profile_grid.comparing.cells import FASTER, NO_EVIDENCE, SLOWER, TOO_FEW
+from profile_grid.comparing.cells import TOO_FEW
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.layout import row
@@ -15,9 +15,10 @@ from profile_grid.figures.theme import SMALL, WIDTH
 from profile_grid.quantities import counted, interval, significant
 from profile_grid.study.dimensions import BY_KEY, MODE
 from profile_grid.tables.apart import shown_dimensions
+from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD
 
 STYLES = {  # of a verdict: colour and shape
-    SLOWER: (VERMILLION, "triangle-right"), FASTER: (BLUE, "triangle-left"), NO_EVIDENCE: (GREY, "circle"),
+    SLOWER: (VERMILLION, "triangle-right"), FASTER: (BLUE, "triangle-left"), UNTOLD: (GREY, "circle"),
     TOO_FEW: (PALE, "circle"),
 }  # fmt: skip
 LINE_PX, AXIS_PX, GAP_PX, CHARACTER_PX = 15, 40, 14, 6
@@ -56,7 +57,7 @@ def draw(tables: Tables) -> Drawing:
 def result(tables: Tables) -> str:
     """How many cells changed, and how much."""
     cells = tables["cells"]
-    tested = cells[cells["verdict"].isin((SLOWER, FASTER, NO_EVIDENCE))]
+    tested = cells[cells["verdict"].isin((SLOWER, FASTER, UNTOLD))]
     parts = [
         f"{len(own)} {verdict} (× {interval(own['ratio'], lambda ratio: significant(ratio, 4))})"
         for verdict in (SLOWER, FASTER)

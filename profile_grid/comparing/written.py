@@ -12,7 +12,7 @@ from markupsafe import Markup
 from kernel_tables.page.markup import html_environment, style
 from profile_grid.comparing.cells import CELLS, ENERGIES, cells, energies
 from profile_grid.comparing.changes import CHANGED_FACTS, CHANGES, changes, facts_that_differ
-from profile_grid.comparing.document import TITLE, document, sections, summary
+from profile_grid.comparing.document import TITLE, as_markdown, document, sections, summary
 from profile_grid.comparing.figure import FIGURE
 from profile_grid.comparing.results import Results
 from profile_grid.figures.paper import write_figure
@@ -47,7 +47,7 @@ def page(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, image: bytes | Non
     return environment.get_template("page.html.j2").render(
         title=TITLE,
         machine=of_one_machine({"runs": runs})[1],
-        summary=summary(tables["cells"]),
+        summary="\n\n".join(as_markdown(summary(tables["cells"], tables["changes"]))),
         sections=sections(tables),
         figure=FIGURE,
         caption=FIGURE.result(figure_tables),

@@ -20,6 +20,7 @@ from profile_grid.tables.evidence import (
     of_processes,
     pooled,
     processes_for,
+    typical_ms,
 )
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
@@ -165,3 +166,28 @@ def test_the_assumed_spreads_are_at_least_those_of_sixty_runs_in_seven_processes
         assert SPREADS[host_paced] / 5 < typical <= SPREADS[host_paced], host_paced
     assert assumed_spread(measured["waiting"]).isin(SPREADS.values()).all()
     assert assumed_spread(pd.Series([np.nan])).tolist() == [SPREADS[True]]
+
+
+def test_three_percent_more_in_one_cell_of_thirty_is_always_found():
+    random = np.random.default_rng(2)
+    for _ in range(5):
+        assert six_processes(random, 30, 0.004, 1 / 1.03, 1).tolist()[0] == SLOWER
+
+
+def test_intervals_hold_the_true_ratio_about_as_often_as_they_say():
+    random = np.random.default_rng(3)
+    of_process = np.exp(0.02 * random.normal(size=(2, 400, SIX, 1)))
+    found = [of_processes(before * 1.02, after) for before, after in zip(*of_process, strict=True)]
+    ratio, error, freedom = (pd.Series(column) for column in zip(*found, strict=True))
+    row = judged(ratio, error, freedom)
+    assert ((row["low"] <= 1.02) & (row["high"] >= 1.02)).mean() == pytest.approx(0.95, abs=0.03)
+
+
+def test_the_time_of_a_side_is_the_geometric_mean_over_processes_of_the_median_step():
+    assert typical_ms(np.array([[1.0, 2.0, 9.0], [8.0, 8.0, 100.0]])) == pytest.approx(4.0)
+
+
+def test_a_verdict_allows_for_the_number_of_ratios():
+    ratio, error = pd.Series([1.0, 1.2, 1.0]), pd.Series([0.09] * 3)
+    assert judged(ratio[1:2], error[1:2])["verdict"].tolist() == [FASTER]
+    assert judged(ratio, error)["verdict"].tolist() == [UNTOLD] * 3

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--fail-on", choices=list(FAIL_ON), default="nothing")
     options = parser.parse_args(arguments)
     cells = write_comparison(*sides(options), options.output)["cells"]
-    print(f"{summary(cells)} See {options.output / 'comparison.md'}")
+    print(f"{' '.join(summary(cells)[:2])} See {options.output / 'comparison.md'}")
     found = cells[cells["verdict"].isin(FAIL_ON[options.fail_on])]
     if len(found):
         named = ", ".join(f"{row.run} (× {row.ratio:.3f})" for row in found.itertuples())
