@@ -16,19 +16,10 @@ from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING
 KINDS = ("kernel", "memcpy", "memset", "graph")
 TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)  # in the order of KINDS
 COUNTS_AS_KERNEL = np.array([True, False, False, True])  # by kind
-COPY_KINDS = {
-    0: "Unknown",
-    1: "Host-to-Device",
-    2: "Device-to-Host",
-    3: "Host-to-Array",
-    4: "Array-to-Host",
-    5: "Array-to-Array",
-    6: "Array-to-Device",
-    7: "Device-to-Array",
-    8: "Device-to-Device",
-    9: "Host-to-Host",
-    10: "Peer-to-Peer",
-}
+COPY_KINDS = (  # of exports without ENUM_CUDA_MEMCPY_OPER
+    "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
+    "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -96,7 +87,7 @@ def _at_launch(values: np.ndarray, row: np.ndarray, otherwise: int) -> np.ndarra
 
 def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[str]]:
     """The index of each activity's name, and the names: of kernels in full, of others as nsys words them."""
-    copies = COPY_KINDS | capture.labels("ENUM_CUDA_MEMCPY_OPER")
+    copies = dict(enumerate(COPY_KINDS)) | capture.labels("ENUM_CUDA_MEMCPY_OPER")
     namers = (
         lambda ids: _kernel_names(capture, ids),
         lambda ids: [f"[CUDA memcpy {copies.get(number, f'kind {number}')}]" for number in ids.tolist()],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -57,8 +57,15 @@ def launches_without_kernels(capture: Capture, activities: Activities) -> int:
     return int((~_overlaps(launches, without, np.flatnonzero(has_activity))).sum())
 
 
-def kernels_without_calls(activities: Activities, calls: Columns, call_process: np.ndarray) -> tuple[int, int]:
-    """How many activities were launched before the capture, and how many by a call that it lost.
+class KernelsWithoutCalls(NamedTuple):
+    """How many activities were launched before the capture, and how many by a call that it lost."""
+
+    launched_before: int
+    lost: int
+
+
+def kernels_without_calls(activities: Activities, calls: Columns, call_process: np.ndarray) -> KernelsWithoutCalls:
+    """The activities whose call is not in the capture.
 
     Correlation ids rise with every call, so an id above the first recorded one of its process was given within the
     capture; an activity that ran before the first recorded call was launched before it.
@@ -75,7 +82,7 @@ def kernels_without_calls(activities: Activities, calls: Columns, call_process: 
             within &= activities.start_ns[rows] > calls["start"][first]
         lost += int(within.sum())
         before += int((~within).sum())
-    return before, lost
+    return KernelsWithoutCalls(before, lost)
 
 
 def stream_capture_begins(capture: Capture, times_ns: np.ndarray, process: np.ndarray) -> np.ndarray:

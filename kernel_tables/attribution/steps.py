@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -40,16 +40,20 @@ def phases_and_parts(paths: Iterable[tuple[str, ...]], step_name: str) -> tuple[
     return phases, parts
 
 
-def offsets_ns(traces: Sequence[CaptureArrays], step_name: str = "step") -> tuple[list[int], str]:
-    """What to add to the times of each capture to have all on the clock of the first, and how they were aligned.
+class AlignedClocks(NamedTuple):
+    """What to add to the times of each capture to have all on the clock of the first, and how that is known."""
 
-    For pictures only: no duration may span two clocks.
-    """
+    offsets_ns: list[int]
+    aligned_by: str
+
+
+def aligned_clocks(traces: Sequence[CaptureArrays], step_name: str = "step") -> AlignedClocks:
+    """The clocks of several captures, aligned for pictures: no duration may span two of them."""
     began = [trace.capture.began_utc_ns() for trace in traces]
     if None not in began:
-        return [time - began[0] for time in began], BY_TIME_OF_DAY
+        return AlignedClocks([time - began[0] for time in began], BY_TIME_OF_DAY)
     first = [_first_step_ns(trace, step_name) for trace in traces]
-    return [first[0] - time for time in first], BY_FIRST_STEP
+    return AlignedClocks([first[0] - time for time in first], BY_FIRST_STEP)
 
 
 def _first_step_ns(trace: CaptureArrays, step_name: str) -> int:

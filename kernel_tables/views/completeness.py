@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -129,7 +129,7 @@ def _steps_of_process(trace: CaptureArrays, kernels: list[int], expected: int | 
         )
     if not _is_kernel(trace).any():
         return
-    short, usual, varies = _short_steps(kernels)
+    short, usual, varies = _step_kernels(kernels)
     if short:
         listed = ", ".join(f"{step}: {kernels[step]}" for step in short[:5])
         yield Finding(
@@ -148,17 +148,28 @@ def _steps_of_process(trace: CaptureArrays, kernels: list[int], expected: int | 
         )
 
 
-def _short_steps(kernels: list[int]) -> tuple[list[int], int, bool]:
-    """Which steps have too few kernels, how many are usual, and whether steps differ, from each step's KERNELS."""
+class _StepKernels(NamedTuple):
+    """The steps with too few kernels, how many are usual, and whether steps differ."""
+
+    short: list[int]
+    usual: int
+    varies: bool
+
+
+def _step_kernels(kernels: list[int]) -> _StepKernels:
+    """From the number of kernels in each step. Steps that differ anyway may have somewhat fewer than the median."""
     if not kernels:
-        return [], 0, False
+        return _StepKernels([], 0, False)
     usual, twins = Counter(kernels).most_common(1)[0]
     if usual == 0:
-        return list(range(len(kernels))) if not any(kernels) else [s for s, n in enumerate(kernels) if not n], 1, True
-    if 2 * twins > len(kernels):
-        return [step for step, count in enumerate(kernels) if count < usual], usual, min(kernels) < max(kernels)
-    usual = int(np.median(kernels))
-    return [s for s, n in enumerate(kernels) if n < SHORT_OF_VARYING_TWINS * usual or n == 0], usual, True
+        usual = least = 1
+    elif 2 * twins > len(kernels):
+        least = usual
+    else:
+        usual = int(np.median(kernels))
+        least = max(SHORT_OF_VARYING_TWINS * usual, 1)
+    short = [step for step, count in enumerate(kernels) if count < least]
+    return _StepKernels(short, usual, min(kernels) < max(kernels))
 
 
 def _kernels_by_step(trace: CaptureArrays, step_name: str) -> dict[int, list[int]]:

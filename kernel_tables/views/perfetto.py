@@ -21,7 +21,7 @@ from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TIMELINE
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
-from kernel_tables.attribution.steps import offsets_ns
+from kernel_tables.attribution.steps import aligned_clocks
 from kernel_tables.reading.global_ids import BITS, process_number, process_of, thread_number
 from kernel_tables.reading.schema import RUNTIME, WRITER_KEY
 from kernel_tables.views.range_tracks import stretches
@@ -75,7 +75,7 @@ def write_timeline(
 
 
 def _placed(traces: Sequence[CaptureArrays], under: str | None) -> list[PlacedTrace]:
-    selections, offsets = [_selection(trace, under) for trace in traces], offsets_ns(traces)[0]
+    selections, offsets = [_selection(trace, under) for trace in traces], aligned_clocks(traces).offsets_ns
     firsts = [_first_ns(*selection) + offset for selection, offset in zip(selections, offsets, strict=True)]
     return [
         PlacedTrace(*selection, offset - min(firsts), number, len(traces))
