@@ -53,13 +53,13 @@ def record(options: argparse.Namespace) -> int:
             program, handover, under_nsys=settings.profiler == NSYS, time_limit_s=options.time_limit,
             end_when=lambda: options.end and is_recorded(read_notes(handover)),
         )  # fmt: skip
-        found = outcomes(settings, read_notes(handover), ended, folder_is_gone=not handover.exists())
-        recorded = [outcome for outcome in found if outcome.has_recording]
+        processes = outcomes(settings, read_notes(handover), ended, folder_is_gone=not handover.exists())
+        recorded = [outcome for outcome in processes if outcome.has_recording]
         kept = _keep(recorded, handover, output, program_text(program))
     with suppress(BrokenPipeError):  # nobody reads what is said; the captures are kept, and the exit status is the same
         for sentence in _end_sentences(ended, options.time_limit):
             _say(sentence)
-        for outcome in found:
+        for outcome in processes:
             if not outcome.has_recording:
                 _say(f"nothing was recorded{outcome.of_rank()}: {outcome.why_nothing()}")
         if isinstance(kept, str):
@@ -147,7 +147,9 @@ def _tell_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
     lost = []
     try:
         with Trace(capture) as trace:
-            findings = [one for one in trace.check(outcome.expected_steps) if one.code not in _expected(outcome)]
+            findings = [
+                finding for finding in trace.check(outcome.expected_steps) if finding.code not in _expected(outcome)
+            ]
             if in_full:
                 _print_rows(trace)
                 lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace)
@@ -187,8 +189,11 @@ def _losses(trace: Trace) -> list[str]:
     """Where time is lost, a sentence each, the largest first."""
     from kernel_tables.diagnosis.diagnose import diagnose
 
-    said = [one for one in diagnose(trace) if not one.abstained][:MOST_LOSSES]
-    return [f"{one.message}; fixing it saves at most {one.gain_percent:.0f} %: {one.advice}" for one in said]
+    findings = [finding for finding in diagnose(trace) if not finding.abstained][:MOST_LOSSES]
+    return [
+        f"{finding.message}; fixing it saves at most {finding.gain_percent:.0f} %: {finding.advice}"
+        for finding in findings
+    ]
 
 
 def _say(sentence: str) -> None:

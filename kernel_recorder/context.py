@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernel_recorder.in_process.settings import ALWAYS
-from kernel_recorder.keeping import Kept, free_output, keep_recordings
+from kernel_recorder.keeping import RecordedProcess, free_output, keep_recordings
 from kernel_recorder.options import modules_of
 from kernel_tables.errors import TraceError
 
@@ -108,7 +108,7 @@ class recorded:
         if keep:
             with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
                 window.save(Path(folder))
-                own = Kept(os.getpid(), by_nsys=False, torch_version=window.torch_version)
+                own = RecordedProcess(os.getpid(), by_nsys=False, torch_version=window.torch_version)
                 (kept,) = keep_recordings(Path(folder), self._output, [own], of_ranks=False)
                 if isinstance(kept, TraceError):
                     raise kept

@@ -44,7 +44,7 @@ def free_output(wanted: Path | None, *, of_ranks: bool = True) -> Path:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RecordedProcess:
     """What is kept of one process: the trace of its PyTorch, or its part of nsys's report, which holds them all.
 
     `rank` is its number where it is one `of` several; `window` has facts about what the window held."""
@@ -59,7 +59,7 @@ class Kept:
 
 
 def keep_recordings(
-    handover: Path, output: Path, recorded: Sequence[Kept], *, of_ranks: bool = True
+    handover: Path, output: Path, recorded: Sequence[RecordedProcess], *, of_ranks: bool = True
 ) -> list[Path | TraceError]:
     """Of each process the path of its capture, or why there is none. The path is OUTPUT, and of a rank N that is not 0
     `output_rankN`; where one of these has appeared meanwhile, the next free number.
@@ -69,29 +69,29 @@ def keep_recordings(
     output = _numbered(output, of_ranks)
     if any(process.by_nsys for process in recorded):
         _export(handover)  # of all of them
-    found: list[Path | TraceError] = []
+    captures: list[Path | TraceError] = []
     try:
         for process in recorded:
             path = output.with_name(f"{output.stem}_rank{process.rank}{output.suffix}") if process.rank else output
             try:
                 _write(handover, process, path)
             except TraceError as error:
-                found.append(error)
+                captures.append(error)
             else:
-                found.append(path)
+                captures.append(path)
     except OSError:
-        for path in found:
+        for path in captures:
             if isinstance(path, Path):
                 path.unlink()
         raise
-    return found
+    return captures
 
 
-def _write(handover: Path, process: Kept, path: Path) -> None:
+def _write(handover: Path, process: RecordedProcess, path: Path) -> None:
     with written_whole(path) as partial:
         if process.by_nsys:
-            own = None if process.rank is None else process.pid
-            write_publishable(handover / EXPORT, partial, process=own)
+            pid = None if process.rank is None else process.pid
+            write_publishable(handover / EXPORT, partial, process=pid)
         else:
             _write_trace(trace_file(handover, process.pid), partial, process.torch_version)
         with full_disk_as_os_error(path):
@@ -100,7 +100,7 @@ def _write(handover: Path, process: Kept, path: Path) -> None:
             _note_facts(partial, process)
 
 
-def _note_facts(capture: Path, process: Kept) -> None:
+def _note_facts(capture: Path, process: RecordedProcess) -> None:
     """Writes into a capture which rank it is of and what its window held, where it has a table for such facts."""
     facts = [] if process.rank is None else [(RANK_KEY, str(process.rank)), (RANKS_KEY, str(process.of))]
     if process.window:
@@ -134,7 +134,7 @@ def _write_trace(path: Path, target: Path, torch_version: str) -> None:
 def _numbered(path: Path, of_ranks: bool) -> Path:
     """The path, or the first of recording-2.sqlite, recording-3.sqlite, ... that is free."""
     others = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
-    return next(one for one in chain([path], others) if not _in_the_way(one, of_ranks))
+    return next(free for free in chain([path], others) if not _in_the_way(free, of_ranks))
 
 
 def _in_the_way(path: Path, of_ranks: bool) -> Path | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kernel_recorder.contents import contents_sentences, step_sentence
 from kernel_recorder.in_process.notes import NO_RANK, PATIENCE_S, RANK, is_alive
 from kernel_recorder.in_process.settings import CALLS, NSYS, PROGRAM, RANGE, SECONDS, STEPS, Settings
-from kernel_recorder.keeping import Kept
+from kernel_recorder.keeping import RecordedProcess
 from kernel_recorder.program import Ended
 from kernel_tables.clean_text import visible
 
@@ -112,14 +112,14 @@ class Outcome:
     def _has_steps(self) -> bool:
         return self.opened is not None and self.opened["modules"] and self.settings.window in (STEPS, CALLS)
 
-    def kept(self, program: str = "") -> Kept:
+    def kept(self, program: str = "") -> RecordedProcess:
         """What of this process is to be kept; PROGRAM is its command line, as program_text.py writes it."""
         opened, by_nsys = self.opened, self.settings.profiler == NSYS
         of = self.joined["of"] if self.joined else 1
         facts = (
             {"program": program, "torch": opened["torch"]} | self._window_facts() if program else self._window_facts()
         )
-        return Kept(opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, of, facts)
+        return RecordedProcess(opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, of, facts)
 
     def of_rank(self) -> str:
         """In words, where there are several: " of rank 1"."""
@@ -183,8 +183,8 @@ class Outcome:
             return None
         saved = self._last("saved") or {"save_s": 0.0}
         parts = {"to begin": self.opened["start_s"], "to stop": self.closed["stop_s"], "to write": saved["save_s"]}
-        told = ", ".join(f"{_duration(seconds)} {what}" for what, seconds in parts.items())
-        text = f"recording took {_duration(sum(parts.values()))} of the program's time: {told}"
+        costs = ", ".join(f"{_duration(seconds)} {what}" for what, seconds in parts.items())
+        text = f"recording took {_duration(sum(parts.values()))} of the program's time: {costs}"
         before, within = self.closed.get("step_before_s"), self.closed.get("step_within_s")
         if before and within:
             text += f"; the median step took {_duration(within)} in the window, {_duration(before)} before it"
@@ -243,7 +243,7 @@ class Outcome:
         if self._last("profile") and settings.profiler != NSYS:
             return "the program used PyTorch's profiler itself; --profiler nsys can record it beside that"
         return {
-            STEPS: f"the window starts after step {settings.skip}, and the program made {reached}{self._repeated()};"
+            STEPS: f"the window starts after step {settings.skip}, and the program made {reached}{self._repetitions()};"
             " a smaller --skip starts it earlier",
             CALLS: f"the window starts after call {settings.skip} of a model, and the program made {reached};"
             " a smaller --skip starts it earlier",
@@ -258,17 +258,15 @@ class Outcome:
 
     def _steps_made(self) -> int:
         """Steps of optimizers, and replays of graphs."""
-        repeated = [row for note in self.notes for row in note.get("repeated", ())]
-        return sum(count for kind, _, count in repeated if kind != "module")
+        return sum(count for kind, _, count in self._repeated() if kind != "module")
 
-    def _repeated(self) -> str:
-        """In words: " (4 steps of AdamW, 30 calls of GPT)"."""
-        notes = [note.get("repeated", ()) for note in self.notes if note["event"] == "exit"]
-        texts = [
-            f"{count} {REPEATED.get(kind, 'step')}s of {visible(name)}"
-            for found in notes
-            for kind, name, count in found
-        ]
+    def _repeated(self) -> list[tuple[str, str, int]]:
+        """What the program repeated until it ended: kind, name and count of each."""
+        return [row for note in self.notes if note["event"] == "exit" for row in note.get("repeated", ())]
+
+    def _repetitions(self) -> str:
+        """The same in words: " (4 steps of AdamW, 30 calls of GPT)"."""
+        texts = [f"{count} {REPEATED.get(kind, 'step')}s of {visible(name)}" for kind, name, count in self._repeated()]
         return f" ({', '.join(texts[:3])})" if texts else ""
 
     def _last(self, event: str) -> dict | None:

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
-from range_marks.marker import Chain, Marker, Thread
+from range_marks.marker import Chain, Marker, MarkerState
 from range_marks.uncompiled import uncompiled, uncompiled_wrapper
 
 UNNUMBERED = 2**64 - 1  # the number of a node that accumulates into .grad: it follows the node that gives the gradient
@@ -65,14 +65,14 @@ def parts_of_backward(marker: Marker, roots: Iterable[Any]) -> Iterator[None]:
             _on_thread_of(device, partial(marker.reopen, ()))
 
 
-class _Thread(threading.local):
+class _HookTensor(threading.local):
     """A tensor that hands dictionaries of hooks to nodes; made once, since making it would show in a profile."""
 
     def __init__(self) -> None:
         self.hooked = torch.empty(0)
 
 
-_THREAD = _Thread()
+_HOOK_TENSOR = _HookTensor()
 
 
 class _Running:
@@ -85,7 +85,7 @@ class _Running:
         self.devices: set[torch.device] = set()
 
     @uncompiled
-    def hook_nodes(self, roots: Iterable[Any], thread: Thread) -> None:
+    def hook_nodes(self, roots: Iterable[Any], thread: MarkerState) -> None:
         """Gives every node behind the roots a hook that opens the parts in which `thread` made it, less those that are
         open around the backward pass.
 
@@ -93,7 +93,7 @@ class _Running:
         over as Tensor.register_hook does it; so a part also opens, and is empty, where its result is what the pass was
         asked the gradient of. A graph that is retained keeps an empty dictionary of each pass.
         """
-        first, after, hooked = 0, 0, _THREAD.hooked
+        first, after, hooked = 0, 0, _HOOK_TENSOR.hooked
         for number, node in _numbered_nodes(roots):
             if not first <= number < after:  # neighbours in the graph were mostly made in one part
                 first, after, chain = thread.made_in(number)

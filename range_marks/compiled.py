@@ -21,13 +21,13 @@ TRACES = "_inductor_kernel_stack_trace"  # in torch._inductor.debug: by kernel a
 IMPORT = "from range_marks import compiled as marked_parts"
 
 
-class _Thread(threading.local):
+class _ActiveParts(threading.local):
     """The set of parts whose kernels the calling thread launches."""
 
     parts = ""
 
 
-_THREAD = _Thread()
+_ACTIVE = _ActiveParts()
 _marker: Marker | None = None
 _plain: dict[str, Callable[..., Any]] = {}
 
@@ -83,13 +83,13 @@ def set_of_parts(parts: Iterable[str | None]) -> str:
 
 def enter(parts: str) -> None:
     """Called by compiled programs: the kernels that follow serve these parts ("": it is not known which)."""
-    if _THREAD.parts == parts or _marker is None:
+    if _ACTIVE.parts == parts or _marker is None:
         return
-    if _THREAD.parts:
+    if _ACTIVE.parts:
         _marker.pop()
     if parts:
         _marker.push(parts)
-    _THREAD.parts = parts
+    _ACTIVE.parts = parts
 
 
 def _stack_traces(kernel_name: str, debug_handle: int | None) -> list[str]:

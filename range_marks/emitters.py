@@ -31,7 +31,7 @@ def record_function_emitter(written: Callable[[str], str] = str) -> Emitter:
     """Ranges of PyTorch's own profiler ("user_annotation" in its trace), by what `written` makes of their names."""
     from torch.autograd.profiler import record_function
 
-    thread = _Opened()
+    thread = _RecordFunctionStack()
 
     def push(name: str) -> None:
         opened = record_function(written(name))
@@ -44,7 +44,7 @@ def record_function_emitter(written: Callable[[str], str] = str) -> Emitter:
     return Emitter(push, pop)
 
 
-class _Opened(threading.local):
+class _RecordFunctionStack(threading.local):
     """The ranges that are open on the calling thread."""
 
     def __init__(self) -> None:

@@ -21,10 +21,10 @@ from range_marks.uncompiled import uncompiled
 RECOMPUTATION = "recomputation"
 MOST_CHANGES = 1 << 17  # kept of each thread; the parts of older nodes are forgotten, so that no program grows by this
 
-Chain = tuple["Part", ...]  # parts, each inside the one before
+Chain = tuple["PartInstance", ...]  # parts, each inside the one before
 
 
-class Part:
+class PartInstance:
     """One time that a part was open in a forward pass. `chain` holds the parts around it and, last, itself."""
 
     __slots__ = ("chain", "name")
@@ -34,7 +34,7 @@ class Part:
         self.chain: Chain = (*around, self)
 
 
-class Thread(threading.local):
+class MarkerState(threading.local):
     """What the marker knows of the calling thread."""
 
     def __init__(self) -> None:
@@ -75,15 +75,15 @@ class Marker:
     def __init__(self, emitter: Emitter, recomputation: str = RECOMPUTATION) -> None:
         self.push, self.pop = emitter.push, emitter.pop
         self._recomputation = recomputation
-        self.thread = Thread()
+        self.thread = MarkerState()
 
-    def part(self, name: str) -> Opened:
+    def part(self, name: str) -> RangeContext:
         """A context manager: a range that is a part of the model. Backward kernels get it too (`follow_backward`)."""
-        return Opened(self.open_part, self.close_part, name)
+        return RangeContext(self.open_part, self.close_part, name)
 
-    def range(self, name: str) -> Opened:
+    def range(self, name: str) -> RangeContext:
         """A context manager: a range around parts, such as a step or a phase, which no backward kernel gets again."""
-        return Opened(self.push, self.pop, name)
+        return RangeContext(self.push, self.pop, name)
 
     @uncompiled
     def open_part(self, name: str) -> None:
@@ -95,7 +95,7 @@ class Marker:
             thread.suspended = thread.forward = thread.backward
             self.reopen(())
             self.push(self._recomputation)
-        thread.forward = Part(name, thread.forward).chain
+        thread.forward = PartInstance(name, thread.forward).chain
         self.push(name)
         thread.record()
 
@@ -117,8 +117,8 @@ class Marker:
         One instance of a part in the forward pass is one in the backward pass, as long as its nodes run in a row."""
         thread, opened = self.thread, self.thread.backward
         common = 0
-        for one, other in zip(opened, chain, strict=False):
-            if one is not other:
+        for part, other in zip(opened, chain, strict=False):
+            if part is not other:
                 break
             common += 1
         for _ in opened[common:]:
@@ -128,7 +128,7 @@ class Marker:
         thread.backward = chain
 
 
-class Opened:
+class RangeContext:
     """A range as a context manager."""
 
     __slots__ = ("_close", "_name", "_open")

@@ -43,7 +43,7 @@ def _part(module: nn.Module, key: str, child: nn.Module) -> str:
         return ""
     if not key.isdigit():
         return key
-    of_one_class = len({type(one) for one in module.children()}) == 1
+    of_one_class = len({type(child) for child in module.children()}) == 1
     return "" if isinstance(module, nn.ModuleList) and of_one_class else type(child).__name__
 
 

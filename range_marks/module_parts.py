@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -13,7 +13,13 @@ from torch import nn
 from range_marks.module_hooks import ModuleHooks, is_outermost, keywords_of_call
 from range_marks.uncompiled import uncompiled
 
-Called = tuple[nn.Module, str | None, list[AbstractContextManager]]  # its part, and the ranges that are open for it
+
+class ModuleCall(NamedTuple):
+    """A call of a module that has not returned."""
+
+    module: nn.Module
+    name: str | None  # of its part
+    contexts: list[AbstractContextManager]  # the ranges that are open for it
 
 
 class ModuleParts:
@@ -31,7 +37,7 @@ class ModuleParts:
     ) -> None:
         self._part, self._name_of, self._around = part, name_of, around
         self._hooks = ModuleHooks(self.before, self._after)
-        self._thread = _Thread()
+        self._thread = _ModuleCallStack()
         self._is_on = False
 
     def begin(self) -> None:
@@ -52,32 +58,32 @@ class ModuleParts:
         if torch.compiler.is_compiling() or not self._is_on:
             return
         called, name = self._thread.called, self._name_of(module)
-        outer = next((outer for _, outer, _ in reversed(called) if outer is not None), None)
+        outer = next((call.name for call in reversed(called) if call.name is not None), None)
         contexts = []
         if self._around and is_outermost(called):
             contexts.append(self._around(module, args, keywords_of_call()))
         if name not in (None, outer):  # a wrapper has its module's name
             contexts.append(self._part(name))
-        called.append((module, name, contexts))
+        called.append(ModuleCall(module, name, contexts))
         for context in contexts:
             context.__enter__()
 
     @uncompiled
     def _after(self, module: nn.Module, *_: Any) -> None:
-        if torch.compiler.is_compiling() or all(module is not called for called, _, _ in self._thread.called):
+        if torch.compiler.is_compiling() or all(module is not call.module for call in self._thread.called):
             return
         while self._close_last() is not module:
             pass
 
     def _close_last(self) -> nn.Module:
-        module, _, contexts = self._thread.called.pop()
-        for context in reversed(contexts):
+        call = self._thread.called.pop()
+        for context in reversed(call.contexts):
             context.__exit__(None, None, None)
-        return module
+        return call.module
 
 
-class _Thread(threading.local):
+class _ModuleCallStack(threading.local):
     """The modules that are being called on this thread, the outermost first."""
 
     def __init__(self) -> None:
-        self.called: list[Called] = []
+        self.called: list[ModuleCall] = []

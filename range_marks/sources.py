@@ -37,7 +37,8 @@ class WrittenParts:
 
     def _blocks_of(self, path: str) -> list[Block]:
         """The blocks of a file, outer ones first; none of a file that is no module of this process."""
-        module = next((one for one in list(sys.modules.values()) if getattr(one, "__file__", None) == path), None)
+        modules = list(sys.modules.values())
+        module = next((module for module in modules if getattr(module, "__file__", None) == path), None)
         if module is None:
             return []
         blocks = [

@@ -106,8 +106,8 @@ def numbered_models(models: list[nn.Module]) -> dict[int, str]:
 
 def models_of_this_process() -> list[nn.Module]:
     """Every module that is alive here and part of no other, older ones mostly first."""
-    objects = (found for generation in (2, 1, 0) for found in gc.get_objects(generation))
-    modules = [found for found in objects if issubclass(type(found), nn.Module)]
+    objects = (item for generation in (2, 1, 0) for item in gc.get_objects(generation))
+    modules = [item for item in objects if issubclass(type(item), nn.Module)]
     parts: set[int] = set()
     for module in modules:
         with suppress(Exception):  # one that hides what it consists of

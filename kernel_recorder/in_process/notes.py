@@ -14,7 +14,7 @@ FILE = "notes.jsonl"
 CLAIM, CLAIMED_RUN = "claim", "claimed-run"
 PATIENCE_S = 10.0  # for ranks that do not come to a window: their program may do something else, or have ended
 RANK = "rank"  # the event of a process that has joined others
-NO_RANK = "no_rank"  # of one that has, where the run could not be found out
+NO_RANK = "no_rank"  # of one that has, where the run could not be notes out
 
 
 class Notes:
@@ -53,8 +53,8 @@ class Notes:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            told = path.read_text()
-            return int(told) if told else None
+            number = path.read_text()
+            return int(number) if number else None
         except OSError:
             return None
         try:
@@ -91,10 +91,10 @@ def trace_file(folder: Path, pid: int) -> Path:
 def read_notes(folder: Path) -> list[dict]:
     """What the processes noted, in order; a line that a full disk cut off is left out."""
     path = folder / FILE
-    found = []
+    notes = []
     for line in path.read_text().splitlines() if path.exists() else ():
         try:
-            found.append(json.loads(line))
+            notes.append(json.loads(line))
         except ValueError:
             continue
-    return found
+    return notes

@@ -34,8 +34,8 @@ class Listener(Protocol):
     def left(self, name: str) -> None: ...
 
 
-class _Deaf:
-    """A listener to which no range matters."""
+class _NoListener:
+    """Ignores every range."""
 
     def entering(self, name: str, *, of_torch: bool) -> None: ...
 
@@ -49,9 +49,9 @@ class ProgramRanges:
     def __init__(
         self, listener: Listener | None, *, to_nvtx: bool, is_recording: Callable[[], bool] = lambda: True
     ) -> None:
-        self._listener = _Deaf() if listener is None else listener
+        self._listener = _NoListener() if listener is None else listener
         self._to_nvtx, self._is_recording = to_nvtx, is_recording
-        self._thread = _Opened()
+        self._thread = _OpenRanges()
         self._optimizers: dict[
             str, list[weakref.ref]
         ] = {}  # by the name of their ranges, in order of their first steps
@@ -198,7 +198,7 @@ class ProgramRanges:
             self._listener.left(name)
 
 
-class _Opened(threading.local):
+class _OpenRanges(threading.local):
     """The ranges that are open on the calling thread: those of record_function with their recorded names; and those of
     NVTX by name, with what stands for each."""
 
