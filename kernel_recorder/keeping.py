@@ -17,7 +17,7 @@ from kernel_recorder.unfinished import name_unfinished_step
 from kernel_tables.errors import TraceError
 from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.kineto.capture import CaptureError, capture_tables, write_capture
-from kernel_tables.kineto.trace import CALL, ON_DEVICE, Trace
+from kernel_tables.kineto.trace import CALL, ON_DEVICE, TorchTrace
 from kernel_tables.reading.nsys import export_report
 from kernel_tables.reading.publishable import write_publishable
 from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_KEY
@@ -121,7 +121,7 @@ def _export(handover: Path) -> None:
 
 def _write_trace(path: Path, target: Path, torch_version: str) -> None:
     try:
-        trace = Trace(path)
+        trace = TorchTrace(path)
         if not trace.count(*trace.columns):
             raise TraceError("nothing of PyTorch ran in the window; take a later or longer one")
         tables = capture_tables(trace, bool(trace.count(*ON_DEVICE, CALL)), torch_version)

@@ -17,7 +17,7 @@ import numpy as np
 
 from kernel_tables.kineto.modules import ModuleCalls
 from kernel_tables.kineto.nests import Nest, by_thread
-from kernel_tables.kineto.trace import ARROW, NONE, OPERATOR, Trace
+from kernel_tables.kineto.trace import ARROW, NONE, OPERATOR, TorchTrace
 
 NODE = "autograd::engine::evaluate_function: "
 RECOMPUTATION = "recomputation"
@@ -30,7 +30,7 @@ class Range(NamedTuple):
     name: str
 
 
-def is_node(trace: Trace) -> np.ndarray:
+def is_node(trace: TorchTrace) -> np.ndarray:
     """Whether each operator is a node of autograd that runs. Older traces have nodes without the engine around them."""
     operators, names = trace[OPERATOR], trace.names.things
     of_engine = [number for number, name in enumerate(names) if name.startswith(NODE)]
@@ -38,7 +38,7 @@ def is_node(trace: Trace) -> np.ndarray:
     return by_name if by_name.any() else operators["forward_thread"] > 0
 
 
-def backward_ranges(trace: Trace, calls: ModuleCalls, passes_end_ns: np.ndarray) -> Iterator[Range]:
+def backward_ranges(trace: TorchTrace, calls: ModuleCalls, passes_end_ns: np.ndarray) -> Iterator[Range]:
     """The ranges of modules in backward passes, and of modules that are computed again there. No range lasts over one
     of PASSES_END_NS, ascending times, between two nodes."""
     operators, node = trace[OPERATOR], is_node(trace)
@@ -125,7 +125,7 @@ class _OfThread:
         self._open = self._open[:kept]
 
 
-def _numbers(trace: Trace, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _numbers(trace: TorchTrace, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(sequence number, number of the forward thread) of each operator; of a node that has none itself, those of what
     the engine calls in it."""
     operators = trace[OPERATOR]
@@ -141,7 +141,7 @@ def _numbers(trace: Trace, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _module_of_nodes(
-    trace: Trace, calls: ModuleCalls, node: np.ndarray, sequence: np.ndarray, number: np.ndarray
+    trace: TorchTrace, calls: ModuleCalls, node: np.ndarray, sequence: np.ndarray, number: np.ndarray
 ) -> np.ndarray:
     """The innermost call of a module in which each node's operation was made, NONE where there is none."""
     start, thread_of = trace[OPERATOR]["start"], trace[OPERATOR]["thread"]
@@ -161,7 +161,7 @@ def _module_of_nodes(
     return module
 
 
-def _linked_threads(trace: Trace, number: np.ndarray) -> dict[int, int]:
+def _linked_threads(trace: TorchTrace, number: np.ndarray) -> dict[int, int]:
     """The forward thread of each of PyTorch's own numbers, as the arrows from forward to backward operators say."""
     arrows, operators = trace[ARROW], trace[OPERATOR]
     rows = np.flatnonzero(number > 0)
@@ -188,7 +188,7 @@ def _last_of_each(sequence: np.ndarray, start_ns: np.ndarray) -> tuple[np.ndarra
     return sequence[order][is_last], start_ns[order][is_last]
 
 
-def _computed_again(trace: Trace, calls: ModuleCalls, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _computed_again(trace: TorchTrace, calls: ModuleCalls, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(the calls of modules in a node, by a checkpoint, the outermost ones of each node; the row of that node)"""
     operators, none = trace[OPERATOR], np.empty(0, np.int64)
     found_calls, nodes = [none], [none]

@@ -31,7 +31,7 @@ from kernel_tables.kineto.trace import (
     OPERATOR,
     SIZES,
     Columns,
-    Trace,
+    TorchTrace,
 )  # fmt: skip
 from kernel_tables.whole_files import written_whole
 
@@ -65,14 +65,14 @@ def export_capture(profiler: Any, path_to_capture: Path, on_gpu: bool, torch_ver
     with tempfile.TemporaryDirectory(prefix="kineto-") as folder:
         path_to_trace = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path_to_trace))
-        trace = Trace(path_to_trace)
+        trace = TorchTrace(path_to_trace)
     tables = capture_tables(trace, on_gpu, torch_version)
     with written_whole(path_to_capture) as partial:
         write_capture(tables, partial)
 
 
 def capture_tables(
-    trace: Trace, on_gpu: bool, torch_version: str = "unknown", *, without_marks: bool = False
+    trace: TorchTrace, on_gpu: bool, torch_version: str = "unknown", *, without_marks: bool = False
 ) -> dict[str, Table]:
     """The columns of every table by its name; of a program WITHOUT MARKS of ours, ranges are made of what the trace
     tells. CaptureError when nothing that took time on the device was recorded."""
@@ -125,7 +125,7 @@ class Strings:
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
 
-    def ids_of(self, trace: Trace, kind: str, rows: np.ndarray | slice = slice(None), of=str) -> np.ndarray:
+    def ids_of(self, trace: TorchTrace, kind: str, rows: np.ndarray | slice = slice(None), of=str) -> np.ndarray:
         """The id of the name of each event of a kind, or of what OF makes of it."""
         names = trace.names.things
         distinct, place = np.unique(trace[kind]["name"][rows], return_inverse=True)
@@ -133,7 +133,7 @@ class Strings:
         return np.array(ids, np.int64)[place]
 
 
-def outermost_operators(trace: Trace) -> np.ndarray:
+def outermost_operators(trace: TorchTrace) -> np.ndarray:
     """The rows of the ATen operators, and inductor's own kernels, with none of them around on their thread, by start.
     Autograd's nodes ("MulBackward0") are no operators: they launch nothing themselves, and what they call is counted.
     """
@@ -166,7 +166,7 @@ def _memory_kinds(names: Sequence[str]) -> tuple[list[int | None], list[int | No
     return tuple([match and MEMORY_KINDS.get(match[side]) for match in matches] for side in (1, 2))
 
 
-def _cpu_tables(trace: Trace, strings: Strings) -> dict[str, Table]:
+def _cpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
     rows, collectives = outermost_operators(trace), launched_collectives(trace)
     works = np.array([work for work, _ in collectives], np.int64)
     calls = [(len(rows) + place, call) for place, (_, call) in enumerate(collectives, 1) if call is not None]
@@ -192,7 +192,7 @@ def _cpu_tables(trace: Trace, strings: Strings) -> dict[str, Table]:
     }
 
 
-def _gpu_tables(trace: Trace, strings: Strings) -> dict[str, Table]:
+def _gpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
     calls, kernels = trace[CALL], trace[KERNEL]
     called = np.flatnonzero(calls["correlation"] != NONE)
     calls = {name: column[called] for name, column in calls.items()}
@@ -222,7 +222,7 @@ def _gpu_tables(trace: Trace, strings: Strings) -> dict[str, Table]:
     }
 
 
-def _usual_process(trace: Trace) -> int:
+def _usual_process(trace: TorchTrace) -> int:
     """The global id of the process of the first event of a thread: a trace is of one process."""
     threads = [trace[kind]["thread"] for kind in (CALL, OPERATOR, ANNOTATION) if trace.count(kind)]
     return int(threads[0][0]) & PROCESS if threads else 0

@@ -5,12 +5,12 @@ from collections import defaultdict, deque
 
 import numpy as np
 
-from kernel_tables.kineto.trace import ANNOTATION, OPERATOR, Trace
+from kernel_tables.kineto.trace import ANNOTATION, OPERATOR, TorchTrace
 
 PREFIX, CALL_PREFIX = "gloo:", "c10d::"
 
 
-def launched_collectives(trace: Trace) -> list[tuple[int, int | None]]:
+def launched_collectives(trace: TorchTrace) -> list[tuple[int, int | None]]:
     """(row of its annotation, row of the operator that started it) of every collective, by start; None for a call
     before the first event.
 
@@ -30,7 +30,7 @@ def launched_collectives(trace: Trace) -> list[tuple[int, int | None]]:
     return launched
 
 
-def _named_in_order(trace: Trace, kind: str, names: list[str], prefix: str) -> list[int]:
+def _named_in_order(trace: TorchTrace, kind: str, names: list[str], prefix: str) -> list[int]:
     """The rows whose name begins so, by start."""
     rows = np.array([row for row, name in enumerate(names) if name.startswith(prefix)], np.int64)
     return rows[np.lexsort((trace[kind]["order"][rows], trace[kind]["start"][rows]))].tolist()

@@ -115,10 +115,9 @@ class EventStream:
         if len(self._text) < BLOCK_BYTES:
             self._more()
         end = self._last_end()
-        if end:
-            begin = self._text[:end].lstrip()
-            begin = begin if self._is_first else begin.removeprefix(b",")
-            block = decoded_block(b"[%b]" % begin)
+        begin = self._text[:end].lstrip()
+        if end and (self._is_first or begin.startswith(b",")):
+            block = decoded_block(b"[%b]" % begin[not self._is_first :])
             if block is not None:
                 self._take(end)
                 self._is_first = False

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.kineto.nests import Nest, by_thread
-from kernel_tables.kineto.trace import FUNCTION, MODULE, NONE, Trace
+from kernel_tables.kineto.trace import FUNCTION, MODULE, NONE, TorchTrace
 
 INSTANCE = re.compile(r"_\d+$|^FSDP(?=[A-Z])")  # fully_shard makes FSDPBlock of a Block
 # What stands around a module and is none of its model.
@@ -24,7 +24,7 @@ WRAPPERS = {
 class ModuleCalls:
     """The calls of modules, without wrappers and those that are named as the module around them."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: TorchTrace) -> None:
         functions, names = trace[FUNCTION], trace.names.things
         class_of = {
             number: INSTANCE.sub("", names[number].removeprefix(MODULE))

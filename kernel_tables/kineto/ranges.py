@@ -14,13 +14,13 @@ from kernel_tables.kineto.collectives import PREFIX as OF_GLOO
 from kernel_tables.kineto.modules import ModuleCalls
 from kernel_tables.kineto.names import decoded
 from kernel_tables.kineto.nests import by_thread, outermost
-from kernel_tables.kineto.trace import ANNOTATION, FUNCTION, MODULE, OPERATOR, Trace
+from kernel_tables.kineto.trace import ANNOTATION, FUNCTION, MODULE, OPERATOR, TorchTrace
 
 BACKWARD, STEP = "backward", "step"
 PROFILER_STEP = re.compile(r"ProfilerStep#\d+")
 
 
-def ranges_of(trace: Trace, *, on_gpu: bool) -> list[Range]:
+def ranges_of(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
     """All ranges. On a processor operators are what takes time, so they are ranges on a GPU alone."""
     ranges = _with_steps(annotations(trace, with_gloo=on_gpu))
     calls = ModuleCalls(trace)
@@ -35,12 +35,12 @@ def ranges_of(trace: Trace, *, on_gpu: bool) -> list[Range]:
     return ranges
 
 
-def has_modules(trace: Trace) -> bool:
+def has_modules(trace: TorchTrace) -> bool:
     """Whether the trace has calls of modules."""
     return any(name.startswith(MODULE) for name in trace.names.things)
 
 
-def annotations(trace: Trace, *, with_gloo: bool) -> list[Range]:
+def annotations(trace: TorchTrace, *, with_gloo: bool) -> list[Range]:
     """The ranges that the program opened. Those of Gloo's threads are collectives, which a processor has as work."""
     names = [decoded(name) for name in trace.named(ANNOTATION)]
     columns = (trace[ANNOTATION][name].tolist() for name in ("start", "end", "thread"))
@@ -54,7 +54,7 @@ def _with_steps(ranges: list[Range]) -> list[Range]:
     return [row._replace(name=step) if PROFILER_STEP.fullmatch(row.name) else row for row in ranges]
 
 
-def _backward_passes(trace: Trace, calls: ModuleCalls) -> list[Range]:
+def _backward_passes(trace: TorchTrace, calls: ModuleCalls) -> list[Range]:
     """The calls of torch.autograd.backward; without stacks, the time in which a thread runs nodes one after another."""
     functions, names = trace[FUNCTION], trace.names.things
     rows = [row for row, name in enumerate(functions["name"].tolist()) if not names[name].startswith(MODULE)]
@@ -64,7 +64,7 @@ def _backward_passes(trace: Trace, calls: ModuleCalls) -> list[Range]:
     return list(_runs_of_nodes(trace))
 
 
-def _runs_of_nodes(trace: Trace) -> Iterator[Range]:
+def _runs_of_nodes(trace: TorchTrace) -> Iterator[Range]:
     """The times in which a thread runs nodes of autograd, without another operator or the end of an annotation."""
     operators, node = trace[OPERATOR], is_node(trace)
     annotation_ends_ns = np.unique(trace[ANNOTATION]["end"])
@@ -94,7 +94,7 @@ def _range_of_call(calls: ModuleCalls, call: int) -> Range:
     return Range(int(calls.start[call]), int(calls.end[call]), int(calls.thread[call]), calls.names[call])
 
 
-def _operators(trace: Trace) -> Iterator[Range]:
+def _operators(trace: TorchTrace) -> Iterator[Range]:
     """The outermost operators, with the shapes of their inputs."""
     operators, names = trace[OPERATOR], trace.names.things
     shapes = [_shapes(text) for text in trace.shapes.things]

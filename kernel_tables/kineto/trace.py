@@ -37,7 +37,7 @@ SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
 BITS = 24
 
 Columns = dict[str, np.ndarray]
-ColumnOf = Callable[["Trace", Sequence[Event], Sequence[Any]], np.ndarray]  # of events and their args
+ColumnOf = Callable[["TorchTrace", Sequence[Event], Sequence[Any]], np.ndarray]  # of events and their args
 
 
 class Numbers:
@@ -80,7 +80,7 @@ class Threads:
         return (1 << BITS) - 1 - numbers.number(str(name))
 
 
-class Trace:
+class TorchTrace:
     """The columns of every kind of event by its name: start, end (nanoseconds from the first event), name (a number
     of `names`), and those of _COLUMNS. `facts` is what else the JSON holds."""
 
@@ -193,7 +193,7 @@ def _place(name: str, field: str) -> ColumnOf:
     """An argument, or the field of an event that says the same."""
     of_args, of_event = attrgetter(name), attrgetter(field)
 
-    def column(_: Trace, events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
+    def column(_: TorchTrace, events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
         values = list(map(of_args, args))
         if None in values:
             pairs = zip(values, map(of_event, events), strict=True)
@@ -203,7 +203,7 @@ def _place(name: str, field: str) -> ColumnOf:
     return column
 
 
-def _correlation(_: Trace, __: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
+def _correlation(_: TorchTrace, __: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
     numbers = [of_event.correlation for of_event in args]
     if None in numbers:
         known = [(of_event.correlation, of_event.external_id, of_event.old_external_id) for of_event in args]

@@ -10,7 +10,7 @@ from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.kineto.capture import CaptureError, Table, capture_tables, write_capture
 from kernel_tables.kineto.json_stream import GZIP_MAGIC, GZIP_WINDOW, InvalidJson, NotATrace
 from kernel_tables.kineto.ranges import has_modules
-from kernel_tables.kineto.trace import CALL, KERNEL, ON_DEVICE, OPERATOR, Trace
+from kernel_tables.kineto.trace import CALL, KERNEL, ON_DEVICE, OPERATOR, TorchTrace
 from kernel_tables.reading.schema import DAMAGE_KEY, NOTES_KEY, RANK_KEY, RANKS_KEY, RESOLUTION_KEY, WRITER_KEY
 from kernel_tables.reading.sqlite_header import first_bytes
 
@@ -37,7 +37,7 @@ def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:
     Raises TraceError for JSON that is invalid, is no trace, or holds nothing that took time.
     """
     try:
-        trace = Trace(path, up_to_damage=up_to_damage)
+        trace = TorchTrace(path, up_to_damage=up_to_damage)
         tables = capture_tables(trace, _is_of_gpu(trace), without_marks=True)
     except InvalidJson as error:
         advice = f"write or copy the trace again, or read what it holds before that: {UP_TO_DAMAGE}"
@@ -50,7 +50,7 @@ def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:
     return target
 
 
-def _is_of_gpu(trace: Trace) -> bool:
+def _is_of_gpu(trace: TorchTrace) -> bool:
     """Whether the trace is of a program on a GPU. CaptureError where nothing in it took time."""
     if WRITER_KEY in trace.facts:
         raise CaptureError("a timeline written by `kernel-tables trace`, not a capture")
@@ -67,7 +67,7 @@ def _is_of_gpu(trace: Trace) -> bool:
     raise CaptureError(f"a trace without kernels and operators (events by category: {held or 'none'})")
 
 
-def _add_facts(metadata: Table, trace: Trace) -> None:
+def _add_facts(metadata: Table, trace: TorchTrace) -> None:
     facts = {NOTES_KEY: "\n".join(_notes(trace))}
     if trace.whole_microseconds:
         facts[RESOLUTION_KEY] = "1000"
@@ -83,7 +83,7 @@ def _add_facts(metadata: Table, trace: Trace) -> None:
         metadata["value"].append(value)
 
 
-def _notes(trace: Trace):
+def _notes(trace: TorchTrace):
     """What the trace does not hold, a line each."""
     if trace.damage:
         yield f"only what comes before the damage was read: {trace.damage}"

@@ -17,7 +17,7 @@ from kernel_tables.kineto.capture import (
     write_capture,
 )
 from kernel_tables.kineto.capture_schema import SCHEMA
-from kernel_tables.kineto.trace import ANNOTATION, OPERATOR, Trace, global_thread
+from kernel_tables.kineto.trace import ANNOTATION, OPERATOR, TorchTrace, global_thread
 from tests.kernel_tables.kineto_events import FILL, KERNEL, event, rows_of, trace_of
 
 COPY = {"device": 0, "context": 1, "stream": 7, "bytes": 4096}
@@ -26,7 +26,7 @@ COPY = {"device": 0, "context": 1, "stream": 7, "bytes": 4096}
 KINDS = (OPERATOR, ANNOTATION)
 
 
-def operators_of(trace: Trace) -> list[tuple]:
+def operators_of(trace: TorchTrace) -> list[tuple]:
     """The outermost operators: name, thread, start and end."""
     rows, columns = outermost_operators(trace), trace[OPERATOR]
     names = [trace.named(OPERATOR)[row] for row in rows]
@@ -43,7 +43,7 @@ def test_times_are_integer_nanoseconds_since_the_first_event(tmp_path):
     second = event("cpu_op", "aten::mm", 4377358322436.5, 7)
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": [second, first]}))
-    trace = Trace(path)
+    trace = TorchTrace(path)
     times = {kind: (trace.named(kind), trace[kind]["start"].tolist(), trace[kind]["end"].tolist()) for kind in KINDS}
     assert times == {
         OPERATOR: (["aten::mm"], [251_408], [258_408]),
@@ -134,7 +134,7 @@ def test_a_capture_says_when_its_clock_was_zero(tmp_path):
     path = tmp_path / "trace.json"
     events = [event("cpu_op", "aten::mm", 5.5, 7)]
     path.write_text(json.dumps({"baseTimeNanoseconds": 1_790_857_026_000_000_000, "traceEvents": events}))
-    tables = rows_of(Trace(path), on_gpu=False)
+    tables = rows_of(TorchTrace(path), on_gpu=False)
     assert tables["TARGET_INFO_SESSION_START_TIME"] == [{"utcEpochNs": 1_790_857_026_000_005_500}]
 
 

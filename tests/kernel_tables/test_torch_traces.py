@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -73,6 +74,18 @@ def test_blocks_end_between_events_wherever_the_text_is_cut(tmp_path, decoder, m
     for size in (1, 7, 64, 301, 1000):
         monkeypatch.setattr("kernel_tables.kineto.json_stream.BLOCK_BYTES", size)
         assert kernels(path) == expected, size
+
+
+def test_a_comma_that_is_lacking_between_events_is_found_wherever_the_text_is_cut(tmp_path, decoder, monkeypatch):
+    text, path = trace_text(RECENT), tmp_path / "trace.json"
+    commas = [match.start() for match in re.finditer(r"\},\n  \{", text)]
+    assert len(commas) > 10
+    for place in commas:
+        path.write_text(text[: place + 1] + text[place + 2 :])
+        for size in (64, 301, 4 << 20):
+            monkeypatch.setattr("kernel_tables.kineto.json_stream.BLOCK_BYTES", size)
+            with pytest.raises(TraceError, match="is expected after an event"):
+                Trace(path)
 
 
 def test_a_kernel_has_the_ranges_of_its_call_and_one_without_a_call_has_none(tmp_path):
