@@ -2,9 +2,10 @@
 
 The names of ranges are not asked: the same module is called attention, attn or self_attn. On each stream, the products
 next to a softmax are the attention's when only elementwise work lies between, and so are the copies around them, by
-which heads are laid out for the products; the projections are not among them. A softmax that is written out too is two
-reductions with an exponential between. The backward pass has two products on each side of the softmax; that of a
-written-out softmax is looked for in the ranges of the forward chains.
+which heads are laid out for the products; the projections are not among them. Both products are launched in one pass of
+one step: a softmax between the last product of a forward pass and the first one of its backward pass is a loss's. A
+softmax that is written out too is two reductions with an exponential between. The backward pass has two products on
+each side of the softmax; that of a written-out softmax is looked for in the ranges of the forward chains.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernel_tables.attribution.ranges import NONE
 from kernel_tables.diagnosis.devices import Device
 from kernel_tables.diagnosis.scope import Scope
 
@@ -61,7 +63,8 @@ def attention_of(scope: Scope, in_backward: np.ndarray) -> Attention:
     """The chains in the scope; IN_BACKWARD says of each activity whether a backward pass launched it."""
     kinds = _kinds(scope)
     forward, backward = (np.zeros(len(scope.activities), bool) for _ in range(2))
-    streams = [_Stream(scope, kinds, rows) for device in scope.devices for rows in _streams(scope, device)]
+    passes = _passes(scope)
+    streams = [_Stream(scope, kinds, passes, rows) for device in scope.devices for rows in _streams(scope, device)]
     for stream in streams:
         forward[stream.forward()] = True
         backward[stream.backward(stream.has_softmax_backward)] = True
@@ -104,11 +107,15 @@ def _streams(scope: Scope, device: Device) -> list[np.ndarray]:
 class _Stream:
     """The stretches between neighbouring products of a stream. An array "by stretch" has one entry for each."""
 
-    def __init__(self, scope: Scope, kinds: _Kinds, rows: np.ndarray):
+    def __init__(self, scope: Scope, kinds: _Kinds, passes: np.ndarray, rows: np.ndarray):
         self._rows, self._kinds = rows, kinds
         self._product = np.flatnonzero(kinds.product[rows])
+        of_product = passes[rows[self._product]]
         time_ns = np.where(kinds.product[rows], 0, scope.activities.duration_ns[rows])
         self._is_closed = (self._count(kinds.breaks[rows]) == 0) & (self._count(time_ns) >= SHORTEST_NS)
+        self._is_closed &= of_product[:-1] == of_product[1:]
+        both = self._count(kinds.softmax[rows]), self._count(kinds.softmax_backward[rows])
+        self._is_closed &= np.minimum(*both) == 0
 
     @property
     def reduces(self) -> np.ndarray:
@@ -170,6 +177,23 @@ class _Stream:
         """By stretch: the sum of VALUES (one for each of the rows) between its products."""
         before = np.append(0, np.cumsum(values.astype(np.int64)))
         return before[self._product[1:]] - before[self._product[:-1] + 1]
+
+
+def _passes(scope: Scope) -> np.ndarray:
+    """By activity: a number of the range directly in the step in which it was launched (without steps, of its outermost
+    range), and of its step where it is in no such range."""
+    forest, ranges = scope.trace.attribution, scope.trace.range_arrays
+    is_step = np.zeros(len(ranges) + 1, bool)  # the last entry serves nodes without a parent
+    is_step[scope.steps] = True
+    outermost = np.full(len(forest.parent) + 1, NONE)
+    range_of = np.append(forest.range, len(ranges))
+    for nodes in forest.levels():
+        parent = forest.parent[nodes]
+        begins = is_step[range_of[parent]] if len(scope.steps) else parent == NONE
+        above = outermost[parent]
+        outermost[nodes] = np.where(above != NONE, above, np.where(begins, forest.range[nodes], NONE))
+    found = np.append(outermost[:-1], NONE)[forest.launch_node]
+    return np.where(found == NONE, len(ranges) + scope.step, found)
 
 
 def _parts(scope: Scope, forward: np.ndarray) -> set[str]:

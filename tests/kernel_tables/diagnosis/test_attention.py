@@ -105,6 +105,30 @@ def test_copies_that_lay_out_heads_belong_to_attention_up_to_the_projections(tmp
     assert said.evidence["forward_ms"] == pytest.approx((2 * 200 + 6 * 100) / 1e3)
 
 
+@pytest.mark.parametrize("has_ranges", [True, False])
+def test_a_softmax_of_a_loss_between_forward_and_backward_pass_is_no_attention(has_ranges, tmp_path):
+    program = Program()
+    for _ in range(3):
+        with program.range("step"):
+            program.pause(1)
+            with program.range("Clip") if has_ranges else nullcontext():
+                launch(program, [GEMM, SOFTMAX, MUL])
+            program.pause(1)
+            with program.range("backward") if has_ranges else nullcontext():
+                launch(program, [MUL, SOFTMAX_BACKWARD, GEMM])
+            program.pause(1)
+    assert said_of(program, tmp_path) is None
+
+
+def test_the_softmax_that_ends_an_inference_step_is_no_attention_with_the_next_ones_product(tmp_path):
+    program = Program()
+    for _ in range(3):
+        with program.range("step"):
+            program.pause(1)
+            launch(program, [GEMM, MUL, GEMM, SOFTMAX])
+    assert said_of(program, tmp_path) is None
+
+
 def test_a_softmax_over_a_row_of_logits_between_two_layers_is_no_attention(tmp_path):
     program = Program()
     with program.range("step"):
