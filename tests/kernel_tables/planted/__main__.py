@@ -90,9 +90,9 @@ def record(program: list[str], report: Path, environment: dict[str, str] | None 
 
 def record_on_the_cpu(program: list[str], capture: Path, target: Path) -> None:
     """Records three steps of a program, and keeps them compressed."""
-    command = [sys.executable, "-m", "kernel_tables", "record", "--profiler", "torch", "-o", str(capture), "--"]
+    record = ["kernel_tables", "record", "--profiler", "torch", "--steps", "3", "-o", str(capture), "--"]
     alone = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, *program], check=True, stdout=subprocess.DEVNULL, env=alone)
+    subprocess.run([sys.executable, "-m", *record, *program], check=True, stdout=subprocess.DEVNULL, env=alone)
     target.write_bytes(gzip.compress(capture.read_bytes(), mtime=0))
 
 
