@@ -12,11 +12,6 @@ Panel = alt.Chart | alt.LayerChart | Spec
 OF_TOP_LEVEL = ("$schema", "config")
 
 
-def alone(panel: Panel) -> Spec:
-    """One panel, which may be as wide as what holds it: panels side by side may not."""
-    return _specification(panel)
-
-
 def row(*panels: Panel, spacing: int, **properties) -> Spec:
     """The panels side by side."""
     return _concatenated("hconcat", panels, spacing, properties)

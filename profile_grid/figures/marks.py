@@ -141,6 +141,17 @@ def missing_marks(
     return [crosses, *_labels(rows.assign(label=missing[named].astype("str") + ": " + words), contexts, place)]
 
 
+def against_context(
+    rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, title: str, series: Series, time: tuple[str, str],
+    seen: list, size: tuple[int, int],
+) -> alt.LayerChart:  # fmt: skip
+    """Lines of times (columns of means and spreads) against context length, with the runs without results."""
+    y = axis_of(rows, *time, size[1]).with_room(below_px=room_px(missing))
+    lines = measured(rows, contexts.x(), y, title, series, *time, seen)
+    crosses = missing_marks(missing, contexts, y, series, named=series.column)
+    return alt.layer(*lines, *crosses, width=size[0], height=size[1])
+
+
 def _lines(missing: pd.DataFrame) -> pd.Series:
     """The line of each cross, from the foot: its own if all have a label, else one above another."""
     if len(missing) <= MAX_LABELLED:

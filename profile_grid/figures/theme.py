@@ -21,7 +21,7 @@ ON_PAPER = {"ink": "#1d2127", "soft": "#5a626c", "line": "#dfe3e8", "ground": "#
 INK, SOFT, LINE, GROUND = (alt.ExprRef(name) for name in ON_PAPER)
 SERIES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
 KINDS = (  # what has the colour and shape of its place in its list, in every figure
-    ("small", "medium", "large", "xl", "2.7B", "10B"),
+    ("small", "medium", "large", "xl", "2.7B", "10B", "xl-2026"),
     PRECISION.values,
     (*ATTENTION.values, "compiled"),
     PARALLEL.values,

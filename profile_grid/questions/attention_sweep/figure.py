@@ -15,7 +15,8 @@ from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import ATTENTION, COMPILE, CONTEXT_LENGTH, HEAD_DIM
 
 PANEL_DIMENSIONS = (CONTEXT_LENGTH.key, COMPILE.key, ATTENTION.key)
-HEIGHT_PX, COLUMNS = 230, 2
+COLUMNS = 2
+SIZE = (WIDTH // COLUMNS - AXIS_PX, 230)
 USUAL_WIDTH = 64  # of a head
 TIME = ("both_ms", "both_std_ms")
 
@@ -37,16 +38,11 @@ def draw(tables: Tables) -> Drawing:
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> alt.LayerChart:
         absent = absent[absent["variant"].isin(rows["variant"])]  # others have no line here
-        y = marks.axis_of(rows, *TIME, HEIGHT_PX).with_room(below_px=marks.room_px(absent))
         seen = marks.tooltip(
             rows, ("variant", "variant"), ("head_dim", "d", "d"), ("forward_ms", "forward (ms)", marks.DIGITS),
             ("backward_ms", "backward (ms)", marks.DIGITS),
         )  # fmt: skip
-        return alt.layer(
-            *marks.measured(rows, contexts.x(), y, "forward + backward (ms)", series, *TIME, seen),
-            *marks.missing_marks(absent, contexts, y, series, named="variant"),
-            width=WIDTH // COLUMNS - AXIS_PX, height=HEIGHT_PX,
-        )  # fmt: skip
+        return marks.against_context(rows, absent, contexts, "forward + backward (ms)", series, TIME, seen, SIZE)
 
     widths = tables["attention_sweep"][HEAD_DIM.key].nunique()
     note = (

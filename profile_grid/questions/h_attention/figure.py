@@ -20,7 +20,8 @@ from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.ratios import compared
 
 PANEL_DIMENSIONS = (CONTEXT_LENGTH.key, ATTENTION.key)
-HEIGHT_PX, COLUMNS = 210, 2
+COLUMNS = 2
+SIZE = (WIDTH // COLUMNS - AXIS_PX, 210)
 TIME = ("mean_ms", "std_ms")
 NO_TIMES = "No two timed runs differ in attention alone."
 
@@ -34,16 +35,11 @@ def draw_attention_times(tables: Tables) -> Drawing:
     contexts = Contexts.of(times["context_length"])
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> alt.LayerChart:
-        y = marks.axis_of(rows, *TIME, HEIGHT_PX).with_room(below_px=marks.room_px(absent))
         seen = marks.tooltip(
             rows, ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS),
             ("speed_up", "times as fast as written out", marks.DIGITS),
         )  # fmt: skip
-        return alt.layer(
-            *marks.measured(rows, contexts.x(), y, "time of a step (ms)", series, *TIME, seen),
-            *marks.missing_marks(absent, contexts, y, series, named=ATTENTION.key),
-            width=WIDTH // COLUMNS - AXIS_PX, height=HEIGHT_PX,
-        )  # fmt: skip
+        return marks.against_context(rows, absent, contexts, "time of a step (ms)", series, TIME, seen, SIZE)
 
     note = "Times without a profiler, ± the standard deviation between steps. eager: attention written out."
     return Frame(PANEL_DIMENSIONS, NO_TIMES, COLUMNS).drawing(steps, runs, missing, panel, (note,))
