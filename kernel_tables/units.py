@@ -8,6 +8,10 @@ UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 CPU_ONLY_NOTE = "no GPU was used: a kernel is an outermost operator of PyTorch, and its time that of the processor"
+GRAPHS_NOTE = (
+    "replays of CUDA graphs were recorded as one activity each, without their kernels; nsys profile"
+    " --cuda-graph-trace=node records these"
+)
 
 
 def duration(ns: float) -> str:

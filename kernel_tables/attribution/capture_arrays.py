@@ -115,6 +115,11 @@ class CaptureArrays:
         devices = self.places["device"] if self.capture.has(KERNEL, "deviceId") else []  # a missing number reads as -1
         return bool(len(devices)) and bool((devices == CPU_DEVICE).all())
 
+    @property
+    def has_graphs_as_one(self) -> bool:
+        """Whether replays of CUDA graphs are one activity each, without their kernels."""
+        return bool((self.gpu_activities.kind == KINDS.index("graph")).any())
+
     @cached_property
     def launch_sizes(self) -> LaunchSizes:
         """The grid and the block of each activity."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_tables.commands.options import show, text_width, wants_text, write
 from kernel_tables.errors import TraceError
-from kernel_tables.units import CPU_ONLY_NOTE, time_heading
+from kernel_tables.units import CPU_ONLY_NOTE, GRAPHS_NOTE, time_heading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,8 +55,9 @@ def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
         heads = [f"rank {number}\n" for number in range(len(shown))] if len(shown) > 1 else [""]
         parts = [_lines(part, options, text_width()) for part in shown]
         text = "\n".join(head + lines for head, lines in zip(heads, parts, strict=True))
-        if any(trace.is_cpu_only for trace in traces):
-            text += fill(CPU_ONLY_NOTE, text_width()) + "\n"
+        notes = [CPU_ONLY_NOTE] * any(trace.is_cpu_only for trace in traces)
+        notes += [GRAPHS_NOTE] * any(trace.has_graphs_as_one for trace in traces)
+        text += "".join(fill(note, text_width()) + "\n" for note in notes)
         show(text, options)
     elif options.ranks or len(traces) > 1:
         write(by_rank([part.rows for part in shown]), options)

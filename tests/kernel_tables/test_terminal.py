@@ -84,6 +84,13 @@ def test_of_a_capture_of_a_processor_it_is_said_whose_time_it_is(printed, captur
     assert "no GPU was used" not in " ".join(printed("ranges", capture))
 
 
+def test_of_graphs_that_are_one_activity_each_it_is_said_how_to_have_their_kernels(printed, capture, tmp_path):
+    graphs = Synthetic().range("step", 0, 100).graph(4, at=10).write(tmp_path / "graphs.sqlite")
+    for command in ("ranges", "kernels", "classes"):
+        assert "nsys profile --cuda-graph-trace=node" in " ".join(printed(command, graphs, width=80))
+        assert "CUDA graphs" not in " ".join(printed(command, capture))
+
+
 def test_a_capture_that_does_not_tell_its_devices_is_not_taken_for_one_of_a_processor(printed, tmp_path):
     made = Synthetic().range("step", 0, 100).kernel(GEMM, at=10)
     lines = printed("classes", made.write(tmp_path / "c.sqlite", lacking=("CUPTI_ACTIVITY_KIND_KERNEL.deviceId",)))
