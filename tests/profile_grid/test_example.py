@@ -55,7 +55,7 @@ def test_every_summary_table_has_the_same_values(summaries, name, tmp_path):
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_document_is_the_same_byte_for_byte(summaries, tables, name):
-    made = documents(summaries, tables["runs"], json.loads(PROVENANCE.read_text()), [name])
+    made = documents(summaries, tables["runs"], json.loads(PROVENANCE.read_text()), [name], WHOLE.links)
     assert made[name] == (EXAMPLE / "answers" / f"{name}.md").read_text()
 
 
@@ -101,7 +101,7 @@ def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
     summaries = summary_tables(tables)
     for name in example.summaries:
         assert table_difference(name, summaries[name], example.folder / "tables", tmp_path) is None
-    made = documents(summaries, tables["runs"], example.provenance(), example.documents(tables["runs"]))
+    made = documents(summaries, tables["runs"], example.provenance(), example.documents(tables["runs"]), example.links)
     assert made == {name: (example.folder / "answers" / f"{name}.md").read_text() for name in made}
     for name in example.figures(tables["runs"]):
         figure = all_figures()[name]

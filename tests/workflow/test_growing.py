@@ -83,7 +83,6 @@ def test_the_dimension_names_runs_and_has_a_column_in_every_table(grown):
 def test_the_dimension_stands_in_documents_and_in_a_menu_of_the_page(grown):
     text = (grown / "results/answers/a_forward_time.md").read_text()
     assert "| model | context | threads |" in text
-    assert "tiny at context 16 on 1 threads" in text
     assert '<select name="threads">' in (grown / "results/report.html").read_text()
 
 
@@ -107,7 +106,7 @@ def test_the_question_has_its_table_document_figure_and_place_on_the_page(grown)
 
 def test_nothing_misses_the_question_that_was_deleted(grown):
     assert not list((grown / "results").glob("*/b_top_kernels*"))
-    assert "the one with the most operator time is" in (grown / "results/answers/c_other_kernels.md").read_text()
+    assert "The longest such operator is" in (grown / "results/answers/c_other_kernels.md").read_text()
     assert "Which kernel takes the most time?" not in (grown / "results/report.html").read_text()
 
 
