@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 
 MOST_REASONS, MOST_CHARACTERS = 3, 200
+TEXT = re.compile(r"""(\[|tensor )?('[^']*'|"[^"]*")""")  # a name if something leads it, else any text of the program
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,9 @@ def compilations_since(before: Compilations) -> dict[str, object]:
 
 
 def _without_place(reason: str) -> str:
-    """A reason such as "0/1: tensor 'x' size mismatch  # y = x  # train.py:12 in forward" without number and source."""
+    """A reason such as "0/1: tensor 'x' size mismatch  # y = x  # train.py:12 in forward" without number, source and
+    texts of the program."""
     text = reason.partition("\n")[0].partition("  # ")[0]
     number, separator, rest = text.partition(": ")
-    return (rest if separator and "/" in number else text)[:MOST_CHARACTERS]
+    text = rest if separator and "/" in number else text
+    return TEXT.sub(lambda match: match[0] if match[1] else "'...'", text)[:MOST_CHARACTERS]

@@ -90,10 +90,14 @@ def test_what_was_compiled_since_is_told_with_its_reasons_and_without_places(mon
     texts = [
         "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6  # y = f(x)  # /home/me/train.py:3 in forward"
     ]
+    texts.append("0/1: L['self'].mode == 'hf_secret' and L['self'].training == True")
     fake = type("Utils", (), {"counters": {"stats": {"unique_graphs": 3}}, "guard_failures": {"code": texts}})
     monkeypatch.setitem(__import__("sys").modules, "torch._dynamo.utils", fake)
     assert compilations_since(Compilations(2)) == {
         "compilations": 1,
-        "compilation_reasons": ["tensor 'x' size mismatch at index 0. expected 4, actual 6"],
+        "compilation_reasons": [
+            "tensor 'x' size mismatch at index 0. expected 4, actual 6",
+            "L['self'].mode == '...' and L['self'].training == True",
+        ],
     }
     assert compilations_since(Compilations(3)) == {}
