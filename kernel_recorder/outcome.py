@@ -234,7 +234,10 @@ class Outcome:
             and any(note.get("has_optimizer") for note in self.notes)
             and not self._steps_made()
         ):
-            return "the program has an optimizer and took no step with it; --calls records calls of its model"
+            return (
+                "the program has an optimizer, and no step of it could be counted (a compiled step cannot be); --calls"
+                " records calls of the model instead"
+            )
         if settings.window in (STEPS, CALLS) and reached == "0":
             return (
                 "the program took no step of a PyTorch optimizer, and called no model; record for a fixed time with"

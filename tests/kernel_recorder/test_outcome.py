@@ -135,7 +135,7 @@ def test_what_the_program_repeated_is_told_where_it_was_too_little():
 def test_an_optimizer_that_takes_no_step_is_told_with_what_records_its_program():
     exit_ = {"event": "exit", "reached": 4, "repeated": [["module", "GPT", 4]], "has_optimizer": True}
     told = outcome({"event": "python"}, {"event": "torch"}, exit_)
-    assert "has an optimizer and took no step with it; --calls records" in told.why_nothing()
+    assert "no step of it could be counted (a compiled step cannot be); --calls" in told.why_nothing()
 
 
 def test_a_folder_that_was_deleted_is_the_reason():
