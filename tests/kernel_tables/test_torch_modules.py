@@ -58,24 +58,26 @@ class Net(nn.Module):
 
     def forward(self, x):
         for block in self.blocks:
+            x.detach().logical_not()  # makes no node, so that it has the number of the block's first one
             x = block(x)
         return self.head(x), x.mean()
 
 
-def train(model, steps=2):
+def train(model, steps=2, *, twice=False):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(steps):
         with record_function("step"):
             optimizer.zero_grad()
             for _ in range(2):  # gradients of two batches are added up
                 output, mean = model(torch.ones(5, 8))
-                loss = output.square().sum() + mean
-                with record_function("backward"):
-                    loss.backward()
+                loss = mean if twice else output.square().sum() + mean  # the first and the last node are of the model
+                for is_last in (False, True) if twice else (True,):
+                    with record_function("backward"):
+                        loss.backward(retain_graph=not is_last)
             optimizer.step()
 
 
-def traced(path, model):
+def traced(path, model, **options):
     """The JSON of a traced training with both stacks and ranges of range_marks."""
     marker = Marker(record_function_emitter(lambda name: MARK + name))
     parts = ModuleParts(marker.part, lambda module: type(module).__name__)
@@ -84,7 +86,7 @@ def traced(path, model):
         parts.begin()
         follow_backward(marker)
         try:
-            train(model)
+            train(model, **options)
         finally:
             follow_backward(None)
             parts.end()
@@ -107,10 +109,10 @@ def paths_of(path):
     return list(zip(table["name"], table["duration_ns"], paths, strict=True))
 
 
-@pytest.mark.parametrize("reentrant", [None, False, True])
-def test_stacks_tell_the_modules_that_ranges_tell_forward_backward_and_computed_again(tmp_path, reentrant):
+@pytest.mark.parametrize(("reentrant", "twice"), [(None, False), (None, True), (False, False), (True, False)])
+def test_stacks_tell_the_modules_that_ranges_tell_forward_backward_and_computed_again(tmp_path, reentrant, twice):
     torch.manual_seed(0)
-    content = traced(tmp_path / "both.json", Net(reentrant))
+    content = traced(tmp_path / "both.json", Net(reentrant), twice=twice)
     unmarked = [event for event in content["traceEvents"] if not str(event["name"]).startswith(MARK)]
     marked = [
         event | {"name": str(event["name"]).removeprefix(MARK)}
