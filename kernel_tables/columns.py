@@ -41,7 +41,7 @@ TABLES: dict[str, dict[str, Column]] = {
     | {
         "range": _text("name of the range; with `--tree`, its path"),
         "depth": _count("only with `--tree`: 0 for the outermost range", is_optional=True),
-        "instances": _count("occurrences of the range"),
+        "instances": _count("occurrences of the range; one that a CUDA graph captured occurs in each replay, too"),
         "kernels": _count("kernels that it and its inner ranges launched; a replayed graph counts as one"),
         "gpu_time_ns": _count("their time"),
         "memops": _count("copies and fills"),

@@ -41,17 +41,22 @@ class Paths:
         self.of_node = node_path[:-1]
         self.parent = np.concatenate(parents).astype(np.int64)
         self.name = np.concatenate(codes).astype(np.int64)  # code of each path's last name, NONE for no range
-        self.text = self._text_lengths([len(level) for level in parents])
+        self._levels = [slice(*bounds) for bounds in pairwise(np.cumsum([len(level) for level in parents]).tolist())]
+        name_text = np.array([len(written(name)) + len(PATH_SEPARATOR) for name in self.names], np.int64)
+        self.text = self._totals(np.append(name_text, 0)[self.name])  # characters with separators, as written
         require_text(int(self.text.sum()), MOST_TEXT_OF_A_TABLE)
 
-    def _text_lengths(self, level_sizes: list[int]) -> np.ndarray:
-        """The characters of each path as it is written, with a separator after each name."""
-        name_text = np.array([len(written(name)) + len(PATH_SEPARATOR) for name in self.names], np.int64)
-        text = np.zeros(len(self), np.int64)
-        text[BEFORE_CAPTURE] = len(BEFORE_CAPTURE_NAME)
-        for first, last in pairwise(np.cumsum(level_sizes)):
-            text[first:last] = text[self.parent[first:last]] + name_text[self.name[first:last]]
-        return text
+    def _totals(self, values: np.ndarray) -> np.ndarray:
+        """The sum of VALUES (one per path) over each path and all paths around it."""
+        sums = values.copy()
+        for level in self._levels:
+            sums[level] += sums[self.parent[level]]
+        return sums
+
+    @cached_property
+    def depth(self) -> np.ndarray:
+        """How many names each path has: 0 for no range."""
+        return self._totals((self.name != NONE).astype(np.int64))
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -69,17 +74,12 @@ class Paths:
         return self.names.index(name) if name in self.names else NONE
 
     def inside(self, name: str) -> np.ndarray:
-        """Whether each path has NAME among its names."""
-        code = self.code(name)
-        return self.below(self.name == code if code != NONE else np.zeros(len(self), bool))
+        """Whether NAME is one of the names of each path."""
+        return self.below((self.name == self.code(name)) & (self.name != NONE))
 
     def below(self, marked: np.ndarray) -> np.ndarray:
-        """Whether each path is MARKED, or lies in one that is."""
-        inside, current = marked, self.parent
-        while current.any():
-            inside = inside | inside[current]
-            current = self.parent[current]
-        return inside
+        """Whether each path is MARKED, or inside one that is."""
+        return self._totals(marked.astype(np.int64)) > 0
 
     def names_in(self, paths: np.ndarray, under: str | None = None) -> tuple[np.ndarray, np.ndarray]:
         """(position in PATHS, code of name) of each distinct name of each path, from the first UNDER on if given."""

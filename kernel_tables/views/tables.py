@@ -86,7 +86,7 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
     used, direct = _sums_by_path(trace, process)
     for name, values in direct.items():
         sums[name][used] = values
-    depth = _depths(paths)
+    depth = paths.depth
     for level in range(int(depth.max(initial=0)), 1, -1):
         here = np.flatnonzero(depth == level)
         for name in SUMS[1:]:
@@ -181,17 +181,6 @@ def _statistics(group: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndar
     table = pa.table({"group": group, "ns": duration_ns}).group_by("group").aggregate(aggregations).sort_by("group")
     columns = zip([*figures, "std_ns"], [function for _, function, *_ in aggregations], strict=True)
     return {name: table[f"ns_{function}"].to_numpy() for name, function in columns}
-
-
-def _depths(paths: Paths) -> np.ndarray:
-    """How many names each path has: 1 for the outermost, 0 for no range."""
-    depth = np.ones(len(paths), np.int64)
-    depth[NO_RANGE] = 0
-    current = paths.parent
-    while current.any():
-        depth += current != NO_RANGE
-        current = paths.parent[current]
-    return depth
 
 
 def _in_order(paths: Paths, time_ns: np.ndarray) -> list[int]:
