@@ -8,8 +8,9 @@ import numpy as np
 
 from kernel_tables.attribution.arrays import factorize
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
+from kernel_tables.kernel_classes.categories import family
 from kernel_tables.page.step import Leaf
-from kernel_tables.views.readable_tree import BACKWARD, FORWARD, OPTIMIZER, readable
+from kernel_tables.views.readable_tree import BACKWARD, COMMUNICATION, FORWARD, OPTIMIZER, readable
 
 MOST_LEAVES = 3000
 SMALLER = "(smaller ones)"
@@ -24,19 +25,23 @@ def step_leaves(scope: Scope) -> list[Leaf]:
     ns, launches = np.zeros(len(group), np.int64), np.bincount(of_group, minlength=len(group))
     np.add.at(ns, of_group, found.duration_ns[rows])
     paths, classes = with_phases(trace.range_paths.tuples, scope), trace.activity_classes
-    return [
-        Leaf(
-            paths[code // len(found.names)], found.names[code % len(found.names)],
-            classes[code % len(found.names)], time / 1e6 / scope.count, count / scope.count,
-        )
-        for code, time, count in zip(group.tolist(), ns.tolist(), launches.tolist(), strict=True)
-    ]  # fmt: skip
+    count_of_names, leaves = len(found.names), []
+    for code, time, count in zip(group.tolist(), ns.tolist(), launches.tolist(), strict=True):
+        path, name = paths[code // count_of_names], code % count_of_names
+        ranges, ms = _part(path, classes[name]), time / 1e6 / scope.count
+        leaves.append(Leaf(ranges, found.names[name], classes[name], ms, count / scope.count))
+    return leaves
 
 
 def inside_step(path: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
     """The names of a path below the step; all of them where there are no steps."""
     has_step = len(scope.steps) and scope.step_name in path
     return path[path.index(scope.step_name) + 1 :] if has_step else path
+
+
+def _part(path: tuple[str, ...], kernel_class: str) -> tuple[str, ...]:
+    """The path; of communication, that of its phase, since it is no work of the module that happened to start it."""
+    return (path[0], COMMUNICATION) if path and family(kernel_class) == COMMUNICATION else path
 
 
 def with_phases(paths: Sequence[tuple[str, ...]], scope: Scope) -> list[tuple[str, ...]]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
-from kernel_tables.diagnosis.step_rules import step_times_ns
 from kernel_tables.kernel_classes.categories import family
 from kernel_tables.page.step import Leaf
 from kernel_tables.reading.schema import WINDOW_KEY
@@ -23,7 +22,7 @@ MOST_CLASSES = 3
 
 
 def sentences(scope: Scope, leaves: Sequence[Leaf], short: Mapping[str, str]) -> list[str]:
-    """How much steps vary, the kernel and the classes with the most time, what moves memory."""
+    """The kernel and the classes with the most time, and what moves memory."""
     if not leaves:
         return ["No kernel and no memory operation was recorded in what is looked at."]
     return [*_on_cpu(scope), *_steps(scope), _kernel(leaves, short), _classes(leaves), *_memory(scope)]
@@ -71,10 +70,8 @@ def of_what(scope: Scope) -> str:
 
 
 def _steps(scope: Scope) -> list[str]:
-    if not len(scope.steps):
-        return [f"No range named {scope.step_name!r} holds work: this page is about the whole capture."]
-    times = step_times_ns(scope)
-    return [f"{len(times)} steps take {duration(times.min())} to {duration(times.max())}."] if len(times) > 1 else []
+    nothing = f"No range named {scope.step_name!r} holds work: this page is about the whole capture."
+    return [] if len(scope.steps) else [nothing]
 
 
 def kernel_with_most_time(leaves: Sequence[Leaf]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.__main__ import main
+from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.report import leaves, report, tables, timeline
 from kernel_tables.report.report import report as page_of
 from kernel_tables.trace import Trace
@@ -117,7 +118,7 @@ def test_a_capture_made_on_a_cpu_is_said_to_be_one(tmp_path):
     with Trace(made.write(tmp_path / "capture.sqlite")) as trace:
         html = page_of(trace)
     assert "No GPU was used: a kernel is an outermost operator of PyTorch, and its" in html
-    assert 'In operators of PyTorch</dt><dd>50.0 %</dd><dd class="note">other host time 50.0 %</dd>' in html
+    assert 'CPU busy with PyTorch</dt><dd>50.0 %</dd><dd class="note">other host time 50.0 %</dd>' in html
     assert "operators&#39; time" in html
     assert "GPU time" not in html and "on the device" not in html
     assert held(html, "timeline-bars")["lanes"] == ["ranges, thread 1", "processor, stream 7"]
@@ -261,3 +262,20 @@ def test_the_page_says_which_program_was_recorded_and_nothing_that_a_capture_mak
         path = synthetic().metadata("RECORDED_WINDOW", broken).write(tmp_path / "broken.sqlite")
         with Trace(path) as trace:
             assert "steps 6" not in page_of(trace)
+
+
+def test_communication_is_a_part_of_its_phase_in_the_picture(tmp_path):
+    made = Synthetic().range("step", 0, 1000).range("backward", 10, 900).range("Linear", 20, 800)
+    made.kernel("aten::mm", at=30, device=-1).kernel("gloo:all_reduce", at=40, duration=200, device=-1)
+    with Trace(made.write(tmp_path / "c.sqlite")) as trace:
+        found = {leaf.kernel: leaf.ranges for leaf in leaves.step_leaves(Scope(trace))}
+    assert found == {"aten::mm": ("backward", "Linear"), "gloo:all_reduce": ("backward", "communication")}
+
+
+def test_a_closure_and_a_model_have_their_phases_in_the_picture(tmp_path):
+    made = Synthetic().range("step", 0, 1000).range("Optimizer.step#Adam.step", 10, 900)
+    made.range("Net", 20, 100).kernel("f", at=30)
+    made.range("backward", 200, 600).range("Net", 210, 500).kernel("b", at=220).kernel("u", at=700)
+    with Trace(made.write(tmp_path / "c.sqlite")) as trace:
+        found = {leaf.kernel: leaf.ranges for leaf in leaves.step_leaves(Scope(trace))}
+    assert found == {"f": ("forward", "Net"), "b": ("backward", "Net"), "u": ("optimizer (Adam)",)}
