@@ -26,20 +26,29 @@ class Closures:
         """`outside_optimizer` makes a context in which the range of the calling thread's optimizer step is closed."""
         self._outside_optimizer = outside_optimizer
         self._hook: RemovableHandle | None = None
+        self._is_on = False
+
+    def attach(self) -> None:
+        """Sets the hook that finds closures. A compiled optimizer is compiled again where it comes or goes later."""
+        self._hook = register_optimizer_step_pre_hook(self._before_step)
 
     def begin(self) -> None:
         """Closes ranges from now on."""
-        self._hook = register_optimizer_step_pre_hook(self._before_step)
+        self._is_on = True
 
     def end(self) -> None:
         """Closes no more."""
+        self._is_on = False
+
+    def leave(self) -> None:
+        """Takes the hook away."""
         if self._hook is not None:
             self._hook.remove()
 
     @uncompiled
     def _before_step(self, _: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
         """The arguments of the step with another closure; None where it has none. args[0] is the optimizer."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or not self._is_on:
             return None
         if callable(kwargs.get("closure")):
             return args, kwargs | {"closure": self._outside(kwargs["closure"])}

@@ -63,5 +63,6 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     ranges.watch_torch()
     when_imported("nvtx", ranges.watch_nvtx)
     profiler.watch_program(recorder.note_profile if to_nvtx else recorder.step_back)
+    closures.attach()
     window.attach()
     recorder.end_with_process()

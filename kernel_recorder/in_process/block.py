@@ -30,6 +30,7 @@ class BlockWindow:
         wait_for_device()
         self._profiler.start()
         self._ranges.watch_record_function()
+        self._closures.attach()
         self._closures.begin()
         if self._modules:
             self._modules.begin()
@@ -39,7 +40,7 @@ class BlockWindow:
         wait_for_device()
         if self._modules:
             self._modules.end()
-        self._closures.end()
+        self._closures.leave()
         self._ranges.leave_record_function()
         self._profiler.stop()
 

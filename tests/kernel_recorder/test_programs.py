@@ -140,6 +140,11 @@ def test_a_compiled_model_without_an_optimizer_is_compiled_as_often_as_without(c
     assert done.ranges()["step > inference > Net"] == 6
 
 
+def test_a_compiled_optimizer_is_compiled_as_often_as_without(compared):
+    done = compared("compiled.py", "eager", "99", "optimizer", options=["--calls"])
+    assert "recording.sqlite: calls 6 to 11 of Net of process" in done.err
+
+
 def test_what_a_program_compiles_inside_the_window_is_told(compared):
     done = compared("compiled.py", "eager", "8")
     assert "torch.compile compiled 1 graph inside the window" in done.err

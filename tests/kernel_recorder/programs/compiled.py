@@ -1,4 +1,5 @@
-"""A compiled model: its backend, the step in which its batches change their size, and whether it is trained.
+"""A compiled model: its backend, the step in which its batches change their size, and whether it is trained, or its
+optimizer compiled too.
 
 The program prints what was compiled, how often and why again. A warning of hooks is an error.
 """
@@ -29,6 +30,8 @@ class Net(nn.Module):
 
 model = torch.compile(Net().to(DEVICE), backend=BACKEND, dynamic=False, fullgraph=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1) if IS_TRAINED else None
+if sys.argv[3:] == ["optimizer"]:
+    optimizer.step = torch.compile(optimizer.step, backend=BACKEND)
 for step in range(14):
     x = torch.randn(4 if step < CHANGES_AT else 6, 8, device=DEVICE)
     with torch.set_grad_enabled(IS_TRAINED):
