@@ -8,8 +8,7 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable
 from profile_grid.quantities import ABSENT, known
-from profile_grid.tables.apart import shown_dimensions
-from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.cells import lines_table
 from profile_grid.tables.per_pass import Merged
 
 VERDICTS = {True: "yes", False: "**no**"}
@@ -25,12 +24,10 @@ def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> MarkdownTable | N
     has errors. `always` are the dimensions that it shows in any case."""
     if rows["loss_error"].isna().all():
         return None
-    shown = shown_dimensions(rows, always)
-    lines = []
-    for row in rows.to_dict("records"):
-        errors = [row[f"{name}_error"] for name in ("loss", "logits", "gradient_norm", "explained")]
-        told = [f"{value:.1e}" if known(value) else ABSENT for value in errors]
-        within = row["within_precision"]
-        lines.append((*leading_cells(row, shown), *told, VERDICTS[bool(within)] if known(within) else ABSENT))
-    headings = ("loss", "logits", "norm of the gradients", "explained", "within")
-    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return lines_table(rows, always, ("loss", "logits", "norm of the gradients", "explained", "within"), _errors)
+
+
+def _errors(row: dict) -> list[str]:
+    errors = [row[f"{name}_error"] for name in ("loss", "logits", "gradient_norm", "explained")]
+    within = VERDICTS[bool(row["within_precision"])] if known(row["within_precision"]) else ABSENT
+    return [*(f"{value:.1e}" if known(value) else ABSENT for value in errors), within]

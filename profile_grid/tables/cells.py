@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pandas as pd
 
@@ -45,17 +45,25 @@ def rows_table(
     always: Sequence[str],
     columns: Sequence[tuple[str, Callable[[dict], str]]],
     words: int = 0,
-    hidden: Sequence[str] = (),
 ) -> MarkdownTable | None:
-    """One line per row: its dimensions, then per column the text of the row; None without rows. The first `words`
-    columns are words, which stand to the left; `always` and `hidden` are those of shown_dimensions."""
-    if rows.empty:
-        return None
+    """One line per row: its dimensions, then per column the text of the row; None without rows. Arguments as below."""
+    headings, texts = [heading for heading, _ in columns], [text for _, text in columns]
+    return lines_table(rows, always, headings, lambda row: [text(row) for text in texts], words) if len(rows) else None
+
+
+def lines_table(
+    rows: pd.DataFrame,
+    always: Sequence[str],
+    headings: Sequence[str],
+    cells: Callable[[dict], Iterable[str]],
+    words: int = 0,
+    hidden: Sequence[str] = (),
+) -> MarkdownTable:
+    """One line per row: its dimensions, then its cells, of which the first `words` are words, which stand to the left.
+    `always` and `hidden` are those of shown_dimensions."""
     shown = shown_dimensions(rows, always, hidden)
-    lines = tuple((*leading_cells(row, shown), *(text(row) for _, text in columns)) for row in rows.to_dict("records"))
-    return MarkdownTable(
-        (*headings_of(shown), *(heading for heading, _ in columns)), lines, first_right=len(shown) + words
-    )
+    lines = tuple((*leading_cells(row, shown), *cells(row)) for row in rows.to_dict("records"))
+    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown) + words)
 
 
 def headings_of(shown: Sequence[str]) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, known, ratio, significant, with_spread
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, Dimension, keys_without
-from profile_grid.tables.apart import pivoted, shown_dimensions, sorted_values, split
-from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.apart import pivoted, sorted_values, split
+from profile_grid.tables.cells import lines_table
 from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.model_parts import told_apart
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
@@ -24,15 +24,16 @@ def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | No
         return None
     place, values = keys_without(dimension.key), sorted_values(rows, dimension.key)
     wide = pivoted(rows, place, dimension.key, ["mean_ms", "speed_up", "verdict"])
-    base = rows.drop_duplicates(place)
-    shown = shown_dimensions(base, ALWAYS, hidden=(dimension.key,))
-    lines = []
-    for row in base.to_dict("records"):
+
+    def cells(row: dict) -> list[str]:
         own = wide.loc[tuple(row[key] for key in place)]
-        cells = [time_and_gain(*(own[(name, one)] for name in ("mean_ms", "speed_up", "verdict"))) for one in values]
-        lines.append((*leading_cells(row, shown), with_spread(row["base_mean_ms"], row["base_std_ms"]), *cells))
-    names = (f"{dimension.name_of(value)}, ms" for value in (dimension.default, *values))
-    return MarkdownTable((*headings_of(shown), *names), tuple(lines), first_right=len(shown))
+        gains = [
+            time_and_gain(*(own[(name, value)] for name in ("mean_ms", "speed_up", "verdict"))) for value in values
+        ]
+        return [with_spread(row["base_mean_ms"], row["base_std_ms"]), *gains]
+
+    names = [f"{dimension.name_of(value)}, ms" for value in (dimension.default, *values)]
+    return lines_table(rows.drop_duplicates(place), ALWAYS, names, cells, hidden=(dimension.key,))
 
 
 def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | None:
@@ -43,14 +44,12 @@ def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | N
         return None
     keys = [*keys_without(dimension.key), dimension.key]
     wide = pivoted(rows, keys, "phase", ["speed_up", "verdict"])
-    runs = rows.drop_duplicates(keys)
-    shown = shown_dimensions(runs, (*ALWAYS, dimension.key))
-    lines = []
-    for row in runs.to_dict("records"):
+
+    def cells(row: dict) -> list[str]:
         own = wide.loc[tuple(row[key] for key in keys)]
-        gains = [_judged(own.get(("speed_up", phase)), own.get(("verdict", phase))) for phase in phases]
-        lines.append((*leading_cells(row, shown), *gains))
-    return MarkdownTable((*headings_of(shown), *phases), tuple(lines), first_right=len(shown))
+        return [_judged(own.get(("speed_up", phase)), own.get(("verdict", phase))) for phase in phases]
+
+    return lines_table(rows.drop_duplicates(keys), (*ALWAYS, dimension.key), phases, cells)
 
 
 def parts_tables(parts: pd.DataFrame) -> list[tuple[str, MarkdownTable]]:

@@ -11,8 +11,8 @@ from profile_grid.quantities import ABSENT, counted, interval, known, memory, ra
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import ATTENTION, keys_without
 from profile_grid.tables import ratio_tables
-from profile_grid.tables.apart import pivoted, shown_dimensions, sorted_values
-from profile_grid.tables.cells import headings_of, leading_cells, rows_table, status_word
+from profile_grid.tables.apart import pivoted, sorted_values
+from profile_grid.tables.cells import lines_table, rows_table, status_word
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import FASTER, judged
 from profile_grid.tables.gains import largest_gain, verdict_counts
@@ -129,15 +129,13 @@ def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> Markd
         return None
     values = sorted_values(rows, ATTENTION.key)
     wide = pivoted(rows, PLACE, ATTENTION.key, CELL)
-    places = rows.drop_duplicates(PLACE)
-    shown = shown_dimensions(places, ratio_tables.ALWAYS, hidden=(ATTENTION.key,))
-    lines = []
-    for row in places.to_dict("records"):
+
+    def cells(row: dict) -> list[str]:
         own = wide.loc[tuple(row[key] for key in PLACE)]
-        cells = (cell(pd.Series({name: own[(name, value)] for name in CELL})) for value in values)
-        lines.append((*leading_cells(row, shown), *cells))
-    headings = (f"{value} (written out)" if value == ATTENTION.default else str(value) for value in values)
-    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+        return [cell(pd.Series({name: own[(name, value)] for name in CELL})) for value in values]
+
+    headings = [f"{value} (written out)" if value == ATTENTION.default else str(value) for value in values]
+    return lines_table(rows.drop_duplicates(PLACE), ratio_tables.ALWAYS, headings, cells, hidden=(ATTENTION.key,))
 
 
 def _time(cell: pd.Series) -> str:

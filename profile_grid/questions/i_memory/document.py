@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from kernel_tables import units
@@ -13,8 +11,8 @@ from profile_grid.quantities import ABSENT, count, interval, known, memory, perc
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.questions.i_memory.table import COUNTED
 from profile_grid.study.dimensions import BY_KEY, MODEL
-from profile_grid.tables.apart import pivoted, shown_dimensions, split, unstacked
-from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.apart import pivoted, split, unstacked
+from profile_grid.tables.cells import lines_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import told_apart
@@ -157,7 +155,7 @@ def peak_table(measured: Measured) -> MarkdownTable:
     def cells(row: dict) -> list[str]:
         return [row["fullest_phase"], size(row["peak_bytes"]), *(size(wide[name][row["run"]]) for name in names)]
 
-    return _by_run(rows.drop_duplicates("run"), ("in", "peak", *names), cells, words=1)
+    return lines_table(rows.drop_duplicates("run"), LED_BY, ("in", "peak", *names), cells, words=1)
 
 
 def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
@@ -182,7 +180,9 @@ def counted_table(measured: Measured) -> MarkdownTable:
     """(i) One line per run: the peak as each counts it, and as the shapes let expect it."""
     rows = measured.tables["memory_room"]
     names = [name for name in (*COUNTED, "estimated_peak_bytes") if rows[name].notna().any()]
-    return _by_run(rows, [COUNTED_AS[name] for name in names], lambda row: [size(row[name]) for name in names])
+    return lines_table(
+        rows, LED_BY, [COUNTED_AS[name] for name in names], lambda row: [size(row[name]) for name in names]
+    )
 
 
 def fitting_table(measured: Measured) -> MarkdownTable | None:
@@ -191,8 +191,11 @@ def fitting_table(measured: Measured) -> MarkdownTable | None:
     rows = rows[rows[LONGEST_CONTEXT].notna()]
     if rows.empty:
         return None
-    return _by_run(
-        rows, ("longest context", "largest batch"), lambda row: [count(row[LONGEST_CONTEXT]), count(row[LARGEST_BATCH])]
+    return lines_table(
+        rows,
+        LED_BY,
+        ("longest context", "largest batch"),
+        lambda row: [count(row[LONGEST_CONTEXT]), count(row[LARGEST_BATCH])],
     )
 
 
@@ -206,7 +209,9 @@ def bisected_table(measured: Measured) -> MarkdownTable | None:
         figures = (count(row[name]) for name in ("largest", "fails_at", "predicted"))
         return [BY_KEY[row["fitted"]].heading, *figures, size(row["limit_bytes"]), count(row["tries"])]
 
-    return _by_run(rows, ("largest", "measured", "fails at", "by the shapes", "memory", "tries"), cells, words=1)
+    return lines_table(
+        rows, LED_BY, ("largest", "measured", "fails at", "by the shapes", "memory", "tries"), cells, words=1
+    )
 
 
 def largest_table(measured: Measured) -> tuple[str, MarkdownTable] | None:
@@ -231,7 +236,7 @@ def failures_table(measured: Measured) -> MarkdownTable | None:
         return [_place(row["in_phase"], row["in_range"]), *asked, *(size(one) for one in sums.loc[row["run"]])]
 
     headings = ("in", "asked for", "free", "live", *sums.columns)
-    return _by_run(rows.drop_duplicates("run"), headings, cells, words=1)
+    return lines_table(rows.drop_duplicates("run"), LED_BY, headings, cells, words=1)
 
 
 def failures_largest(measured: Measured) -> list[tuple[str, MarkdownTable]]:
@@ -271,10 +276,3 @@ def size(bytes_: float) -> str:
 
 def _size_and_share(bytes_: float, share: float) -> str:
     return f"{size(bytes_)} ({percent(share)})" if known(bytes_) else ABSENT
-
-
-def _by_run(rows: pd.DataFrame, headings: Sequence[str], cells, words: int = 0) -> MarkdownTable:
-    """One line per row, led by the dimensions of its run; the first `words` cells are text."""
-    shown = shown_dimensions(rows, LED_BY)
-    lines = tuple((*leading_cells(row, shown), *cells(row)) for row in rows.to_dict("records"))
-    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown) + words)

@@ -9,8 +9,8 @@ from profile_grid.quantities import ABSENT, interval, known, memory, percent, ra
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import CHECKPOINT, keys_without
 from profile_grid.tables import ratio_tables
-from profile_grid.tables.apart import shown_dimensions, sorted_values
-from profile_grid.tables.cells import headings_of, leading_cells, status_word
+from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.cells import lines_table, status_word
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.gains import whole_steps
@@ -124,16 +124,15 @@ def trade_table(measured: Measured) -> MarkdownTable | None:
     if taken.empty:
         return None
     steps = times[times["phase"] == WHOLE_STEP].set_index("run")
-    shown = shown_dimensions(taken, (*ratio_tables.ALWAYS, CHECKPOINT.key))
     sizes = [name for name in MEMORY if taken[name].notna().any()]
-    lines = []
-    for row in taken.to_dict("records"):
-        complete = row["status"] == COMPLETE
-        time = with_spread(row["mean_ms"], row["std_ms"]) if complete else status_word(row["status"])
+
+    def cells(row: dict) -> tuple[str, ...]:
+        time = with_spread(row["mean_ms"], row["std_ms"]) if row["status"] == COMPLETE else status_word(row["status"])
         longer = _longer_cells(steps.loc[row["run"]]) if row["run"] in steps.index else (ABSENT, ABSENT)
-        lines.append((*leading_cells(row, shown), time, *longer, *_memory_cells(row, sizes)))
+        return time, *longer, *_memory_cells(row, sizes)
+
     headings = ("step, ms", "times as long", "by FLOPs", *(MEMORY[name] for name in sizes), "computed again")
-    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return lines_table(taken, (*ratio_tables.ALWAYS, CHECKPOINT.key), headings, cells)
 
 
 def _longer_cells(row: pd.Series) -> tuple[str, str]:

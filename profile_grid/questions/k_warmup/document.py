@@ -7,8 +7,7 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, percent, ratio, significant, with_spread
 from profile_grid.questions.k_warmup.table import TOLERANCE, of_whole_steps
-from profile_grid.tables.apart import shown_dimensions
-from profile_grid.tables.cells import headings_of, leading_cells, rows_table
+from profile_grid.tables.cells import rows_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.measured import Measured
@@ -111,19 +110,16 @@ def _steps(number: int) -> str:
     return f"{number} warm-up step{'' if number == 1 else 's'}"
 
 
-def reports_table(measured: Measured) -> MarkdownTable:
+def reports_table(measured: Measured) -> MarkdownTable | None:
     """(k) One line per run: the step that would have been reported after so many warm-up steps."""
     rows = of_whole_steps(measured.tables["warmup_reports"])
     taken = int(rows["warmup_steps"].max())
     counts = [number for number in REPORTED_COUNTS if number < taken] + [taken]
     cells = {(row.run, row.warmup_steps): with_spread(row.mean_ms, row.std_ms) for row in rows.itertuples()}
-    runs = rows.drop_duplicates("run")
-    shown = shown_dimensions(runs, LED_BY)
-    lines = tuple(
-        (*leading_cells(row, shown), *(cells.get((row["run"], one), ABSENT) for one in counts))
-        for row in runs.to_dict("records")
-    )
-    return MarkdownTable((*headings_of(shown), *(f"after {one}, ms" for one in counts)), lines, first_right=len(shown))
+    columns = [
+        (f"after {number}, ms", lambda row, number=number: cells.get((row["run"], number), ABSENT)) for number in counts
+    ]
+    return rows_table(rows.drop_duplicates("run"), LED_BY, columns)
 
 
 def first_step_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pandas as pd
 
@@ -12,8 +12,8 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, ratio, significant
 from profile_grid.questions.l_counters.padding import SUMS, UNTOLD
 from profile_grid.study.dimensions import MODES, PRECISION
-from profile_grid.tables.apart import pivoted, shown_dimensions
-from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.apart import pivoted
+from profile_grid.tables.cells import lines_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, NO_RANGE
@@ -166,7 +166,7 @@ def kernels_table(measured: Measured) -> MarkdownTable:
         "kernel", "grid", "limited by", "occupancy limited by", "waits for", "ms", "of kernels", "FLOP/s", "of roof",
         "DRAM", "of roof", "FLOP/B", "occupancy", "waves", "tail",
     )  # fmt: skip
-    return _by_run(rows, headings, cells, words=5)
+    return lines_table(rows, LED_BY, headings, cells, words=5)
 
 
 def parts_table(measured: Measured) -> MarkdownTable:
@@ -193,7 +193,7 @@ def matmuls_table(measured: Measured) -> MarkdownTable | None:
 
     of_shapes = ("counted, GFLOP", "shapes, GFLOP", "counted ÷ shapes", "in tiles ÷ shapes")
     figures = (*of_shapes, "within padding", "of its time counted")
-    return _by_run(rows, ("pass", "part", *figures), cells, words=2)
+    return lines_table(rows, LED_BY, ("pass", "part", *figures), cells, words=2)
 
 
 def roofs_table(measured: Measured) -> MarkdownTable:
@@ -207,8 +207,8 @@ def roofs_table(measured: Measured) -> MarkdownTable:
         text = (speed if roof == "memory" else rate)(value)
         return f"{text} ({percent(share)})" if known(share) else text
 
-    return _by_run(
-        rows.drop_duplicates("run"), names, lambda row: tuple(cell(row["run"], roof) for roof in names), words=0
+    return lines_table(
+        rows.drop_duplicates("run"), LED_BY, names, lambda row: tuple(cell(row["run"], roof) for roof in names), words=0
     )
 
 
@@ -242,16 +242,9 @@ def _sums_table(measured: Measured, by: str, most: int) -> MarkdownTable:
 
     names = ("phase",) if by == "phase" else ("pass", by)
     figures = ("ms", "of kernels", "launches", "GFLOP", "of roof", "DRAM, GB", "of roof", "FLOP/B")
-    return _by_run(rows, (*names, *figures), cells, words=len(names))
+    return lines_table(rows, LED_BY, (*names, *figures), cells, words=len(names))
 
 
 def _order_of(measured: Measured) -> Callable[[pd.Series], pd.Series]:
     order = {run: number for number, run in enumerate(measured.runs["run"])}
     return lambda runs: runs.map(order)
-
-
-def _by_run(rows: pd.DataFrame, headings: Sequence[str], cells: Callable, words: int) -> MarkdownTable:
-    """One line per row, led by the dimensions of its run; the first `words` cells are text."""
-    shown = shown_dimensions(rows, LED_BY)
-    lines = tuple((*leading_cells(row, shown), *cells(row)) for row in rows.to_dict("records"))
-    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown) + words)
