@@ -84,7 +84,7 @@ def command_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m kernel_tables" if Path(sys.argv[0]).name == "__main__.py" else "kernel-tables",
         description="Where the GPU time of a program goes, by its NVTX ranges: records the program, or reads a capture"
-        " of Nsight Systems.",
+        " of Nsight Systems or torch.profiler.",
         epilog="Begin with: kernel-tables record -- python train.py. Times are nanoseconds, in a terminal in readable"
         " units. Bad input: one line on standard error and exit status 2.",
     )

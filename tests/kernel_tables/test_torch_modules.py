@@ -155,3 +155,11 @@ def test_of_threads_with_the_same_numbers_the_arrows_tell_which_one_a_node_diffe
     path.write_text(json.dumps({"traceEvents": two_threads()}))
     modules = {name: path[-1] for name, _, path in paths_of(path)}
     assert modules == {"of_thread_11": "First", "of_thread_12": "Second"}
+
+
+def test_layers_have_the_name_of_their_class_and_wrappers_have_none(tmp_path):
+    calls = ["DistributedDataParallel_0", "Net_0", "FSDPBlock_11", "Sequential_2", "Sequential_3", "Linear_120"]
+    events = [event("python_function", f"nn.Module: {name}", place, 90 - 2 * place) for place, name in enumerate(calls)]
+    events += [event("cpu_op", "aten::mm", 20, 5)]
+    path = written(tmp_path / "trace.json", {}, events)
+    assert [path for *_, path in paths_of(path)] == [("Net", "Block", "Sequential", "Linear")]
