@@ -71,6 +71,11 @@ class Finding:
             raise ValueError(f"{self.code!r} is not one of CODES")
 
 
+def finding(code: str, message: str) -> Finding:
+    """A finding with the severity of its code."""
+    return Finding(WARNING if code in ODD else ERROR, code, message)
+
+
 class TraceError(Exception):
     """A capture cannot be read; the message is one line: the fact, the likely cause, the next step."""
 
@@ -93,7 +98,7 @@ class ImpossibleCapture(TraceError):
 
 def impossible(path: Path, code: str, message: str) -> ImpossibleCapture:
     """The exception for a single finding."""
-    return ImpossibleCapture(path, [Finding(ERROR, code, message)])
+    return ImpossibleCapture(path, [finding(code, message)])
 
 
 def codes_as_markdown() -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.diagnosis.devices import PARTS
-from kernel_tables.errors import ERROR, WARNING, Finding
+from kernel_tables.errors import Finding, finding
 from kernel_tables.ranks.collectives import collectives, unmatched_steps
 from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.ranks.steps import OVERLAPPED, DeviceSteps, device_steps
@@ -73,8 +73,7 @@ def _steps_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[Findin
     usual = max(steps.values(), default=0)
     others = [f"rank {number}: {count}" for number, count in steps.items() if count != usual]
     if others:
-        yield Finding(
-            ERROR,
+        yield finding(
             "ranks_differ",
             f"ranks hold up to {usual} ranges {step_name!r}, others fewer ({', '.join(others)}): steps of ranks are"
             " matched by number, so they would be compared with other steps; capture the same steps of all ranks",
@@ -84,8 +83,7 @@ def _steps_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[Findin
 def _collectives_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[Finding]:
     steps = unmatched_steps(ranks, step_name) if ranks else []
     if steps:
-        yield Finding(
-            WARNING,
+        yield finding(
             "collectives_differ",
             f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}: transfer cannot be told"
             " from waiting for the slowest rank there; capture all ranks of the run",

@@ -13,7 +13,7 @@ from kernel_tables.attribution.launches import kernels_without_calls, launches_w
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.attribution.steps import measured_steps
 from kernel_tables.clean_text import visible
-from kernel_tables.errors import ERROR, WARNING, Finding, ImpossibleCapture
+from kernel_tables.errors import ERROR, WARNING, Finding, ImpossibleCapture, finding
 from kernel_tables.files import reports_beside
 from kernel_tables.reading.global_ids import process_number, process_of
 from kernel_tables.reading.schema import DAMAGE_KEY, MISSING, NVTX, RESOLUTION_KEY, RUNTIME
@@ -48,22 +48,21 @@ def findings(trace: CaptureArrays, expected_steps: int | None = None, step_name:
         trace.require_possible()
     except ImpossibleCapture as error:
         rows = list(error.findings)
-    return sorted(rows, key=lambda finding: finding.severity != ERROR)
+    return sorted(rows, key=lambda row: row.severity != ERROR)
 
 
 def as_table(rows: list[Finding]) -> pd.DataFrame:
     """One row per finding: severity, code, message."""
     import pandas as pd
 
-    return pd.DataFrame([vars(finding) for finding in rows], columns=["severity", "code", "message"])
+    return pd.DataFrame([vars(row) for row in rows], columns=["severity", "code", "message"])
 
 
 def _older_than_report(trace: CaptureArrays) -> Iterator[Finding]:
     path = trace.capture.path
     for report in reports_beside(path):
         if report.stat().st_mtime_ns > path.stat().st_mtime_ns:
-            yield Finding(
-                ERROR,
+            yield finding(
                 "older_than_report",
                 f"{visible(path.name)} is older than {visible(report.name)} next to it: the figures are those of an"
                 " earlier capture; export the report again",
@@ -73,10 +72,9 @@ def _older_than_report(trace: CaptureArrays) -> Iterator[Finding]:
 def _limits_of_json(trace: CaptureArrays) -> Iterator[Finding]:
     if damage := trace.metadata.get(DAMAGE_KEY):
         fact = f"only what comes before the damage was read ({visible(damage)})"
-        yield Finding(ERROR, "read_up_to_damage", f"{fact}: times are too small; write or copy the trace again")
+        yield finding("read_up_to_damage", f"{fact}: times are too small; write or copy the trace again")
     if RESOLUTION_KEY in trace.metadata:
-        yield Finding(
-            WARNING,
+        yield finding(
             "whole_microseconds",
             "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1; a newer PyTorch writes nanoseconds",
         )
@@ -84,8 +82,7 @@ def _limits_of_json(trace: CaptureArrays) -> Iterator[Finding]:
 
 def _no_kernels(trace: CaptureArrays) -> Iterator[Finding]:
     if not _is_kernel(trace).any():
-        yield Finding(
-            ERROR,
+        yield finding(
             "no_kernels",
             "no kernel was recorded: GPU times are missing, not zero; trace CUDA (`nsys profile -t cuda,nvtx`), with an"
             " nsys that knows the driver, of a program that launches kernels within the capture",
@@ -103,8 +100,7 @@ def _no_ranges(trace: CaptureArrays) -> Iterator[Finding]:
             " ranges by torch.profiler.record_function",
         )
     else:
-        yield Finding(
-            ERROR,
+        yield finding(
             "no_ranges",
             "no NVTX range was recorded: no kernel can be given to a part of the program; trace NVTX (`-t cuda,nvtx`),"
             " and note that nvtx 0.2.12 or newer records nothing under nsys 2024.2 or older",
@@ -121,8 +117,7 @@ def _steps(trace: CaptureArrays, expected: int | None, step_name: str) -> Iterat
 
 def _steps_of_process(trace: CaptureArrays, kernels: list[int], expected: int | None, named: str) -> Iterator[Finding]:
     if expected is not None and len(kernels) != expected:
-        yield Finding(
-            ERROR,
+        yield finding(
             "step_count",
             f"found {len(kernels)} ranges {named}, expected {expected}: per-step means are wrong; capture again, to the"
             " end of the program",
@@ -132,16 +127,14 @@ def _steps_of_process(trace: CaptureArrays, kernels: list[int], expected: int | 
     short, usual, varies = _step_kernels(kernels)
     if short:
         listed = ", ".join(f"{step}: {kernels[step]}" for step in short[:5])
-        yield Finding(
-            ERROR,
+        yield finding(
             "short_steps",
             f"{len(short)} of {len(kernels)} ranges {named} hold fewer kernels than the usual {usual} (number of"
             f" the step: kernels = {listed}): the CUDA trace stopped early or lost kernels, so times are too small;"
             " capture fewer steps, or flush the trace at cudaProfilerStop",
         )
     elif varies:
-        yield Finding(
-            WARNING,
+        yield finding(
             "steps_vary",
             f"ranges {named} hold between {min(kernels)} and {max(kernels)} kernels: a mean over them mixes"
             " different work; look at the steps one by one",
@@ -186,16 +179,14 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
     activities = trace.gpu_activities
     missing = launches_without_kernels(trace.capture, activities) if _is_kernel(trace).any() else 0
     if missing:
-        yield Finding(
-            ERROR,
+        yield finding(
             "launches_without_kernels",
             f"{missing} launches have no kernel: their time is missing from every table; wait for the GPU"
             " (torch.cuda.synchronize) before the capture ends, or capture less at a time",
         )
     calls = trace.columns[RUNTIME]
     if not len(calls["start"]) and len(activities):
-        yield Finding(
-            ERROR,
+        yield finding(
             "no_api_calls",
             "no CUDA API call was recorded: no kernel can be given to a range; trace CUDA (`-t cuda,nvtx`) and export"
             " the whole report",
@@ -203,15 +194,13 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
         return
     before, lost = kernels_without_calls(activities, calls, process_of(calls["thread"]))
     if lost:
-        yield Finding(
-            ERROR,
+        yield finding(
             "lost_launches",
             f"{lost} activities were launched within the capture by calls that were not recorded: their ranges are not"
             " known, so ranges lack their time; capture less at a time",
         )
     if before:
-        yield Finding(
-            WARNING,
+        yield finding(
             "launched_before",
             f"{before} activities were launched before the capture began: they are in '(launched before the capture)'"
             " and in no range; synchronise before the capture starts to have none",
@@ -221,15 +210,13 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
 def _graph_replays(trace: CaptureArrays) -> Iterator[Finding]:
     activities = trace.gpu_activities
     if whole := int((activities.kind == KINDS.index("graph")).sum()):
-        yield Finding(
-            WARNING,
+        yield finding(
             "graphs_as_one",
             f"{whole} replays of CUDA graphs were recorded as one activity each: their kernels are not known, and their"
             " time belongs to the range that launched the replay; capture with `nsys profile --cuda-graph-trace=node`",
         )
     if unknown := replayed_without_creation(trace.capture, activities):
-        yield Finding(
-            WARNING,
+        yield finding(
             "nodes_not_recorded",
             f"{unknown} activities of replayed CUDA graphs were captured before the recording: they belong to the range"
             " that launched the replay, not to the module that was captured; record from the start of the program"
@@ -239,8 +226,7 @@ def _graph_replays(trace: CaptureArrays) -> Iterator[Finding]:
 
 def _calls_without_names(trace: CaptureArrays) -> Iterator[Finding]:
     if trace.capture.has_nameless_calls():
-        yield Finding(
-            WARNING,
+        yield finding(
             "calls_without_names",
             "API calls have no names, or no ends: whether launches lack their kernels cannot be told; export the whole"
             " report",
@@ -250,8 +236,7 @@ def _calls_without_names(trace: CaptureArrays) -> Iterator[Finding]:
 def _left_open(trace: CaptureArrays) -> Iterator[Finding]:
     left_open = int((trace.columns[NVTX]["end"] == MISSING).sum())
     if left_open:
-        yield Finding(
-            WARNING,
+        yield finding(
             "ranges_left_open",
             f"{left_open} ranges were never closed: they last to the end of the capture here; close them, or end the"
             " capture after they close",
@@ -261,8 +246,7 @@ def _left_open(trace: CaptureArrays) -> Iterator[Finding]:
 def _several_threads(trace: CaptureArrays) -> Iterator[Finding]:
     launches = _launches_inheriting_from_several(trace)
     if launches:
-        yield Finding(
-            WARNING,
+        yield finding(
             "several_threads",
             f"{launches} launches inherit ranges from more than one other thread: all of them count, ordered by start,"
             " then longest, then thread; name a range in one thread only to tell them apart",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from kernel_tables.errors import ERROR, WARNING, Finding
+from kernel_tables.errors import Finding, finding
 
 NSYS_WARNING, NSYS_ERROR = 2, 3
 MAX_MESSAGE = 500  # characters; a longer one is cut, and is searched no further
@@ -27,25 +27,24 @@ def findings_of_nsys(messages: Iterable[tuple[int, str, int]]) -> Iterator[Findi
     for severity, text, processes in messages:
         text = " ".join(text[:MAX_MESSAGE].split()) + ("..." if len(text) > MAX_MESSAGE else "")
         source = "nsys" if processes == 1 else f"nsys, of {processes} processes"
-        if kind_of_finding := _kind_of_finding(severity, text):
-            kind, code, meaning = kind_of_finding
-            yield Finding(kind, code, f"{source}: {text}: {meaning}")
+        if judgement := _judgement(severity, text):
+            code, meaning = judgement
+            yield finding(code, f"{source}: {text}: {meaning}")
 
 
-def _kind_of_finding(severity: int, text: str) -> tuple[str, str, str] | None:
-    """The severity, the code and the consequence of a message of nsys; None if it is not a finding."""
+def _judgement(severity: int, text: str) -> tuple[str, str] | None:
+    """The code and the consequence of a message of nsys; None if it is not a finding."""
     if LOSSES.search(text) and not NO_LOSS.search(text):
-        return ERROR, "nsys_lost_events", "times and counts may be too small; capture less at a time"
+        return "nsys_lost_events", "times and counts may be too small; capture less at a time"
     if severity >= NSYS_ERROR and not OF_CPU_SAMPLING.search(text):
-        return ERROR, "nsys_error", "what it failed to record is missing; capture again"
+        return "nsys_error", "what it failed to record is missing; capture again"
     if HEDGE.search(text):
         return (
-            WARNING,
             "nsys_hedge",
             "it says so whenever a program outlives its capture range; figures stand unless another finding counts a"
             " loss",
         )
     if severity >= NSYS_WARNING:
         code = "nsys_older_than_driver" if NEWER_DRIVER.search(text) else "nsys_warning"
-        return WARNING, code, "nothing is known to be lost; nothing has to be done"
+        return code, "nothing is known to be lost; nothing has to be done"
     return None
