@@ -1,9 +1,9 @@
-"""How long the analysis of a large study takes, as processes: `python -m benchmarks.analysis [--runs 6000]`.
+"""Measures the analysis of a large study, as processes: `python -m benchmarks.analysis [--runs 6000]`.
 
-Makes up the results of N runs (benchmarks/made_study.py), then merges them, makes the tables of the questions, the
-figures and the page, as the rules do. The bound, measured in the same run, is to read the tables of every run with
-Arrow and to write them as one, without a dictionary, as Parquet and CSV. Ratios are of CPU seconds, on which other
-programs of the machine have little effect. Needs 2 GB of disk and takes about five minutes.
+Writes generated results of N runs (benchmarks/made_study.py), then runs the commands of the rules: merge, tables of
+questions, figures, page. The bound, measured in the same run, only reads all tables of the runs with Arrow and writes
+them as Parquet and CSV. Ratios are of CPU seconds, which other programs hardly affect. Needs 2 GB of disk and takes
+about five minutes.
 """
 
 from __future__ import annotations

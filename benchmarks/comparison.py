@@ -1,12 +1,12 @@
-"""Whether `snakemake compare` detects what it should on this machine: `python -m benchmarks.comparison TRIAL FOLDER`.
+"""Tests `snakemake compare` on this machine: `python -m benchmarks.comparison TRIAL FOLDER`.
 
 same    a grid twice: no cell may be reported to differ
 slower  one cell, and the same with a slower softmax (benchmarks/programs/slower_softmax.py): it must be reported
         slower, and the kernel that takes longer must be the first in the list
 
 Both sides are measured at the same time, by two Snakemakes that take turns on the GPUs, so that a change over time is
-not mistaken for a difference. The exit status is 1 if the comparison reports something else. --limit-s ends measuring;
-the rounds that both sides have finished are compared.
+not mistaken for a difference. The exit status is 1 if the comparison reports something else. --limit-s stops
+measuring; the rounds that both sides have finished are compared.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def main(
 
 
 def measured(options: Namespace) -> int:
-    """Measures both sides; the number of processes of every run that both have. SystemExit names the log of a side that
-    fails. No process outlives this."""
+    """Measures both sides, and returns how many processes of every run both have. SystemExit names the log of a side
+    that fails. All processes have ended afterwards."""
     started = time.monotonic()
     sides = {side: started_side(options, side) for side in SIDES}
     try:

@@ -1,9 +1,9 @@
-"""What Nsight Compute takes to count one launch, by metrics: `python -m benchmarks.counting [--repeats 2]`.
+"""Measures the time of Nsight Compute per counted launch, by metrics: `python -m benchmarks.counting [--repeats 2]`.
 
-Eight small kernels are counted with all metrics that the stage of counters needs, in one of its rounds or another, with
-each group of them alone, and with all but one group: the difference is the cost of a group. The first launch of a
-process is left out, since ncu loads its libraries there. Needs a GPU that nothing else uses, and ncu with permission to
-count. `--metrics` counts one list of metrics instead; a group of ncu as group:NAME.
+Eight small kernels are counted with all metrics of the stage of counters, with each group of them alone, and with all
+except one group: the difference is the cost of a group. The first launch of a process is omitted, since ncu loads its
+libraries then. Needs a GPU that nothing else uses, and ncu with permission to count. `--metrics` counts one list of
+metrics instead; write a group of ncu as group:NAME.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def main(*, repeats: int = 2, metrics: list[str] | None = None) -> str | None:
 
 
 def groups() -> dict[str, set[str]]:
-    """The metrics that are counted together, by the name of their line: all, each group, and all but each."""
+    """The lists of metrics to count, by the name of their row: all, each group, and all except each group."""
     union = {name for names in GROUPS.values() for name in names}
     alone = {f"{name} alone": set(names) for name, names in GROUPS.items()}
     return {"all": union} | alone | {f"all but {name}": union - set(names) for name, names in GROUPS.items()}
 
 
 def seconds_of_launches(names: Collection[str]) -> list[float]:
-    """Seconds of each launch but the first, under an ncu that counts these metrics."""
+    """The seconds of each launch except the first, while ncu counts these metrics."""
     ncu_round = Round(ALL, 1, tuple(Metric(name, ()) for name in sorted(names)))
     with tempfile.TemporaryDirectory() as folder:
         command = counters_command([sys.executable, str(PROGRAM)], Path(folder, "table.csv"), ncu_round)

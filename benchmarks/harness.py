@@ -1,6 +1,6 @@
-"""What the benchmarks share: options, costs of processes, calls timed in turn, made-up grids, tables with ratios.
+"""Shared by all benchmarks: options, costs of processes, calls timed in turn, generated grids, tables with ratios.
 
-A benchmark declares what it measures, and the peer or bound that it is compared with in the same run.
+A benchmark declares its commands or calls, and the peer or bound to compare with in the same run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def run(main: Callable[..., int | str | None]) -> None:
     for name, parameter in inspect.signature(main, eval_str=True).parameters.items():
         kind, is_optional = parameter.annotation, parameter.default is not parameter.empty
         kind = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
-        settings: dict = {"default": parameter.default, "help": "default: %(default)s"} if is_optional else {}
+        settings: dict = {"default": parameter.default} if is_optional else {}
+        if parameter.default not in (parameter.empty, None):
+            settings["help"] = "default: %(default)s"
         if kind is bool:
             settings["action"] = "store_true"
         elif get_origin(kind) is list:

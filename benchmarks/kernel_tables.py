@@ -1,4 +1,4 @@
-"""How long commands on a capture take, as processes, compared with reading its columns and with nsys stats.
+"""Measures commands on a capture, as processes, compared with reading its columns and with nsys stats.
 
     python -m benchmarks.kernel_tables [--folder FOLDER] [--repeats 3]
         [--sizes 1m_kernels 1m_ranges 200k_overlapping 10m_kernels]

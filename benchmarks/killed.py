@@ -1,8 +1,8 @@
-"""A run on GPUs of which one process is killed at a random moment: `python -m benchmarks.killed FOLDER [--rounds 2]`.
+"""Kills one process of a run on GPUs at a random moment: `python -m benchmarks.killed FOLDER [--rounds 2]`.
 
 Snakemake measures a run on two GPUs; at a random moment one process gets SIGKILL: Snakemake itself, the job that
-measures, its supervisor, the launcher, or a rank. Then nothing of it may remain, no process, no lease, no memory on a
-GPU; and Snakemake, called again, finishes the run. The exit status is 1 if something remains, or the next run fails.
+measures, its supervisor, the launcher, or a rank. Afterwards, no process, lease or GPU memory of it may remain, and
+Snakemake, called again, must finish the run. The exit status is 1 if something remains, or the next run fails.
 
 Nothing else may use the GPUs (those of CUDA_VISIBLE_DEVICES, by number) meanwhile.
 """
@@ -61,7 +61,7 @@ class Trial:
         self.memory_before, self.seen = memory_used(), set[psutil.Process]()
 
     def killed(self, victim: str, moment: float) -> tuple[str, str]:
-        """(problem or "", what happened)"""
+        """The problem or "", and the killed process in words."""
         snakemake, process = self.started("--", *RESULTS), None
         kill_s = time.monotonic() + moment
         while snakemake.poll() is None and (process is None or time.monotonic() < kill_s):
@@ -89,13 +89,13 @@ class Trial:
         return subprocess.Popen([*self.command, *options], cwd=ROOT, stdout=self.log, stderr=self.log)
 
     def note_processes(self, snakemake: subprocess.Popen) -> None:
-        """Notes the processes below this one; psutil tells them from later ones of the same number."""
+        """Records the processes below this one; psutil distinguishes later ones with the same number."""
         with suppress(psutil.NoSuchProcess):
             process = psutil.Process(snakemake.pid)
             self.seen |= {process, *process.children(recursive=True)}
 
     def remains(self, snakemake: subprocess.Popen) -> str:
-        """What a killed run has left, or ""."""
+        """The remains of a killed run in words, or ""."""
         if snakemake.poll() is None:
             self.note_processes(snakemake)
             return f"Snakemake, process {snakemake.pid},"

@@ -1,4 +1,4 @@
-"""A capture of any size whose rows are as wide as those of a real one, for measuring how fast it is read."""
+"""Generates captures of any size, with rows as wide as real ones, to measure how fast they are read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Results of every run of a grid, and files in the place of all that is made from them: nothing is to be done.
+"""Writes results of every run of a grid, and all files made from them, so that nothing remains to be done.
 
-For measuring what planning costs where all results exist. The results are those of this host's processor, so that a
-plan compares all it can: settings, code, versions and variables.
+They serve to measure the planning of a finished grid. They look measured on this host's CPU, so that a plan compares
+settings, code, versions and variables.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ write_analysis(RERUNS, grid_plan(config)["runs"])
 
 
 def write_results(specifications: dict[str, dict[str, str]], sources: dict[str, str]) -> None:
-    """Writes what every stage of every run leaves; specifications are by stage and run, as JSON."""
+    """Writes the outputs of every stage of every run; specifications are JSON, by stage and run."""
     for stage in (BY_NAME[name] for name in specifications):
         for run, text in specifications[stage.name].items():
             folder = Path("results/runs", run)

@@ -1,6 +1,6 @@
-"""Results of a study of any size, made up from the tables of the example: for measuring how the analysis grows.
+"""Generates results of a study of any size from the tables of the example, to measure how the analysis scales.
 
-A made-up run has the tables of a run of the example in the same mode, with all nanoseconds multiplied by one small
+A generated run has the tables of a run of the example in the same mode, with all nanoseconds multiplied by one small
 whole number, so that what adds up there adds up here. The last model runs out of memory.
 """
 

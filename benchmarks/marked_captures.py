@@ -1,9 +1,9 @@
-"""What marking the backward pass changes in a capture: `python -m benchmarks.marked_captures FOLDER [RUN ...]`.
+"""Measures how marking the backward pass changes captures: `python -m benchmarks.marked_captures FOLDER [RUN ...]`.
 
-Every run is captured with its backward pass marked and unmarked, in turn, --rounds times, on the same GPU. Compared
-are, for phases over 0.1 ms, the number of kernels and their GPU time, which should not change, and the time of the host
-in a step and in its backward pass, where marking has its cost. The difference between two captures of the same kind is
-printed too. The exit status is 1 if a number of kernels differs, or GPU time by more than 0.5 %.
+Every run is captured with its backward pass marked and unmarked, in turn, --rounds times, on the same GPU. For phases
+over 0.1 ms, the number of kernels and their GPU time should not change; the time of the host in a step and in its
+backward pass shows the cost of marking. The difference between two captures of the same kind is also printed. The exit
+status is 1 if a number of kernels differs, or GPU time by more than 0.5 %.
 
 Uses the GPU without a lease; about nine seconds per capture. Rows are in FOLDER/marked.json.
 """

@@ -1,4 +1,4 @@
-"""The cost of marking the parts of a step, forward and backward: `python -m benchmarks.marking [--device cuda]`.
+"""Measures the cost of marking the parts of a step: `python -m benchmarks.marking [--device cuda]`.
 
 It times a forward and backward pass of a model so small that only the time of the host matters: twelve layers of width
 16. The variants are timed in turn, many times; the shortest step of each counts, and the median is a check. Times are

@@ -1,4 +1,4 @@
-"""The pipeline compared with a shell loop over the same runs: `python -m benchmarks.plain_loop FOLDER [RUN ...]`.
+"""Compares the pipeline with a shell loop over the same runs: `python -m benchmarks.plain_loop FOLDER [RUN ...]`.
 
 The loop does one run after another, as a shell script would: the timing; the capture, `nsys profile` of the entire
 process; five reports of one `nsys stats`, which exports once. The pipeline makes the documents too. Both are measured

@@ -1,11 +1,11 @@
-"""How long Snakemake takes to plan the grid: `python -m benchmarks.planning`. Nothing is run; about five minutes.
+"""Measures how long Snakemake plans a grid: `python -m benchmarks.planning`. Nothing is run; about five minutes.
 
-Dry runs of workflows, each in a folder of its own. Ratios are to the first of them:
+Dry runs of workflows, each in a separate folder. Ratios are to the first:
 - a plain Snakefile with as many jobs as the runs of the grid have, each with one input, one output, a log, a message
-  and a parameter: what Snakemake takes for the jobs;
+  and a parameter: the time of Snakemake for the jobs;
 - this project's grid;
-- the same grid with all results and all that is made from them: nothing is to be done;
-- an empty Snakefile: what Snakemake itself takes to start.
+- the same grid with all results and all files made from them: nothing to do;
+- an empty Snakefile: the time to start Snakemake.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Programs as people write them, recorded and compared: `python -m benchmarks.recorded_programs [nanogpt ...]`.
+"""Records typical programs and compares them with plain runs: `python -m benchmarks.recorded_programs [nanogpt ...]`.
 
 Each program of tests/kernel_recorder/programs runs three times: plainly, recorded by nsys (without it by PyTorch's
 profiler), and under torch.profiler with ranges around its phases (benchmarks/programs/in_phases.py). The output, the
-exit status, the weights and the random state of the first two have to be equal; the kernels of six steps and of each
-phase have to be as many as torch.profiler counts. The exit status is 1 if anything differs.
+exit status, the weights and the random state of the first two must be equal; six steps and each phase
+must have as many kernels as torch.profiler counts. The exit status is 1 if anything differs.
 
---jobs programs run at once. --keep FOLDER keeps captures and what was said.
+--jobs programs run at once. --keep FOLDER keeps captures and outputs.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def against_truth(program: Program, capture: Path, folder: Path) -> tuple[list[f
 
 
 def phases(capture: Path) -> Iterator[tuple[str, dict[str, float]]]:
-    """Of each phase, and of all steps, the kernels and their milliseconds."""
+    """The number of kernels and their milliseconds, of each phase and of all steps."""
     with Trace(capture) as trace:
         tree = trace.range_tree()
     below_step = tree[(tree["depth"] == 1) & tree["range"].str.startswith("step > ")]

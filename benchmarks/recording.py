@@ -1,4 +1,4 @@
-"""Recordings compared with PyTorch's own profiler: `python -m benchmarks.recording [--size large] [gpt ...]`.
+"""Compares recordings with PyTorch's own profiler: `python -m benchmarks.recording [--size large] [gpt ...]`.
 
 Each program runs once with torch.profiler around three of its steps, by a few lines in the program, then under
 `kernel-tables record` with each available profiler. Compared are the time of all kernels, copies and fills in the three

@@ -1,4 +1,4 @@
-"""What the order of measurements is worth: `python -m benchmarks.schedule [--gpus 4] [--cores 24]`. A simulation.
+"""Simulates orders of measurements: `python -m benchmarks.schedule [--gpus 4] [--cores 24]`.
 
 It takes the grid of 2025 and the seconds for which each measurement leased one H200
 (docs/example-h200/diagnosis/tables/cost.parquet). A measurement that has a core starts, waits for a GPU, has it for its

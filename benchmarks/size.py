@@ -1,7 +1,7 @@
-"""How large the project is outside its tests: `python -m benchmarks.size [REF]`, of the checkout or of a commit.
+"""Counts the size of the project without its tests, in the checkout or at a commit: `python -m benchmarks.size [REF]`.
 
-Counted are lines of Python, rules, templates and scripts; the statements of Python; which share of its lines are
-docstrings; and the bytes of all tracked files, tests included.
+Prints the lines of Python, rules, templates and scripts; the statements of Python; the share of its lines in
+docstrings; and the bytes of all tracked files, including tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Speed-ups of a finished grid compared with PyTorch's own timer: `python -m benchmarks.speed_ups RUN BASE_RUN [...]`.
+"""Compares speed-ups of a finished grid with PyTorch's own timer: `python -m benchmarks.speed_ups RUN BASE_RUN [...]`.
 
 The arguments are pairs of runs of results/runs, each followed by its base. Both are built from the specification in
 their timing.json, in one process, and torch.utils.benchmark.Timer times their steps: it chooses how often, and takes

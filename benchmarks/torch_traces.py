@@ -1,9 +1,9 @@
-"""How fast JSON of torch.profiler is read on one core, and in how much memory, compared with a bare json.load.
+"""Measures time and memory to read a trace of torch.profiler on one core, compared with json.load.
 
     python -m benchmarks.torch_traces [TRACE] [--megabytes 250] [--repeats 3]
 
-Without a TRACE one is made: steps of a model of blocks with stacks, forward and backward, as Kineto writes them. Where
-Holistic Trace Analysis is installed (the package HolisticTraceAnalysis), its parser is measured, too.
+Without a TRACE one is generated: steps of a model of blocks with stacks, forward and backward, as Kineto writes them.
+If Holistic Trace Analysis is installed (the package HolisticTraceAnalysis), its parser is also measured.
 """
 
 from __future__ import annotations

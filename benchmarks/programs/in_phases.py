@@ -37,17 +37,17 @@ class Window:
         self.counted: int | None = None
         self.profiler = None
 
-    def boundary(self, what: int) -> None:
+    def boundary(self, kind: int) -> None:
         if self.path.exists():
             return
-        self.counts[what] += 1
-        if self.profiler is None and self.counts[what] == self.skipped:
-            self.counted = what
+        self.counts[kind] += 1
+        if self.profiler is None and self.counts[kind] == self.skipped:
+            self.counted = kind
             wait()
             activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
             self.profiler = profile(activities=activities)
             self.profiler.__enter__()
-        elif what == self.counted and self.counts[what] == self.skipped + self.steps:
+        elif kind == self.counted and self.counts[kind] == self.skipped + self.steps:
             wait()
             self.profiler.__exit__(None, None, None)
             self.path.write_text(json.dumps(by_phase(events_of(self.profiler))))
@@ -103,14 +103,14 @@ def events_of(profiler: profile) -> list[dict]:
 
 
 def by_phase(events: list[dict]) -> dict[str, dict[str, float]]:
-    """By phase, `rest` and `all`: kernels, and their milliseconds."""
+    """The number of kernels and their milliseconds, by phase, `rest` and `all`."""
     intervals = {
         phase: sorted((e["ts"], e["ts"] + e["dur"]) for e in events if is_range(e) and e["name"].startswith(prefix))
         for phase, prefix in PHASES.items()
     }
     result = {phase: {"kernels": 0, "ms": 0.0} for phase in (*PHASES, "all")}
     for launch_us, duration_us in launches(events):
-        phase = next((phase for phase, found in intervals.items() if is_inside(launch_us, found)), "rest")
+        phase = next((phase for phase in intervals if is_inside(launch_us, intervals[phase])), "rest")
         for row in (result[phase], result["all"]):
             row["kernels"] += 1
             row["ms"] += duration_us / 1e3
@@ -118,18 +118,18 @@ def by_phase(events: list[dict]) -> dict[str, dict[str, float]]:
 
 
 def launches(events: list[dict]) -> list[tuple[float, float]]:
-    """When each kernel was launched, and how long it ran, in microseconds."""
+    """The launch and the duration of each kernel, µs."""
     if torch.cuda.is_available():
         calls = {e["args"]["correlation"]: e["ts"] for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
         kernels = [e for e in events if e.get("cat") == "kernel"]
         return [(calls[e["args"]["correlation"]], e["dur"]) for e in kernels]
-    found, until_us = [], defaultdict(float)
+    outermost, until_us = [], defaultdict(float)
     operators = [e for e in events if e.get("cat") == "cpu_op" and e["name"].startswith("aten::")]
     for e in sorted(operators, key=lambda e: (e["ts"], -e["dur"])):
         if e["ts"] >= until_us[e["tid"]]:
-            found.append((e["ts"], e["dur"]))
+            outermost.append((e["ts"], e["dur"]))
             until_us[e["tid"]] = e["ts"] + e["dur"]
-    return found
+    return outermost
 
 
 def is_range(event: dict) -> bool:
@@ -138,8 +138,8 @@ def is_range(event: dict) -> bool:
 
 def is_inside(time_us: float, intervals: list[tuple[float, float]]) -> bool:
     """Whether one of the intervals, by start and none with a later start around an earlier one, holds the time."""
-    place = bisect_right(intervals, (time_us, float("inf")))
-    return any(begin <= time_us <= end for begin, end in intervals[max(0, place - 64) : place])
+    index = bisect_right(intervals, (time_us, float("inf")))
+    return any(begin <= time_us <= end for begin, end in intervals[max(0, index - 64) : index])
 
 
 def wait() -> None:

@@ -1,4 +1,4 @@
-"""A softmax of which one kernel takes longer, for the trial of the comparison: benchmarks/comparison.py."""
+"""A softmax with one slower kernel, for the trial of the comparison: benchmarks/comparison.py."""
 
 from __future__ import annotations
 

@@ -103,8 +103,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--accuracy", choices=("yes", "no"), default="yes", help="without a profiler: compare the first step with fp64"
     )
-    parser.add_argument("--windows", type=int, default=3, help="windows of steps of --profiler energy; default: 3")
-    parser.add_argument("--window-s", type=float, default=5.0, help="seconds of each at least; default: 5")
+    parser.add_argument("--windows", type=int, default=3, help="number of windows of --profiler energy; default: 3")
+    parser.add_argument("--window-s", type=float, default=5.0, help="minimum seconds of a window; default: 5")
     options = parser.parse_args(arguments)
     if (options.profiler in WRITING) != (options.capture is not None):
         raise SystemExit(f"--capture names the file of --profiler {', '.join(WRITING)}: give both or neither")

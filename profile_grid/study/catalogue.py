@@ -1,7 +1,7 @@
-"""The questions of a study in order, and the tables that they are answered from. Imports nothing heavy.
+"""Declares the questions of a study, in order, and their tables. Imports nothing heavy.
 
-A question is a folder below profile_grid/questions: table.py makes its tables, document.py its sentences and the tables
-of document.md.j2, figure.py its figures. One entry here is all that anything outside the folder knows of it.
+A question is a folder below profile_grid/questions: table.py makes its tables, document.py the sentences and tables of
+document.md.j2, figure.py its figures. Other code knows a question only by its entry here.
 """
 
 from __future__ import annotations
@@ -27,21 +27,17 @@ from profile_grid.study.workloads import ATTENTION_ALONE, MODEL_STEPS, Workload
 
 @dataclass(frozen=True)
 class Question:
-    """One question. Without a document it is a section of the page that only shows figures.
+    """One question. Without a document, it is a section of the page with only figures.
 
-    `tables` are the summary tables that it is answered from, all of them in table.py; those that others are answered
-    from too are made in profile_grid/tables. `figures` are the names of the figures in figure.py. `varies` names the
-    dimension that a question is about: it is asked of a grid alone in which two runs differ in that. `needs` tells
-    from a row of the table of runs whether that run can answer it: it is asked of a grid that has such a run. It is
-    asked of runs with its `workload`. `stage` is what measures what a question is about, where that is not a stage of
-    every run; `further` are other stages whose figures it shows where they were measured. `advises` is whether it
-    says what to change.
+    A grid has a question if its runs have the `workload`, if two of them differ in the dimension `varies` (None: any),
+    and if for one of them `needs` is true of its row in the table of runs (None: always). `stage` measures it, if a
+    stage that not every run has; numbers of `further` stages are shown if present. `advises`: it recommends changes.
     """
 
     name: str
     title: str
-    tables: tuple[str, ...] = ()
-    figures: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()  # of its answer, all in table.py; shared code for them is in profile_grid/tables
+    figures: tuple[str, ...] = ()  # names of those in figure.py
     has_document: bool = True
     varies: str | None = None
     needs: Callable[[Mapping[str, object]], bool] | None = None
@@ -52,35 +48,35 @@ class Question:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages whose figures it shows."""
-        every = (stage for stage in STAGES if stage.of_every_run and stage.workload is self.workload)
-        return (*every, *([self.stage] if self.stage else []), *self.further)
+        """The stages whose numbers it shows."""
+        of_every_run = (stage for stage in STAGES if stage.of_every_run and stage.workload is self.workload)
+        return (*of_every_run, *([self.stage] if self.stage else []), *self.further)
 
     def can_be_answered_by(self, run: Mapping[str, object]) -> bool:
-        """Whether a run, a row of the table of runs, can answer it. One that is not measured yet is taken to, unless
-        its machine cannot measure the stage."""
+        """Whether a run, a row of the table of runs, can answer it. A run without measurements can, unless its machine
+        does not support the stage."""
         if self.stage and run[self.stage.status_column] in (NOT_ASKED, UNSUPPORTED):
             return False
         return self.needs is None or self.needs(run)
 
     def shows(self, run: Mapping[str, object]) -> bool:
-        """Whether its document has a place for a run, be it for the reason why there are no figures."""
+        """Whether its document has a line for a run, with numbers or the reason for their absence."""
         return self.stage is None or run[self.stage.status_column] != NOT_ASKED
 
     @property
     def letter(self) -> str:
         """The letter of a question of the assignment, "a" for a_forward_time; empty for others."""
-        letter, _, rest = self.name.partition("_")
-        return letter if rest and len(letter) == 1 else ""
+        letter, _, title = self.name.partition("_")
+        return letter if title and len(letter) == 1 else ""
 
     @property
     def heading(self) -> str:
-        """Its title in documents and on the page, with the letter where it has one."""
+        """Its title in documents and on the page, with its letter if it has one."""
         return f"({self.letter}) {self.title}" if self.letter else self.title
 
     @property
     def package(self) -> str:
-        """The package that holds it."""
+        """The name of its package."""
         return f"profile_grid.questions.{self.name}"
 
 
@@ -166,13 +162,13 @@ TABLES_OF_A_RUN = tuple(name for stage in STAGES if stage.tables_of_a_run for na
 
 
 def summaries_of(workloads: Collection[Workload]) -> tuple[str, ...]:
-    """The tables that the questions of these workloads are answered from."""
-    asked = (question for question in QUESTIONS if question.workload in workloads)
-    return tuple(dict.fromkeys(name for question in asked for name in question.tables))
+    """The tables of the answers to questions of these workloads."""
+    questions = (question for question in QUESTIONS if question.workload in workloads)
+    return tuple(dict.fromkeys(name for question in questions for name in question.tables))
 
 
 def merged_of(workloads: Collection[Workload]) -> tuple[str, ...]:
-    """The tables that are merged of runs with these workloads."""
+    """The tables merged from runs with these workloads."""
     of_study = (name for stage in STAGES if stage.workload in workloads for name in stage.table_names)
     of_a_run = (stage.tables_of_a_run for stage in STAGES if stage.workload in workloads and stage.tables_of_a_run)
     further = (name for workload in WORKLOADS if workload in workloads for name in workload.tables)
@@ -189,18 +185,18 @@ MODULES_OF_TABLES = (  # each declares its tables as TABLES
 
 
 def workloads_of(runs: Iterable[Mapping[str, object]]) -> set[Workload]:
-    """What these runs, rows of the table of runs, measure. A table of an earlier version lacks the newer stages."""
+    """The workloads of these runs, rows of the table of runs. Tables of earlier versions lack newer stages."""
     return {stage.workload for run in runs for stage in STAGES if run.get(stage.status_column, NOT_ASKED) != NOT_ASKED}
 
 
 def tables_of(runs: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
-    """Every table that runs like these, rows of the table of runs, have."""
+    """All tables of a grid with these runs, rows of the table of runs."""
     workloads = workloads_of(runs)
     return (*merged_of(workloads), *summaries_of(workloads))
 
 
 def questions_asked(runs: Iterable[Mapping[str, object]]) -> tuple[Question, ...]:
-    """The questions that these runs, rows of the table of runs, can answer."""
+    """The questions of a grid with these runs, rows of the table of runs."""
     rows = list(runs)
     workloads = workloads_of(rows)
     return tuple(
@@ -213,5 +209,5 @@ def questions_asked(runs: Iterable[Mapping[str, object]]) -> tuple[Question, ...
 
 
 def question_of_figure(figure: str) -> Question:
-    """The question whose folder draws this figure."""
+    """The question with this figure."""
     return next(question for question in QUESTIONS if figure in question.figures)

@@ -1,7 +1,7 @@
-"""The declaration of a table: its name, what a row is, and dtype, unit and meaning of every column.
+"""Declares a table: its name, its rows, and the dtype, unit and meaning of every column. Imports nothing heavy.
 
-It stands next to the code that makes the table. What is written and read is checked against it; the data dictionary,
-headings with units and the schema follow from it. Imports nothing heavy.
+A declaration is in the module that makes the table. Tables are checked against it when they are written and read; the
+data dictionary, headings with units and the schema are generated from it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ if TYPE_CHECKING:
 
 
 TEXT, INT, FLOAT, BOOL = DTYPES = ("text", "int", "float", "bool")
-SHARE = "of 1"  # the unit of a share, which people read in percent
+SHARE = "of 1"  # the unit of a share; documents show percent
 PANDAS_DTYPES = {TEXT: "str", INT: "int64", FLOAT: "float64", BOOL: "bool"}
 NULLABLE_DTYPES = PANDAS_DTYPES | {INT: "Int64", BOOL: "boolean"}
 JSON_TYPES = {TEXT: "string", INT: "integer", FLOAT: "number", BOOL: "boolean"}
 
 
 class WrongTable(OutsideError):
-    """A table is not as it is declared; the message is one line that names table, column, expected and found."""
+    """A table differs from its declaration; the message is one line."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its dtype, one of DTYPES, its unit ("" for none), and its meaning in one line. Any value may be
-    missing."""
+    """One column: its dtype, one of DTYPES; its unit, or ""; its meaning in one line. Any value may be missing."""
 
     name: str
     dtype: str
@@ -39,8 +38,8 @@ class Column:
     meaning: str
 
     def fits(self, values: pd.Series) -> bool:
-        """Whether these values are of the dtype. Whole numbers may come as floats, where one is missing, and a column
-        without a value, which does not know its dtype, fits any."""
+        """Whether these values have the dtype. Integers beside missing values may be floats; a column without values
+        fits any dtype."""
         import pandas as pd
 
         present = values.dropna()
@@ -52,14 +51,14 @@ class Column:
         return kind in FITTING[self.dtype]
 
 
-FITTING = {  # what pandas.api.types.infer_dtype says of values of each dtype
+FITTING = {  # results of pandas.api.types.infer_dtype for each dtype
     TEXT: ("string",), INT: ("integer",), FLOAT: ("floating", "integer", "mixed-integer-float"), BOOL: ("boolean",),
 }  # fmt: skip
 
 
 def columns(*parts: str | Iterable[Column]) -> tuple[Column, ...]:
-    """Columns, of which a text has one per line: "name | dtype | unit | meaning". Raises ValueError for a line that is
-    none."""
+    """Columns from texts with lines "name | dtype | unit | meaning", and from columns. Raises ValueError for other
+    lines."""
     declared = []
     for part in parts:
         declared += map(_column_in, filter(str.strip, part.splitlines())) if isinstance(part, str) else part
@@ -74,23 +73,18 @@ def _column_in(line: str) -> Column:
 
 
 def column_of(dimension: Dimension) -> Column:
-    """The column of a dimension, of the study or of the machine."""
+    """The column of a dimension."""
     return Column(dimension.key, INT if dimension.is_number else TEXT, dimension.unit, dimension.meaning)
 
 
-RUN = Column("run", TEXT, "", "the run's dimensions in one name; the folder below results/runs")
-LEADING_COLUMNS = (
-    RUN,
-    *map(column_of, DIMENSIONS),
-)
+RUN = Column("run", TEXT, "", "name of the run, from its dimensions; its folder below results/runs")
+LEADING_COLUMNS = (RUN, *map(column_of, DIMENSIONS))
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table: what a row is, and its columns after the `leading` ones.
-
-    `make` is the function of a table that answers a question, which makes it of the merged tables.
-    """
+    """One table: its rows in words, and its columns after the `leading` ones. `make` returns the table of an answer
+    from merged tables; None for a merged table."""
 
     name: str
     rows: str
@@ -105,21 +99,23 @@ class TableSpec:
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
+        """The leading columns and the others."""
         return (*self.leading, *self.columns)
 
     @property
     def all_names(self) -> list[str]:
+        """The names of all columns."""
         return [column.name for column in self.all_columns]
 
     def as_in(self, *names: str) -> tuple[Column, ...]:
-        """These columns, by default all but the leading ones, for another table that takes them from this one."""
+        """Columns for another table that copies them from this one; by default all except the leading ones."""
         by_name = {column.name: column for column in self.columns}
         chosen = (by_name[name] for name in names or by_name)
         return tuple(Column(column.name, column.dtype, column.unit, f"as in {self.name}") for column in chosen)
 
     def table(self, rows: Sequence = (), of_a_run: bool = False) -> pd.DataFrame:
-        """The table of these rows, each a dict or in the order of the columns. `of_a_run`: the table of one run, which
-        has no leading columns."""
+        """A table of these rows, dicts or sequences in the order of the columns. With `of_a_run`, that of one run,
+        without leading columns."""
         import pandas as pd
 
         names = self.names if of_a_run else self.all_names
@@ -130,18 +126,18 @@ class TableSpec:
         return self.table(of_a_run=True)
 
     def typed(self, table: pd.DataFrame, nullable: bool = True) -> pd.DataFrame:
-        """The table with its columns, but the leading ones, in the dtypes of pandas."""
+        """The table with the dtypes of pandas, except in leading columns."""
         dtypes = NULLABLE_DTYPES if nullable else PANDAS_DTYPES
         return table.astype({column.name: dtypes[column.dtype] for column in self.columns})
 
     def check(self, table: pd.DataFrame, expected: Sequence[str] | None = None) -> None:
-        """Raise WrongTable unless the table has the declared columns in their order, or those `expected` of them, with
+        """Raise WrongTable unless the table has the declared columns, or those in `expected`, in this order, with
         values of their dtypes."""
         self.check_names(table.columns, expected)
         self.check_dtypes(table)
 
     def check_names(self, names: Iterable[str], expected: Iterable[str] | None = None) -> None:
-        """Raise WrongTable unless these are the declared columns in their order, or those `expected` of them."""
+        """Raise WrongTable unless these are the declared columns, or `expected`, in this order."""
         names, expected = list(names), list(self.all_names if expected is None else expected)
         missing = [name for name in expected if name not in names]
         unknown = [name for index, name in enumerate(names) if name not in expected or name in names[:index]]
@@ -150,12 +146,13 @@ class TableSpec:
                 f"table {self.name}: columns without a declaration: {', '.join(unknown) or 'none'};"
                 f" declared and missing: {', '.join(missing) or 'none'}"
             )
-        for index, (name, wanted) in enumerate(zip(names, expected, strict=True)):
-            if name != wanted:
-                raise WrongTable(f"table {self.name}: column {index} (from 0) is expected to be {wanted}, found {name}")
+        for index, (name, expected_name) in enumerate(zip(names, expected, strict=True)):
+            if name != expected_name:
+                position = f"column {index} (from 0)"
+                raise WrongTable(f"table {self.name}: {position} is expected to be {expected_name}, found {name}")
 
     def check_dtypes(self, table: pd.DataFrame) -> None:
-        """Raise WrongTable unless each column that the table has holds values of the declared dtype."""
+        """Raise WrongTable unless the values of every declared column have its dtype."""
         for column in self.all_columns:
             if column.name in table.columns and not column.fits(table[column.name]):
                 value = table[column.name].dropna().tolist()[0]
@@ -175,8 +172,8 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table as the page shows it with a question: its name there and title, and of the table `source` of
-    results/tables (None: the one of the same name) the columns and rows (None: all) that it has."""
+    """A table of the page: its name and title there, and the columns and rows (None for all) that it shows of
+    `source`."""
 
     name: str
     title: str
@@ -186,7 +183,7 @@ class PageTable:
 
     @property
     def source(self) -> str:
-        """The table of results/tables that it is from."""
+        """The table of results/tables with its values: `source_name`, or its own name."""
         return self.source_name or self.name
 
 

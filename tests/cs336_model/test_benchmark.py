@@ -111,7 +111,7 @@ def test_a_loss_that_is_not_finite_leaves_neither_result_nor_capture(run_benchma
             return self.weight.expand(*tokens.shape, 50)
 
     their_module.NotFinite = NotFinite
-    with pytest.raises(FloatingPointError, match=r"loss of step 0 .* is nan.* made in step 0 > forward, by"):
+    with pytest.raises(FloatingPointError, match=r"loss of step 0 .* is nan.* appears in step 0 > forward, by"):
         run_benchmark(
             "--profiler", "torch", "--capture", str(tmp_path / "capture.sqlite"), constructor="their_module:NotFinite"
         )

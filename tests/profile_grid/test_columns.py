@@ -81,7 +81,7 @@ def test_every_table_has_a_schema_with_dtype_unit_and_meaning():
 
 def test_the_dictionary_gives_column_unit_and_meaning_of_every_table():
     text = dictionary()
-    assert "| `oom_free_bytes` | B | what the GPU had free then" in re.sub(" +", " ", text)
+    assert "| `oom_free_bytes` | B | free memory of the GPU then" in re.sub(" +", " ", text)
     assert all(f"## {name}\n" in text for name in declared_tables())
     assert all(column.meaning for table in declared_tables().values() for column in table.columns)
 
