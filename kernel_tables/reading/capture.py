@@ -142,7 +142,12 @@ class Capture(SmallTables):
         return [self._selected(table, GRAPH_NODE) for table in tables]
 
     def graph_node_events(self) -> Columns:
-        """The creations of nodes of CUDA graphs: start, thread, node, and the original that it was cloned from."""
+        """The creations of nodes of CUDA graphs: time, thread, node, and the original that it was cloned from.
+
+        None of them if the export lacks a column.
+        """
+        if not self.has(GRAPH_NODES, *(columns[0] for columns in GRAPH_NODE_EVENTS.values())):
+            return {name: np.empty(0, np.int64) for name in GRAPH_NODE_EVENTS}
         return self._selected(GRAPH_NODES, GRAPH_NODE_EVENTS)
 
     def launch_sizes(self) -> Columns:

@@ -117,6 +117,15 @@ def test_a_node_that_was_not_recorded_is_in_the_ranges_of_the_launch_and_check_s
         assert ["1 activities" in finding.message for finding in trace.check()] == [True]
 
 
+@pytest.mark.parametrize("column", ["start", "globalTid", "graphNodeId", "originalGraphNodeId"])
+def test_without_a_column_of_the_creations_replayed_kernels_are_in_the_ranges_of_the_launch(column, tmp_path):
+    capture = replay(captured_step().range("step", 100, 200), 110, 1)
+    path = capture.write(tmp_path / "capture.sqlite", lacking=(f"CUDA_GRAPH_NODE_EVENTS.{column}",))
+    with Trace(path) as trace:
+        assert trace.kernels()["range"].tolist() == ["step"]
+        assert [finding.code for finding in trace.check()] == ["nodes_not_recorded"]
+
+
 def test_a_graph_that_was_recorded_as_one_activity_is_said_to_be_and_how_to_have_its_kernels(tmp_path):
     capture = Synthetic().range("step", 0, 100).graph(4, at=10).graph(4, at=30).kernel("k", at=50)
     with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
