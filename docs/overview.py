@@ -17,17 +17,12 @@ from docs.kept import comparisons
 from kernel_tables.markdown import MarkdownTable, pipe_table
 from profile_grid.comparing.document import summary
 from profile_grid.documents.documents import section
-from profile_grid.quantities import significant
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.machines import by_machine
 
 TEMPLATE = Path(__file__).with_name("overview.md.j2")
 README, SENTENCES = H200 / "README.md", H200 / "sentences.csv"
-PARTS_OF_COST = {
-    "import_s": "importing torch", "context_s": "CUDA context", "initialise_s": "weights", "profiler_s": "nsys",
-    "export_s": "export", "other_s": "other", "overhead_s": "all",
-}  # fmt: skip
 
 
 def overview() -> str:
@@ -41,7 +36,6 @@ def overview() -> str:
         agreement=claims(agreement()),
         comparisons={kept.name: summary(pd.read_parquet(kept / "cells.parquet"))[0] for kept in comparisons()},
         held=_held(),
-        cost=pipe_table(_cost()),
         profilers=pipe_table(_as_it_is(H200 / "profilers.csv")),
         timers=pipe_table(_as_it_is(H200 / "timers.csv")),
     )
@@ -89,13 +83,6 @@ def _held() -> Claim:
     text = "{held} of {all} remedies that {studies} studies measured stayed within the bound of the diagnosis."
     studies = sum(1 for table in tables if len(table))
     return Claim(text, "difference", held=int(every["holds"].sum()), all=len(every), studies=studies)
-
-
-def _cost() -> MarkdownTable:
-    """The mean of what a measurement takes apart from its steps."""
-    means = WHOLE.merged()["cost"].groupby("stage", sort=False)[list(PARTS_OF_COST)].mean()
-    lines = tuple((stage, *map(significant, row)) for stage, row in zip(means.index, means.to_numpy(), strict=True))
-    return MarkdownTable(("s", *PARTS_OF_COST.values()), lines, first_right=1)
 
 
 def _as_it_is(path: Path) -> MarkdownTable:

@@ -11,8 +11,7 @@ from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
 from profile_grid.comparing.cells import NOT_COMPARABLE
 from profile_grid.quantities import ABSENT, GIBIBYTE, count, known, ratio, significant, with_spread
 from profile_grid.study.dimensions import KEYS
-from profile_grid.tables.apart import shown_dimensions
-from profile_grid.tables.cells import headings_of, leading_cells
+from profile_grid.tables.cells import lines_table
 from profile_grid.tables.wording import run_in_words
 
 LEADING_DIMENSIONS = ("model", "context_length", "mode")
@@ -30,17 +29,15 @@ def facts_section(facts: pd.DataFrame) -> str:
 
 def cells_section(cells: pd.DataFrame) -> str:
     """Every cell with its times, the ratio, and the verdict."""
-    keys = shown_dimensions(cells, LEADING_DIMENSIONS)
-    rows = tuple(_cell(row, keys) for row in cells.to_dict("records"))
     headings = ("before, ms", "after, ms", "ratio", "interval", "p, adjusted", "processes", "verdict")
-    return pipe_table(MarkdownTable((*headings_of(keys), *headings), rows, first_right=len(keys)))
+    return pipe_table(lines_table(cells, LEADING_DIMENSIONS, headings, _cell))
 
 
-def _cell(row: dict, keys: list[str]) -> tuple[str, ...]:
+def _cell(row: dict) -> tuple[str, ...]:
     low, high = (significant(row[f"ratio_{end}"], 4) for end in ("low", "high"))
     verdict = row["verdict"] + (f": {row['reason']}" if row["verdict"] == NOT_COMPARABLE else "")
     return (
-        *leading_cells(row, keys), significant(row["before_ms"], 4), significant(row["after_ms"], 4),
+        significant(row["before_ms"], 4), significant(row["after_ms"], 4),
         significant(row["ratio"], 4), f"{low} to {high}" if known(row["ratio_low"]) else ABSENT,
         f"{row['p_adjusted']:.2g}" if known(row["p_adjusted"]) else ABSENT,
         " / ".join(count(row[f"processes_{side}"]) for side in ("before", "after")), escaped(verdict),
@@ -57,10 +54,8 @@ def memory_section(cells: pd.DataFrame) -> str:
     sentence = f"The peak of the tensors' memory changed by a MiB or more in {len(changed)} of {len(both)} cells."
     if changed.empty:
         return sentence
-    keys = shown_dimensions(changed, LEADING_DIMENSIONS)
-    rows = tuple((*leading_cells(row, keys), *_peaks(row)) for row in changed.to_dict("records"))
-    headings = (*headings_of(keys), "before, GiB", "after, GiB", "ratio")
-    return f"{sentence}\n\n{pipe_table(MarkdownTable(headings, rows, first_right=len(keys)))}"
+    table = lines_table(changed, LEADING_DIMENSIONS, ("before, GiB", "after, GiB", "ratio"), _peaks)
+    return f"{sentence}\n\n{pipe_table(table)}"
 
 
 def _peaks(row: dict) -> tuple[str, str, str]:
@@ -72,17 +67,13 @@ def energy_section(energies: pd.DataFrame) -> str:
     """The energy of a step on both sides; empty unless both counted it."""
     if energies.empty:
         return ""
-    keys, sides = shown_dimensions(energies, LEADING_DIMENSIONS), ("before_", "")
-    rows = tuple(
-        (
-            *leading_cells(row, keys),
-            *(with_spread(row[f"{side}joules_per_step"], row[f"{side}joules_per_step_std"]) for side in sides),
-            ratio(row["ratio"], row["ratio_std"]),
-        )
-        for row in energies.to_dict("records")
-    )
-    headings = (*headings_of(keys), "before, J per step", "after, J per step", "ratio")
-    return pipe_table(MarkdownTable(headings, rows, first_right=len(keys)))
+    headings = ("before, J per step", "after, J per step", "ratio")
+    return pipe_table(lines_table(energies, LEADING_DIMENSIONS, headings, _energies))
+
+
+def _energies(row: dict) -> list[str]:
+    sides = [with_spread(*(row[f"{side}joules_per_step{of}"] for of in ("", "_std"))) for side in ("before_", "")]
+    return [*sides, ratio(row["ratio"], row["ratio_std"])]
 
 
 def changes_section(cells: pd.DataFrame, changes: pd.DataFrame) -> str:

@@ -8,8 +8,7 @@ from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import count, interval, percent, rate, significant
 from profile_grid.questions.e_attention.table import MASK, MATMULS, PARTS, SCORES, SOFTMAX, VALUES
 from profile_grid.study.dimensions import MODE, keys_without
-from profile_grid.tables.apart import shown_dimensions
-from profile_grid.tables.cells import LED_BY, headings_of, leading_cells, run_table
+from profile_grid.tables.cells import LED_BY, lines_table, run_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import BACKWARD
@@ -22,6 +21,8 @@ from profile_grid.tables.wording import (
     places,
     stand_in,
 )
+
+PLACE = keys_without(MODE.key)
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -124,10 +125,10 @@ def flops_table(measured: Measured) -> MarkdownTable | None:
     if rows.empty:
         return None
     formulas = rows.drop_duplicates("part").set_index("part")["flops_formula"]
-    shown, lines = shown_dimensions(rows, LED_BY, hidden=(MODE.key,)), []
-    for _, own in rows.groupby(keys_without(MODE.key), sort=False):
-        flops = own.set_index("part")["flops_per_layer"]
-        cells = (count(flops.get(part)) for part in formulas.index)
-        lines.append((*leading_cells(own.iloc[0].to_dict(), shown), *cells))
-    headings = (f"{part}: {escaped(formula)}" for part, formula in formulas.items())
-    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    flops = rows.set_index([*PLACE, "part"])["flops_per_layer"]
+
+    def cells(row: dict) -> list[str]:
+        return [count(flops.get((*(row[key] for key in PLACE), part))) for part in formulas.index]
+
+    headings = [f"{part}: {escaped(formula)}" for part, formula in formulas.items()]
+    return lines_table(rows.drop_duplicates(PLACE), LED_BY, headings, cells, hidden=(MODE.key,))

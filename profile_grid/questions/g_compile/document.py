@@ -9,8 +9,8 @@ from profile_grid.quantities import ABSENT, count, interval, known, percent, sig
 from profile_grid.questions.g_compile.parts_sentences import fused_sentences, matmuls_sentence
 from profile_grid.study.dimensions import COMPILE, MODEL
 from profile_grid.tables import ratio_tables
-from profile_grid.tables.apart import shown_dimensions, sorted_values, split
-from profile_grid.tables.cells import headings_of, leading_cells, rows_table
+from profile_grid.tables.apart import sorted_values, split
+from profile_grid.tables.cells import lines_table, rows_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.classes import NON_TRIVIAL_SHARE
 from profile_grid.tables.evidence import FASTER
@@ -87,14 +87,16 @@ def kernels_table(measured: Measured) -> MarkdownTable | None:
         return None
     figures = ["base_gpu_time_ms", "gpu_time_ms", "base_invocations", "invocations"]
     families = list(rows.groupby("class")[figures[:2]].sum().sum(axis=1).sort_values(ascending=False).index)
-    shown, lines = shown_dimensions(rows, LEADING_DIMENSIONS), []
-    for _, own in rows.groupby("run", sort=False):
+
+    def cells(run: dict) -> list[str]:
+        own = rows[rows["run"] == run["run"]]
         by_class, whole = own.groupby("class")[figures].sum(), own[figures].sum()
         launches = f"{count(whole['base_invocations'])} → {count(whole['invocations'])}"
         times = [_change(by_class.loc[name]) if name in by_class.index else ABSENT for name in families]
-        lines.append((*leading_cells(own.iloc[0].to_dict(), shown), launches, _change(whole), *times))
+        return [launches, _change(whole), *times]
+
     headings = (measured.words.kernels, "all, ms", *(f"{escaped(name)}, ms" for name in families))
-    return MarkdownTable((*headings_of(shown), *headings), tuple(lines), first_right=len(shown))
+    return lines_table(rows.drop_duplicates("run"), LEADING_DIMENSIONS, headings, cells)
 
 
 def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:

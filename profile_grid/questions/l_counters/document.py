@@ -30,13 +30,12 @@ WORDS = {
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(l) What limits the time; then by mode, what is furthest from its roof, softmax, the roofs and the check."""
+    """(l) What limits the time; then by mode, what is furthest from its roof, softmax and the check."""
     kernels = measured.tables["counter_kernels"]
     if kernels.empty:
         return [NOT_COUNTED]
     modes = [rows for _, rows in kernels.groupby(["mode", PRECISION.key], sort=False)]
-    return [_lead(modes), _limits(modes), _furthest(measured, kernels), *_softmax(measured), *_shapes(measured),
-            *_roofs(measured)]  # fmt: skip
+    return [_lead(modes), _limits(modes), _furthest(measured, kernels), *_softmax(measured), *_shapes(measured)]
 
 
 def _shares(rows: pd.DataFrame) -> pd.DataFrame:
@@ -96,17 +95,6 @@ def _softmax(measured: Measured) -> list[Claim]:
     return [Claim(text, softmax=SOFTMAX, gb=interval(of_layer, significant), share=shares)]
 
 
-def _roofs(measured: Measured) -> list[Claim]:
-    """What was reached on this GPU, and of the data sheet how much."""
-    roofs, told = measured.tables["counter_roofs"], []
-    for roof, rows in roofs[roofs["reached_per_s"].notna()].groupby("roof", sort=False):
-        sheet = rows["reached_share"].dropna()
-        of_sheet = f" ({interval(sheet, percent)} of the data sheet)" if len(sheet) else ""
-        text = bandwidth if roof == "memory" else rate
-        told.append(f"{interval(rows['reached_per_s'], text)}{of_sheet} {_by(roof)}")
-    return [Claim("The roofs are what this GPU reached: {told}.", told=listed(told))] if told else []
-
-
 def _shapes(measured: Measured) -> list[Claim]:
     """Whether the counted FLOPs of matrix multiplies are those of the shapes; which were not counted in full."""
     rows = measured.tables["counter_matmuls"]
@@ -138,10 +126,6 @@ def bandwidth(bytes_per_s: float) -> str:
     return (
         f"{significant(bytes_per_s / 1e12)} TB/s" if bytes_per_s >= 1e12 else f"{significant(bytes_per_s / 1e9)} GB/s"
     )
-
-
-def _by(roof: str) -> str:
-    return "copying" if roof == "memory" else f"multiplying in {roof}"
 
 
 LED_BY = ("model", "context_length", "mode")

@@ -8,8 +8,7 @@ from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, count, interval, percent, significant
 from profile_grid.questions.time_lost.bounds import at_most
 from profile_grid.study.dimensions import BY_KEY
-from profile_grid.tables.apart import shown_dimensions
-from profile_grid.tables.cells import LED_BY, headings_of, leading_cells, rows_table
+from profile_grid.tables.cells import LED_BY, lines_table, rows_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, leaders, listed, of_all, places
@@ -141,15 +140,14 @@ def findings_table(measured: Measured) -> MarkdownTable:
     """One line per run: what its diagnosis finds, largest gain first, each with the most that mending it gains."""
     found = measured.tables["time_lost"]
     said = at_most(found[~found["abstained"].astype(bool)])
-    shown = shown_dimensions(measured.runs, ALWAYS)
-    lines = []
-    for run in measured.runs.to_dict("records"):
+
+    def cells(run: dict) -> list[str]:
         own = said[said["run"] == run["run"]]
-        told = [_told(row) for row in own.head(MOST).itertuples()]
         more = [f"and {len(own) - MOST} more"] if len(own) > MOST else []
-        diagnosed = run["run"] in set(found["run"])
-        lines.append((*leading_cells(run, shown), ", ".join([*told, *more]) or ("nothing" if diagnosed else ABSENT)))
-    return MarkdownTable((*headings_of(shown), "found, with the most that it could gain"), tuple(lines), first_right=99)
+        nothing = "nothing" if run["run"] in set(found["run"]) else ABSENT
+        return [", ".join([*map(_told, own.head(MOST).itertuples()), *more]) or nothing]
+
+    return lines_table(measured.runs, ALWAYS, ("found, with the most that it could gain",), cells, words=1)
 
 
 def predictions_table(measured: Measured) -> MarkdownTable | None:
