@@ -101,7 +101,5 @@ def _notes(trace: TorchTrace):
     if trace.whole_microseconds:
         yield "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1"
     if not has_modules(trace):
-        yield (
-            "the trace has no calls of modules (record it with_stack=True for a tree of modules): ranges are the"
-            " program's annotations and PyTorch's operators"
-        )
+        reason = "compiled models call none" if trace.facts.get("with_stack") else "with_stack=True records them"
+        yield f"no call of a module is in the trace ({reason}): ranges are annotations of the program and operators"

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from kernel_tables.__main__ import main
 from kernel_tables.diagnosis.calls import FREEING, LAUNCH, WAIT, kind_of
 from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.kineto import events
+from kernel_tables.kineto.exact_times import nanoseconds
 from kernel_tables.trace import Trace
 from tests.kernel_tables.torch_formats import (
     KERNELS_US,
@@ -99,6 +101,17 @@ def test_a_kernel_has_the_ranges_of_its_call_and_one_without_a_call_has_none(tmp
     assert paths["void kernel4<float>(int, {lambda()#1})"] == ("step", f"aten::op4{shapes}")
     assert paths["void kernel5<float>(int, {lambda()#1})"] == ("(launched before the capture)",)
     assert any(note.startswith("1 of 6 kernels have no call in the trace") for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("stacks", "reason"), [("0", "with_stack=True records them"), ("1", "compiled models call none")]
+)
+def test_a_trace_without_modules_says_why(tmp_path, stacks, reason):
+    (tmp_path / "trace.json").write_text(trace_text(RECENT).replace('"schemaVersion": 1', f'"with_stack": {stacks}', 1))
+    with Trace(tmp_path / "trace.json") as trace:
+        assert [note for note in trace.notes if "module" in note] == [
+            f"no call of a module is in the trace ({reason}): ranges are annotations of the program and operators"
+        ]
 
 
 def test_a_trace_in_whole_microseconds_says_so(tmp_path, capsys):
@@ -348,3 +361,20 @@ def test_a_kernel_with_an_impossible_time_is_refused(tmp_path, decoder, key, val
     path.write_text(json.dumps(content))
     with pytest.raises(TraceError):
         kernels(path)
+
+
+def test_a_wrong_number_among_many_is_found_at_once():
+    began = time.process_time()
+    with pytest.raises(ValueError, match="'x' is no time"):
+        nanoseconds(b"171219549551968.049 " * 26 + b"x ")
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ns"),
+    [("0", 0), ("1.5", 1500), ("-2.001", -2001), ("1712195495519689.049", 1712195495519689049), ("1e3", 1_000_000),
+     (".5", 500), ("0.0004", 0), ("0.0006", 1), ("8999999999999999.999", 8999999999999999999)],
+)  # fmt: skip
+def test_microseconds_become_the_nanoseconds_that_they_are(text, expected_ns):
+    for others in (b"", b"7 ", b"7.125 ", b"7.1 "):  # numbers of one kind are converted together
+        assert nanoseconds(others + text.encode() + b" ")[-1] == expected_ns
