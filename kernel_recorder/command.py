@@ -189,11 +189,7 @@ def _losses(trace: Trace) -> list[str]:
     """Where time is lost, a sentence each, the largest first."""
     from kernel_tables.diagnosis.diagnose import diagnose
 
-    findings = [finding for finding in diagnose(trace) if not finding.abstained][:MOST_LOSSES]
-    return [
-        f"{finding.message}; fixing it saves at most {finding.gain_percent:.0f} %: {finding.advice}"
-        for finding in findings
-    ]
+    return [finding.sentence for finding in diagnose(trace) if not finding.abstained][:MOST_LOSSES]
 
 
 def _say(sentence: str) -> None:

@@ -68,17 +68,17 @@ def run(options: argparse.Namespace) -> int:
     limits = _limits(options.fail_on, own)
     with opened_trace(options.capture, options) as trace:
         counters = read_counters(options.counters) if options.counters else None
-        found = diagnose(trace, options.step_name, own, counters)
+        findings = diagnose(trace, options.step_name, own, counters)
         time = step_time(Scope(trace, options.step_name)) if wants_text(options) else None
     if wants_text(options):
-        show(finding_lines(found, text_width(), time, everything=options.all), options)
+        show(finding_lines(findings, text_width(), time, everything=options.all), options)
     elif (options.format or format_of(options.output)) == "json":
-        write_text(as_json(found), options.output)
+        write_text(as_json(findings), options.output)
     else:
-        write(as_table(found), options)
-    failing = [one for one in found if _exceeds(one, limits)]
-    for one in failing:
-        print(f"kernel-tables: --fail-on: {one.code}, {one.gain_percent:.1f} % of a step", file=sys.stderr)
+        write(as_table(findings), options)
+    failing = [finding for finding in findings if _exceeds(finding, limits)]
+    for finding in failing:
+        print(f"kernel-tables: --fail-on: {finding.code}, {finding.gain_percent:.1f} % of a step", file=sys.stderr)
     return FAILED if failing else 0
 
 

@@ -52,8 +52,8 @@ def run(options: argparse.Namespace) -> int:
             table["source"] = table["source"].replace(CUDA, OPERATOR)
     write(table, options)
     by_torch = trace.metadata.get("CAPTURE_BACKEND") == "torch"
-    for said in (NOT_BY_TORCH,) if by_torch else _absent(table):
-        print(f"kernel-tables: {said}", file=sys.stderr)
+    for sentence in (NOT_BY_TORCH,) if by_torch else _absent(table):
+        print(f"kernel-tables: {sentence}", file=sys.stderr)
     return 0
 
 

@@ -163,15 +163,15 @@ class _Stream:
 
     def _softmax_written_out(self) -> np.ndarray:
         """By stretch: whether a reduction, an exponential and a reduction follow each other in it."""
-        kinds, rows, found = self._kinds, self._rows, np.zeros(max(len(self._product) - 1, 0), bool)
+        kinds, rows, is_softmax = self._kinds, self._rows, np.zeros(max(len(self._product) - 1, 0), bool)
         exponential = np.flatnonzero(kinds.exponential[rows])
         stretch = np.searchsorted(self._product, exponential) - 1
-        inside = (stretch >= 0) & (stretch < len(found))
+        inside = (stretch >= 0) & (stretch < len(is_softmax))
         reductions = np.append(0, np.cumsum(kinds.reduction[rows]))
         for place, number in zip(exponential[inside].tolist(), stretch[inside].tolist(), strict=True):
             first, last = self._product[number], self._product[number + 1]
-            found[number] |= reductions[place] > reductions[first] and reductions[last] > reductions[place]
-        return found
+            is_softmax[number] |= reductions[place] > reductions[first] and reductions[last] > reductions[place]
+        return is_softmax
 
     def _count(self, values: np.ndarray) -> np.ndarray:
         """By stretch: the sum of VALUES (one for each of the rows) between its products."""
@@ -192,8 +192,8 @@ def _passes(scope: Scope) -> np.ndarray:
         begins = is_step[range_of[parent]] if len(scope.steps) else parent == NONE
         above = outermost[parent]
         outermost[nodes] = np.where(above != NONE, above, np.where(begins, forest.range[nodes], NONE))
-    found = np.append(outermost[:-1], NONE)[forest.launch_node]
-    return np.where(found == NONE, len(ranges) + scope.step, found)
+    own_range = np.append(outermost[:-1], NONE)[forest.launch_node]
+    return np.where(own_range == NONE, len(ranges) + scope.step, own_range)
 
 
 def _parts(scope: Scope, forward: np.ndarray) -> set[str]:

@@ -41,6 +41,11 @@ class Diagnosis:
     threshold: str
     source: str
 
+    @property
+    def sentence(self) -> str:
+        """What is lost, what fixing it saves, and how, of a rule that speaks."""
+        return f"{self.message}; fixing it saves at most {self.gain_percent:.0f} %: {self.advice}"
+
 
 def diagnose(
     trace: CaptureArrays,
@@ -55,34 +60,34 @@ def diagnose(
     Raises ImpossibleCapture for a capture that cannot be believed.
     """
     context = DiagnosisContext(Scope(trace, step_name), _filling(trace, counters))
-    said = _diagnoses((*rules, *own_rules), context)
+    findings = _diagnoses((*rules, *own_rules), context)
     trace.require_possible()
-    return sorted(said, key=lambda one: (one.abstained, -(one.gain_ms or 0)))
+    return sorted(findings, key=lambda finding: (finding.abstained, -(finding.gain_ms or 0)))
 
 
-def silent_by_reason(found: list[Diagnosis]) -> dict[str, list[str]]:
+def silent_by_reason(findings: list[Diagnosis]) -> dict[str, list[str]]:
     """The rules that cannot tell, by why."""
     reasons: dict[str, list[str]] = {}
-    for one in found:
-        if one.abstained:
-            reasons.setdefault(one.message, []).append(one.code)
+    for finding in findings:
+        if finding.abstained:
+            reasons.setdefault(finding.message, []).append(finding.code)
     return reasons
 
 
-def as_table(found: list[Diagnosis]) -> pd.DataFrame:
+def as_table(findings: list[Diagnosis]) -> pd.DataFrame:
     """One row per diagnosis; evidence and where are JSON."""
     import pandas as pd
 
     columns = list(Diagnosis.__dataclass_fields__)
-    table = pd.DataFrame([asdict(one) for one in found], columns=columns)
+    table = pd.DataFrame([asdict(finding) for finding in findings], columns=columns)
     for column in ("evidence", "where"):
         table[column] = pd.Series([json.dumps(value, ensure_ascii=False) for value in table[column]], dtype=object)
     return table.astype({"gain_ms": "float64", "gain_percent": "float64", "abstained": "bool"})
 
 
-def as_json(found: list[Diagnosis]) -> str:
+def as_json(findings: list[Diagnosis]) -> str:
     """A list of objects; evidence and where are objects in it."""
-    return in_json(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=1)) + "\n"
+    return in_json(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1)) + "\n"
 
 
 def _filling(trace: CaptureArrays, counters: pd.DataFrame | None) -> Filling | None:
@@ -97,7 +102,7 @@ def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> lis
     """What RULES say, in their order; each is asked after those to which it leaves something."""
     by_code = {rule.code: rule for rule in rules}
     diagnoses, hits = {}, {}
-    for code in TopologicalSorter({one.code: (*one.leaves_to, *one.silent_where) for one in rules}).static_order():
+    for code in TopologicalSorter({rule.code: (*rule.leaves_to, *rule.silent_where) for rule in rules}).static_order():
         rule = by_code.get(code)
         if rule is None:
             continue
@@ -126,15 +131,15 @@ def _diagnosis(
     )  # fmt: skip
 
 
-def _gain(scope: Scope, found: RuleHit) -> tuple[float, float]:
+def _gain(scope: Scope, hit: RuleHit) -> tuple[float, float]:
     """(ms of a step, percent of the span) that mending it gains at most; never more than there is."""
-    gain_ns = min(found.gain_ns, scope.span_ns)
+    gain_ns = min(hit.gain_ns, scope.span_ns)
     return scope.per_step_ms(gain_ns), 100 * scope.share(gain_ns)
 
 
-def _where(context: DiagnosisContext, found: RuleHit) -> dict[str, object]:
-    scope, rows = context.scope, np.flatnonzero(found.weight_ns > 0)
-    weight_ns, steps = found.weight_ns[rows], scope.step[rows]
+def _where(context: DiagnosisContext, hit: RuleHit) -> dict[str, object]:
+    scope, rows = context.scope, np.flatnonzero(hit.weight_ns > 0)
+    weight_ns, steps = hit.weight_ns[rows], scope.step[rows]
     paths, names = scope.trace.range_paths.tuples, scope.activities.names
     by_path = _largest(scope.trace.activity_path[rows], weight_ns)
     by_name = _largest(scope.activities.name[rows], weight_ns)
@@ -152,4 +157,4 @@ def _largest(key: np.ndarray, weight_ns: np.ndarray) -> list[tuple[int, int]]:
     total_ns = np.zeros(int(key.max()) + 1, np.int64)
     np.add.at(total_ns, key, weight_ns)
     order = np.argsort(-total_ns, kind="stable")[:MOST_NAMED]
-    return [(int(one), int(total_ns[one])) for one in order if total_ns[one] > 0]
+    return [(int(code), int(total_ns[code])) for code in order if total_ns[code] > 0]

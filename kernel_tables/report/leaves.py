@@ -18,18 +18,18 @@ SMALLER = "(smaller ones)"
 
 def step_leaves(scope: Scope) -> list[Leaf]:
     """The leaves of a step, the mean of all on every device; of the whole capture where it has no steps."""
-    found, trace = scope.activities, scope.trace
-    rows = np.flatnonzero(scope.step != NO_STEP) if len(scope.steps) else np.arange(len(found))
-    key = trace.activity_path[rows].astype(np.int64) * max(len(found.names), 1) + found.name[rows]
+    activities, trace = scope.activities, scope.trace
+    rows = np.flatnonzero(scope.step != NO_STEP) if len(scope.steps) else np.arange(len(activities))
+    key = trace.activity_path[rows].astype(np.int64) * max(len(activities.names), 1) + activities.name[rows]
     group, of_group = factorize(key)
     ns, launches = np.zeros(len(group), np.int64), np.bincount(of_group, minlength=len(group))
-    np.add.at(ns, of_group, found.duration_ns[rows])
+    np.add.at(ns, of_group, activities.duration_ns[rows])
     paths, classes = with_phases(trace.range_paths.tuples, scope), trace.activity_classes
-    count_of_names, leaves = len(found.names), []
+    count_of_names, leaves = len(activities.names), []
     for code, time, count in zip(group.tolist(), ns.tolist(), launches.tolist(), strict=True):
         path, name = paths[code // count_of_names], code % count_of_names
         ranges, ms = _part(path, classes[name]), time / 1e6 / scope.count
-        leaves.append(Leaf(ranges, found.names[name], classes[name], ms, count / scope.count))
+        leaves.append(Leaf(ranges, activities.names[name], classes[name], ms, count / scope.count))
     return leaves
 
 

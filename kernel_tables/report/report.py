@@ -38,8 +38,8 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
     under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None
     shown = _tables(scope, trace, under, names)
     bars, bars_left = capture_timeline(scope, names)
-    found = diagnose(trace, step_name)
-    lists = _lists(names, leaves, found)
+    findings = diagnose(trace, step_name)
+    lists = _lists(names, leaves, findings)
     short = dict(zip(lists["full"], lists["short"], strict=True))
     return html_environment(HERE).get_template("report.html.j2").render(
         title=title or trace.capture.path.name,
@@ -54,8 +54,8 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         sentences=summary.sentences(scope, leaves, short),
         picture=drawn,
         phases=[bar.name for bar in drawn.bars if bar.name in PHASES],
-        findings=[one for one in found if not one.abstained],
-        silent=silent_by_reason(found),
+        findings=[finding for finding in findings if not finding.abstained],
+        silent=silent_by_reason(findings),
         checked=trace.check(step_name=step_name),
         of_tables=f"What lies in the range “{WINDOW}”." if under else "All of the capture.",
         tables={table.name: table for table in shown},
@@ -81,9 +81,9 @@ def _tables(scope: Scope, trace: Trace, under: str | None, names: Names) -> list
     ]  # fmt: skip
 
 
-def _lists(names: Names, leaves: Sequence[Leaf], found: Sequence[Diagnosis]) -> dict[str, list[str]]:
+def _lists(names: Names, leaves: Sequence[Leaf], findings: Sequence[Diagnosis]) -> dict[str, list[str]]:
     """The names of all that the page shows, its sentences and findings included."""
-    for name in (name for one in found for name in one.where.get("kernels", {})):
+    for name in (name for finding in findings for name in finding.where.get("kernels", {})):
         names.kernel(name)
     if leaves:
         names.kernel(summary.kernel_with_most_time(leaves))

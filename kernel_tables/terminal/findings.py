@@ -28,13 +28,13 @@ def completeness_lines(table: pd.DataFrame, width: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def finding_lines(found: list[Diagnosis], width: int, time: StepTime | None = None, everything: bool = False) -> str:
+def finding_lines(findings: list[Diagnosis], width: int, time: StepTime | None = None, everything: bool = False) -> str:
     """The TIME of a step, and the findings, largest gain first; with EVERYTHING also the rules that could not be
     checked, by their reason."""
-    said = [one for one in found if not one.abstained]
+    speaking = [finding for finding in findings if not finding.abstained]
     lines = [*_wrapped(time.sentence, width, "", INDENT), ""] if time else []
-    lines += [line for one in said for line in _finding(one, width)] or ["No rule finds anything."]
-    silent = silent_by_reason(found)
+    lines += [line for finding in speaking for line in _finding(finding, width)] or ["No rule finds anything."]
+    silent = silent_by_reason(findings)
     if everything:
         for reason, codes in silent.items():
             lines += _wrapped(f"not checked: {', '.join(codes)} ({reason})", width, "", INDENT)
@@ -49,15 +49,15 @@ def unchecked(silent: Mapping[str, list[str]]) -> str:
     return f"{count} rule{' needs' if count == 1 else 's need'} what this capture does not have"
 
 
-def _finding(one: Diagnosis, width: int) -> Iterator[str]:
-    yield f"{one.code}: at most {one.gain_ms:.3g} ms ({one.gain_percent:.1f} %), {one.sure}"
-    yield from _wrapped(one.message, width)
-    ranges, kernels = one.where["ranges"], one.where["kernels"]
+def _finding(finding: Diagnosis, width: int) -> Iterator[str]:
+    yield f"{finding.code}: at most {finding.gain_ms:.3g} ms ({finding.gain_percent:.1f} %), {finding.sure}"
+    yield from _wrapped(finding.message, width)
+    ranges, kernels = finding.where["ranges"], finding.where["kernels"]
     names = short_names(kernels)
     if ranges:
         yield from _wrapped(f"in {_listed(ranges)}", width)
         yield from _wrapped(f"kernels: {_listed({names[name]: ms for name, ms in kernels.items()})}", width)
-    yield from _wrapped(f"→ {one.advice}", width)
+    yield from _wrapped(f"→ {finding.advice}", width)
     yield ""
 
 

@@ -21,9 +21,8 @@ MOST_ROWS, WIDTH, MOST_FINDINGS = 30, 110, 3
 def notebook_html(trace: Trace, step_name: str) -> str:
     """The capture as HTML without scripts."""
     time = step_time(Scope(trace, step_name))
-    findings = [one for one in diagnose(trace, step_name) if not one.abstained][:MOST_FINDINGS]
+    findings = [finding for finding in diagnose(trace, step_name) if not finding.abstained][:MOST_FINDINGS]
     notes = [CPU_ONLY_NOTE] if trace.is_cpu_only else []
-    sentences = [one.message + f"; fixing it saves at most {one.gain_percent:.0f} %: {one.advice}" for one in findings]
     tree = f"<pre>{escape(visible_lines(tree_lines(trace, MOST_ROWS, WIDTH)))}</pre>"
-    texts = [*([time.sentence] if time else []), *notes, *sentences]
+    texts = [*([time.sentence] if time else []), *notes, *(finding.sentence for finding in findings)]
     return tree + "".join(f"<p>{escape(visible_lines(text[:1].upper() + text[1:]))}.</p>" for text in texts)

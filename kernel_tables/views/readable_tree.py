@@ -116,10 +116,11 @@ def _nodes(trace: CaptureArrays, root: Node, under: str | None, process: int | N
 
 def _move_communication(trace: CaptureArrays, chains: dict[str, list[Node]], process: int | None) -> None:
     """Takes communication out of the ranges that happened to start it: it is a part of their phase."""
-    found, paths = trace.gpu_activities, trace.range_paths
-    is_communication = np.array([family(one) == COMMUNICATION for one in trace.activity_classes], bool)[found.name]
+    activities, paths = trace.gpu_activities, trace.range_paths
+    of_name = np.array([family(name) == COMMUNICATION for name in trace.activity_classes], bool)
+    is_communication = of_name[activities.name]
     if process is not None:
-        is_communication &= found.process == process
+        is_communication &= activities.process == process
     for path in np.unique(trace.activity_path[is_communication]).tolist():
         mine = is_communication & (trace.activity_path == path)
         chain = chains.get(as_path(paths.tuples[path]))
@@ -127,7 +128,7 @@ def _move_communication(trace: CaptureArrays, chains: dict[str, list[Node]], pro
             continue
         names = [node.name for node in chain]
         phase = min(names.index(STEP) + 1 if STEP in names else 0, len(chain) - 1)
-        part = Node(COMMUNICATION, None, int(mine.sum()), int(found.duration_ns[mine].sum()))
+        part = Node(COMMUNICATION, None, int(mine.sum()), int(activities.duration_ns[mine].sum()))
         chain[phase].adopt(part)
         for node in chain[phase + 1 :]:
             node.take(part, -1)
@@ -157,7 +158,7 @@ def _shape(root: Node) -> None:
 def _models(node: Node) -> list[Node]:
     """The children that a backward pass next to them has as its parts: the models whose forward pass they are."""
     passes = [child for child in node.children.values() if BACKWARD.search(child.name)]
-    parts = {name for one in passes for name in one.children} - {COMMUNICATION} - {one.name for one in passes}
+    parts = {name for node in passes for name in node.children} - {COMMUNICATION} - {node.name for node in passes}
     return [child for name, child in node.children.items() if name in parts]
 
 
