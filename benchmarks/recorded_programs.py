@@ -26,6 +26,7 @@ from benchmarks.harness import PYTHON, ROOT, print_row, run
 from kernel_recorder.gpu import TORCH, gpu_is_visible, profiler_of_this_machine
 from kernel_recorder.in_process.passes import DECODE, FORWARD, INFERENCE, PREFILL
 from kernel_recorder.in_process.settings import DEFAULT_SKIP, DEFAULT_STEPS
+from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 
 PROGRAMS = ROOT / "tests" / "kernel_recorder" / "programs"
@@ -108,7 +109,10 @@ def compared(program: Program, keep: Path | None) -> list:
         if not capture.exists():
             problems.append((recorded.stderr.strip().splitlines() or ["nothing was recorded"])[-1])
         elif program.step:
-            ratios, differences = against_truth(program, capture, folder)
+            try:
+                ratios, differences = against_truth(program, capture, folder)
+            except TraceError as error:
+                differences = [str(error)]
             problems += differences
         if keep:
             keep_run(program, capture, plain, recorded, keep)
@@ -133,9 +137,11 @@ def ran(program: Program, folder: Path, start: list[str]) -> subprocess.Complete
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "KINETO_LOG_LEVEL": "99"}
     command = [*start, f"{program.file}.py", *program.arguments]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
+    options = {"cwd": folder, "env": environment, "capture_output": True, "text": True, "check": False}
+    try:
+        return subprocess.run(command, timeout=LIMIT_S, **options)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", f"took longer than {LIMIT_S} s")
 
 
 def outcome(done: subprocess.CompletedProcess) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.autograd import profiler as torch_profiler
@@ -29,9 +29,12 @@ class TorchProfiler:
     until it ends it.
     """
 
+    _step_back: ClassVar[Callable[[], None]] = staticmethod(lambda: None)  # of the recorder of this process
+
     def __init__(self) -> None:
         self.is_taken = False
         self._is_at_work = False
+        self._is_of_recorder = False
 
     def watch_program(self, step_back: Callable[[], None]) -> None:
         """Calls `step_back` before the program begins a profile of its own."""
@@ -44,11 +47,14 @@ class TorchProfiler:
         def ends() -> None:
             self.is_taken = self.is_taken and self._is_at_work
 
+        self._is_of_recorder, TorchProfiler._step_back = True, staticmethod(step_back)
         for name in BEGINNING:
             setattr(torch_profiler, name, _with_calls(getattr(torch_profiler, name), before=begins))
         setattr(torch_profiler, ENDING, _with_calls(getattr(torch_profiler, ENDING), after=ends))
 
     def start(self) -> None:
+        if not self._is_of_recorder:  # but of a program that records itself
+            self._step_back()
         if torch.autograd._profiler_enabled():  # a second one would take the events of the first
             raise RuntimeError("the program is using PyTorch's profiler itself; record it by nsys, or without that")
         # The class below torch.profiler.profile: that one imports the compiler at its start, which takes seconds.

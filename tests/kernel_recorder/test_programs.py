@@ -164,9 +164,12 @@ def test_a_window_ends_where_the_program_opens_a_profile_of_its_own(compared):
     assert "recording.sqlite: steps 6 to 8 and a part of step 9 of process" in done.err
 
 
-def test_a_program_that_records_itself_is_recorded_too(compared):
-    done = compared("recorded_inside.py", options=["--skip", "3", "--steps", "2"])
-    assert "recording.sqlite: steps 4 to 5 of process" in done.err
+@pytest.mark.parametrize(
+    ("options", "window"), [(["--skip", "3", "--steps", "2"], "steps 4 to 5"), ([], "step 6 and a part of step 7")]
+)
+def test_a_program_that_records_itself_is_recorded_too(compared, options, window):
+    done = compared("recorded_inside.py", options=options)
+    assert f"recording.sqlite: {window} of process" in done.err
     assert done.ranges("inside.sqlite")["train"] == 2
 
 

@@ -22,5 +22,5 @@ def train():
 for _ in range(14):
     train()
 with recording.trace() as trace:
-    print(trace.range_tree()[["range", "instances", "kernels"]].to_string())
+    print(trace.range_tree()[["range", "instances", "kernels"]].sort_values("range").to_string(index=False))
 print_digest(model)
