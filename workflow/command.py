@@ -1,4 +1,4 @@
-"""How a script of the workflow ends: well, or with one line that says what is wrong, and nothing left behind."""
+"""How a script of the workflow ends: well, or with one line that says what is wrong, and no temporary files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run_command(main: Callable[[], None]) -> None:
 
 
 def _number(error: OSError) -> int | None:
-    """The error's number; Arrow tells it in its message alone."""
+    """The error's number; errors of Arrow have it only in their message."""
     if error.errno is not None:
         return error.errno
     return next((number for number in NEXT_STEP if os.strerror(number) in str(error)), None)

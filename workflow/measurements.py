@@ -14,8 +14,8 @@ from profile_grid.results.results import BadResult, read_origin
 def result_reason(
     outputs: Sequence[str], specification: str, sources: str, digest_of: FileDigests
 ) -> Callable[[], str | None]:
-    """A function that says why a result (the first of `outputs`) and the files beside it are not what would be measured
-    now, by this specification and these sources; it returns None if they are."""
+    """A function that says why a result (the first of `outputs`) and the files next to it are not what would
+    be measured now, by this specification and these sources; None if they are."""
 
     def reason() -> str | None:
         result, *files = map(Path, outputs)

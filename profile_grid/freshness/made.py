@@ -1,4 +1,4 @@
-"""What made each file of the analysis: `made.json` beside the files, {file: what made it}.
+"""What made each file of the analysis: `made.json` next to the files, {file: what made it}.
 
 A record holds digests of the code that made the file, of its settings, of the versions of packages, of the files it was
 made from, and of the file itself. It is written after the file. A job removes the records of its outputs before it

@@ -1,6 +1,6 @@
 """Which jobs have to run: those whose outputs are not what would be made now, and those that read what such jobs make.
 
-It knows nothing of Snakemake, which is told the answer (workflow/reruns.py).
+It knows nothing of Snakemake, which gets the answer from workflow/reruns.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 class Job:
     """One job: its name, what it reads and writes, and why its outputs are stale (None if they are not).
 
-    `outputs` are all its files; the job is found by any of them. `reason` is asked once, and only if an output exists.
+    `outputs` are all its files; the job is found by any of them. `reason` is called once.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Whether a file is the one that the result beside it tells of: by its digest, and by the specification inside it."""
+"""Whether a file belongs to the result next to it: by its digest, and by the specification inside it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def write_specification(sqlite: Path, specification: dict) -> None:
 
 
 def identity(path: Path) -> dict:
-    """What a result holds of a file beside it."""
+    """What a result holds of a file next to it."""
     return {"sha256": sha256_of_file(path), "bytes": path.stat().st_size}
 
 
 def difference(result: Origin | StageResult, path: Path) -> str | None:
     """Why a file is not the one that was measured with this result; None where it is."""
-    if found := quick_difference(result, path):
-        return found
+    if reason := quick_difference(result, path):
+        return reason
     same = sha256_of_file(path) == result.files[path.name].sha256
     return None if same else f"{path.name} has another digest than was measured"
 

@@ -1,4 +1,4 @@
-"""Whether a result on disk is what would be measured now, whatever anybody remembers: from what it tells of itself."""
+"""Whether a result on disk is what would be measured now, by what it says of itself."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _read_run(entry: dict, folder: Path, sources: Mapping[str, str]) -> Measured
 
 
 def require_fresh(entry: dict, folder: Path, sources: Mapping[str, str]) -> dict[str, StageResult]:
-    """The results of a run by stage. Raises StaleRun where one, or a file beside it, is not what would be made now."""
+    """The results of a run by stage. Raises StaleRun where one, or a file next to it, is not what would be made now."""
     results = {name: read_result(folder / BY_NAME[name].result) for name in entry["specifications"]}
     for name, result in results.items():
         if reason := stale_reason(result, entry["specifications"][name], sources[name]):

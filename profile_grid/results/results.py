@@ -1,4 +1,4 @@
-"""What a run leaves behind, read into dataclasses: the JSON of every stage, and the status of its tables.
+"""What a run leaves, read into dataclasses: the JSON of every stage, and the status of its tables.
 
 A file that is missing, damaged, of another version or impossible is named in one line, with what is wrong in it and the
 command that makes it again; it never ends as a traceback, or as a figure.
@@ -126,7 +126,7 @@ class Checkout:
 
 @dataclass(frozen=True)
 class FileIdentity:
-    """What tells a file beside a result from every other."""
+    """What identifies a file next to a result."""
 
     sha256: str
     bytes: int
@@ -211,7 +211,7 @@ def read_origin(path: Path) -> Origin:
 
 
 def read_status(path: Path) -> Status:
-    """Whether the tables of a run are whole; raises BadResult."""
+    """Whether the tables of a run are complete; raises BadResult."""
     return _read(path, Status)
 
 

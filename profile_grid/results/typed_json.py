@@ -71,10 +71,10 @@ def _plain(expected: type) -> Check:
 
 def _with_elements(expected: type, of_element: Check) -> Check:
     """The check of a list or an object, then of each of its values."""
-    whole = _plain(expected)
+    check_container = _plain(expected)
 
     def check(value: Any, where: str) -> object:
-        whole(value, where)
+        check_container(value, where)
         if expected is list:
             return [of_element(element, f"{where}[{index}]") for index, element in enumerate(value)]
         return {name: of_element(element, _below(where, name)) for name, element in value.items()}
@@ -83,7 +83,7 @@ def _with_elements(expected: type, of_element: Check) -> Check:
 
 
 def _is(expected: type, value: object) -> bool:
-    """A whole number is a number too; true and false, which Python takes for 1 and 0, are none."""
+    """A whole number is a number too; true and false are not, although Python takes them for 1 and 0."""
     if isinstance(value, bool):
         return expected is bool
     return isinstance(value, (int, float) if expected is float else expected)

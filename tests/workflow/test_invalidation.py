@@ -194,7 +194,7 @@ CHANGED_CONFIG = {
 CHANGED_SOURCES = {
     "cs336_model/model/transformer.py": [*timings(ONE, TWO), *captures(ONE, TWO), *counters(ONE), *MERGE],
     "cs336_model/program/benchmark.py": [*timings(ONE, TWO), *captures(ONE, TWO), *counters(ONE), *MERGE],
-    "kernel_tables/kineto/trace.py": [*timings(ONE, TWO), *captures(ONE, TWO), *counters(ONE), *MERGE],
+    "kernel_tables/kineto/trace.py": ["plan", *timings(ONE, TWO), *captures(ONE, TWO), *counters(ONE), *MERGE],
     "kernel_recorder/nsys_profile.py": [*captures(ONE, TWO), *MERGE],
     "kernel_tables/attribution/rule.py": ["plan", *TABLES, *MERGE],  # planning checks own rules of the diagnosis
     "kernel_tables/kernel_classes/class_rules.toml": [*TABLES, *MERGE],

@@ -19,7 +19,7 @@ RUN, OTHER = "alpha_ctx8_forward", "beta_ctx8_forward"
 def test_files_that_are_what_the_results_give_are_counted(finished_project, capsys, monkeypatch):
     results, config = finished_project / "results", yaml.safe_load(TINY_GRID)
     monkeypatch.setattr(verify, "require_results", lambda plan, folder, sources: None)
-    monkeypatch.setattr(verify, "make_anew", lambda config, folder, cores: copied_tables(results, folder / "results"))
+    monkeypatch.setattr(verify, "make_again", lambda config, folder, cores: copied_tables(results, folder / "results"))
     told = ["--config", json.dumps(config), "--sources", "{}", "--results", str(results)]
     monkeypatch.setattr(sys, "argv", ["verify", *told])
     verify.main()

@@ -1,6 +1,6 @@
 """From merged tables to what people read; nothing here needs a GPU, or the captures.
 
-summaries        merged tables -> the table behind each answer
+summaries        merged tables -> the tables that answer the questions
 answers          tables -> results/answers/DOCUMENT.md, and .tex and .typ where config.yaml asks for them
 figures          tables -> results/figures/FIGURE.svg and .png
 page             tables, figures, timeline -> results/report.html: everything in one file

@@ -8,7 +8,7 @@ The first round is results/runs/RUN/timing.json. In rounds, a GPU that warms up 
 """
 
 PROCESSES = config.get(TIMING.name, {}).get("processes", TIMING.settings["processes"].default)
-FURTHER = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}  # the first process tells it
+FURTHER = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}  # which the first process measures
 AGAIN_SPECIFICATIONS = {name: specification(FURTHER, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages}
 
 

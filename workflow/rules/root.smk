@@ -2,7 +2,7 @@
 
 ROOT    the project's folder. Of a module named by github(...) or gitlab(...) Snakemake fetches the rules alone: then it is a
         checkout of the same commit in .snakemake, since the rules need their programs too
-config  config.yaml of the project, and over it what Snakemake, or who uses this as a module, was told
+config  config.yaml of the project, with the settings of the command line, or of the user of this module
 """
 
 import os
@@ -22,12 +22,12 @@ def checkout(repository, ref):
     folder = Path(".snakemake", "profile_grid", commit).absolute()
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = tempfile.mkdtemp(dir=folder.parent)
-        repository.clone(beside, no_checkout=True).git.checkout(commit, quiet=True)
+        partial = tempfile.mkdtemp(dir=folder.parent)
+        repository.clone(partial, no_checkout=True).git.checkout(commit, quiet=True)
         try:
-            os.rename(beside, folder)
+            os.rename(partial, folder)
         except OSError:  # another Snakemake was first
-            shutil.rmtree(beside)
+            shutil.rmtree(partial)
     return folder
 
 

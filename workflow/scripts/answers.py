@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, required=True, help="folder of runs, summaries and provenance.json")
     parser.add_argument("--output", type=Path, required=True, help="folder of the documents")
     parser.add_argument("--documents", nargs="+", choices=NAMES, help="only these, by name")
-    parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="beside Markdown")
+    parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="besides Markdown")
     arguments = parser.parse_args()
     tables = TablesOnDisk(arguments.tables, declared=declared_tables())
     names = summaries_of(workloads_of(tables["runs"].to_dict("records")))

@@ -39,10 +39,10 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     cells = write_comparison(*sides(options), options.output)["cells"]
     print(f"{' '.join(summary(cells)[:2])} See {options.output / 'comparison.md'}")
-    found = cells[cells["verdict"].isin(FAIL_ON[options.fail_on])]
-    if len(found):
-        named = ", ".join(f"{row.run} (× {row.ratio:.3f})" for row in found.itertuples())
-        raise Changed(f"{len(found)} cells are {options.fail_on}: {named}")
+    failing = cells[cells["verdict"].isin(FAIL_ON[options.fail_on])]
+    if len(failing):
+        named = ", ".join(f"{row.run} (× {row.ratio:.3f})" for row in failing.itertuples())
+        raise Changed(f"{len(failing)} cells are {options.fail_on}: {named}")
 
 
 def sides(options: argparse.Namespace) -> tuple[Results, Results]:

@@ -1,4 +1,4 @@
-"""Writes complete.json when every run is whole, out of memory or unsupported; else fails and names the others."""
+"""Writes complete.json if every run is complete, out of memory or unsupported; else fails and names the others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from pyarrow.parquet import ParquetFile  # no pandas: this comes last, behind all documents, and pandas takes longer
+from pyarrow.parquet import ParquetFile  # no pandas: this runs last, after all documents, and pandas takes longer
 
 from profile_grid.files import write_json
 from profile_grid.results.results import MEASURED_OR_KNOWN
@@ -29,7 +29,7 @@ def main() -> None:
         lines = [f"{count} of {len(runs)} runs are incomplete; the documents say so where figures are missing:"]
         lines += [f"  {row['run']}: {row['reason']} (logs/{row['run']}/{stage.name}.log)" for row, stage in lacking]
         files = " ".join(f"results/runs/{row['run']}/{stage.result}" for row, stage in lacking)
-        lines.append(f"once the cause is mended: snakemake --cores 1 all --forcerun {files}")
+        lines.append(f"once the cause is fixed: snakemake --cores 1 all --forcerun {files}")
         sys.exit("\n".join(lines))
     statuses = Counter(status_of_last(row) for row in runs)
     write_json(arguments.output, {"runs": len(runs), "statuses": dict(statuses.most_common())})
@@ -42,12 +42,12 @@ def status_of_last(row: dict) -> str:
 
 
 def asked(row: dict, stage: Stage) -> bool:
-    """Whether a run, told by its row, was asked for a stage."""
+    """Whether the run of a row was asked for a stage."""
     return row[stage.status_column] != NOT_ASKED
 
 
 def is_incomplete(row: dict, stage: Stage) -> bool:
-    """Whether a stage of a run, told by its row, has to be measured again."""
+    """Whether a stage of the run of a row has to be measured again."""
     return row[stage.status_column] not in (*MEASURED_OR_KNOWN, NOT_ASKED)
 
 

@@ -75,16 +75,16 @@ def this_host(runs: Path) -> Host:
 
 
 def _gpu() -> Gpu | None:
-    found = [row for gpu in visible_gpus()[:1] for row in nvidia_smi.gpus(*GPU_FIELDS, gpu=gpu)]
-    if not found:
+    rows = [row for gpu in visible_gpus()[:1] for row in nvidia_smi.gpus(*GPU_FIELDS, gpu=gpu)]
+    if not rows:
         return None
-    name, driver, total, free = found[0].values()
+    name, driver, total, free = rows[0].values()
     cuda = re.search(r"CUDA Version:\s*([\d.]+)", nvidia_smi.output())
     return Gpu(name, driver, cuda and cuda[1], _mebibytes(total), _mebibytes(free))
 
 
 def _mebibytes(text: str) -> int | None:
-    """Bytes, from what nvidia-smi tells of memory; None where it tells "[N/A]"."""
+    """Bytes, from what nvidia-smi prints of memory; None for "[N/A]"."""
     count = nvidia_smi.integer(text)
     return None if count is None else count * 2**20
 
@@ -110,8 +110,8 @@ def _perf_event_paranoid() -> int | None:
 
 def _available_memory_bytes() -> int | None:
     path = Path("/proc/meminfo")
-    found = re.search(r"MemAvailable:\s*(\d+) kB", path.read_text()) if path.exists() else None
-    return int(found[1]) * 1024 if found else None
+    match = re.search(r"MemAvailable:\s*(\d+) kB", path.read_text()) if path.exists() else None
+    return int(match[1]) * 1024 if match else None
 
 
 if __name__ == "__main__":

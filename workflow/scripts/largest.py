@@ -39,10 +39,10 @@ def main() -> None:
     parser.add_argument("--time-limit-s", type=float, default=900, help="limit of an attempt, s (default: 900)")
     arguments = parser.parse_args()
     entry = entry_of(arguments.results / "grid.json", arguments.run)
-    found = bisected(entry, arguments)
-    write_json(arguments.results / "largest" / file_name(arguments.run, arguments.dimension), found)
-    predicted = "not known" if found["predicted"] is None else found["predicted"]
-    say(f"{arguments.run}: largest {arguments.dimension} that fits is {found['largest']}; by the shapes {predicted}")
+    result = bisected(entry, arguments)
+    write_json(arguments.results / "largest" / file_name(arguments.run, arguments.dimension), result)
+    predicted = "not known" if result["predicted"] is None else result["predicted"]
+    say(f"{arguments.run}: largest {arguments.dimension} that fits is {result['largest']}; by the shapes {predicted}")
 
 
 def entry_of(plan: Path, run: str) -> dict:
@@ -57,7 +57,7 @@ def entry_of(plan: Path, run: str) -> dict:
 
 
 def bisected(entry: dict, arguments: argparse.Namespace) -> dict:
-    """What was found: the largest value, what the shapes let expect, and every try."""
+    """The largest value that fits, the value that the shapes predict, and every attempt."""
     dimension, unit = arguments.dimension, arguments.multiple_of or MULTIPLES[arguments.dimension]
     limit = arguments.memory_gib and int(arguments.memory_gib * GIBIBYTE)
     specification, tries = entry["specifications"][TIMING.name], {}
@@ -65,20 +65,20 @@ def bisected(entry: dict, arguments: argparse.Namespace) -> dict:
     def fits(number: int) -> bool:
         value = number * unit
         if value not in tries:
-            tries[value] = one = one_try(with_value(specification, dimension, value), limit, arguments)
-            told = f", {memory(one.peak_bytes)}" if one.peak_bytes else ""
-            say(f"{dimension} {value} {'fits' if one.fits else 'does not fit'}{told}")
+            tries[value] = attempt = one_try(with_value(specification, dimension, value), limit, arguments)
+            peak = f", {memory(attempt.peak_bytes)}" if attempt.peak_bytes else ""
+            say(f"{dimension} {value} {'fits' if attempt.fits else 'does not fit'}{peak}")
         return tries[value].fits
 
-    own = max(entry[dimension] // unit, 1)
-    fits(own)  # tells how much memory there is
-    total = tries[own * unit].device_total_bytes
+    start = max(entry[dimension] // unit, 1)
+    fits(start)  # which measures how much memory there is
+    total = tries[start * unit].device_total_bytes
     expected = predicted(specification["program"], dimension, (limit or total) - (OUTSIDE_TENSORS if total else 0))
-    found = largest_fitting(fits, own if expected is None else max(expected // unit, 1)) * unit
+    largest = largest_fitting(fits, start if expected is None else max(expected // unit, 1)) * unit
     return {
         "run": entry["run"], "dimension": dimension, "multiple_of": unit, "limit_bytes": limit or total,
-        "largest": found, "predicted": expected, "specification": specification,
-        "tries": [{"value": value, **vars(one)} for value, one in sorted(tries.items())],
+        "largest": largest, "predicted": expected, "specification": specification,
+        "tries": [{"value": value, **vars(attempt)} for value, attempt in sorted(tries.items())],
     }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Runs one stage of one run: `python -m workflow.scripts.measure --stage timing --specification JSON --output FILE`.
 
-The result is one JSON; further files of the stage are written beside it. A result says how it ended: out of memory and
-incomplete are results, a crash of the measured program is none.
+The result is one JSON; further files of the stage are written next to it. A result says how it ended: out of memory and
+incomplete are results, a crash of the measured program is not.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def main() -> None:
     stage, folder = BY_NAME[arguments.stage], arguments.output.parent
     scratch = f".{stage.name}-"
     folder.mkdir(parents=True, exist_ok=True)
-    beside = existing_rank_files(folder, *stage.files, *stage.may_leave)
+    of_ranks = existing_rank_files(folder, *stage.files, *stage.may_leave)
     remove_leftovers(
-        *(folder / name for name in (stage.result, *stage.files, *stage.may_leave)), *beside, scratch=scratch
+        *(folder / name for name in (stage.result, *stage.files, *stage.may_leave)), *of_ranks, scratch=scratch
     )
-    # beside the results where files are moved into place: that takes one step, and no copy
+    # next to the results where files are moved into place: that takes one step, and no copy
     with tempfile.TemporaryDirectory(dir=folder if stage.files else None, prefix=scratch) as path:
         result = measured(stage, lambda leases: job_of(arguments, Path(path), leases), arguments)
     files = {path.name: identity(path) for path in existing_rank_files(folder, *stage.files)}
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def job_of(arguments: argparse.Namespace, scratch: Path, leases: Leases) -> Job:
-    """What the stage is told."""
+    """The job of the stage."""
     return Job(arguments.specification, arguments.output.parent, scratch, arguments.log, arguments.time_limit_s, leases)
 
 
@@ -72,16 +72,16 @@ def measured(stage: Stage, job_with: Callable[[Leases], Job], arguments: argpars
 
     def began(lease: Lease) -> None:
         announced.begins()
-        found = [note for note in notes_before(program, lease.gpus, lease.alone) if note not in notes]
-        notes.extend(found)
-        say_notes(found)
+        new = [note for note in notes_before(program, lease.gpus, lease.alone) if note not in notes]
+        notes.extend(new)
+        say_notes(new)
 
     what, quiet = f"{stage.name} of {program['run']}", arguments.specification.get("quiet_host", False)
     nvml()  # ahead: once there is a lease the GPU waits for what is asked of it
     with leases_for(program["device"], what, rank_count(program), quiet_host=quiet, say=say, began=began) as leases:
-        result = told_alone(run(job := job_with(leases)), leases)
+        result = without_own_neighbours(run(job := job_with(leases)), leases)
         if result["status"] == OUT_OF_MEMORY and not leases.were_alone():
-            say(f"{what} ran out of memory beside a measurement that was ending: once more, alone")
+            say(f"{what} ran out of memory next to a measurement that was ending: once more, alone")
             leases.alone, scratch = True, job.scratch / "alone"
             scratch.mkdir()
             notes.clear()  # of a GPU that was not empty
@@ -102,8 +102,8 @@ def measured(stage: Stage, job_with: Callable[[Leases], Job], arguments: argpars
     }
 
 
-def told_alone(result: dict, leases: Leases) -> dict:
-    """The result, where the GPU's other processes are not told where a measurement that was over was one of them."""
+def without_own_neighbours(result: dict, leases: Leases) -> dict:
+    """The result, without the GPU's other processes if an ending measurement of this project was one of them."""
     if result["program"] and result["program"]["machine"] and not leases.were_alone():
         result["program"]["machine"]["other_processes"] = None
     return result

@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     require(options.results, ["grid.json", "tables/runs.parquet"])
     plan = json.loads((options.results / "grid.json").read_text())
-    runs = told_of_runs(options.results)
+    runs = facts_of_runs(options.results)
     tables = [f"tables/{name}.parquet" for name in tables_of(runs)]
     require(options.results, ["tables/provenance.json", *tables, "report.html"])
     manifest = write_archive(
@@ -46,8 +46,8 @@ def require(results: Path, names: list[str]) -> None:
         raise OutsideError(f"{results / lacking} is not there; before packing: snakemake --cores 1 all")
 
 
-def told_of_runs(results: Path) -> list[dict]:
-    """What an archive says of each run, which tells the questions that it can answer."""
+def facts_of_runs(results: Path) -> list[dict]:
+    """What an archive says of each run, by which the questions that it can answer are known."""
     runs = pd.read_parquet(results / "tables" / "runs.parquet")
     return json.loads(runs[list(RUN_COLUMNS)].fillna({"steps_warmed": 0}).to_json(orient="records"))
 

@@ -1,4 +1,4 @@
-"""Writes grid.json: the runs of the grid, and what each of their processes is told."""
+"""Writes grid.json: the runs of the grid, and the specification of each of their processes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Makes the tables of one run from what one stage left: `python -m workflow.scripts.run_tables --stage capture ...`.
 
-Writes them as CSV and Parquet, the status (whether the result is whole, and what was odd), and nsys's own reports.
+Writes them as CSV and Parquet, the status (whether the result is complete, and what was odd), and nsys's own reports.
 Where there is nothing to read (out of memory, incomplete) the tables are empty and the status says why.
 """
 

@@ -1,4 +1,4 @@
-"""The table behind each answer: `python -m workflow.scripts.summaries --tables results/tables`."""
+"""The tables that answer the questions: `python -m workflow.scripts.summaries --tables results/tables`."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
     parser.add_argument("--output", type=Path, required=True, help="folder; one folder per format is made in it")
-    parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="beside Markdown")
+    parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="besides Markdown")
     arguments = parser.parse_args()
     runs = pd.read_parquet(arguments.tables / "runs.parquet")
     documents = {

@@ -24,8 +24,8 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, required=True, help="folder of its captures, capture.json and status.json"
     )
-    parser.add_argument("--output", type=Path, required=True, help="timeline.parquet; a CSV file is written beside it")
-    parser.add_argument("--trace", type=Path, required=True, help="the whole window for Perfetto: .json.gz")
+    parser.add_argument("--output", type=Path, required=True, help="timeline.parquet; a CSV file is written next to it")
+    parser.add_argument("--trace", type=Path, required=True, help="the complete window for Perfetto: .json.gz")
     parser.add_argument("--kernel-classes", type=json.loads, default=[], help="own class rules, as JSON")
     arguments = parser.parse_args()
     status = json.loads((arguments.folder / "status.json").read_text())["status"]

@@ -1,4 +1,4 @@
-"""Makes everything anew from the results of the measurements and says what differs on disk; changes nothing.
+"""Makes everything again from the results of the measurements and says what differs on disk; changes nothing.
 
 The same rules make it in a folder of its own, in which the results stand by links. Ends with status 1 where a file is
 not what comes out.
@@ -31,12 +31,12 @@ from workflow.file_difference import file_difference
 
 ROOT = Path(__file__).parents[2]
 MADE = "analysis"  # the rule that asks for all that is made from results
-SHOWN = 20
+MAX_SHOWN = 20
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=json.loads, required=True, help="the whole configuration")
+    parser.add_argument("--config", type=json.loads, required=True, help="the configuration")
     parser.add_argument("--sources", type=json.loads, required=True, help="digests of what measures each stage")
     parser.add_argument("--results", type=Path, required=True, help="folder of runs, tables and documents")
     parser.add_argument("--cores", type=int, default=1)
@@ -44,13 +44,14 @@ def main() -> None:
     measured = measured_runs(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         link_results(measured, arguments.results, Path(scratch, "results"))
-        make_anew(arguments.config, Path(scratch), arguments.cores)
-        count, found = differences(Path(scratch, "results"), arguments.results)
-    print("".join(f"{line}\n" for line in found.values()), end="")
-    if found:
+        make_again(arguments.config, Path(scratch), arguments.cores)
+        count, lines = differences(Path(scratch, "results"), arguments.results)
+    print("".join(f"{line}\n" for line in lines.values()), end="")
+    if lines:
+        shown = [*list(lines)[:MAX_SHOWN], *(["..."] if len(lines) > MAX_SHOWN else [])]
         raise OutsideError(
-            f"{len(found)} of {count} files are not what the results give; make them again:"
-            f" snakemake --cores 1 all --forcerun {' '.join(list(found)[:SHOWN])}{' ...' if len(found) > SHOWN else ''}"
+            f"{len(lines)} of {count} files are not what the results give; make them again:"
+            f" snakemake --cores 1 all --forcerun {' '.join(shown)}"
         )
     print(f"{count} files, made from the results of {len(measured)} runs, are what these give")
 
@@ -64,15 +65,15 @@ def measured_runs(arguments: argparse.Namespace) -> dict[str, list[str]]:
 
 def require_results(plan: list[dict], results: Path, sources: dict[str, str]) -> None:
     """Raises OutsideError where a result is missing, cannot be used, or is not what would be measured now."""
-    lacking = [entry["run"] for entry in plan if not is_measured(entry, results / "runs" / entry["run"])]
-    if lacking and (held := other_runs(plan, results)):
+    missing = [entry["run"] for entry in plan if not is_measured(entry, results / "runs" / entry["run"])]
+    if missing and (other := other_runs(plan, results)):
         raise OutsideError(
-            f"{results}/ holds {held}, and of the grid that these settings name {len(lacking)} of {len(plan)} runs are"
+            f"{results}/ holds {other}, and of the grid that these settings name {len(missing)} of {len(plan)} runs are"
             " not there; give the settings that were measured: snakemake verify --config grid=NAME, or --configfile"
         )
-    if lacking:
+    if missing:
         raise OutsideError(
-            f"{len(lacking)} of {len(plan)} runs have no results to verify: {', '.join(lacking[:5])}; to measure them:"
+            f"{len(missing)} of {len(plan)} runs have no results to verify: {', '.join(missing[:5])}; to measure them:"
             " snakemake --cores 1 all"
         )
     for entry in plan:
@@ -82,12 +83,12 @@ def require_results(plan: list[dict], results: Path, sources: dict[str, str]) ->
 def other_runs(plan: list[dict], results: Path) -> str | None:
     """What the folder's own plan says it holds, where that is not this plan's runs; None where it is, or is unknown."""
     try:
-        held = json.loads((results / PLAN).read_text())
+        present = json.loads((results / PLAN).read_text())
     except (FileNotFoundError, ValueError):
         return None
-    runs = held.get("runs", ())  # an earlier version had grids without runs
+    runs = present.get("runs", ())  # an earlier version had grids without runs
     same = {entry["run"] for entry in runs} == {entry["run"] for entry in plan}
-    return None if same else f"the grid {visible(held['grid'])} ({counted(len(runs), 'run')})"
+    return None if same else f"the grid {visible(present['grid'])} ({counted(len(runs), 'run')})"
 
 
 def is_measured(entry: dict, folder: Path) -> bool:
@@ -107,11 +108,11 @@ def link_results(measured: dict[str, list[str]], results: Path, scratch: Path) -
         (scratch / folder).mkdir(parents=True)
         for path in existing_rank_files(results / folder, *names):
             (scratch / folder / path.name).symlink_to(path.absolute())
-    if (found := results / LARGEST).exists():
-        (scratch / LARGEST).symlink_to(found.absolute())
+    if (largest := results / LARGEST).exists():
+        (scratch / LARGEST).symlink_to(largest.absolute())
 
 
-def make_anew(config: dict, folder: Path, cores: int) -> None:
+def make_again(config: dict, folder: Path, cores: int) -> None:
     """Runs the rules of the analysis in the folder; raises OutsideError with what they say where they fail."""
     (folder / "config.json").write_text(json.dumps(config))
     command = [
@@ -126,12 +127,12 @@ def make_anew(config: dict, folder: Path, cores: int) -> None:
 
 
 def differences(made: Path, results: Path) -> tuple[int, dict[str, str]]:
-    """How many files were made anew, and for each that differs on disk a line that says how."""
+    """How many files were made again, and for each that differs on disk a line that says how."""
     paths = [path for path in sorted(made.rglob("*")) if path.is_file() and not path.is_symlink()]
     paths = [path for path in paths if path.name not in (NAME, LOCK)]
     compared = [path.relative_to(made) for path in paths if can_be_made_here(path, made)]
-    found = {str(results / path): file_difference(made / path, results / path) for path in compared}
-    return len(compared), {path: line for path, line in found.items() if line}
+    lines = {str(results / path): file_difference(made / path, results / path) for path in compared}
+    return len(compared), {path: line for path, line in lines.items() if line}
 
 
 def can_be_made_here(path: Path, made: Path) -> bool:
