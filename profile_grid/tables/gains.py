@@ -24,14 +24,14 @@ def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Se
     """The lead: the largest difference that can be told, in the first of the modes where one can, and the median of
     all. `times` has rows of a table of `times_beside_base`, `base` are the words for the default: "in fp32"."""
     steps = whole_steps(times)
-    told = steps[steps["verdict"] != UNTOLD]
-    mode = next((mode for mode in modes if (told["mode"] == mode).any()), None)
-    told = told[told["mode"] == mode] if modes else told
-    if told.empty:
+    clear = steps[steps["verdict"] != UNTOLD]
+    mode = next((mode for mode in modes if (clear["mode"] == mode).any()), None)
+    clear = clear[clear["mode"] == mode] if modes else clear
+    if clear.empty:
         text = "Whether a step is faster than {base} {untold} in {runs}: {needed}."
         return Claim(text, "untold", base=base, untold=UNTOLD, runs=_runs(len(steps)), needed=_needed(steps))
     median = f"; the median of {len(steps)} runs is {ratio(steps['speed_up'].median())}" if len(steps) > 1 else ""
-    far = told.loc[told["speed_up"].where(told["speed_up"] > 1, 1 / told["speed_up"]).idxmax()]
+    far = clear.loc[clear["speed_up"].where(clear["speed_up"] > 1, 1 / clear["speed_up"]).idxmax()]
     return Claim(
         "{value}, {step} of {place} {is_faster} {base}{median}.",
         "difference", value=capital(dimension.words(far[dimension.key])), step=PASSES[far["mode"]],

@@ -50,26 +50,26 @@ def _largest(gains: pd.DataFrame) -> Claim:
     """The largest speed-up at the longest context, and the median of all."""
     longest = gains[gains["context_length"] == gains["context_length"].max()]
     row = longest.loc[longest["gain"].idxmax()]
-    told = int((gains["verdict"] == FASTER).sum())
+    texts = int((gains["verdict"] == FASTER).sum())
     return Claim(
         "In {precision} at context {context}, d {d}, {variant} is {gain} times as fast as written-out attention"
-        " ({ms} against {base} ms); {told} are faster.", "difference",
+        " ({ms} against {base} ms); {texts} are faster.", "difference",
         precision=row["precision"], context=row["context_length"], d=row["head_dim"], variant=escaped(row["variant"]),
         gain=significant(row["gain"]), ms=significant(row["ms"]), base=significant(row["base_ms"]),
-        told=of_all(told, len(gains), "cell"),
+        texts=of_all(texts, len(gains), "cell"),
     )  # fmt: skip
 
 
 def _fastest(both: pd.DataFrame) -> list[Claim]:
     """By precision the variant with the shortest passes at the longest and at the shortest context."""
-    told = []
+    texts = []
     for precision, cells in both.groupby("precision", sort=False):
         cells = cells[cells.groupby(PLACE)["variant"].transform("nunique") > 1]
         for length in sorted({*cells["context_length"].agg(["min", "max"])}) if len(cells) else ():
             own = cells[cells["context_length"] == length]
             names = [escaped(best) for best in own.loc[own.groupby(PLACE)["ms"].idxmin(), "variant"]]
-            told.append(f"{leaders(names, noun='cell')} at context {length} in {precision}")
-    return [Claim("Shortest measured passes: {told}.", told="; ".join(told))] if told else []
+            texts.append(f"{leaders(names, noun='cell')} at context {length} in {precision}")
+    return [Claim("Shortest measured passes: {texts}.", texts="; ".join(texts))] if texts else []
 
 
 def _memory(table: pd.DataFrame) -> list[Claim]:
@@ -77,29 +77,29 @@ def _memory(table: pd.DataFrame) -> list[Claim]:
     found = []
     out = table[table["status"] == OUT_OF_MEMORY]
     shortest = out.groupby(["variant", "precision"], sort=False)["context_length"].min()
-    told = [
+    texts = [
         f"{escaped(variant)} in {precision} from context {length}" for (variant, precision), length in shortest.items()
     ]
-    if told:
-        found.append(Claim("Out of memory: {told}.", "counted", told=listed(told)))
+    if texts:
+        found.append(Claim("Out of memory: {texts}.", "counted", texts=listed(texts)))
     known = table[table["memory_before_backward_bytes"].notna()]
     longest = known[known["context_length"] == known["context_length"].max()]
-    told = [
+    texts = [
         f"{escaped(variant)} {interval(own['memory_before_backward_bytes'], memory)}"
         for variant, own in longest.groupby("variant", sort=False)
     ]
-    if told:
-        text = "In use before the backward pass at context {context}: {told}."
-        found.append(Claim(text, context=longest["context_length"].iloc[0], told=listed(told)))
+    if texts:
+        text = "In use before the backward pass at context {context}: {texts}."
+        found.append(Claim(text, context=longest["context_length"].iloc[0], texts=listed(texts)))
     return found
 
 
 def _refused(table: pd.DataFrame) -> list[Claim]:
     """The variants that PyTorch refuses; their reasons are below the tables."""
     refused = table[table["status"] == UNSUPPORTED][["variant", "precision"]].drop_duplicates()
-    told = [f"{escaped(variant)} in {precision}" for variant, precision in refused.itertuples(index=False)]
-    text = "Not supported here: {told}; the reasons are below the tables."
-    return [Claim(text, "missing", told=listed(told))] if told else []
+    texts = [f"{escaped(variant)} in {precision}" for variant, precision in refused.itertuples(index=False)]
+    text = "Not supported here: {texts}; the reasons are below the tables."
+    return [Claim(text, "missing", texts=listed(texts))] if texts else []
 
 
 def reasons(measured: Measured) -> list[str]:

@@ -75,14 +75,14 @@ def _commonest(parts: pd.Series) -> str:
 def _families(families: pd.DataFrame) -> list[Claim]:
     """Which other classes take a share that counts."""
     largest = families.groupby("family")["share"].max().sort_values(ascending=False)
-    told = [
+    texts = [
         f"{escaped(name)} {interval(families.loc[families['family'] == name, 'share'], percent)}"
         for name in largest[largest >= NON_TRIVIAL_SHARE].index
     ]
     above = percent(NON_TRIVIAL_SHARE)
-    if not told:
+    if not texts:
         return [Claim("No other class reaches {above} in any run.", above=above)]
-    return [Claim("Classes above {above} in any run: {classes}.", above=above, classes=listed(told))]
+    return [Claim("Classes above {above} in any run: {classes}.", above=above, classes=listed(texts))]
 
 
 def _first_parts(measured: Measured) -> pd.DataFrame:
@@ -123,9 +123,9 @@ def others_table(measured: Measured) -> MarkdownTable:
         own = parts[(parts["run"] == run) & (parts["other_time_ms"] > 0)].nlargest(MAX_NAMED, "other_time_ms")
         named = top[top["run"] == run].head(MAX_NAMED)
         if not named.empty:
-            told = [f"{escaped(row.part)} {percent(row.other_share)}" for row in own.itertuples()]
+            texts = [f"{escaped(row.part)} {percent(row.other_share)}" for row in own.itertuples()]
             kernels = [f"{measured.label(row.kernel)} {percent(row.share)}" for row in named.itertuples()]
-            cells[run] = (*([] if parts.empty else [", ".join(told)]), ", ".join(kernels))
+            cells[run] = (*([] if parts.empty else [", ".join(texts)]), ", ".join(kernels))
     headings = (*([] if parts.empty else ["parts of the model"]), measured.words.kernels)
     return run_table(measured, headings, cells, text=True)
 

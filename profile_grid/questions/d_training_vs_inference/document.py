@@ -34,24 +34,24 @@ def _matmul_alone(measured: Measured) -> list[Claim]:
     """The share of matrix multiplies in each mode, where no model was captured both in inference and in training."""
     classes = measured.tables["class_shares"]
     shares = family_shares(classes[classes["phase"] == ALL_PHASES])
-    told = [
+    texts = [
         f"{interval(rows['share'], percent)} of the {measured.words.time} of {PASSES[mode]}"
         for mode, rows in shares[shares["family"] == MATMUL].groupby("mode", sort=False)
     ]
-    found = [Claim("Matrix multiplies take {shares}.", shares=listed(told))] if told else []
+    found = [Claim("Matrix multiplies take {shares}.", shares=listed(texts))] if texts else []
     lacking = "Inference and training cannot be compared: no model has complete captures of both."
     return [*found, Claim(lacking, "missing")]
 
 
 def _change(change: pd.DataFrame, measured: Measured) -> Claim:
     """In how many runs training spends a smaller or larger share on matrix multiplies, and by how many points."""
-    told, training = [], TRAINING[measured.training_mode]
+    texts, training = [], TRAINING[measured.training_mode]
     for word, rows in (("smaller", change["change"] <= -SAME_SHARE), ("larger", change["change"] >= SAME_SHARE)):
         if rows.any():
             amount = interval(change.loc[rows, "change"].abs(), _amount)
-            where = str(int(rows.sum())) if told else of_all(int(rows.sum()), len(change), "run")
-            told.append(f"{word} in {where} ({amount} points)")
-    verdict = ", ".join(told) or f"the same within {_amount(SAME_SHARE)} points"
+            where = str(int(rows.sum())) if texts else of_all(int(rows.sum()), len(change), "run")
+            texts.append(f"{word} in {where} ({amount} points)")
+    verdict = ", ".join(texts) or f"the same within {_amount(SAME_SHARE)} points"
     median = f"; median {points(change['change'].median())}" if len(change) > 2 else ""
     return Claim(
         "Compared with inference, matrix multiplies' share of {training} is {verdict}{median}.",
@@ -67,12 +67,14 @@ def _amount(difference: float) -> str:
 def _other_classes(measured: Measured) -> list[Claim]:
     """Which class gains and which loses in every run; one that does both does neither."""
     change = training_change(measured)
-    told = []
+    texts = []
     for name, rows in change[change["family"] != MATMUL].groupby("family", sort=False)["change"]:
         if rows.abs().median() >= SAME_SHARE and ((rows > 0).all() or (rows < 0).all()):
-            told.append(f"{escaped(name)} ({interval(rows, points)})")
+            texts.append(f"{escaped(name)} ({interval(rows, points)})")
     return (
-        [Claim("Other classes that change alike in every run, in points: {told}.", told=listed(told))] if told else []
+        [Claim("Other classes that change alike in every run, in points: {texts}.", texts=listed(texts))]
+        if texts
+        else []
     )
 
 
@@ -80,13 +82,15 @@ def _phases(measured: Measured) -> list[Claim]:
     """What each phase of the training step takes, and how much of that is matrix multiplies."""
     if measured.training_mode is None:
         return []
-    told = [
+    texts = [
         f"{escaped(phase)} {interval(rows['of_step'], percent)}"
         for phase, rows in phase_shares(measured).groupby("phase", sort=False)
         if rows["of_step"].max() >= NON_TRIVIAL_SHARE
     ]
     time, training = measured.words.time, TRAINING[measured.training_mode]
-    return [Claim("{time} of {training}: {phases}.", time=time, training=training, phases=listed(told))] if told else []
+    return (
+        [Claim("{time} of {training}: {phases}.", time=time, training=training, phases=listed(texts))] if texts else []
+    )
 
 
 def _parts(measured: Measured) -> list[Claim]:

@@ -55,14 +55,14 @@ def _accuracy(rows: pd.DataFrame) -> list[Claim]:
     known = rows[rows["logits_error"].notna()]
     if known.empty:
         return [Claim("No run was compared with one in fp{bits}, so the accuracy is not known.", "missing", bits=64)]
-    told = [
+    texts = [
         f"{interval(known[known['precision'] == name]['logits_error'], _error)} in {name}"
         for name in sorted_values(known, PRECISION.key)
     ]
     off = known[~known["within_precision"].astype("bool")]
     verdict = "rounding explains all of it" if off.empty else f"rounding does not explain that of {places(off)}"
-    text = "The logits of the first step differ from fp{bits} by {told}; {verdict}."
-    return [Claim(text, "counted", bits=64, told=listed(told), verdict=verdict)]
+    text = "The logits of the first step differ from fp{bits} by {texts}; {verdict}."
+    return [Claim(text, "counted", bits=64, texts=listed(texts), verdict=verdict)]
 
 
 def _error(value: float) -> str:

@@ -43,7 +43,7 @@ def sentences(measured: Measured) -> list[str]:
 
 def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
     """By mode how many kernels of a step are left, and how much of their time."""
-    told = []
+    texts = []
     for mode, own in rows.groupby("mode", sort=False):
         sums = own.groupby("run", sort=False)[
             ["invocations", "base_invocations", "gpu_time_ms", "base_gpu_time_ms"]
@@ -51,9 +51,9 @@ def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
         left, time = (
             interval(sums[name] / sums[f"base_{name}"], percent) for name in ("invocations", "gpu_time_ms")
         )  # fmt: skip
-        told.append(f"{left} of the {measured.words.kernels} of {PASSES[mode]} ({time} of its {measured.words.time})")
-    value = COMPILE.name_of(rows[COMPILE.key].iloc[0]) if told else ""
-    return [Claim("Compiled ({value}), there remain {told}.", value=value, told=listed(told))] if told else []
+        texts.append(f"{left} of the {measured.words.kernels} of {PASSES[mode]} ({time} of its {measured.words.time})")
+    value = COMPILE.name_of(rows[COMPILE.key].iloc[0]) if texts else ""
+    return [Claim("Compiled ({value}), there remain {texts}.", value=value, texts=listed(texts))] if texts else []
 
 
 def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
@@ -107,8 +107,8 @@ def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     for phase, mode in modes.items():
         rows = measured.tables["compile_parts"]
         rows = rows[(rows["phase"] == phase) & (rows["mode"] == mode)]
-        told = split(rows, (MODEL.key,)) if len(rows) else ()
-        found += [(", ".join(filter(None, (phase, title))), _parts_table(own)) for title, own in told]
+        texts = split(rows, (MODEL.key,)) if len(rows) else ()
+        found += [(", ".join(filter(None, (phase, title))), _parts_table(own)) for title, own in texts]
     return found
 
 
@@ -123,7 +123,7 @@ def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
     order = sorted(by_time, key=lambda line: line == SMALLER)
     models = list(dict.fromkeys(rows[MODEL.key]))
     cells = (tuple(_sides(line, sums, model) for model in models) for line in order)
-    table = tuple((escaped(line), *told) for line, told in zip(order, cells, strict=True))
+    table = tuple((escaped(line), *texts) for line, texts in zip(order, cells, strict=True))
     return MarkdownTable(("parts", *(f"{escaped(model)}, ms" for model in models)), table, first_right=1)
 
 

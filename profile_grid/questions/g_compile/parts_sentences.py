@@ -22,13 +22,13 @@ def fused_sentences(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
         return []
     several = own["share"].where(own["parts"].map(lambda name: len(parts_in(name)) > 1), 0.0)
     shares = several.groupby([own["run"], own["phase"]]).sum()
-    told = [
+    texts = [
         f"{interval(shares.xs(phase, level='phase'), percent)} of {phase}"
         for phase in (FORWARD, BACKWARD)
         if phase in set(own["phase"])
     ]
-    text = "{kernels} that serve several parts of the model at once take {told}."
-    return [Claim(text, kernels=capital(measured.words.kernels), told=listed(told))]
+    text = "{kernels} that serve several parts of the model at once take {texts}."
+    return [Claim(text, kernels=capital(measured.words.kernels), texts=listed(texts))]
 
 
 def matmuls_sentence(rows: pd.DataFrame) -> list[Claim]:

@@ -20,7 +20,7 @@ from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.wording import PASSES, leaders, listed, places
 
-NO_WINNER = "no one that can be told"
+NO_WINNER = "no clear winner"
 NOTHING = Claim("Not answered: no two runs differ in attention alone, with times of at least one.", "missing")
 PLACE = keys_without(ATTENTION.key)
 CELL = ["mean_ms", "speed_up", "verdict", "status", "peak_allocated_bytes"]
@@ -42,11 +42,11 @@ def _fastest(steps: pd.DataFrame) -> list[Claim]:
     """By context length what is fastest in how many configurations, and in how many no winner can be told."""
     timed = steps[steps["mean_ms"].notna()]
     named = [(own["context_length"].iloc[0], _fastest_of(own)) for _, own in timed.groupby(PLACE, sort=False)]
-    told = [
+    texts = [
         f"{leaders([name for length, name in named if length == one], unnamed=NO_WINNER)} at context {one}"
         for one in dict.fromkeys(length for length, _ in named)
     ]
-    return [Claim("Fastest: {told}.", "difference", told="; ".join(told))]
+    return [Claim("Fastest: {texts}.", "difference", texts="; ".join(texts))]
 
 
 def _fastest_of(own: pd.DataFrame) -> str:
@@ -61,12 +61,12 @@ def _fastest_of(own: pd.DataFrame) -> str:
 
 def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
     """How much faster the operator alone is."""
-    told = [
+    texts = [
         f"{interval(rows[rows[ATTENTION.key] == value]['speed_up'], ratio)} with {value}"
         for value in sorted_values(rows, ATTENTION.key)
     ]
-    text = "The attention operator alone, by {time} of the forward pass, is as fast as the written-out one {told}."
-    return [Claim(text, time=measured.words.time, told=listed(told))] if told else []
+    text = "The attention operator alone, by {time} of the forward pass, is as fast as the written-out one {texts}."
+    return [Claim(text, time=measured.words.time, texts=listed(texts))] if texts else []
 
 
 def _memory(steps: pd.DataFrame) -> list[Claim]:
@@ -88,10 +88,10 @@ def _memory(steps: pd.DataFrame) -> list[Claim]:
 def _refused(steps: pd.DataFrame) -> list[Claim]:
     """What PyTorch refuses here."""
     refused = steps[steps["status"] == UNSUPPORTED]
-    told = [
+    texts = [
         f"{escaped(value)} in {counted(len(own), 'run')}" for value, own in refused.groupby(ATTENTION.key, sort=False)
     ]
-    return [Claim("PyTorch refuses {told} (see *Not measured*).", "missing", told=listed(told))] if told else []
+    return [Claim("PyTorch refuses {texts} (see *Not measured*).", "missing", texts=listed(texts))] if texts else []
 
 
 def _modes(rows: pd.DataFrame) -> str:

@@ -59,7 +59,7 @@ def test_the_fastest_is_named_by_length_and_none_where_processes_differ_as_much(
     text = told(
         "h_attention", [*three(ms_flash=11.0, ms_math=11.0, ms_eager=16.0), *three(13, 12, 30, context_length=128)]
     )
-    assert "Fastest: no one that can be told at context 512; no one that can be told at context 128." in text
+    assert "Fastest: no clear winner at context 512; no clear winner at context 128." in text
     assert "Fastest: flash at context 512." in told("h_attention", three(60.0, 5.0, 40.0))
 
 

@@ -63,11 +63,13 @@ def _fullest(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
 
 def _modes(peaks: pd.DataFrame) -> list[Claim]:
     """By mode what its runs need, and in which phase."""
-    told = []
+    texts = []
     for mode, rows in peaks.groupby("mode", sort=False):
         runs = rows.drop_duplicates("run")
-        told.append(f"{PASSES[mode]} {interval(runs['peak_bytes'], memory)}, in {leaders(list(runs['fullest_phase']))}")
-    return [Claim("Peak by mode and phase: {told}.", "counted", told="; ".join(told))]
+        texts.append(
+            f"{PASSES[mode]} {interval(runs['peak_bytes'], memory)}, in {leaders(list(runs['fullest_phase']))}"
+        )
+    return [Claim("Peak by mode and phase: {texts}.", "counted", texts="; ".join(texts))]
 
 
 def _kept(measured: Measured) -> list[Claim]:
@@ -117,12 +119,12 @@ def _predicted(measured: Measured) -> list[Claim]:
 
 def _bisected(measured: Measured) -> list[Claim]:
     """What was measured to fit and not to fit, and what the shapes predict."""
-    told = [
+    texts = [
         f"{BY_KEY[row['fitted']].heading} {count(row['largest'])} fits and {count(row['fails_at'])} does not"
         f" ({count(row['predicted'])} predicted)"
         for row in measured.tables["memory_fits"].to_dict("records")[:MOST_FAILURES]
     ]
-    return [Claim("Measured by bisection: {told}.", "measured", told="; ".join(told))] if told else []
+    return [Claim("Measured by bisection: {texts}.", "measured", texts="; ".join(texts))] if texts else []
 
 
 def _failed(failures: pd.DataFrame) -> list[Claim]:
@@ -263,8 +265,8 @@ def _place(phase: str, path: str) -> str:
 
 def not_seen(measured: Measured) -> list[str]:
     """(i) What the recordings of these runs cannot tell, each once."""
-    told = measured.tables["memory_room"]["not_seen"].dropna()
-    return list(dict.fromkeys(line for text in told for line in text.split("; ")))
+    texts = measured.tables["memory_room"]["not_seen"].dropna()
+    return list(dict.fromkeys(line for text in texts for line in text.split("; ")))
 
 
 def size(bytes_: float) -> str:

@@ -66,7 +66,7 @@ def _wasted(taken: pd.DataFrame, steps: pd.DataFrame) -> list[Claim]:
     """Where fewer checkpointed blocks need no more memory, and how much longer the most take there."""
     longer = 1 / steps.set_index("run")["speed_up"]
     own = taken[taken[CHECKPOINT.key] != CHECKPOINT.default]
-    told = []
+    texts = []
     for _, rows in own.groupby(keys_without(CHECKPOINT.key), sort=False):
         rows = rows[rows["peak_allocated_bytes"].notna() & rows["run"].isin(longer.index)].sort_values(CHECKPOINT.key)
         if len(rows) < 2:
@@ -76,24 +76,24 @@ def _wasted(taken: pd.DataFrame, steps: pd.DataFrame) -> list[Claim]:
         if saved < LEAST_SAVING:
             more = percent(longer[most["run"]] / longer[fewer["run"]] - 1)
             place = where(most.to_dict() | {CHECKPOINT.key: CHECKPOINT.default})
-            told.append(
+            texts.append(
                 f"{place} ({memory(fewer['peak_allocated_bytes'])} {CHECKPOINT.words(fewer[CHECKPOINT.key])}; a step"
                 f" takes {more} longer {CHECKPOINT.words(most[CHECKPOINT.key])})"
             )
-    return [Claim("More checkpoints save no memory in {told}.", "measured", told=listed(told))] if told else []
+    return [Claim("More checkpoints save no memory in {texts}.", "measured", texts=listed(texts))] if texts else []
 
 
 def _longer(steps: pd.DataFrame) -> list[Claim]:
     """By number of blocks how many times as long a step takes, and what the FLOPs explain of that."""
-    told = []
+    texts = []
     for value in sorted_values(steps, CHECKPOINT.key):
         own = steps[steps[CHECKPOINT.key] == value]
         ideal = 1 / own["ideal_by_flops"].dropna()
         flops = f" (FLOPs predict {interval(ideal, ratio)})" if len(ideal) else ""
         unclear = own["verdict"] == UNTOLD
         open_end = f", {UNTOLD} in {places(own[unclear].assign(**{CHECKPOINT.key: 0}))}" if unclear.any() else ""
-        told.append(f"{CHECKPOINT.words(value)} {interval(1 / own['speed_up'], ratio)}{flops}{open_end}")
-    return [Claim("Times as long as without: {told}.", "difference", told="; ".join(told))] if told else []
+        texts.append(f"{CHECKPOINT.words(value)} {interval(1 / own['speed_up'], ratio)}{flops}{open_end}")
+    return [Claim("Times as long as without: {texts}.", "difference", texts="; ".join(texts))] if texts else []
 
 
 def _again(taken: pd.DataFrame, measured: Measured) -> list[Claim]:
@@ -141,5 +141,5 @@ def _longer_cells(row: pd.Series) -> tuple[str, str]:
 
 
 def _memory_cells(row: dict, sizes: list[str]) -> tuple[str, ...]:
-    told = (memory(row[name]) if known(row[name]) else ABSENT for name in sizes)
-    return *told, percent(row["recomputed_share"])
+    texts = (memory(row[name]) if known(row[name]) else ABSENT for name in sizes)
+    return *texts, percent(row["recomputed_share"])

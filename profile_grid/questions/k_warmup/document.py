@@ -85,12 +85,12 @@ def _phase(enough: pd.DataFrame) -> list[Claim]:
 def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
     """How far off the mean would be after fewer warm-up steps."""
     fewer = [number for number in REPORTED_COUNTS if number < int(enough["taken"].max())]
-    taken, told = reports["run"].map(enough.set_index("run")["taken"]), []
+    taken, texts = reports["run"].map(enough.set_index("run")["taken"]), []
     for number in fewer:
         own = (reports[(reports["warmup_steps"] == number) & (taken > number)]["ratio"] - 1).abs()
         median = f" (median {percent(own.median())})" if len(own) > 2 else ""
-        told.append(f"{interval(own, percent)}{median} after {number}")
-    return [Claim("The mean would have been off by {told}.", told=listed(told))] if told else []
+        texts.append(f"{interval(own, percent)}{median} after {number}")
+    return [Claim("The mean would have been off by {texts}.", texts=listed(texts))] if texts else []
 
 
 def _causes(own: pd.DataFrame) -> Claim:
@@ -99,10 +99,10 @@ def _causes(own: pd.DataFrame) -> Claim:
     if extra <= 0:
         return Claim("In the capture of {place} the first step takes no longer than later ones.", place=place)
     most = own[own["extra_ms"] > 0].nlargest(MOST_CAUSES, "extra_ms")
-    told = [f"{escaped(row.cause)} {significant(row.extra_ms)} ms" for row in most.itertuples()]
+    texts = [f"{escaped(row.cause)} {significant(row.extra_ms)} ms" for row in most.itertuples()]
     return Claim(
-        "In the capture of {place} the first step takes {first} ms, {extra} ms more than later ones: {told}.",
-        place=place, first=significant(first), extra=significant(extra), told=listed(told),
+        "In the capture of {place} the first step takes {first} ms, {extra} ms more than later ones: {texts}.",
+        place=place, first=significant(first), extra=significant(extra), texts=listed(texts),
     )  # fmt: skip
 
 

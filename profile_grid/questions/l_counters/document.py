@@ -49,17 +49,17 @@ def _name(rows: pd.DataFrame) -> str:
 
 def _lead(modes: list[pd.DataFrame]) -> Claim:
     """What limits most of the time, of the first and of the last mode and precision."""
-    told = []
+    texts = []
     for rows in modes[:1] if len(modes) == 1 else (modes[0], modes[-1]):
         shares = _shares(rows)
         most = shares.median().idxmax()
-        told.append(f"{WORDS[most]} limits {interval(shares[most], percent)} of the kernel time of a {_name(rows)}")
-    return Claim("{told}.", told=capital(", and ".join(told)))
+        texts.append(f"{WORDS[most]} limits {interval(shares[most], percent)} of the kernel time of a {_name(rows)}")
+    return Claim("{texts}.", texts=capital(", and ".join(texts)))
 
 
 def _limits(modes: list[pd.DataFrame]) -> Claim:
     """By mode and precision the share of the kernels' time that each limit has."""
-    told = []
+    texts = []
     for rows in modes:
         shares = _shares(rows)
         parts = [
@@ -67,8 +67,8 @@ def _limits(modes: list[pd.DataFrame]) -> Claim:
             for verdict, words in WORDS.items()
             if verdict in shares.columns and (shares[verdict] > 0).any()
         ]
-        told.append(f"{_name(rows)}: {listed(parts)}")
-    return Claim("Limits of {told}.", told="; ".join(told))
+        texts.append(f"{_name(rows)}: {listed(parts)}")
+    return Claim("Limits of {texts}.", texts="; ".join(texts))
 
 
 def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:

@@ -67,12 +67,12 @@ def _fullest(rows: pd.DataFrame) -> Claim:
 
 def _modes(rows: pd.DataFrame, both: pd.DataFrame) -> Claim:
     """By mode what a token takes, and by precision the share of what it takes at the default."""
-    told = [f"{PASSES[mode]} {interval(own[TOKEN], millijoules)}" for mode, own in rows.groupby("mode", sort=False)]
+    texts = [f"{PASSES[mode]} {interval(own[TOKEN], millijoules)}" for mode, own in rows.groupby("mode", sort=False)]
     shares = [
         f"{PRECISION.words(value)} {interval(1 / own['speed_up'], percent)} of that in {PRECISION.default}"
         for value, own in ((value, both[both["precision"] == value]) for value in sorted_values(both, PRECISION.key))
     ]
-    return Claim("Per token: {told}.", told=listed([*told, *shares]))
+    return Claim("Per token: {texts}.", texts=listed([*texts, *shares]))
 
 
 def _contexts(rows: pd.DataFrame) -> list[Claim]:

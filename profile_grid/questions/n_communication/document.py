@@ -92,16 +92,16 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
 
 def _exposed(steps: pd.DataFrame) -> list[Claim]:
     """By variant the exposed communication of captured steps, waiting for late ranks included."""
-    told = []
+    texts = []
     for value in sorted_values(steps, PARALLEL.key):
         own = steps[(steps[PARALLEL.key] == value) & (steps["communication_ms"] > 0)]
         if len(own):
-            told.append(f"{PARALLEL.words(value)} {interval(own['exposed_share'], percent)}")
+            texts.append(f"{PARALLEL.words(value)} {interval(own['exposed_share'], percent)}")
     text = (
-        "Under the profiler, exposed communication takes {told} of a step. It includes waiting for late ranks, whose"
+        "Under the profiler, exposed communication takes {texts} of a step. It includes waiting for late ranks, whose"
         " launches the profiler delays, so it exceeds the cost without a profiler."
     )
-    return [Claim(text, told=listed(told))] if told else []
+    return [Claim(text, texts=listed(texts))] if texts else []
 
 
 def _bandwidth(measured: Measured) -> list[Claim]:
@@ -109,12 +109,14 @@ def _bandwidth(measured: Measured) -> list[Claim]:
     table = measured.tables["communication_all_reduce"]
     largest = table[table["bytes"] == table["bytes"].max()]
     if len(largest):
-        told = [
+        texts = [
             f"{interval(own['bus_gb_per_s'], significant)} GB/s {GPUS.words(number)}"
             for number, own in largest.groupby(GPUS.key)
         ]
         size = significant(largest["bytes"].iloc[0] / 1e6)
-        return [Claim("All-reduce alone, of {size} MB, has a bus bandwidth of {told}.", size=size, told=listed(told))]
+        return [
+            Claim("All-reduce alone, of {size} MB, has a bus bandwidth of {texts}.", size=size, texts=listed(texts))
+        ]
     table = measured.tables["communication_collectives"]
     fast = table[table["bus_gb_per_s"].notna()]
     if fast.empty:

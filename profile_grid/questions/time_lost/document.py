@@ -72,25 +72,25 @@ def _bounds(said: pd.DataFrame, runs: int) -> list[Claim]:
     """Of each loss that is somewhere the largest the bounds, and in how many runs nothing is found."""
     first = at_most(said.drop_duplicates("run"))
     quiet = f"; nothing is found in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
-    told = [
+    texts = [
         f"{LOSSES.get(name, code(name))} {interval(rows['percent'] / 100, percent)}"
         for name, rows in first.groupby("code", sort=False)
     ]
-    text = "Bounds on the gain, as if this time vanished, by the largest loss of a run: {told}{quiet}."
-    return [Claim(text, "predicted", told=listed(told), quiet=quiet)] if told else []
+    text = "Bounds on the gain, as if this time vanished, by the largest loss of a run: {texts}{quiet}."
+    return [Claim(text, "predicted", texts=listed(texts), quiet=quiet)] if texts else []
 
 
 def _not_checked(found: pd.DataFrame) -> list[Claim]:
     """The rules that could not be applied, which is not the same as finding nothing, by their reason."""
     silent, every = found[found["abstained"].astype(bool)], found["run"].nunique()
-    told = []
+    texts = []
     for message, rows in silent.groupby("message", sort=False, observed=True):
         some = rows["run"].nunique()
         where = f" in {of_all(some, every, 'run')}" if some < every else ""
         names = [LOSSES.get(name, code(name)) for name in dict.fromkeys(rows["code"])]
         named = listed(names) if len(names) <= MOST_NAMED else f"{len(names)} kinds of loss"
-        told.append(f"{named}{where} ({escaped(str(message))})")
-    return [Claim("Not checked: {told}.", "missing", told="; ".join(told))] if told else []
+        texts.append(f"{named}{where} ({escaped(str(message))})")
+    return [Claim("Not checked: {texts}.", "missing", texts="; ".join(texts))] if texts else []
 
 
 def _held(predictions: pd.DataFrame) -> list[Claim]:
@@ -126,14 +126,14 @@ def _per_launch(measured: Measured) -> list[Claim]:
 
 def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
     """By mode the Python function with most samples outside of calls, and its share of the time there."""
-    told = []
+    texts = []
     for mode, rows in stacks.groupby("mode", sort=False):
         first = rows.drop_duplicates("run")
         share = first["estimated_us_per_launch"].to_numpy() / outside_us.reindex(first["run"]).to_numpy()
-        told.append(
+        texts.append(
             f"in {PASSES[mode]} {leaders([code(name) for name in first['function']])} ({interval(share, percent)})"
         )
-    return [Claim("Outside calls, Python is mostly {told}.", told="; ".join(told))] if told else []
+    return [Claim("Outside calls, Python is mostly {texts}.", texts="; ".join(texts))] if texts else []
 
 
 def findings_table(measured: Measured) -> MarkdownTable:
@@ -168,10 +168,10 @@ def _gain(row: dict, which: str) -> str:
 
 def host_tables(measured: Measured) -> list[tuple[str, MarkdownTable, MarkdownTable | None]]:
     """Of each run whose host was traced the name, what its launching threads do per launch, and in which functions."""
-    told, stacks = measured.tables["host_per_launch"], measured.tables["host_stacks"]
+    texts, stacks = measured.tables["host_per_launch"], measured.tables["host_stacks"]
     return [
         (name, _per_launch_cells(own), _stacks(stacks[stacks["run"] == name]))
-        for name, own in told.groupby("run", sort=False)
+        for name, own in texts.groupby("run", sort=False)
     ]
 
 
