@@ -121,14 +121,16 @@ def _move_communication(trace: CaptureArrays, chains: dict[str, list[Node]], pro
     is_communication = of_name[activities.name]
     if process is not None:
         is_communication &= activities.process == process
-    for path in np.unique(trace.activity_path[is_communication]).tolist():
-        mine = is_communication & (trace.activity_path == path)
+    path_of = trace.activity_path[is_communication]
+    counts, ns = np.bincount(path_of, minlength=len(paths)), np.zeros(len(paths), np.int64)
+    np.add.at(ns, path_of, activities.duration_ns[is_communication])
+    for path in np.flatnonzero(counts).tolist():
         chain = chains.get(as_path(paths.tuples[path]))
         if chain is None:
             continue
         names = [node.name for node in chain]
         phase = min(names.index(STEP) + 1 if STEP in names else 0, len(chain) - 1)
-        part = Node(COMMUNICATION, None, int(mine.sum()), int(activities.duration_ns[mine].sum()))
+        part = Node(COMMUNICATION, None, int(counts[path]), int(ns[path]))
         chain[phase].adopt(part)
         for node in chain[phase + 1 :]:
             node.take(part, -1)
