@@ -144,15 +144,15 @@ def _tell_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
     """Prints the reasons to doubt the capture; in full also its ranges or kernels, and where time is lost."""
     from kernel_tables.trace import Trace
 
-    lost = []
+    lost, step_name = [], outcome.settings.range or STEP
     try:
         with Trace(capture) as trace:
             findings = [
                 finding for finding in trace.check(outcome.expected_steps) if finding.code not in _expected(outcome)
             ]
             if in_full:
-                _print_rows(trace)
-                lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace)
+                _print_rows(trace, step_name)
+                lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace, step_name)
     except TraceError as error:
         _say(f"no table is made of it: {error}")
         return
@@ -162,7 +162,7 @@ def _tell_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
         _say(sentence)
 
 
-def _print_rows(trace: Trace) -> None:
+def _print_rows(trace: Trace, step_name: str) -> None:
     """The tree of ranges, and where the time of a step goes; without ranges, the kernels."""
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.diagnosis.step_time import step_time
@@ -181,15 +181,15 @@ def _print_rows(trace: Trace) -> None:
     print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
     if trace.is_cpu_only:
         _say(CPU_ONLY_NOTE)
-    if time := step_time(Scope(trace)):
+    if time := step_time(Scope(trace, step_name)):
         _say(time.sentence)
 
 
-def _losses(trace: Trace) -> list[str]:
+def _losses(trace: Trace, step_name: str) -> list[str]:
     """Where time is lost, a sentence each, the largest first."""
     from kernel_tables.diagnosis.diagnose import diagnose
 
-    return [finding.sentence for finding in diagnose(trace) if not finding.abstained][:MOST_LOSSES]
+    return [finding.sentence for finding in diagnose(trace, step_name) if not finding.abstained][:MOST_LOSSES]
 
 
 def _say(sentence: str) -> None:
