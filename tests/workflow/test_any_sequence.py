@@ -13,7 +13,7 @@ import pytest
 from profile_grid.freshness.made import LOCK, NAME
 from tests.workflow.small_workflow import OUTPUTS, PROGRAMS, RUNS, SmallWorkflow, older, with_readers
 
-SEQUENCES = int(os.environ.get("SEQUENCES", "3"))
+SEQUENCES = int(os.environ.get("SEQUENCES", "2"))
 LENGTH = 12
 ALL_OUTPUTS = [path for paths in OUTPUTS.values() for path in paths]
 VERSIONED = [*PROGRAMS, "templates/document.j2"]
