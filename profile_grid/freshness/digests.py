@@ -20,7 +20,7 @@ from cs336_model.program.code_digest import code_digest
 DIGITS = 16  # of 64: what two different inputs share by chance once in 10^19 pairs
 CHUNK_BYTES = 2**20
 SETTLED_NS = 2 * 10**9  # a file that changed later than that ago may change again within one tick of its clock
-JINJA_COMMENT = re.compile(rb"\{#.*?#\}", re.DOTALL)
+JINJA_COMMENT = re.compile(rb"\{#([-+]?).*?([-+]?)#\}", re.DOTALL)  # the signs control white space around it
 
 
 def digest_of_text(text: str) -> str:
@@ -40,7 +40,7 @@ def digest_of_source(name: str, content: bytes) -> str:
     if name.endswith(".toml"):
         return digest_of_settings(tomllib.loads(content.decode()))
     if name.endswith(".j2"):
-        content = JINJA_COMMENT.sub(b"{##}", content)
+        content = JINJA_COMMENT.sub(rb"{#\1#\2#}", content)
     return hashlib.sha256(content).hexdigest()[:DIGITS]
 
 

@@ -150,7 +150,7 @@ for name in ("first.txt", "parts/second.txt"):
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text)
 ''',
-    "templates/document.j2": "0\n",
+    "templates/document.j2": "0\n{# 0 #}",
     "model.py": '''\
 import layers
 try:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from profile_grid.freshness import digests, packages
-from profile_grid.freshness.digests import FileDigests
+from profile_grid.freshness.digests import FileDigests, digest_of_source
 from profile_grid.freshness.made import NAME
 from profile_grid.freshness.plan import Job, Plan
 from tests.profile_grid.freshness.small_study import JOBS, PROGRAMS, SmallStudy, older
@@ -197,3 +197,19 @@ def test_a_file_of_the_same_size_and_time_is_read_again_if_its_inode_changed(tmp
     path.write_text("two")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert digest_of(str(path)) != first
+
+
+@pytest.mark.parametrize(
+    ("template", "is_same"),
+    [
+        ("a {# other words #} b", True),
+        ("a {#\nmore\nlines #} b", True),
+        ("a  b", False),  # a comment may leave an empty line
+        ("a {#- words #} b", False),
+        ("a {# words -#} b", False),
+        ("a {# words #} c", False),
+    ],
+)
+def test_the_words_of_a_comment_in_a_template_do_not_count_and_its_white_space_does(template, is_same):
+    before, after = (digest_of_source("a.j2", text.encode()) for text in ("a {# words #} b", template))
+    assert (before == after) == is_same
