@@ -135,7 +135,10 @@ def ran(program: Program, folder: Path, start: list[str]) -> subprocess.Complete
     """The program, run in a copy of its folder."""
     shutil.copytree(PROGRAMS, folder)
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "KINETO_LOG_LEVEL": "99"}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(paths), "KINETO_LOG_LEVEL": "99",
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),  # no run finds what an earlier one compiled
+    }  # fmt: skip
     command = [*start, f"{program.file}.py", *program.arguments]
     options = {"cwd": folder, "env": environment, "capture_output": True, "text": True, "check": False}
     try:
