@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import BY_NAME
+from profile_grid.study.stages import BY_NAME, TIMING
 
 
 def files_of_tables(names: Iterable[str]) -> list[str]:
@@ -37,6 +37,12 @@ def result_of(stage: Stage) -> str:
 def status_of(stage: Stage) -> str | None:
     """The file that says whether the tables of a stage are complete; None for a stage without tables of a run."""
     return stage.tables_of_a_run and stage.tables_of_a_run.status_file
+
+
+def results_of_round(number: int, runs: Iterable[str]) -> list[str]:
+    """The timings of these runs in a round of processes; the first round is that of the grid itself."""
+    folder = "results/runs" if number == 1 else f"results/processes/{number}"
+    return [f"{folder}/{run}/{TIMING.result}" for run in runs]
 
 
 def inputs_of_tables(stage: Stage) -> list[str]:

@@ -39,7 +39,16 @@ from workflow.job_environment import count_measurements, in_allocation, longest_
 from workflow.leftovers import leftover_reason
 from workflow.measurements import result_reason
 from workflow.packed import MARKER, packed_manifest
-from workflow.paths import files_of_tables, flat, inputs_of_tables, of_every_run, parquet_of, result_of, status_of
+from workflow.paths import (
+    files_of_tables,
+    flat,
+    inputs_of_tables,
+    of_every_run,
+    parquet_of,
+    result_of,
+    results_of_round,
+    status_of,
+)
 from workflow.reruns import Reruns
 from workflow.resources import JobResources
 from workflow.sources import measurement_sources, question_files

@@ -12,12 +12,6 @@ FURTHER = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": Fals
 AGAIN_SPECIFICATIONS = {name: specification(FURTHER, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages}
 
 
-def results_of_round(number):
-    """The results of every run in one round."""
-    folder = "results/runs/{run}" if number == 1 else f"results/processes/{number}/{{run}}"
-    return expand(f"{folder}/{TIMING.result}", run=AGAIN_SPECIFICATIONS)
-
-
 for number in range(2, PROCESSES + 1):
     for run_name in AGAIN_SPECIFICATIONS:
         add_measurement(
@@ -26,7 +20,11 @@ for number in range(2, PROCESSES + 1):
             f"results/processes/{number}/{run_name}",
             AGAIN_SPECIFICATIONS[run_name],
         )
-    RERUNS.add_marker(f"round {number - 1}", results_of_round(number - 1), f"results/processes/{number - 1}.done")
+    RERUNS.add_marker(
+        f"round {number - 1}",
+        results_of_round(number - 1, AGAIN_SPECIFICATIONS),
+        f"results/processes/{number - 1}.done",
+    )
 if PROCESSES > 1:
     RERUNS.add(
         Making(
