@@ -36,7 +36,7 @@ def run(main: Callable[..., int | str | None]) -> None:
         kind, is_optional = parameter.annotation, parameter.default is not parameter.empty
         kind = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
         settings: dict = {"default": parameter.default} if is_optional else {}
-        if parameter.default not in (parameter.empty, None):
+        if parameter.default not in (parameter.empty, None, ""):
             settings["help"] = "default: %(default)s"
         if kind is bool:
             settings["action"] = "store_true"

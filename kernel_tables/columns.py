@@ -85,7 +85,7 @@ TABLES: dict[str, dict[str, Column]] = {
         "gain_percent": _number("the same, of the span", may_be_null=True),
         "advice": _text("what to do"),
         "sure": _text("`certain`, `likely` or `possible`"),
-        "threshold": _text("from which size on the rule reports"),
+        "threshold": _text("the size from which the rule reports"),
         "source": _text("where the rule comes from"),
     },
     "diff": {
@@ -136,9 +136,9 @@ TABLES: dict[str, dict[str, Column]] = {
         "operation": _text("`all-reduce`, `all-gather`, ..."),
         "range": _text("around its launch, innermost"),
         "kernel": _text("full name"),
-        "bytes": _count("of all that is reduced, gathered or given away, on one rank", may_be_null=True),
+        "bytes": _count("all that is reduced, gathered or sent, on one rank", may_be_null=True),
         "bucket": _count("where a range names it", may_be_null=True),
-        "start_ns": _count("from the begin of the step on this device"),
+        "start_ns": _count("from the start of the step on this device"),
         "duration_ns": _count("of its kernel"),
         "exposed_ns": _count("of that, while no kernel computed"),
         "transfer_ns": _count("the shortest duration over the ranks", may_be_null=True),
@@ -148,7 +148,7 @@ TABLES: dict[str, dict[str, Column]] = {
     },
     "names": {
         "about": _text("what the row is about"),
-        "written": _text("what stands in the name"),
+        "written": _text("the text in the name"),
         "meaning": _text("what it means"),
     },
     "activities": RANK
