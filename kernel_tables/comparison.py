@@ -98,8 +98,8 @@ def _per_step(
 def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything: bool = False) -> list[Change]:
     """What differs: facts first, then phases, parts, classes and kernels, each by how much its time changed.
 
-    A thing has changed if its launches in a step did, or its time by more than TOLERANCE of itself, MIN_SHARE of the
-    step and STANDARD_ERRORS of the mean over steps. With EVERYTHING, unchanged things are listed, too.
+    A thing has changed if its launches in a step did, or its time by more than `tolerance` of itself, MIN_SHARE of the
+    step and STANDARD_ERRORS of the mean over steps. With `everything`, unchanged things are listed, too.
     """
     rows = list(_changed_facts(before, after))
     min_change_ns = MIN_SHARE * max(before.time_ns.mean(), after.time_ns.mean())

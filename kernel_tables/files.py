@@ -28,7 +28,7 @@ def full_disk_as_os_error(path: Path) -> Iterator[None]:
 
 
 def require_no_capture(target: Path, inputs: Iterable[Path]) -> None:
-    """Raises TraceError if TARGET is one of INPUTS, by any name or link, or another capture."""
+    """Raises TraceError if `target` is one of `inputs`, by any name or link, or another capture."""
     if any(is_same_file(target, path) for path in inputs):
         raise TraceError(f"{target}: that is the capture itself, which is never written over; name another file")
     if target.is_file() and (_is_named_as_capture(target) or _begins_as_sqlite(target)):

@@ -29,8 +29,8 @@ class Frames(NamedTuple):
 def read(*paths: str | os.PathLike, under: str | None = None, up_to_damage: bool = False) -> Frames:
     """The tables of one capture, or of the captures of the ranks of a run, in their order.
 
-    A capture is JSON of torch.profiler, an nsys SQLite export, an .nsys-rep, or one of them gzipped. UNDER, only what
-    is inside ranges of this name; UP_TO_DAMAGE, invalid JSON is read as far as it is valid. Raises TraceError.
+    A capture is JSON of torch.profiler, an nsys SQLite export, an .nsys-rep, or one of them gzipped. `under`, only what
+    is inside ranges of this name; `up_to_damage`, invalid JSON is read as far as it is valid. Raises TraceError.
     """
     if not paths:
         raise TypeError("read() needs the path of a capture")
@@ -45,7 +45,7 @@ def read(*paths: str | os.PathLike, under: str | None = None, up_to_damage: bool
 
 
 def _tables(trace: Trace, under: str | None, rank: RankTrace | None) -> tuple[pd.DataFrame, ...]:
-    """The frames of a trace, or of what one RANK launched."""
+    """The frames of a trace, or of what one `rank` launched."""
     process = None if rank is None else rank.process
     of_process = (under, process)
     tables = (

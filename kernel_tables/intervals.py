@@ -28,8 +28,8 @@ class Intervals:
 
     def longer_than(self, least_ns: int) -> Intervals:
         """The intervals of at least this length."""
-        kept = self.lengths_ns >= least_ns
-        return Intervals(self.start_ns[kept], self.end_ns[kept])
+        is_long = self.lengths_ns >= least_ns
+        return Intervals(self.start_ns[is_long], self.end_ns[is_long])
 
 
 NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -37,8 +37,8 @@ NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
     """The time covered by at least one of the intervals, which may be in any order and empty."""
-    lasting = end_ns > start_ns
-    start_ns, end_ns = start_ns[lasting], end_ns[lasting]
+    is_not_empty = end_ns > start_ns
+    start_ns, end_ns = start_ns[is_not_empty], end_ns[is_not_empty]
     if not len(start_ns):
         return NOTHING
     order = np.argsort(start_ns, kind="stable")
@@ -48,12 +48,12 @@ def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
 
 
 def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple[Intervals, np.ndarray]:
-    """The unions of the intervals of each group, one group after the other, and the group of each interval in them.
+    """The unions of the intervals of each group, group by group, and the group of each interval in them.
 
-    GROUP is the number of each given interval's group, from 0.
+    `group` is the group of each interval, numbered from 0.
     """
-    lasting = end_ns > start_ns
-    start_ns, end_ns, group = start_ns[lasting], end_ns[lasting], group[lasting].astype(np.int64)
+    is_not_empty = end_ns > start_ns
+    start_ns, end_ns, group = start_ns[is_not_empty], end_ns[is_not_empty], group[is_not_empty].astype(np.int64)
     if not len(start_ns):
         return NOTHING, group
     order = np.lexsort((start_ns, group))
@@ -65,19 +65,19 @@ def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple
 
 
 def intersection(*parts: Intervals) -> Intervals:
-    """The time covered by all of PARTS."""
+    """The time covered by every one of `parts`."""
     return reduce(_common, parts)
 
 
 def gaps(covered: Intervals, first_ns: int, last_ns: int) -> Intervals:
-    """The time from FIRST to LAST that is not covered."""
+    """The time from `first_ns` to `last_ns` that is not covered."""
     start_ns = np.append(first_ns, np.clip(covered.end_ns, first_ns, last_ns))
     end_ns = np.append(np.clip(covered.start_ns, first_ns, last_ns), last_ns)
     return _not_empty(start_ns, end_ns)
 
 
 def difference(covered: Intervals, *others: Intervals) -> Intervals:
-    """The time that is covered, and by none of OTHERS."""
+    """The covered time that none of `others` covers."""
     if not len(covered):
         return NOTHING
     first, last = int(covered.start_ns[0]), int(covered.end_ns[-1])
@@ -92,16 +92,16 @@ def covered_ns(intervals: Intervals, start_ns: np.ndarray, end_ns: np.ndarray) -
 def overlapping_pairs(
     start_ns: np.ndarray, end_ns: np.ndarray, others: Intervals
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The pairs of [start, end) and OTHERS that overlap: both indices, and the start and the end of the overlap.
+    """The pairs of [start, end) and `others` that overlap: both indices, and the start and the end of the overlap.
 
-    Only OTHERS have to be ascending and free of overlaps.
+    Only `others` have to be ascending and free of overlaps.
     """
     first = np.searchsorted(others.end_ns, start_ns, "right")
     count = np.maximum(np.searchsorted(others.start_ns, end_ns, "left") - first, 0)
-    here = np.repeat(np.arange(len(start_ns)), count)
-    there = np.arange(len(here)) + np.repeat(first - np.cumsum(count) + count, count)
-    starts, ends = np.maximum(start_ns[here], others.start_ns[there]), np.minimum(end_ns[here], others.end_ns[there])
-    return here, there, starts, ends
+    index = np.repeat(np.arange(len(start_ns)), count)
+    other_index = np.arange(len(index)) + np.repeat(first - np.cumsum(count) + count, count)
+    starts = np.maximum(start_ns[index], others.start_ns[other_index])
+    return index, other_index, starts, np.minimum(end_ns[index], others.end_ns[other_index])
 
 
 def _common(covered: Intervals, other: Intervals) -> Intervals:
@@ -110,13 +110,13 @@ def _common(covered: Intervals, other: Intervals) -> Intervals:
 
 def _not_empty(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
     """Intervals without the empty ones; they neither overlap nor touch."""
-    lasting = end_ns > start_ns
-    return Intervals(start_ns[lasting], end_ns[lasting])
+    is_not_empty = end_ns > start_ns
+    return Intervals(start_ns[is_not_empty], end_ns[is_not_empty])
 
 
 def _covered_before(intervals: Intervals, times_ns: np.ndarray) -> np.ndarray:
-    """The covered time before each of TIMES."""
+    """The covered time before each of `times_ns`."""
     before = np.concatenate([[0], np.cumsum(intervals.lengths_ns)])
     begun = np.searchsorted(intervals.start_ns, times_ns, "right")
-    last = np.append(intervals.end_ns, 0)[begun - 1]  # where none has begun, nothing is taken away
+    last = np.append(intervals.end_ns, 0)[begun - 1]  # before the first interval, nothing is subtracted
     return before[begun] - np.where(begun > 0, np.maximum(last - times_ns, 0), 0)

@@ -55,7 +55,7 @@ def pipe_table(table: MarkdownTable) -> str:
 def compact_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> str:
     """Cells of Markdown as a pipe table whose source is not aligned, with a newline at the end.
 
-    RIGHT are the indices of right-aligned columns.
+    `right` are the indices of right-aligned columns.
     """
     rule = ["---:" if i in right else "---" for i in range(len(headings))]
     return "".join(f"{_line(cells)}\n" for cells in (headings, rule, *rows))

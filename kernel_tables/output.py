@@ -24,12 +24,12 @@ def format_of(path: Path | None) -> str:
 
 
 def write_table(table: pd.DataFrame, path: Path | None, table_format: str) -> None:
-    """Writes the table to PATH, completely or not at all, or to standard output if PATH is None."""
+    """Writes the table to `path`, completely or not at all, or to standard output if `path` is None."""
     _write(rendered(table, table_format), path)
 
 
 def write_text(text: str, path: Path | None) -> None:
-    """Writes the text to PATH, completely or not at all, or to standard output if PATH is None."""
+    """Writes the text to `path`, completely or not at all, or to standard output if `path` is None."""
     _write(text.encode(), path)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A path next to PATH to write to; it becomes PATH when the block succeeds, and is removed when it fails.
+    """A path next to `path` to write to; it becomes `path` when the block succeeds, and is removed when it fails.
 
-    If PATH is a link, its target is written, and the link stays.
+    If `path` is a link, its target is written, and the link stays.
     """
     if path.exists() and not path.is_file():  # a terminal, a pipe: nothing can be renamed to it
         yield path

@@ -18,7 +18,7 @@ def model_name(model: nn.Module) -> str:
 def names_in(
     model: nn.Module, depth: int | None = None, name_of_model: str | None = None
 ) -> Iterator[tuple[nn.Module, str | None]]:
-    """The model by its class or NAME_OF_MODEL, and every module in it by the path that leads there, as in its
+    """The model by its class or `name_of_model`, and every module in it by the path that leads there, as in its
     parameters' names.
 
     Numbers are left out, so that the layers of one list have one name: `blocks.3.attention` is `blocks.attention`.

@@ -1,4 +1,4 @@
-"""What ran on the GPU, all kinds in the same columns, each with the API call that launched it."""
+"""Activities of the GPU, all kinds in the same columns, each with the API call that launched it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Activities:
 
 
 def read_activities(capture: Capture, tables: list[Columns], calls: Columns) -> Activities:
-    """The activities of TABLES (columns of TABLES' tables, in that order), launched by the API CALLS."""
+    """The activities of `tables` (columns of `tables`' tables, in that order), launched by the API `calls`."""
     counts = [len(table["start"]) for table in tables]
     kind = np.repeat(np.arange(len(KINDS), dtype=np.int8), counts)
     name, names = _names(capture, tables)
@@ -75,7 +75,7 @@ def read_activities(capture: Capture, tables: list[Columns], calls: Columns) -> 
 
 
 def _at_launch(values: np.ndarray, row: np.ndarray, otherwise: int) -> np.ndarray:
-    """The value of the API call of each activity, OTHERWISE if it has none."""
+    """The value of the API call of each activity, `otherwise` if it has none."""
     if not len(values):
         return np.full(len(row), otherwise, values.dtype)
 
@@ -118,7 +118,7 @@ def _kernel_names(capture: Capture, ids: np.ndarray) -> list[str]:
 
 
 def _known_process(capture: Capture, process: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The process of each activity; if it is not recorded, the only KNOWN one."""
+    """The process of each activity; if it is not recorded, the only `known` one."""
     if len(process) and (process == process[0]).all() and process[0] != MISSING:
         return np.broadcast_to(process[0], process.shape)  # takes no memory
     is_missing = process == MISSING

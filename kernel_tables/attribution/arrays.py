@@ -1,6 +1,6 @@
-"""Long integer arrays: worked on by blocks, and their keys numbered without gaps.
+"""Long integer arrays: processed by blocks, and their keys numbered without gaps.
 
-Temporary arrays of a block stay small, so that their memory is used again, and two cores share the work. To touch new
+Temporary arrays of a block stay small, so that their memory is reused, and two cores share the work. Touching new
 memory costs more than the computation.
 """
 
@@ -22,7 +22,7 @@ def blocks(rows: int) -> list[slice]:
 
 
 def each_block(use: Callable[[slice], None], rows: int) -> None:
-    """Calls USE for every block, several at once; numpy releases the interpreter."""
+    """Calls `use` for every block, several at once; numpy releases the interpreter."""
     if rows <= ROWS:
         use(slice(0, rows))
         return
@@ -32,7 +32,7 @@ def each_block(use: Callable[[slice], None], rows: int) -> None:
 
 
 def map_blocks(values_of: Callable[[slice], np.ndarray], rows: int, dtype: type) -> np.ndarray:
-    """The array of so many rows whose blocks VALUES_OF returns."""
+    """The array of so many rows whose blocks `values_of` returns."""
     values = np.empty(rows, dtype)
 
     def fill(block: slice) -> None:
@@ -67,7 +67,7 @@ def factorize(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def grouped(groups: np.ndarray, count: int) -> list[np.ndarray]:
-    """The positions of each of the groups 0 to COUNT - 1 in GROUPS, ascending; a negative number is in no group."""
+    """The positions of each of the groups 0 to `count` - 1 in `groups`, ascending; a negative number is in no group."""
     if count < 8:
         return [np.flatnonzero(groups == group) for group in range(count)]
     small = (groups + 1).astype(np.min_scalar_type(count))
@@ -76,7 +76,7 @@ def grouped(groups: np.ndarray, count: int) -> list[np.ndarray]:
 
 
 def sums_by_group(groups: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
-    """The exact integer sum of the values of each of the groups 0 to COUNT - 1."""
+    """The exact integer sum of the values of each of the groups 0 to `count` - 1."""
     sums = np.zeros(count, np.int64)
     for block in blocks(len(groups)):
         np.add.at(sums, groups[block].astype(np.intp), values[block])
@@ -84,14 +84,14 @@ def sums_by_group(groups: np.ndarray, values: np.ndarray, count: int) -> np.ndar
 
 
 def matched(keys: np.ndarray, other_keys: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For every distinct key of KEYS, its positions in KEYS and its positions in OTHER_KEYS, each ascending."""
+    """For every distinct key of `keys`, its positions in `keys` and its positions in `other_keys`, each ascending."""
     distinct, code = factorize(np.concatenate([keys, other_keys]))
     here, there = grouped(code[: len(keys)], len(distinct)), grouped(code[len(keys) :], len(distinct))
     return [pair for pair in zip(here, there, strict=True) if len(pair[0])]
 
 
 def _inverse(values: np.ndarray, size: int) -> np.ndarray:
-    """The position in VALUES of each number below SIZE; undefined for numbers that are not there."""
+    """The position in `values` of each number below `size`; undefined for numbers that are not there."""
     position = np.empty(size, np.int32)
     position[values] = np.arange(len(values), dtype=np.int32)
     return position

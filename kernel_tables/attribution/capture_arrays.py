@@ -81,18 +81,18 @@ class CaptureArrays:
         self._attributor()
 
     def enclosing(self, name: str) -> np.ndarray:
-        """For each activity, the instance of the outermost range NAME open at its launch, -1 if none."""
+        """For each activity, the instance of the outermost range `name` open at its launch, -1 if none."""
         return np.append(self._outermost(name), NONE)[self.attribution.launch_node]
 
     def require_range(self, name: str) -> None:
         """Raises TraceError if no range has this name."""
         if self.range_paths.code(name) == NONE:
-            some = ", ".join(repr(known[:MAX_NAME]) for known in self.range_names.names[:8]) or "none at all"
-            raise TraceError(f"{self.capture.path}: no range is named {name!r}; there are {some}: name one of them")
+            examples = ", ".join(repr(other[:MAX_NAME]) for other in self.range_names.names[:8]) or "none at all"
+            raise TraceError(f"{self.capture.path}: no range is named {name!r}; there are {examples}: name one of them")
 
     @property
     def columns(self) -> dict:
-        """The columns read from the file, by table; those of activities are dropped once gpu_activities is made."""
+        """The columns read from the file, by table; those of activities are dropped once `gpu_activities` exists."""
         return self._read[0]
 
     @cached_property
@@ -124,8 +124,8 @@ class CaptureArrays:
     def launch_sizes(self) -> LaunchSizes:
         """The grid and the block of each activity."""
         columns = list(self.capture.launch_sizes().values())
-        others = [""] * (len(self.gpu_activities) - len(columns[0]))
-        return LaunchSizes(*(np.append(_sizes_as_text(columns[first : first + 3]), others) for first in (0, 3)))
+        not_kernels = [""] * (len(self.gpu_activities) - len(columns[0]))
+        return LaunchSizes(*(np.append(_sizes_as_text(columns[start : start + 3]), not_kernels) for start in (0, 3)))
 
     @cached_property
     def activity_classes(self) -> list[str]:
@@ -191,7 +191,7 @@ class CaptureArrays:
 
     @cached_property
     def launch_path(self) -> np.ndarray:
-        """The path id at the launch of each activity, which lacks the captured ranges of a replayed one."""
+        """The path id at the launch of each activity; for a replayed activity, without the captured ranges."""
         return self._paths_of(self.attribution.launch_node)
 
     def _paths_of(self, node: np.ndarray) -> np.ndarray:
@@ -205,7 +205,7 @@ class CaptureArrays:
 
     @cached_property
     def _read(self) -> tuple[dict, _RangesRead]:
-        """The columns by table, and the ranges, which are worked on while the kernels are still read."""
+        """The columns by table, and the ranges, which are computed while the kernels are still being read."""
         tables = (KERNEL, NVTX, RUNTIME, *(table for table in TABLES if table != KERNEL))
         with self.capture.reading(*tables, of_text=without_last_numbers) as reads:
             ranges = self._ranges(reads[NVTX].result())
@@ -226,7 +226,7 @@ class CaptureArrays:
         return _RangesRead(names, len(nameless), arrays, attributor)
 
     def require_text(self, path: np.ndarray, name: np.ndarray, most: int) -> None:
-        """Raises ImpossibleCapture if rows of these paths and names of activities have more than MOST characters."""
+        """Raises ImpossibleCapture if rows of these paths and names of activities have more than `most` characters."""
         name_text = np.array([len(text) for text in self.gpu_activities.names], np.int64)
         with self._limits():
             require_text(int(self.range_paths.text[path].sum() + name_text[name].sum()), most)
@@ -240,10 +240,10 @@ class CaptureArrays:
             raise impossible(self.capture.path, "too_many_open_ranges", str(error)) from error
 
     def _outermost(self, name: str) -> np.ndarray:
-        """For each node, the outermost range NAME in its chain, NONE if none."""
+        """For each node, the outermost range `name` in its chain, NONE if none."""
         forest = self.attribution
         is_named = self.range_arrays.name[forest.range] == self.range_paths.code(name)
-        outermost = np.full(len(forest.parent) + 1, NONE)  # the last entry serves nodes without a parent
+        outermost = np.full(len(forest.parent) + 1, NONE)  # the last entry is for nodes without a parent
         for nodes in forest.levels():
             above = outermost[forest.parent[nodes]]
             outermost[nodes] = np.where((above == NONE) & is_named[nodes], forest.range[nodes], above)

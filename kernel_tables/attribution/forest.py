@@ -41,10 +41,10 @@ class Attribution:
         return grouped(depth, deepest + 1)
 
     def totals(self, values: np.ndarray) -> np.ndarray:
-        """The sum of VALUES (one per node) over each node and all nodes around it."""
+        """The sum of `values` (a value per node) over each node and all nodes around it."""
         totals, above = values.copy(), self.parent.copy()
         inside = np.flatnonzero(above != NONE)
-        while len(inside):  # each round doubles the reach, so there are as many as the depth has bits
+        while len(inside):  # each round doubles the reach, so the number of rounds is the number of bits of the depth
             reached = above[inside]
             totals[inside] += totals[reached]
             above[inside] = above[reached]
@@ -53,9 +53,9 @@ class Attribution:
 
 
 def chain_members(parent: np.ndarray, innermost: np.ndarray, nodes: np.ndarray) -> ChainMembers:
-    """The ranges in the chain of each of NODES, in a forest of these parents and innermost ranges.
+    """The ranges in the chain of each of `nodes`, in a forest of these parents and innermost ranges.
 
-    A query is a position in NODES.
+    A query is a position in `nodes`.
     """
     query = np.flatnonzero(nodes != NONE)
     queries, chain = [query], [nodes[query]]
@@ -89,11 +89,11 @@ class Forest:
         return self._range[0]
 
     def members(self, nodes: np.ndarray) -> ChainMembers:
-        """The ranges in the chain of each of NODES; a query is a position in NODES."""
+        """The ranges in the chain of each of `nodes`; a query is a position in `nodes`."""
         return chain_members(self.parent, self.range, nodes)
 
     def add_chains(self, count: int, members: ChainMembers) -> np.ndarray:
-        """Adds the chains of COUNT queries, as a trie that is built level by level, and returns the node of each.
+        """Adds the chains of `count` queries, as a trie that is built level by level, and returns the node of each.
 
         A chain has its members in opening order. Adjacent queries share the nodes of the beginning that their chains
         have in common; given in order of time, few nodes are added twice.

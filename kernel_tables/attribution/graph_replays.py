@@ -52,7 +52,7 @@ def replayed_without_creation(capture: Capture, activities: Activities) -> int:
 
 
 def node_creations(capture: Capture, activities: Activities) -> NodeCreations | None:
-    """The creations that the capture recorded; None if it recorded none (nsys --cuda-graph-trace=node does)."""
+    """The creations in the capture; None without any (nsys records them with --cuda-graph-trace=node)."""
     events = capture.graph_node_events()
     if not len(events["node"]):
         return None

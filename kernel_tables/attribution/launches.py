@@ -28,7 +28,7 @@ def launch_rows(
 ) -> np.ndarray:
     """The row of the API call of each activity as int32, NO_LAUNCH if there is none.
 
-    Processes are global ids; CALL_THREAD is the index of each call's thread in THREADS, which are global ids too.
+    Processes are global ids; `call_thread` is the index of each call's thread in `threads`, which are global ids too.
     Correlation ids are unique only within a process, so the join is on both. If several calls have the same id (a
     runtime call around a driver call), the earliest start wins, which is the outermost call; then the first row.
     """
@@ -86,7 +86,7 @@ def kernels_without_calls(activities: Activities, calls: Columns, call_process: 
 
 
 def stream_capture_begins(capture: Capture, times_ns: np.ndarray, process: np.ndarray) -> np.ndarray:
-    """When the stream capture began that goes on in the process at each time, -1 if none goes on."""
+    """When the stream capture that is running in the process at each time began, -1 if none is running."""
     begins, ends = (_calls(capture, name) for name in ("StreamBeginCapture", "StreamEndCapture"))
     begin_process, end_process = process_of(begins["thread"]), process_of(ends["thread"])
     began_ns = np.full(len(times_ns), -1, np.int64)
@@ -113,7 +113,7 @@ def _has_activity(process: np.ndarray, correlation: np.ndarray, activities: Acti
 
 
 def _overlaps(launches: Columns, rows: np.ndarray, other_rows: np.ndarray) -> np.ndarray:
-    """Whether each of the launches ROWS lies inside or around one of OTHER_ROWS on its thread."""
+    """Whether each of the launches `rows` lies inside or around one of `other_rows` on its thread."""
     overlaps = np.zeros(len(rows), bool)
     starts, ends, threads = launches["start"], launches["end"], launches["thread"]
     other_rows = other_rows[np.argsort(starts[other_rows], kind="stable")]
@@ -127,7 +127,7 @@ def _overlaps(launches: Columns, rows: np.ndarray, other_rows: np.ndarray) -> np
 
 
 def rows_of_ids(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The index in IDS of each wanted id, NO_LAUNCH if it is not there; of equal ids the one that starts first.
+    """The index in `ids` of each wanted id, NO_LAUNCH if it is absent; of equal ids the one that starts first.
 
     Negative ids are not looked up.
     """

@@ -13,7 +13,7 @@ class BeyondLimits(Exception):
 
 
 def require_depth(depth: int) -> None:
-    """Raises BeyondLimits if DEPTH ranges, open at once in one chain, are too many."""
+    """Raises BeyondLimits if `depth` ranges, open at once in one chain, are too many."""
     if depth > DEEPEST_NESTING:
         raise BeyondLimits(
             f"ranges are open {depth:,} deep, more than {DEEPEST_NESTING:,}: they are pushed and not popped; close each"
@@ -22,7 +22,7 @@ def require_depth(depth: int) -> None:
 
 
 def require_pairs(count: int, what: str) -> None:
-    """Raises BeyondLimits if there are too many pairs of a kind: WHAT, in the plural."""
+    """Raises BeyondLimits if there are too many pairs of a kind: `what`, in the plural."""
     if count > MOST_PAIRS:
         raise BeyondLimits(
             f"there are more than {MOST_PAIRS:,} {what}: ranges are opened and not closed; close each range that is"
@@ -31,7 +31,7 @@ def require_pairs(count: int, what: str) -> None:
 
 
 def require_text(characters: int, most: int) -> None:
-    """Raises BeyondLimits if the paths and names to be written have more CHARACTERS than MOST."""
+    """Raises BeyondLimits if paths and names with so many `characters`, more than `most`, would be written."""
     if characters > most:
         raise BeyondLimits(
             f"the paths of ranges and the names have {characters / 1e9:.1f} GB of text in all, more than"

@@ -24,11 +24,11 @@ class ThreadRanges:
     """The ranges of one thread as nodes: a node is a range, or a segment of one, with the ranges around it."""
 
     def __init__(self, thread_id: int, numbers: np.ndarray, ranges: Ranges, next_node: int):
-        """NUMBERS are the ranges of this thread, ascending; further segments of ranges are nodes from NEXT_NODE on."""
+        """`numbers` are the ranges of this thread, ascending; further segments get nodes from `next_node` on."""
         self.thread_id = thread_id
         self.nodes, self.ranges = numbers, numbers  # the nodes in opening order, and the range of each
         self.ends_ns = ranges.end_ns[numbers]  # of each node: the first end of the ranges in its chain
-        self.segment_nodes = 0  # how many nodes from NEXT_NODE on are taken
+        self.segment_nodes = 0  # how many nodes from `next_node` on are used
         start_ns = ranges.start_ns[numbers]
         self.first_ns, self.last_ns = int(start_ns[0]), int(self.ends_ns.max())
         nesting = nesting_of(start_ns, self.ends_ns)
@@ -55,7 +55,7 @@ class Nesting:
 
     parent: np.ndarray  # the interval around each, NONE for an outermost one
     times_ns: np.ndarray  # when the innermost open interval changes, ascending
-    innermost: np.ndarray  # that interval from each time on; one NONE more, for index -1: before the first time
+    innermost: np.ndarray  # that interval from each time on; then NONE, for index -1: before the first time
 
 
 def nesting_of(start_ns: np.ndarray, end_ns: np.ndarray) -> Nesting | None:
@@ -122,7 +122,7 @@ def segments_that_nest(start_ns: np.ndarray, end_ns: np.ndarray) -> RangeSegment
 
 
 def _cuts(start_ns: np.ndarray, end_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The (range, time) at which ranges are cut by the end of one that was opened before, by range and then by time."""
+    """The (range, time) of each cut: a range is cut where an earlier one ends. Sorted by range, then time."""
     cut: list[int] = []
     times: list[int] = []
     open_ranges: list[int] = []  # in opening order

@@ -12,7 +12,7 @@ ESCAPED = re.compile(r"(?<!\S)\\(\\*>)(?!\S)")
 
 
 def written(name: str) -> str:
-    r"""The name as it is written in a path: "a > b" as "a \> b"."""
+    r"""The name with its separators escaped: "a \> b" for "a > b"."""
     return ALONE.sub(r"\\\1", name) if ">" in name else name
 
 

@@ -23,7 +23,7 @@ class Paths:
     """Every path that occurs, numbered; a path is its parent's path and one more name."""
 
     def __init__(self, attribution: Attribution, range_name: np.ndarray, names: list[str]):
-        """RANGE_NAME is the code of each range's name, NAMES the names by code."""
+        """`range_name` is the code of each range's name, `names` the names by code."""
         self.names = [*names, BEFORE_CAPTURE_NAME]
         node_name = range_name[attribution.range]
         node_path = np.zeros(len(node_name) + 1, np.int64)  # the last entry serves nodes without a parent
@@ -47,7 +47,7 @@ class Paths:
         require_text(int(self.text.sum()), MOST_TEXT_OF_A_TABLE)
 
     def _totals(self, values: np.ndarray) -> np.ndarray:
-        """The sum of VALUES (one per path) over each path and all paths around it."""
+        """The sum of `values` (one per path) over each path and all paths around it."""
         sums = values.copy()
         for level in self._levels:
             sums[level] += sums[self.parent[level]]
@@ -74,15 +74,15 @@ class Paths:
         return self.names.index(name) if name in self.names else NONE
 
     def inside(self, name: str) -> np.ndarray:
-        """Whether NAME is one of the names of each path."""
+        """Whether `name` is one of the names of each path."""
         return self.below((self.name == self.code(name)) & (self.name != NONE))
 
     def below(self, marked: np.ndarray) -> np.ndarray:
-        """Whether each path is MARKED, or inside one that is."""
+        """Whether each path is `marked`, or inside one that is."""
         return self._totals(marked.astype(np.int64)) > 0
 
     def names_in(self, paths: np.ndarray, under: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """(position in PATHS, code of name) of each distinct name of each path, from the first UNDER on if given."""
+        """(position in `paths`, code of name) of each distinct name of each path, from the first `under` on."""
         inside = self.inside(under) if under is not None else np.ones(len(self), bool)
         position, current, keys = np.arange(len(paths)), paths, []
         while len(position):

@@ -44,7 +44,7 @@ class Ranges:
         return process_of(self.thread)
 
     def encloses(self, outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
-        """Whether each range OUTER encloses its INNER in time without having the same start and end."""
+        """Whether each range `outer` encloses its `inner` in time without having the same start and end."""
         starts, ends = self.start_ns, self.end_ns
         covers = (starts[outer] <= starts[inner]) & (ends[inner] <= ends[outer])
         return covers & ((starts[outer] != starts[inner]) | (ends[inner] != ends[outer]))
@@ -72,15 +72,15 @@ def without_last_numbers(text: pa.StringArray) -> pa.DictionaryArray:
 
 
 class CodedNames(NamedTuple):
-    """The names of ranges: the code of each, in the order of the table, and the names by code, all of which occur."""
+    """The code of each range's name, in the order of the table, and the names by code, all of which occur."""
 
     codes: np.ndarray
     names: list[str]
 
 
 def coded_names(text: pa.ChunkedArray, text_id: np.ndarray, registered: Mapping[int, str]) -> CodedNames:
-    """The names of ranges: their inline TEXT (from without_last_numbers) or, where that is empty, the registered string
-    of their TEXT_ID."""
+    """The names of ranges: their inline `text` (from without_last_numbers), or if that is empty, the registered string
+    with their `text_id`."""
     inline = pa.concat_arrays([without_last_numbers(pa.array([], pa.string())), *text.chunks])
     inline_code = _codes(inline)
     ids, id_code = factorize(text_id)

@@ -37,7 +37,7 @@ class InheritedNodes(NamedTuple):
 
 
 class RangeAttributor:
-    """Attributes launches to the ranges of one capture. Made before the launches are known; for one `attribution`.
+    """Attributes launches to the ranges of a capture. Made before the launches are known; `attribution` works once.
 
     A query is a launch, or an outermost range, that inherits ranges of other threads.
     """
@@ -63,8 +63,8 @@ class RangeAttributor:
     def attribution(self, launch_ns: np.ndarray, launch_thread_index: np.ndarray, threads: np.ndarray) -> Attribution:
         """The chain of ranges of every launch.
 
-        LAUNCH_NS is the start of its API call, LAUNCH_THREAD_INDEX the index of its thread in THREADS (global ids),
-        NONE if the call is not known.
+        `launch_ns` is the start of its API call, `launch_thread_index` the index of its thread in `threads` (global
+        ids), NONE if the call is not known.
         """
         thread_ranges = [self._threads.get(thread_id) for thread_id in threads.tolist()]
 
@@ -118,7 +118,7 @@ class RangeAttributor:
         thread_ids: np.ndarray,
         nodes_of: Callable[[ThreadRanges, np.ndarray], np.ndarray],
     ) -> np.ndarray:
-        """The node of all that each query inherits from other threads, NONE if nothing.
+        """The node of all ranges that each query inherits from other threads, NONE if there are none.
 
         A query is (times_ns[i], thread_ids[i]), in order of time. nodes_of(thread, queries) are the nodes of a thread
         that these queries inherit.
@@ -141,7 +141,7 @@ class RangeAttributor:
             )
 
     def _nodes_around(self, thread: ThreadRanges, ranges: np.ndarray) -> np.ndarray:
-        """The node of those ranges of a thread that enclose each of RANGES, which are of other threads."""
+        """The node of those ranges of a thread that enclose each of `ranges`, which are of other threads."""
         forest = self._forest
         nodes = thread.nodes_at(self._ranges.start_ns[ranges])
         pending = np.flatnonzero(nodes != NONE)
@@ -158,10 +158,10 @@ class RangeAttributor:
         return nodes
 
     def _merged(self, offers: list[InheritedNodes], count: int) -> np.ndarray:
-        """The node of all that is offered to each of COUNT queries, which are in order of time."""
+        """The node of all ranges offered to each of `count` queries, which are in order of time."""
         query, node = (np.concatenate(parts) for parts in zip(*offers, strict=True))
         merged, offer_count = np.full(count, NONE), np.bincount(query, minlength=count)
-        merged[query] = node  # complete where one thread offers: its node has the ranges further out, too
+        merged[query] = node  # complete if only one thread offers: its node has the ranges further out, too
         several = np.flatnonzero(offer_count > 1)
         if len(several):
             contested = np.flatnonzero(offer_count[query] > 1)
@@ -171,9 +171,9 @@ class RangeAttributor:
         return merged
 
     def _joint_nodes(self, nodes: np.ndarray, offer_count: np.ndarray) -> np.ndarray:
-        """The node of each query that is offered several: offer_count[i] of NODES, query after query.
+        """The node of each query with several offers: offer_count[i] of `nodes`, query after query.
 
-        A query that is offered the same as the one before has the same node.
+        A query with the same offers as the previous query has the same node.
         """
         first = np.cumsum(offer_count) - offer_count
         in_previous = np.arange(len(nodes)) - np.repeat(offer_count, offer_count)  # index of the same offer there

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from kernel_tables.attribution.capture_arrays import CaptureArrays
 
 OUTSIDE = "(outside)"  # the phase and the part where no range is open inside the step
-BY_TIME_OF_DAY, BY_FIRST_STEP = "the time of day at which each capture began", "the begin of the first step of each"
+BY_TIME_OF_DAY, BY_FIRST_STEP = "the time of day at which each capture began", "the start of the first step of each"
 
 
 def measured_steps(trace: CaptureArrays, step_name: str) -> np.ndarray:
-    """The numbers of the ranges STEP_NAME of all processes, in order of time; only those inside `measure`, if there is
-    such a range."""
+    """The numbers of the ranges `step_name` of all processes, in order of time; if there is a range `measure`, only
+    those inside it."""
     ranges, paths = trace.range_arrays, trace.range_paths
     is_step = ranges.name == paths.code(step_name)
     if paths.code(WINDOW) != NONE:
@@ -41,7 +41,7 @@ def phases_and_parts(paths: Iterable[tuple[str, ...]], step_name: str) -> tuple[
 
 
 class AlignedClocks(NamedTuple):
-    """What to add to the times of each capture to have all on the clock of the first, and how that is known."""
+    """The offset of each capture from the clock of the first (add it to the times), and how the offsets were found."""
 
     offsets_ns: list[int]
     aligned_by: str
@@ -52,8 +52,8 @@ def aligned_clocks(traces: Sequence[CaptureArrays], step_name: str = "step") -> 
     began = [trace.capture.began_utc_ns() for trace in traces]
     if None not in began:
         return AlignedClocks([time - began[0] for time in began], BY_TIME_OF_DAY)
-    first = [_first_step_ns(trace, step_name) for trace in traces]
-    return AlignedClocks([first[0] - time for time in first], BY_FIRST_STEP)
+    starts_ns = [_first_step_ns(trace, step_name) for trace in traces]
+    return AlignedClocks([starts_ns[0] - start_ns for start_ns in starts_ns], BY_FIRST_STEP)
 
 
 def _first_step_ns(trace: CaptureArrays, step_name: str) -> int:

@@ -53,7 +53,7 @@ def joined(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
 
 
 def configurations(joined: pd.DataFrame) -> pd.DataFrame:
-    """One row per configuration of joined launches and depth that was counted, by falling time: launches, total_ns,
+    """One row per configuration and counted depth of joined launches, longest time first: launches, total_ns,
     min_ns and max_ns."""
     by = [*CONFIGURATION, "class", "counted_as", "not_counted"]
     grouped = joined.groupby(by, sort=False, observed=True)["duration_ns"]
@@ -84,7 +84,7 @@ def _of_different_work(rows: pd.DataFrame) -> pd.Series:
 
 
 def _nearest(duration_ns: np.ndarray, counted_ns: pd.Series, several: bool) -> np.ndarray:
-    """By launch the row that took as long; NONE if there may be SEVERAL depths and none did."""
+    """By launch, the row that took as long; NONE if there may be `several` depths and no row took as long."""
     if not several:
         return np.full(len(duration_ns), counted_ns.index[0])
     with np.errstate(divide="ignore"):

@@ -22,15 +22,15 @@ from kernel_tables.counters.metrics import (
 )
 from kernel_tables.counters.reading import CONFIGURATION
 
-FULL = 99.5  # percent of the warps that a multiprocessor holds: nothing limits
+FULL = 99.5  # percent of the warps that fit on a multiprocessor: from here on nothing limits the occupancy
 
 
 def launches_of(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
     """One row per launch, given by its grid ("16x6x8") and metrics.
 
     Columns: occupancy, occupancy_possible (of 1), limited_by ("" if nothing does), registers (per thread), waves, tail
-    (of the room for blocks in all waves, the share that stays empty in the last one), stall, second_stall and their
-    shares of the time in which warps wait.
+    (places for blocks that stay empty in the last wave, as a share of those in all waves), stall, second_stall and
+    their shares of the time in which warps wait.
     """
     possible = metrics[OCCUPANCY_POSSIBLE]
     blocks = grid.map(lambda size: math.prod(map(int, size.split("x"))) if size else math.nan).astype("float64")
@@ -49,7 +49,7 @@ def launches_of(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def _limited_by(metrics: pd.DataFrame) -> pd.Series:
-    """What allows the fewest blocks, joined if several do."""
+    """The resource that allows the fewest blocks; several are joined by "and"."""
     limits = metrics[list(LIMITS.values())].set_axis(list(LIMITS), axis=1)
     fewest = limits.min(axis=1)
     rows = limits.eq(fewest, axis=0).to_numpy()

@@ -15,9 +15,9 @@ TENSOR_OPERATIONS = {
     "bf16": "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
     "fp16": "sm__ops_path_tensor_src_fp16.sum",
 }
-# Instructions of tensor cores on floating-point numbers, fp8 too and fp64 not, and those of them that multiply no
-# matrices (HFMA2.MMA: by it compilers load constants, so that even an elementwise kernel has some): a kernel without
-# others does no operations. As Hopper names them; seen on an H200 alone.
+# Instructions of tensor cores on floating-point numbers (fp8 too, but not fp64), and those of them that multiply no
+# matrices: compilers load constants by HFMA2.MMA, so even an elementwise kernel executes some. A kernel without other
+# instructions does no operations. Names as on Hopper; seen only on an H200.
 TENSOR_INSTRUCTIONS = "sm__inst_executed_pipe_tensor_op_hmma.sum"
 WITHOUT_MATRICES = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
 TIME_NS = "gpu__time_duration.sum"
@@ -27,13 +27,13 @@ OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
 OCCUPANCY_POSSIBLE = "sm__maximum_warps_per_active_cycle_pct"
 REGISTERS = "launch__registers_per_thread"
 MULTIPROCESSORS = "launch__sm_count"
-LIMITS = {  # blocks that a multiprocessor holds at most, by what allows no more
+LIMITS = {  # the most blocks that fit on a multiprocessor, by the resource that limits them
     "registers": "launch__occupancy_limit_registers",
     "shared memory": "launch__occupancy_limit_shared_mem",
     "block size": "launch__occupancy_limit_warps",
     "blocks per multiprocessor": "launch__occupancy_limit_blocks",
 }
-STALLS = {  # warps that wait for it, per instruction issued; one that may go on and is not chosen waits for nothing
+STALLS = {  # warps that wait, per issued instruction; a warp that is ready but not selected does not count
     name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"
     for name in (
         "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
@@ -64,7 +64,7 @@ STALLED_BY = {  # in words
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric by its name in Nsight Compute, and the units in which it may come (--print-units base)."""
+    """A metric by its name in Nsight Compute, and the units in which it may be printed (--print-units base)."""
 
     name: str
     units: tuple[str, ...]
@@ -74,7 +74,7 @@ def _metrics(names, *units: str) -> tuple[Metric, ...]:
     return tuple(Metric(name, units) for name in names)
 
 
-# They tell which kernels' operations have to be counted, and are not kept.
+# They show which kernels' operations have to be counted, and are not kept.
 DO_OPERATIONS = _metrics((TENSOR_INSTRUCTIONS, WITHOUT_MATRICES), "inst", "")
 METRICS = (
     *_metrics(INSTRUCTIONS.values(), "inst", ""),

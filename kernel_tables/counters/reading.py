@@ -1,4 +1,4 @@
-"""The table that Nsight Compute prints (--csv --page raw), and its columns that may be kept.
+"""The table that Nsight Compute prints (--csv --page raw), and the columns of it that are kept.
 
 It names the host, the program and its process; these are not read. One row per kernel, grid and block is kept, with the
 requested metrics.
@@ -53,7 +53,7 @@ def read_counters(path: Path) -> pd.DataFrame:
 
 
 def kept_counters(path: Path) -> pd.DataFrame:
-    """The table of read_counters from plain CSV with these columns. Raises TraceError for another file."""
+    """The table of `read_counters`, from plain CSV with its columns. Raises TraceError for another file."""
     wanted = no_counters()
     try:
         table = pd.read_csv(path, dtype=dict.fromkeys(CONFIGURATION, "str"), keep_default_na=False, na_values=[""])
@@ -84,7 +84,7 @@ def rounds_together(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
     told = table[operations].notna().any(axis=1)
     elsewhere = told.groupby(of_configuration).transform("any")
     executed = table[TENSOR_INSTRUCTIONS] - table[WITHOUT_MATRICES].fillna(0.0)
-    multiplies = executed.groupby(of_configuration).transform("max").gt(0)  # one round alone asks for it
+    multiplies = executed.groupby(of_configuration).transform("max").gt(0)  # only one round requests it
     of_other_kinds = told & multiplies & table[operations].sum(axis=1).eq(0)
     left_out = of_other_kinds | (~told & (elsewhere | multiplies))
     of_this_gpu = [name for name in operations if table[name].notna().any()]

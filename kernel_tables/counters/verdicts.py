@@ -6,7 +6,7 @@ import pandas as pd
 
 from kernel_tables.counters.joining import NOT_PROFILED
 
-NEAR = 0.6  # of a roof: Nsight Compute's "Speed Of Light" calls what is below this on both sides latency-bound
+NEAR = 0.6  # of a roof: Nsight Compute's "Speed Of Light" calls a kernel below this for both roofs latency-bound
 ONE_WAVE = 1.0  # of blocks: below this the GPU is not filled once (its rule SmallGrid)
 MEMORY, COMPUTE, TOO_SMALL, LATENCY, UNKNOWN = "memory", "compute", "too small", "latency", "not counted"
 RULES = {
@@ -18,7 +18,7 @@ RULES = {
 
 
 def verdicts_of(table: pd.DataFrame) -> pd.DataFrame:
-    """The `verdict` on every row, and `because`, the numbers behind it."""
+    """The `verdict` on every row, and `because`, the numbers that support it."""
     columns = ["memory_share", "compute_share", "waves", "not_counted"]
     verdicts = [_verdict(*row) for row in table[columns].itertuples(index=False)]
     return pd.DataFrame(verdicts, columns=["verdict", "because"], index=table.index)

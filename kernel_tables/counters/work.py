@@ -1,4 +1,4 @@
-"""What launches did, from their counters: FLOPs by kind and bytes, and how close their rates are to the roofs."""
+"""The work of launches, from their counters: FLOPs by kind and bytes, and how close their rates are to the roofs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def total_flops(metrics: pd.DataFrame) -> pd.Series:
 
 
 def rates_of(work: pd.DataFrame, seconds: pd.Series, roofs: Roofs) -> pd.DataFrame:
-    """The rates of every row of `work` (columns of WORK), NaN if unknown.
+    """The rates of every row of `work` (with the columns WORK), NaN if unknown.
 
     Columns: flops, flop_per_s, dram_bytes_per_s, flops_per_byte; compute_share: the time of its FLOPs at the roofs of
     their kinds ÷ its time; memory_share: the same for its bytes.

@@ -1,4 +1,4 @@
-"""What the host did: its CUDA calls, calls of the operating system's runtime, and sampled stacks.
+"""The work of the host: its CUDA calls, calls of the operating system's runtime, and sampled stacks.
 
 Imports nothing heavy.
 """

@@ -33,40 +33,42 @@ class OwnedIntervals(NamedTuple):
         return union(self.start_ns, self.end_ns)
 
     def owner_at(self, times_ns: np.ndarray) -> np.ndarray:
-        """The owner of each of TIMES, NO_OWNER between the intervals."""
+        """The owner of each of `times_ns`, NO_OWNER between the intervals."""
         index = np.searchsorted(self.start_ns, times_ns, "right") - 1
         is_inside = (index >= 0) & (times_ns < np.append(self.end_ns, 0)[index])
         return np.where(is_inside, np.append(self.owner, NO_OWNER)[index], NO_OWNER)
 
     def renumbered(self, new_owner: np.ndarray) -> OwnedIntervals:
-        """The same with another number for each owner, without the intervals for which that is NO_OWNER."""
+        """These intervals with a new number for each owner; intervals whose new owner is NO_OWNER are dropped."""
         owner = new_owner[self.owner]
-        kept = owner != NO_OWNER
-        return OwnedIntervals(self.start_ns[kept], self.end_ns[kept], owner[kept])
+        has_owner = owner != NO_OWNER
+        return OwnedIntervals(self.start_ns[has_owner], self.end_ns[has_owner], owner[has_owner])
 
     def overlaps(self, start_ns: np.ndarray, end_ns: np.ndarray) -> Overlaps:
-        """The overlaps with intervals that are given in any order."""
-        given, own, starts_ns, ends_ns = overlapping_pairs(start_ns, end_ns, Intervals(self.start_ns, self.end_ns))
-        return Overlaps(given, self.owner[own], ends_ns - starts_ns)
+        """The overlaps with these intervals, which may be in any order."""
+        index, own_index, starts_ns, ends_ns = overlapping_pairs(
+            start_ns, end_ns, Intervals(self.start_ns, self.end_ns)
+        )
+        return Overlaps(index, self.owner[own_index], ends_ns - starts_ns)
 
 
 def by_priority(start_ns: np.ndarray, end_ns: np.ndarray, priority: np.ndarray) -> OwnedIntervals:
-    """At every moment the open interval with the lowest PRIORITY; owners are indices of intervals."""
+    """At every moment the open interval with the lowest `priority`; owners are indices of intervals."""
     segments: list[tuple[int, int, int]] = []
     open_now: list[tuple[int, int, int]] = []  # a heap of (priority, end, index)
     now = int(start_ns.min(initial=0))
 
-    def advance(to: int) -> None:
+    def advance(time_ns: int) -> None:
         nonlocal now
-        while open_now and now < to:
+        while open_now and now < time_ns:
             _, end, index = open_now[0]
-            until = min(end, to)
-            if until > now:
-                segments.append((now, until, index))
-                now = until
-            if end <= to:
+            segment_end = min(end, time_ns)
+            if segment_end > now:
+                segments.append((now, segment_end, index))
+                now = segment_end
+            if end <= time_ns:
                 heappop(open_now)
-        now = max(now, to)
+        now = max(now, time_ns)
 
     order = np.argsort(start_ns, kind="stable")
     columns = (order, priority[order], start_ns[order], end_ns[order])

@@ -38,7 +38,7 @@ class OpenPhases:
         self._of_process: dict[int, OwnedIntervals] = {}  # shared by many threads
 
     def of_thread(self, thread: int) -> OwnedIntervals:
-        """The phases of a thread by number: its own if it opened any, else those of its process.
+        """The phases that this thread opened, by number; if it opened none, those of its process.
 
         A phase outside steps is interrupted by steps.
         """
@@ -50,7 +50,7 @@ class OpenPhases:
         return self._of_process[process]
 
     def _intervals(self, ranges: np.ndarray) -> OwnedIntervals:
-        """Where phases overlap, the one that came first has priority; phases in steps precede steps, and these precede
+        """Where phases overlap, the earliest has priority; phases in steps precede steps, and these precede
         phases outside steps."""
         is_phase, in_step = self._phase[ranges] != NO_OWNER, self._in_step[ranges]
         inside, steps, outside = ranges[is_phase & in_step], ranges[self._is_step[ranges]], ranges[is_phase & ~in_step]
@@ -61,7 +61,7 @@ class OpenPhases:
         return by_priority(self._ranges.start_ns[numbers], self._ranges.end_ns[numbers], priority).renumbered(phase)
 
     def _first(self, ranges: np.ndarray) -> np.ndarray:
-        """The first of RANGES with the same phase as each."""
+        """The first of `ranges` with the same phase as each."""
         _, first, index = np.unique(self._phase[ranges], return_index=True, return_inverse=True)
         return ranges[first][index.reshape(-1)]
 

@@ -22,12 +22,12 @@ ORDER = {"process": True, "thread": True, "where": True, "own_ns": False, "sampl
 
 
 def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -> pd.DataFrame:
-    """One row per thread, phase (BY "range": innermost range), source, and function that was called there.
+    """One row per thread, phase (`by="range"`: innermost range), source, and function that was called there.
 
-    `time_ns` is the time in which the thread was in such a call, `own_ns` that without the calls inside it: on a thread
-    that makes calls in a phase, own_ns adds up to the phase, together with the time in no call. `us_per_launch` is
-    `own_ns` over the activities launched there. Samples are counted; `estimated_ns` estimates the time in that function
-    and in no call: the samples outside calls times the time between two samples.
+    `time_ns` is the time that the thread spent in such calls, `own_ns` the same without the calls inside them: on a
+    thread that makes calls in a phase, own_ns and the time in no call add up to the phase. `us_per_launch` is `own_ns`
+    over the activities launched there. Samples are counted; `estimated_ns` estimates the time in that function outside
+    of calls: the samples outside calls times the time between two samples.
     """
     trace.require_possible()
     events = read_events(trace)
@@ -49,7 +49,7 @@ def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -
 
 
 def _summed(amounts: dict[int, Iterable[Amounts]]) -> pd.DataFrame:
-    """One row per thread, where and function, with all FIGURES."""
+    """One row per thread, phase or range, and function, with all FIGURES."""
     parts = [pd.DataFrame(part._asdict()).assign(global_id=thread) for thread in amounts for part in amounts[thread]]
     parts = parts or [pd.DataFrame(columns=["global_id", *Amounts._fields])]
     keys = ["global_id", "where", "function"]

@@ -13,12 +13,12 @@ from kernel_tables.host.events import Events
 from kernel_tables.host.owned_intervals import NO_OWNER, OwnedIntervals, exclusive_time
 from kernel_tables.intervals import unions
 
-NO_CALL = -1  # the function of the time in no call: Python, the dispatcher, and all that is not traced
+NO_CALL = -1  # the function of the time in no call: Python, the dispatcher, and everything that is not traced
 FIGURES = ["calls", "time_ns", "own_ns", "samples", "samples_in_calls"]
 
 
 class Amounts(NamedTuple):
-    """Amounts of one of FIGURES, each for the number of a phase or range, and Events.function or NO_CALL."""
+    """Amounts of one of FIGURES, each for a phase or range (by number) and a function (Events.function or NO_CALL)."""
 
     figure: str
     where: np.ndarray
@@ -38,7 +38,7 @@ class ThreadHostTime:
         self._exclusive = exclusive_time(self._start_ns, self._end_ns)
 
     def by_phase(self, phases: OwnedIntervals, outside: int) -> Iterator[Amounts]:
-        """The amounts by phase, with OUTSIDE for no phase. A call that lasts over several phases counts in each."""
+        """The amounts by phase, `outside` for no phase. A call that spans several phases counts in each."""
 
         def phase_at(times_ns: np.ndarray) -> np.ndarray:
             phase = phases.owner_at(times_ns)
@@ -60,7 +60,7 @@ class ThreadHostTime:
         yield from self._samples_by(phase_at(self._events.start_ns[self._samples]))
 
     def by_range(self, where: np.ndarray) -> Iterator[Amounts]:
-        """The amounts by range, given the number of the range that each event of the thread is in."""
+        """The amounts by range; `where` is the number of the range of each event of the thread."""
         of_call, function_count = where[~self._is_sample], int(self._function.max(initial=0)) + 1
         keys, group = factorize(of_call * function_count + self._function)
         time, group = unions(self._start_ns, self._end_ns, group)
@@ -71,7 +71,7 @@ class ThreadHostTime:
         yield from self._samples_by(where[self._is_sample])
 
     def _in_no_call(self, phases: OwnedIntervals, with_calls: np.ndarray) -> Iterator[Amounts]:
-        """The time in no call of the phases WITH_CALLS."""
+        """The time outside of calls in the phases `with_calls`."""
         covered, free_ns = self._exclusive.covered, np.zeros(int(phases.owner.max(initial=0)) + 1, np.int64)
         np.add.at(free_ns, phases.owner, phases.end_ns - phases.start_ns)
         _, phase, shared_ns = phases.overlaps(covered.start_ns, covered.end_ns)
@@ -88,7 +88,7 @@ class ThreadHostTime:
 
 
 def _added(figure: str, where: np.ndarray, function: np.ndarray, amounts: np.ndarray | None = None) -> Amounts:
-    """The amounts, else how many there are, added up by where and function, without zeros."""
+    """The amounts (without them, ones) summed by `where` and function, without zeros."""
     count = int(function.max(initial=0)) + 1
     keys, group = factorize(where * count + function)
     sums = sums_by_group(group, np.ones(len(group), np.int64) if amounts is None else amounts, len(keys))

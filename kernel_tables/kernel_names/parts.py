@@ -63,7 +63,7 @@ def split_function_name(name: str) -> FunctionName:
 
 
 def template_arguments(text: str) -> list[str]:
-    """The arguments of the template with which TEXT begins, such as `<float, (int)4>`."""
+    """The arguments of the template with which `text` begins, such as `<float, (int)4>`."""
     if not text.startswith("<"):
         return []
     parts, depth, start = [], 0, 1

@@ -73,7 +73,7 @@ def _names_by(text_of: Callable[[str], str], names: Iterable[str]) -> dict[str, 
 
 
 def _with_different_ends(short: str, names: list[str]) -> dict[str, str]:
-    """The short names of NAMES, which are truncated to SHORT: where they differ, they show the end instead."""
+    """The short names of `names`, which are truncated to `short`: where they differ, they show the end instead."""
     texts = {name: _main_parts(name) for name in names}
     if len(short) < MAX_CHARACTERS or len(set(texts.values())) == 1:
         return dict.fromkeys(names, short)
@@ -90,7 +90,7 @@ def _with_end_from(index: int, text: str) -> str:
 
 
 def _with_different_parts(short: str, names: list[str]) -> dict[str, str]:
-    """The equal short names of NAMES with the first of the other parts in which they differ, and so on."""
+    """The equal short names of `names` with the first of the other parts in which they differ, and so on."""
     if len(names) == 1:
         return {names[0]: short}
     texts = {name: _other_parts(name) for name in names}

@@ -50,9 +50,9 @@ class _Launch(NamedTuple):
 
 
 def match_requests(calls: Iterable[NcclCall], launches: Sequence[tuple[int, int]]) -> list[CollectiveRequest]:
-    """The request of each kernel of NCCL, given by the (thread, time) of its launch; CALLS are by thread, then time.
+    """The request of each kernel of NCCL, given by the (thread, time) of its launch; `calls` are by thread, then time.
 
-    A request is empty if its launch is in none of CALLS; bytes are unknown if one group launched several kernels.
+    A request is empty if its launch is in none of `calls`; bytes are unknown if one group launched several kernels.
     """
     by_thread = {thread: _launches(thread_calls) for thread, thread_calls in groupby(calls, attrgetter("thread"))}
     launch_of = [_launch_at(by_thread.get(thread, []), time_ns) for thread, time_ns in launches]

@@ -87,7 +87,7 @@ class DeviceSteps:
         return self.windows.end_ns - self.windows.begin_ns
 
     def during(self, mask: np.ndarray) -> Intervals:
-        """The time in which at least one activity of MASK ran."""
+        """The time in which at least one activity of `mask` ran."""
         activities = self.scope.activities
         return union(activities.start_ns[mask], activities.end_ns[mask])
 

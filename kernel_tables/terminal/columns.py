@@ -33,7 +33,7 @@ class TextColumn:
 
 
 def aligned(columns: Sequence[TextColumn], width: int) -> str:
-    """The columns below their headings, no line longer than WIDTH where texts can be cut and columns left out."""
+    """The columns below their headings, no line longer than `width` where texts can be cut and columns left out."""
     columns = fitting([replace(one, cells=[visible(cell) for cell in one.cells]) for one in columns], width)
     widths = _widths(columns, width)
     texts = [

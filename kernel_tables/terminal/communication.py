@@ -11,7 +11,7 @@ from kernel_tables.units import duration, percent
 
 def sentences(table: pd.DataFrame, numbers: Sequence[int]) -> Iterator[str]:
     """A sentence for each rank and device of a table of `communication`: means over its steps; none where no step holds
-    communication. NUMBERS are what the ranks are called, in their order."""
+    communication. `numbers` are what the ranks are called, in their order."""
     has_several = table.groupby("rank")["device"].nunique().gt(1)
     for (rank, device), steps in table.groupby(["rank", "device"]):
         mean = steps.mean(numeric_only=True)

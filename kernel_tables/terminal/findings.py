@@ -29,7 +29,7 @@ def completeness_lines(table: pd.DataFrame, width: int) -> str:
 
 
 def finding_lines(findings: list[Diagnosis], width: int, time: StepTime | None = None, everything: bool = False) -> str:
-    """The TIME of a step, and the findings, largest gain first; with EVERYTHING also the rules that could not be
+    """The `time` of a step, and the findings, largest gain first; with `everything` also the rules that could not be
     checked, by their reason."""
     speaking = [finding for finding in findings if not finding.abstained]
     lines = [*_wrapped(time.sentence, width, "", INDENT), ""] if time else []

@@ -26,7 +26,7 @@ NO_RANGE = "(no range)"
 
 
 def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> str:
-    """The ranges; ALL_NS is the time of which each has its share."""
+    """The ranges; `all_ns` is the time of which each has its share."""
     times = (table["gpu_time_ns"] + table["memop_time_ns"]).tolist()
     columns = [
         TextColumn("range", table["range"].tolist(), right=False, least=LEAST_NAME),
@@ -40,7 +40,7 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> s
 
 
 def tree_lines(trace: Trace, most: int, width: int, under: str | None = None, process: int | None = None) -> str:
-    """The tree of ranges in about MOST rows (0: all), and a line on what is left out; names are cut last."""
+    """The tree of ranges in about `most` rows (0: all), and a line on what is left out; names are cut last."""
     tree = RangeTree(trace, under, process)
     rows = tree.rows(most)
     left_out = len(tree) - sum(not row.others for row in rows)
@@ -66,7 +66,7 @@ def names_of(table: pd.DataFrame) -> dict[str, str]:
 
 
 def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, short: Mapping[str, str]) -> str:
-    """The kernels by range path, by their SHORT names; a full name, which has none, keeps its width."""
+    """The kernels by range path, by their `short` names; a full name, which has none, keeps its width."""
     times = table["total_ns"].tolist()
     columns = [
         _kernels("kernel", table["kernel"], short),
@@ -83,7 +83,7 @@ def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, sho
 
 
 def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, short: Mapping[str, str]) -> str:
-    """The classes of kernels, each with its kernel of most time, by its SHORT name."""
+    """The classes of kernels, each with its kernel of most time, by its `short` name."""
     times = table["total_ns"].tolist()
     columns = [
         TextColumn("class", table["class"].tolist(), right=False, least=LEAST_NAME),
@@ -97,7 +97,7 @@ def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, shor
 
 
 def rest_line(left_out: int, noun: str, share: float | None, width: int, heading: str) -> str:
-    """What stands below a table that shows its first rows only; SHARE is what the others have of the time."""
+    """What stands below a table that shows its first rows only; `share` is what the others have of the time."""
     if not left_out:
         return ""
     told = "" if share is None else f", {percent(share)} of the {heading}"

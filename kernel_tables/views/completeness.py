@@ -30,7 +30,7 @@ SHORT_OF_VARYING_TWINS = 0.9  # steps that differ anyway are short below this sh
 
 
 def findings(trace: CaptureArrays, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
-    """The findings, errors first. EXPECTED_STEPS is how many ranges STEP_NAME the measured window should hold."""
+    """The findings, errors first. `expected_steps` is how many ranges `step_name` the measured window should hold."""
     try:
         rows = [
             *_older_than_report(trace),

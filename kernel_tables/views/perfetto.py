@@ -55,7 +55,7 @@ class PlacedTrace(NamedTuple):
 def write_timeline(
     traces: Sequence[CaptureArrays], path: Path, under: str | None = None, compressed: bool = True
 ) -> None:
-    """Writes the traces to PATH, one below the other: ranges UNDER, by default `measure` if there is such a range.
+    """Writes the traces to `path`, one below the other: ranges `under`, by default `measure` if there is such a range.
 
     Clocks of several captures are aligned (attribution/steps.py). The file is valid only when this returns: the
     captures are proven sound last.

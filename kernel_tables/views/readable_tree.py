@@ -90,7 +90,7 @@ class RangeTree:
     def rows(self, most: int = 0) -> list[TreeRow]:
         """The rows, inner ones below outer ones, the longest first.
 
-        With MOST, about so many: the phases, and of what lies in them the longest. Other inner ranges stand together.
+        With `most`, about so many: the phases, and of what lies in them the longest. Other inner ranges stand together.
         """
         kept = _kept(self._places, most) if 0 < most < len(self) else {id(place.node) for place in self._places}
         rows, waiting = [], _inner_rows(self._root, kept, 0)
@@ -101,7 +101,7 @@ class RangeTree:
 
 
 def _nodes(trace: CaptureArrays, root: Node, under: str | None, process: int | None) -> dict[str, list[Node]]:
-    """The nodes from the outermost to its own, by each range's path; all of them below ROOT."""
+    """The nodes from the outermost to its own, by each range's path; all of them below `root`."""
     chains: dict[str, list[Node]] = {}
     current = [root]
     for row in range_tree(trace, under, process).itertuples(index=False):

@@ -77,7 +77,7 @@ def ranges(trace: CaptureArrays, under: str | None, process: int | None = None) 
 def range_tree(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
     """Columns range (the path), depth (0 for the outermost), then those of `ranges`, inclusive.
 
-    Children are below their parents, those with the most time first. Only paths with the name UNDER, if given.
+    Children are below their parents, those with the most time first. Only paths with the name `under`, if given.
     """
     if under is not None:
         trace.require_range(under)
@@ -144,7 +144,7 @@ def _class_row(name: str, of_class: pd.DataFrame, all_ns: int) -> tuple:
 
 
 def _selected(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray | slice:
-    """Selects the activities of a process inside an instance of UNDER; all of them if both are None."""
+    """Selects the activities of a process inside an instance of `under`; all of them if both are None."""
     selected = slice(None) if process is None else trace.gpu_activities.process == process
     if under is None:
         return selected
@@ -165,7 +165,7 @@ def _sums_by_path(trace: CaptureArrays, process: int | None) -> tuple[np.ndarray
 
 
 def _instances(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray:
-    """The nodes of the instances of ranges, of a process and inside an instance of UNDER, if given."""
+    """The nodes of the instances of ranges, of a process and inside an instance of `under`, if given."""
     nodes, paths = trace.instance_nodes, trace.range_paths
     if process is not None:
         nodes = nodes[trace.range_arrays.process[trace.attribution.range[nodes]] == process]
