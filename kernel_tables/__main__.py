@@ -37,8 +37,8 @@ PACKAGES = ("numpy", "pandas", "pyarrow", "adbc_driver_sqlite", "jinja2")
 FIRST = (record, report)
 MODULES = (diagnose, names, check, diff, host, communication)
 COMMANDS = {
-    "ranges": "one row per range name: instances, kernels, their GPU time, memory operations, their time; inclusive",
-    "kernels": "one row per range path and kernel: class, launches, total, mean, min, max and std of its time",
+    "ranges": "one row per range name: instances, kernels, memory operations and their times, inner ranges included",
+    "kernels": "one row per range path and kernel: class, launches, total time, mean, extremes and standard deviation",
     "classes": "one row per class of kernels: launches, GPU time and its share; the names that no rule knows",
     "trace": "a Chrome/Perfetto trace of the ranges, launches and kernels, each kernel with its range path",
 }
@@ -90,7 +90,7 @@ def command_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kernel-tables {__version__}")
     parser.add_argument(
-        "--print-completion", action=PrintCompletion, choices=SHELLS, help="print what a shell needs to complete this"
+        "--print-completion", action=PrintCompletion, choices=SHELLS, help="print a completion script for this shell"
     )
     parser.add_argument(
         "--print-json-schema",

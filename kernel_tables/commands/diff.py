@@ -17,7 +17,7 @@ from kernel_tables.commands.options import (
     write,
 )
 
-SUMMARY = "what differs between two captures: GPU and versions, phases, parts, classes, kernels; status 1 if anything"
+SUMMARY = "what differs between two captures: GPU and versions, phases, parts, classes, kernels; exit status 1 if any"
 DIFFERENT = 1
 
 
@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_percent,
         default=1.0,
         metavar="PERCENT",
-        help="below it a time is the same (default: 1)",
+        help="a time that changes by less counts as the same (default: 1)",
     )
     parser.add_argument("--all", action="store_true", help="list what is the same, too")
 

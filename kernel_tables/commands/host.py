@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OPERATOR = "operator"  # the source of a call where no GPU was used
-SUMMARY = "time of CUDA calls, calls of the OS runtime and sampled stacks, by thread, phase and function"
+SUMMARY = "time of CUDA calls, operating system calls and sampled functions, by thread, phase and function"
 NO_CALLS = "the capture holds no calls of the OS runtime (nsys profile --trace=cuda,nvtx,osrt)"
 NOT_BY_TORCH = "PyTorch's profiler records no calls of the OS runtime and samples no stacks; nsys does both"
 NO_STACKS = "the capture holds no sampled stacks (nsys profile --python-sampling=true, or --sample=process-tree)"

@@ -15,7 +15,7 @@ from kernel_tables.commands.options import (
     write,
 )
 
-SUMMARY = "what the name of a kernel says: its short name, its class and the rule of that, what its parts mean"
+SUMMARY = "what the name of a kernel means: its short name, its class with the rule that chose it, and its parts"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,9 @@ HEAD = 2000  # bytes in which the mark stands
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: CAPTURE's name with .html, here")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="default: CAPTURE's name with .html, in this folder"
+    )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     add_step_name(parser)
     add_classes(parser)

@@ -1,7 +1,7 @@
 """Compares two folders of results: `python -m workflow.scripts.compare --before DIR --after DIR --output FOLDER`.
 
-Writes the document and its tables, and prints the verdicts. With --fail-on slower (or faster, or changed) it ends with
-status 1 where a cell has that verdict, after everything is written.
+Writes the document and its tables, and prints the verdicts. With --fail-on slower (or faster, or changed), the exit
+status is 1 if a cell has that verdict, after everything is written.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Changed(OutsideError):
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--before", default="", help="a folder of results")
-    parser.add_argument("--after", required=True, help="another, of the same grid")
+    parser.add_argument("--before", default="", help="folder of results before the change")
+    parser.add_argument("--after", required=True, help="folder of results of the same grid after the change")
     parser.add_argument(
         "--varies",
         default="",
         choices=["", *BY_KEY],
-        help="instead of --before: runs at this dimension's default, of --after",
+        help="instead of --before: compare runs of --after with those at the default of this dimension",
     )
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--fail-on", choices=list(FAIL_ON), default="nothing")

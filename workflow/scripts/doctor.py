@@ -1,7 +1,7 @@
 """What this machine can do: `python -m workflow.scripts.doctor --config JSON --runs results/runs`.
 
-Prints ten lines, of an operator alone five; with --output writes them too. Ends with status 1, and the lines that say
-why, when the grid would fail here.
+Prints ten lines, or five for a grid of attention alone; --output also writes them to a file. If the grid would fail
+here, the lines say why, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--config", type=json.loads, required=True, help="what grid_part returns")
     parser.add_argument("--runs", type=Path, required=True, help="folder of earlier results, one folder per run")
     parser.add_argument("--output", type=Path, help="file for the lines")
-    parser.add_argument("--time-limit-s", type=float, default=SMOKE_LIMIT_S, help="of a measurement")
+    parser.add_argument("--time-limit-s", type=float, default=SMOKE_LIMIT_S, help="limit of a measurement, s")
     arguments = parser.parse_args()
     plan, workload = grid_plan(arguments.config), workload_of(arguments.config["grids"][arguments.config["grid"]][0])
     lines = examined(plan, workload, arguments.runs, min(arguments.time_limit_s, SMOKE_LIMIT_S))

@@ -37,7 +37,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stage", choices=list(BY_NAME), required=True)
     parser.add_argument(
-        "--specification", type=json.loads, required=True, help="canonical JSON made by profile_grid.study.runs"
+        "--specification",
+        type=json.loads,
+        required=True,
+        help="what to measure: canonical JSON of profile_grid.study.runs",
     )
     parser.add_argument("--sources", required=True, help="digest of the files that decide what is measured")
     parser.add_argument("--output", type=Path, required=True, help="the stage's JSON, in the folder of the run")

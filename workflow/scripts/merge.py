@@ -1,4 +1,4 @@
-"""Brings the runs of the grid together: `python -m workflow.scripts.merge --plan grid.json --runs results/runs ...`."""
+"""Merges the results of all runs: `python -m workflow.scripts.merge --plan grid.json --runs results/runs ...`."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from workflow.command import run_command
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, required=True, help="folder of runs, tables and documents")
-    parser.add_argument("--captures", action="store_true", help="with the recordings; never with a .nsys-rep")
+    parser.add_argument("--captures", action="store_true", help="also pack the captures, except .nsys-rep files")
     parser.add_argument("--output", type=Path, required=True, help="the archive")
     options = parser.parse_args(arguments)
     require(options.results, ["grid.json", "tables/runs.parquet"])

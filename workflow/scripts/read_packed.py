@@ -1,4 +1,4 @@
-"""Takes out of an archive all that documents, figures and page are made from: the measurements of somebody else."""
+"""Reads from an archive everything that documents, figures and page are made from."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from workflow.command import run_command
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--archive", type=Path, required=True, help="what `snakemake pack` made")
-    parser.add_argument("--results", type=Path, required=True, help="folder into which they go")
-    parser.add_argument("--marker", required=True, help="file there that says from which archive they came")
+    parser.add_argument("--archive", type=Path, required=True, help="archive that `snakemake pack` wrote")
+    parser.add_argument("--results", type=Path, required=True, help="folder to which the results are written")
+    parser.add_argument("--marker", required=True, help="file in that folder that names the archive")
     options = parser.parse_args(arguments)
     options.results.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.results, prefix=".packed-") as scratch:

@@ -1,7 +1,7 @@
-"""Makes the tables of one run from what one stage left: `python -m workflow.scripts.run_tables --stage capture ...`.
+"""Makes the tables of one run from the result of a stage: `python -m workflow.scripts.run_tables --stage capture ...`.
 
-Writes them as CSV and Parquet, the status (whether the result is complete, and what was odd), and nsys's own reports.
-Where there is nothing to read (out of memory, incomplete) the tables are empty and the status says why.
+Writes them as CSV and Parquet, the status (whether the result is complete, with notes), and nsys's reports. If there is
+nothing to read (out of memory, incomplete), the tables are empty and the status says why.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--stage", choices=list(BY_NAME), required=True)
     parser.add_argument("--folder", type=Path, required=True, help="folder of the run, for what is read and written")
     parser.add_argument(
-        "--own-rules", type=json.loads, required=True, help="those of config.yaml by their key, as JSON"
+        "--own-rules", type=json.loads, required=True, help="custom rules of config.yaml by their key, as JSON"
     )
     arguments = parser.parse_args()
     stage, folder = BY_NAME[arguments.stage], arguments.folder

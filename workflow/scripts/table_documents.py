@@ -1,4 +1,4 @@
-"""Every table for the write-up: `python -m workflow.scripts.table_documents --tables results/tables --output ...`."""
+"""Writes tables as documents: `python -m workflow.scripts.table_documents --tables results/tables --output ...`."""
 
 from __future__ import annotations
 

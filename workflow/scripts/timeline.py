@@ -26,7 +26,7 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, required=True, help="timeline.parquet; a CSV file is written next to it")
     parser.add_argument("--trace", type=Path, required=True, help="the complete window for Perfetto: .json.gz")
-    parser.add_argument("--kernel-classes", type=json.loads, default=[], help="own class rules, as JSON")
+    parser.add_argument("--kernel-classes", type=json.loads, default=[], help="custom rules for classes, as JSON")
     arguments = parser.parse_args()
     status = json.loads((arguments.folder / "status.json").read_text())["status"]
     if status != "complete":

@@ -1,7 +1,6 @@
 """Makes everything again from the results of the measurements and says what differs on disk; changes nothing.
 
-The same rules make it in a folder of its own, in which the results stand by links. Ends with status 1 where a file is
-not what comes out.
+The same rules make it in a separate folder, with links to the results. Exit status 1 if a file differs.
 """
 
 from __future__ import annotations
