@@ -90,8 +90,8 @@ def _device_table(steps: DeviceSteps) -> pd.DataFrame:
     paths = [trace.range_paths.tuples[path] for path in trace.activity_path[rows].tolist()]
     by_range, requests = [parse_range_path(path) for path in paths], _requests_of(steps, rows)
     operations = [
-        request.operation or operation_of(kernel) or named.operation or UNKNOWN
-        for request, kernel, named in zip(requests, kernels, by_range, strict=True)
+        request.operation or operation_of(kernel) or info.operation or UNKNOWN
+        for request, kernel, info in zip(requests, kernels, by_range, strict=True)
     ]
     return pd.DataFrame(
         {
@@ -102,11 +102,11 @@ def _device_table(steps: DeviceSteps) -> pd.DataFrame:
             "operation": operations,
             "range": [path[-1] if path else "" for path in paths],
             "kernel": kernels,
-            "bytes": pd.array([named.bytes for named in by_range], "Int64"),
+            "bytes": pd.array([info.bytes for info in by_range], "Int64"),
             "nccl_bytes": pd.array([request.bytes for request in requests], "Int64"),
             "by_rank": [request.by_rank for request in requests],
             "communicator": pd.Series([request.communicator for request in requests], dtype=object),
-            "bucket": pd.array([named.bucket for named in by_range], "Int64"),
+            "bucket": pd.array([info.bucket for info in by_range], "Int64"),
             "start_ns": start_ns - steps.windows.begin_ns[step],
             "duration_ns": duration_ns,
             "exposed_ns": duration_ns - computed,
@@ -122,7 +122,7 @@ def _requests_of(steps: DeviceSteps, rows: np.ndarray) -> list[CollectiveRequest
         facts = [by_torch.get(key, (None, None, None)) for key in keys]
         known = OPERATIONS.values()
         return [CollectiveRequest(name if name in known else None, *rest, by_rank=False) for name, *rest in facts]
-    # not of this device alone: a group may launch on two
+    # not only of this device: a group may launch on two
     launched = np.flatnonzero(steps.scope.of_class(COMMUNICATION) & activities.launched)
     launches = list(zip(activities.thread[launched].tolist(), activities.launch_ns[launched].tolist(), strict=True))
     by_row = dict(zip(launched.tolist(), match_requests(trace.capture.nccl_calls, launches), strict=True))

@@ -1,4 +1,4 @@
-"""What communication costs each step on every device of every rank, and whether the ranks fit together."""
+"""The cost of communication by step, device and rank, and whether the ranks fit together."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def communication(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.Dat
 def _device_table(steps: DeviceSteps) -> pd.DataFrame:
     parts = steps.parts_ns()
     exposed, overlapped = parts["exposed communication"], parts[OVERLAPPED]
-    named = {column: parts[part] for part, column in PART_COLUMNS.items()}
+    part_columns = {column: parts[part] for part, column in PART_COLUMNS.items()}
     return pd.DataFrame(
         {
             "rank": steps.rank.number,
             "device": steps.device,
             "step": np.arange(len(exposed)),
             "step_ns": steps.length_ns,
-            **named,
+            **part_columns,
             "communication_ns": exposed + overlapped,
             "overlapped_ns": overlapped,
         }
@@ -71,11 +71,11 @@ def _steps_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[Findin
     steps = {rank.number: len(rank.steps(step_name)) for rank in ranks}
     steps = {rank.number: steps[rank.number] for rank in ranks if steps[rank.number] or processes[rank.trace] == 1}
     usual = max(steps.values(), default=0)
-    others = [f"rank {number}: {count}" for number, count in steps.items() if count != usual]
-    if others:
+    fewer = [f"rank {number}: {count}" for number, count in steps.items() if count != usual]
+    if fewer:
         yield finding(
             "ranks_differ",
-            f"ranks hold up to {usual} ranges {step_name!r}, others fewer ({', '.join(others)}): steps of ranks are"
+            f"ranks hold up to {usual} ranges {step_name!r}, others fewer ({', '.join(fewer)}): steps of ranks are"
             " matched by number, so they would be compared with other steps; capture the same steps of all ranks",
         )
 
@@ -85,6 +85,6 @@ def _collectives_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[
     if steps:
         yield finding(
             "collectives_differ",
-            f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}: transfer cannot be told"
-            " from waiting for the slowest rank there; capture all ranks of the run",
+            f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}: transfer cannot be"
+            " distinguished from waiting for the slowest rank there; capture all ranks of the run",
         )

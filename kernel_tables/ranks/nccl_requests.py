@@ -1,4 +1,4 @@
-"""What each kernel of NCCL was requested to do, by the calls that launched it.
+"""The operation that each kernel of NCCL was requested to do, by the calls that launched it.
 
 A call launches its own kernel, unless it is between ncclGroupStart and ncclGroupEnd: then the outermost ncclGroupEnd
 launches what all calls between them request (NCCL's manual, "Group Calls").
@@ -33,7 +33,7 @@ GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 
 
 class CollectiveRequest(NamedTuple):
-    """What a kernel was requested to do; None for what its calls do not contain, or do not agree on."""
+    """The operation that a kernel was requested to do; fields that its calls lack or disagree on are None."""
 
     operation: str | None = None
     bytes: int | None = None

@@ -54,7 +54,7 @@ def ranks_of(traces: Sequence[CaptureArrays]) -> list[RankTrace]:
 
 
 def ranks_in_run(ranks: Sequence[RankTrace]) -> int:
-    """How many ranks the run had, by the metadata of its recordings; without that, how many are given."""
+    """The number of ranks in the run, by the metadata of its recordings, else the number of `ranks`."""
     counts = [rank.trace.metadata.get(RANKS_KEY, "") for rank in ranks]
     return max([len(ranks), *(int(count) for count in counts if count.isascii() and count.isdigit())])
 

@@ -1,4 +1,4 @@
-"""Tables without a form of their own in a terminal: readable units, and as many columns as there is room for."""
+"""Any table in a terminal: readable units, and as many columns as fit."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LEAST_TEXT = 16
-KEYS = ("rank", "device", "step")  # numbers without which a row is not known; they stay
+KEYS = ("rank", "device", "step")  # numbers that identify a row; they are never dropped
 FIRST_TO_GO = {"process": 101, "thread": 100}
 ABSENT = "–"
 ALL_COLUMNS = "--format csv prints all columns, to the nanosecond"
 
 
 def table_lines(table: pd.DataFrame, width: int) -> str:
-    """The table in this width. Columns that hold nothing but zeros are left out, then the last ones that have no room,
-    which the last line names."""
+    """The table in this width. Columns of zeros are left out, then the last columns that do not fit, which the last
+    line lists."""
     columns = [
-        _column(name, table[name], rank=place)
-        for place, name in enumerate(table.columns, start=1 - sum(map(_is_text, map(table.get, table.columns))))
-        if _tells(name, table[name])
+        _column(name, table[name], rank)
+        for rank, name in enumerate(table.columns, start=1 - sum(map(_is_text, map(table.get, table.columns))))
+        if _is_informative(name, table[name])
     ]
-    shown = fitting(columns, width)
-    left_out = [one.heading for one in columns if one not in shown]
-    more = fill(f"without {', '.join(left_out)}; {ALL_COLUMNS}", width) + "\n" if left_out else ""
-    return aligned(shown, width) + more
+    fitting_columns = fitting(columns, width)
+    left_out = [column.heading for column in columns if column not in fitting_columns]
+    note = fill(f"without {', '.join(left_out)}; {ALL_COLUMNS}", width) + "\n" if left_out else ""
+    return aligned(fitting_columns, width) + note
 
 
 def _is_text(cells: pd.Series) -> bool:
     return cells.dtype.kind not in "iuf"
 
 
-def _tells(name: str, cells: pd.Series) -> bool:
+def _is_informative(name: str, cells: pd.Series) -> bool:
     return name in KEYS or _is_text(cells) or bool(cells.fillna(0).any())
 
 

@@ -11,37 +11,37 @@ from kernel_tables.units import duration
 
 LEAST_NAME, LEAST_FACT = 20, 10
 KERNEL = "kernel"
-OF_A_STEP = "times and launches are those of one step"
+UNITS_NOTE = "times and launches are per step"
 
 
-def change_lines(found: Sequence[Change], tolerance: float, width: int) -> str:
-    """The changes, a row each; of times the mean of a step."""
-    same = all(one.change == SAME for one in found)
-    nothing = f"nothing differs: no time by more than {100 * tolerance:g} % of itself\n" if same else ""
-    if not found:
+def change_lines(changes: Sequence[Change], tolerance: float, width: int) -> str:
+    """One row per change; times are means per step."""
+    same = all(change.change == SAME for change in changes)
+    nothing = f"nothing differs, no time by more than {100 * tolerance:g} %\n" if same else ""
+    if not changes:
         return nothing
-    short = short_names([one.name for one in found if one.level == KERNEL])
-    before = [one.before if one.change == FACT else _time(one.ms_before) for one in found]
-    after = [one.after if one.change == FACT else _time(one.ms_after) for one in found]
+    short = short_names([change.name for change in changes if change.level == KERNEL])
+    before = [change.before if change.change == FACT else _time(change.ms_before) for change in changes]
+    after = [change.after if change.change == FACT else _time(change.ms_after) for change in changes]
     columns = [
-        TextColumn("level", [one.level for one in found], right=False),
-        TextColumn("name", [short.get(one.name, one.name) for one in found], right=False, least=LEAST_NAME),
-        TextColumn("change", [one.change for one in found], right=False),
+        TextColumn("level", [change.level for change in changes], right=False),
+        TextColumn("name", [short.get(change.name, change.name) for change in changes], right=False, least=LEAST_NAME),
+        TextColumn("change", [change.change for change in changes], right=False),
         TextColumn("before", before, least=LEAST_FACT),
         TextColumn("after", after, least=LEAST_FACT),
-        TextColumn("more", [_time(one.ms_more) for one in found], rank=3),
-        TextColumn("ratio", ["" if one.ratio is None else f"× {one.ratio:.3g}" for one in found], rank=2),
-        TextColumn("launches", [_launches(one) for one in found], rank=1),
+        TextColumn("more", [_time(change.ms_more) for change in changes], rank=3),
+        TextColumn("ratio", ["" if change.ratio is None else f"× {change.ratio:.3g}" for change in changes], rank=2),
+        TextColumn("launches", [_launches(change) for change in changes], rank=1),
     ]
-    return aligned(columns, width) + nothing + f"{OF_A_STEP}\n"
+    return aligned(columns, width) + nothing + f"{UNITS_NOTE}\n"
 
 
 def _time(ms: float | None) -> str:
     return "" if ms is None else duration(1e6 * ms)
 
 
-def _launches(one: Change) -> str:
-    if one.launches_before is None or one.launches_after is None:
+def _launches(change: Change) -> str:
+    if change.launches_before is None or change.launches_after is None:
         return ""
-    before, after = f"{one.launches_before:,.4g}", f"{one.launches_after:,.4g}"
+    before, after = f"{change.launches_before:,.4g}", f"{change.launches_after:,.4g}"
     return before if before == after else f"{before} → {after}"

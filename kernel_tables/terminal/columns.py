@@ -1,4 +1,4 @@
-"""Columns of text beside each other, in a width."""
+"""Columns of text side by side, in a given width."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ LUXURY = 5
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column: numbers stand right, texts left. A text may be cut to `least` characters, at its start where its end
-    tells more, in its middle where another would look like it. Where there is no room, columns go by `rank`, the
-    highest first, those of more than LUXURY before a text is cut; those of rank 0 stay."""
+    """A column, numbers right-aligned and texts left-aligned.
+
+    Texts may be cut to `least` characters: at the end, at the start if `cut_start`, or in the middle if two texts would
+    look alike. If there is no room, columns are dropped by falling `rank`, those above LUXURY before any text is cut;
+    columns of rank 0 stay.
+    """
 
     heading: str
     cells: Sequence[str]
@@ -33,22 +36,23 @@ class TextColumn:
 
 
 def aligned(columns: Sequence[TextColumn], width: int) -> str:
-    """The columns below their headings, no line longer than `width` where texts can be cut and columns left out."""
-    columns = fitting([replace(one, cells=[visible(cell) for cell in one.cells]) for one in columns], width)
+    """The columns below their headings, in lines of at most `width` if enough texts and columns can be cut."""
+    columns = fitting([replace(column, cells=list(map(visible, column.cells))) for column in columns], width)
     widths = _widths(columns, width)
     texts = [
-        _cut_apart((one.heading, *one.cells), width, one.cut_start) for one, width in zip(columns, widths, strict=True)
+        _cut_differently((column.heading, *column.cells), width, column.cut_start)
+        for column, width in zip(columns, widths, strict=True)
     ]
     return "".join(f"{_line(cells, columns, widths)}\n" for cells in zip(*texts, strict=True))
 
 
 def text_width(text: str) -> int:
-    """How many places a text takes in a terminal."""
+    """The number of terminal cells that a text takes."""
     return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
 def cut(text: str, width: int, at_start: bool = False) -> str:
-    """The text in this width: what is left out, at its end or its start, is a mark."""
+    """The text in this width: a mark replaces what is cut from its end or start."""
     if text_width(text) <= width:
         return text
     kept, room = "", width - 1
@@ -60,8 +64,8 @@ def cut(text: str, width: int, at_start: bool = False) -> str:
     return LEFT_OUT + kept if at_start else kept + LEFT_OUT
 
 
-def _cut_apart(texts: Sequence[str], width: int, at_start: bool) -> list[str]:
-    """The texts in this width; where two would be alike without being so, their middle is left out."""
+def _cut_differently(texts: Sequence[str], width: int, at_start: bool) -> list[str]:
+    """The texts in this width; different texts that would look alike are cut in the middle instead."""
     short = {text: cut(text, width, at_start) for text in texts}
     alike = Counter(short.values())
     return [short[text] if alike[short[text]] == 1 else _without_middle(text, width) for text in texts]
@@ -75,36 +79,36 @@ def _without_middle(text: str, width: int) -> str:
 
 
 def fitting(columns: Sequence[TextColumn], width: int) -> list[TextColumn]:
-    """The columns for which there is room: the last ones with texts cut as far as they may be."""
+    """The columns that fit into this width, if necessary with texts cut to their least width."""
     columns = list(columns)
-    while any(one.rank for one in columns):
-        first = max(columns, key=lambda one: one.rank)
-        if (_whole(columns) if first.rank > LUXURY else _least(columns)) <= width:
+    while any(column.rank for column in columns):
+        dropped = max(columns, key=lambda column: column.rank)
+        if (_full_width(columns) if dropped.rank > LUXURY else _least_width(columns)) <= width:
             break
-        columns.remove(first)
+        columns.remove(dropped)
     return columns
 
 
-def _whole(columns: Sequence[TextColumn]) -> int:
-    return sum(one.width for one in columns) + len(GAP) * (len(columns) - 1)
+def _full_width(columns: Sequence[TextColumn]) -> int:
+    return sum(column.width for column in columns) + len(GAP) * (len(columns) - 1)
 
 
-def _least(columns: Sequence[TextColumn]) -> int:
-    least = [one.width if one.least is None else min(one.width, one.least) for one in columns]
+def _least_width(columns: Sequence[TextColumn]) -> int:
+    least = [column.width if column.least is None else min(column.width, column.least) for column in columns]
     return sum(least) + len(GAP) * (len(columns) - 1)
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
-    """The width of every column; the widest text gives first."""
-    widths = [one.width for one in columns]
-    over = _whole(columns) - width
-    while over > 0:
-        more = [place for place, one in enumerate(columns) if one.least is not None and widths[place] > one.least]
-        if not more:
+    """The width of every column; the widest text column is narrowed first."""
+    widths = [column.width for column in columns]
+    excess = _full_width(columns) - width
+    while excess > 0:
+        cuttable = [i for i, column in enumerate(columns) if column.least is not None and widths[i] > column.least]
+        if not cuttable:
             break
-        widest = max(more, key=lambda place: widths[place])
+        widest = max(cuttable, key=widths.__getitem__)
         widths[widest] -= 1
-        over -= 1
+        excess -= 1
     return widths
 
 

@@ -1,4 +1,4 @@
-"""Findings for a person: of a diagnosis what, where and how much, and what to do; of `check`."""
+"""The findings of `diagnose` and `check` as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ INDENT = "    "
 
 
 def completeness_lines(table: pd.DataFrame, width: int) -> str:
-    """What speaks against believing captures, from the table of `check`: each finding, or that there is none."""
+    """The findings of `check`, from its table; or the line that there are none."""
     if table.empty:
         return "no problems found\n"
     lines = []
     for row in table.to_dict("records"):
-        where = f"{row['capture']}: " if row.get("capture") else ""
-        lines += _wrapped(f"{where}{row['severity']} {row['code']}: {row['message']}", width, "", INDENT)
+        capture = f"{row['capture']}: " if row.get("capture") else ""
+        lines += _wrapped(f"{capture}{row['severity']} {row['code']}: {row['message']}", width, "", INDENT)
     return "\n".join(lines) + "\n"
 
 
 def finding_lines(findings: list[Diagnosis], width: int, time: StepTime | None = None, everything: bool = False) -> str:
-    """The `time` of a step, and the findings, largest gain first; with `everything` also the rules that could not be
-    checked, by their reason."""
-    speaking = [finding for finding in findings if not finding.abstained]
+    """The `time` of a step, and the findings, largest gain first; with `everything`, also the rules that could not be
+    checked, by reason."""
+    reported = [finding for finding in findings if not finding.abstained]
     lines = [*_wrapped(time.sentence, width, "", INDENT), ""] if time else []
-    lines += [line for finding in speaking for line in _finding(finding, width)] or ["No rule finds anything."]
+    lines += [line for finding in reported for line in _finding(finding, width)] or ["No rule finds anything."]
     silent = silent_by_reason(findings)
     if everything:
         for reason, codes in silent.items():
@@ -65,5 +65,5 @@ def _listed(ms_by_name: Mapping[str, float]) -> str:
     return "; ".join(f"{name} {ms:.3g} ms" for name, ms in ms_by_name.items())
 
 
-def _wrapped(text: str, width: int, first: str = INDENT, others: str = INDENT + "  ") -> list[str]:
-    return textwrap.wrap(visible(text), max(width, 40), initial_indent=first, subsequent_indent=others)
+def _wrapped(text: str, width: int, indent: str = INDENT, hanging: str = INDENT + "  ") -> list[str]:
+    return textwrap.wrap(visible(text), max(width, 40), initial_indent=indent, subsequent_indent=hanging)

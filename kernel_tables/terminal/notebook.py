@@ -1,4 +1,4 @@
-"""What a notebook shows of a capture: the time of a step, the tree of ranges, and the findings."""
+"""A capture in a notebook: the time of a step, the tree of ranges, and the findings."""
 
 from __future__ import annotations
 

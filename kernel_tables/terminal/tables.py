@@ -1,6 +1,6 @@
-"""What `ranges`, `kernels` and `classes` print where standard output is a terminal.
+"""The tables of `ranges`, `kernels` and `classes` as lines for a terminal.
 
-HEADING is the name of the time of kernels: GPU time, or that of a processor's operators.
+`heading` is the heading of times: GPU time, or operators' time on a processor.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_RANGE = "(no range)"
 
 
 def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> str:
-    """The ranges; `all_ns` is the time of which each has its share."""
+    """The ranges, with their shares of `all_ns`."""
     times = (table["gpu_time_ns"] + table["memop_time_ns"]).tolist()
     columns = [
         TextColumn("range", table["range"].tolist(), right=False, least=LEAST_NAME),
@@ -40,7 +40,7 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> s
 
 
 def tree_lines(trace: Trace, most: int, width: int, under: str | None = None, process: int | None = None) -> str:
-    """The tree of ranges in about `most` rows (0: all), and a line on what is left out; names are cut last."""
+    """The tree of ranges in about `most` rows (0: all), and how many are left out; names are cut last."""
     tree = RangeTree(trace, under, process)
     rows = tree.rows(most)
     left_out = len(tree) - sum(not row.others for row in rows)
@@ -61,12 +61,12 @@ def tree_lines(trace: Trace, most: int, width: int, under: str | None = None, pr
 
 
 def names_of(table: pd.DataFrame) -> dict[str, str]:
-    """The short names of a table's kernels, no two alike in it."""
+    """The short names of the kernels in a table, all different."""
     return short_names(table["kernel" if "kernel" in table else "largest_kernel"])
 
 
 def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, short: Mapping[str, str]) -> str:
-    """The kernels by range path, by their `short` names; a full name, which has none, keeps its width."""
+    """The kernels by range path, with their `short` names; names without a short name are not cut."""
     times = table["total_ns"].tolist()
     columns = [
         _kernels("kernel", table["kernel"], short),
@@ -83,7 +83,7 @@ def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, sho
 
 
 def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, short: Mapping[str, str]) -> str:
-    """The classes of kernels, each with its kernel of most time, by its `short` name."""
+    """The classes of kernels, each with the `short` name of its longest-running kernel."""
     times = table["total_ns"].tolist()
     columns = [
         TextColumn("class", table["class"].tolist(), right=False, least=LEAST_NAME),
@@ -97,11 +97,11 @@ def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, shor
 
 
 def rest_line(left_out: int, noun: str, share: float | None, width: int, heading: str) -> str:
-    """What stands below a table that shows its first rows only; `share` is what the others have of the time."""
+    """The line below a table that shows only its first rows; `share` is the share of time of the other rows."""
     if not left_out:
         return ""
-    told = "" if share is None else f", {percent(share)} of the {heading}"
-    return cut(f"{left_out:,} more {noun}{told}; --top 0 shows all", width) + "\n"
+    share_text = "" if share is None else f", {percent(share)} of the {heading}"
+    return cut(f"{left_out:,} more {noun}{share_text}; --top 0 shows all", width) + "\n"
 
 
 def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], rank: int = 0) -> TextColumn:

@@ -1,1 +1,1 @@
-"""What is made of an attributed capture: tables, findings about its completeness, a timeline."""
+"""Views of an attributed capture: tables, findings about its completeness, a timeline."""

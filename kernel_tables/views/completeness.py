@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from kernel_tables.attribution.capture_arrays import CaptureArrays
 
-SHORT_OF_VARYING_TWINS = 0.9  # steps that differ anyway are short below this share of their median
+SHORT_OF_VARYING_TWINS = 0.9  # if steps differ anyway, a step is short below this share of the median
 
 
 def findings(trace: CaptureArrays, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
-    """The findings, errors first. `expected_steps` is how many ranges `step_name` the measured window should hold."""
+    """The findings, errors first. `expected_steps` is the expected number of ranges `step_name` in the window."""
     try:
         rows = [
             *_older_than_report(trace),
@@ -102,8 +102,8 @@ def _no_ranges(trace: CaptureArrays) -> Iterator[Finding]:
     else:
         yield finding(
             "no_ranges",
-            "no NVTX range was recorded: no kernel can be given to a part of the program; trace NVTX (`-t cuda,nvtx`),"
-            " and note that nvtx 0.2.12 or newer records nothing under nsys 2024.2 or older",
+            "no NVTX range was recorded: no kernel can be attributed to a part of the program; trace NVTX"
+            " (`-t cuda,nvtx`), and note that nvtx 0.2.12 or newer records nothing under nsys 2024.2 or older",
         )
 
 
@@ -115,11 +115,11 @@ def _steps(trace: CaptureArrays, expected: int | None, step_name: str) -> Iterat
         yield from _steps_of_process(trace, kernels, expected, f"{step_name!r}{of_process}")
 
 
-def _steps_of_process(trace: CaptureArrays, kernels: list[int], expected: int | None, named: str) -> Iterator[Finding]:
+def _steps_of_process(trace: CaptureArrays, kernels: list[int], expected: int | None, label: str) -> Iterator[Finding]:
     if expected is not None and len(kernels) != expected:
         yield finding(
             "step_count",
-            f"found {len(kernels)} ranges {named}, expected {expected}: per-step means are wrong; capture again, to the"
+            f"found {len(kernels)} ranges {label}, expected {expected}: per-step means are wrong; capture again, to the"
             " end of the program",
         )
     if not _is_kernel(trace).any():
@@ -129,14 +129,14 @@ def _steps_of_process(trace: CaptureArrays, kernels: list[int], expected: int | 
         listed = ", ".join(f"{step}: {kernels[step]}" for step in short[:5])
         yield finding(
             "short_steps",
-            f"{len(short)} of {len(kernels)} ranges {named} hold fewer kernels than the usual {usual} (number of"
+            f"{len(short)} of {len(kernels)} ranges {label} hold fewer kernels than the usual {usual} (number of"
             f" the step: kernels = {listed}): the CUDA trace stopped early or lost kernels, so times are too small;"
             " capture fewer steps, or flush the trace at cudaProfilerStop",
         )
     elif varies:
         yield finding(
             "steps_vary",
-            f"ranges {named} hold between {min(kernels)} and {max(kernels)} kernels: a mean over them mixes"
+            f"ranges {label} hold between {min(kernels)} and {max(kernels)} kernels: a mean over them mixes"
             " different work; look at the steps one by one",
         )
 
@@ -188,8 +188,8 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
     if not len(calls["start"]) and len(activities):
         yield finding(
             "no_api_calls",
-            "no CUDA API call was recorded: no kernel can be given to a range; trace CUDA (`-t cuda,nvtx`) and export"
-            " the whole report",
+            "no CUDA API call was recorded: no kernel can be attributed to a range; trace CUDA (`-t cuda,nvtx`) and"
+            " export the complete report",
         )
         return
     before, lost = kernels_without_calls(activities, calls, process_of(calls["thread"]))
@@ -209,11 +209,12 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
 
 def _graph_replays(trace: CaptureArrays) -> Iterator[Finding]:
     activities = trace.gpu_activities
-    if whole := int((activities.kind == KINDS.index("graph")).sum()):
+    if replays := int((activities.kind == KINDS.index("graph")).sum()):
         yield finding(
             "graphs_as_one",
-            f"{whole} replays of CUDA graphs were recorded as one activity each: their kernels are not known, and their"
-            " time belongs to the range that launched the replay; capture with `nsys profile --cuda-graph-trace=node`",
+            f"{replays} replays of CUDA graphs were recorded as one activity each: their kernels are not known, and"
+            " their time belongs to the range that launched the replay; capture with"
+            " `nsys profile --cuda-graph-trace=node`",
         )
     if unknown := replayed_without_creation(trace.capture, activities):
         yield finding(
@@ -228,8 +229,7 @@ def _calls_without_names(trace: CaptureArrays) -> Iterator[Finding]:
     if trace.capture.has_nameless_calls():
         yield finding(
             "calls_without_names",
-            "API calls have no names, or no ends: whether launches lack their kernels cannot be told; export the whole"
-            " report",
+            "API calls have no names, or no ends, so lost launches cannot be counted; export the complete report",
         )
 
 

@@ -14,8 +14,8 @@ LOSSES = re.compile(
     r"|buffer.*(overflow|full|exceeded)|out of (disk space|memory)|no space left",
     re.IGNORECASE,
 )
-# nsys says "might" of every capture range that ends before its program does, whole captures included (2025.3 on an
-# H200): whether anything is lost is then for the counts of the steps and of the launches to tell.
+# nsys says "might" of every capture range that ends before its program does, even if nothing is lost (2025.3 on an
+# H200): the counts of steps and launches then show whether anything is lost.
 HEDGE = re.compile(r"not all .* might have been collected", re.IGNORECASE)
 NO_LOSS = re.compile(r"\b0 .*\bdropped\b|\bdropped:?\s*0\b", re.IGNORECASE)
 OF_CPU_SAMPLING = re.compile(r"sampling|perf_event|paranoid|context switch|backtrace", re.IGNORECASE)
@@ -41,8 +41,8 @@ def _judgement(severity: int, text: str) -> tuple[str, str] | None:
     if HEDGE.search(text):
         return (
             "nsys_hedge",
-            "it says so whenever a program outlives its capture range; figures stand unless another finding counts a"
-            " loss",
+            "nsys warns of this whenever a program outlives its capture range; figures hold unless another finding"
+            " counts a loss",
         )
     if severity >= NSYS_WARNING:
         code = "nsys_older_than_driver" if NEWER_DRIVER.search(text) else "nsys_warning"

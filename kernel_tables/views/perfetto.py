@@ -34,12 +34,12 @@ RANGE_TRACK = 1 << 29  # and those of their ranges above these
 
 
 class PlacedTrace(NamedTuple):
-    """A capture on the time axis of several, and its activities and ranges that are written."""
+    """A capture on the common time axis, and those of its activities and ranges that are written."""
 
     trace: CaptureArrays
     activities: np.ndarray  # indices
     ranges: np.ndarray  # indices
-    offset_ns: int  # added to its times
+    offset_ns: int  # to add to its times
     number: int  # among the captures
     count: int  # of the captures
 
@@ -48,17 +48,17 @@ class PlacedTrace(NamedTuple):
         return (time_ns + self.offset_ns) / 1000
 
     def pid(self, global_id: int) -> int:
-        """The number of a process, after that of its capture: two captures may have the same process."""
+        """The number of a process, with that of its capture: two captures may have the same process."""
         return (self.number << BITS) + process_number(global_id)
 
 
 def write_timeline(
     traces: Sequence[CaptureArrays], path: Path, under: str | None = None, compressed: bool = True
 ) -> None:
-    """Writes the traces to `path`, one below the other: ranges `under`, by default `measure` if there is such a range.
+    """Writes the traces to `path`, one below the other: ranges `under`, by default `measure` if it exists.
 
     Clocks of several captures are aligned (attribution/steps.py). The file is valid only when this returns: the
-    captures are proven sound last.
+    captures are checked last.
     """
     if under is None and all(trace.range_paths.code(WINDOW) != NONE for trace in traces):
         under = WINDOW

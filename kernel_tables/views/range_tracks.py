@@ -1,4 +1,4 @@
-"""Ranges on the time axis of a stream: each from the first thing that it ran there to the last."""
+"""Ranges on the time axis of a stream, from the first activity in them to the last."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Stream = tuple[int, int, int]  # process, device, stream
 
 
 class Stretch(NamedTuple):
-    """A range as long as a stream runs what it launched, without a break for anything else."""
+    """A time in which a stream runs only activities of one range."""
 
     stream: Stream
     name: int
@@ -24,27 +24,29 @@ class Stretch(NamedTuple):
 
 
 def stretches(trace: CaptureArrays, activities: np.ndarray) -> list[Stretch]:
-    """The ranges of these activities on their streams; of those with equal times the outer one comes first."""
+    """The ranges of these activities on their streams; outer ranges precede inner ones with equal times."""
     rows = trace.gpu_activities
     node = trace.attribution.activity_node
-    places = (rows.process, trace.places["device"], trace.places["stream"])
-    order = activities[np.lexsort((rows.start_ns[activities], *(place[activities] for place in reversed(places))))]
-    columns = (column[order].tolist() for column in (*places, node, rows.start_ns, rows.end_ns))
-    made: list[Stretch] = []
+    stream_columns = (rows.process, trace.places["device"], trace.places["stream"])
+    order = activities[
+        np.lexsort((rows.start_ns[activities], *(column[activities] for column in reversed(stream_columns))))
+    ]
+    columns = (column[order].tolist() for column in (*stream_columns, node, rows.start_ns, rows.end_ns))
+    finished: list[Stretch] = []
     chains = _Chains(trace)
-    stream, opened, last_ns = None, _Open(trace), 0
+    stream, opened, last_ns = None, _OpenRanges(trace), 0
     for process, device, number, innermost, start_ns, end_ns in zip(*columns, strict=True):
         if (process, device, number) != stream:
-            made += opened.close(0, last_ns)
+            finished += opened.close(0, last_ns)
             stream = opened.stream = process, device, number
             last_ns = start_ns
-        chain = chains.of(innermost)
+        chain = chains.chain(innermost)
         common = _common(opened.chain, chain)
-        made += opened.close(common, last_ns)
+        finished += opened.close(common, last_ns)
         opened.open(chain, start_ns)
         last_ns = max(last_ns, end_ns)
-    made += opened.close(0, last_ns)
-    return made[::-1]  # inner ones were closed first
+    finished += opened.close(0, last_ns)
+    return finished[::-1]  # inner ones were closed first
 
 
 class _Chains:
@@ -52,20 +54,20 @@ class _Chains:
 
     def __init__(self, trace: CaptureArrays) -> None:
         self._parent = trace.attribution.parent
-        self._known: dict[int, tuple[int, ...]] = {NONE: ()}
+        self._chains: dict[int, tuple[int, ...]] = {NONE: ()}
 
-    def of(self, node: int) -> tuple[int, ...]:
-        way = []
-        while node not in self._known:
-            way.append(node)
+    def chain(self, node: int) -> tuple[int, ...]:
+        path = []
+        while node not in self._chains:
+            path.append(node)
             node = int(self._parent[node])
-        for inner in reversed(way):
-            self._known[inner] = (*self._known[node], inner)
+        for inner in reversed(path):
+            self._chains[inner] = (*self._chains[node], inner)
             node = inner
-        return self._known[node]
+        return self._chains[node]
 
 
-class _Open:
+class _OpenRanges:
     """The ranges that are open on a stream."""
 
     def __init__(self, trace: CaptureArrays) -> None:
@@ -78,14 +80,14 @@ class _Open:
         self._since_ns += [start_ns] * (len(chain) - len(self._since_ns))
         self.chain = chain
 
-    def close(self, kept: int, end_ns: int) -> Iterator[Stretch]:
-        while len(self._since_ns) > kept:
+    def close(self, depth: int, end_ns: int) -> Iterator[Stretch]:
+        while len(self._since_ns) > depth:
             name = int(self._name_of[self.chain[len(self._since_ns) - 1]])
             yield Stretch(self.stream, name, self._since_ns.pop(), end_ns)
-        self.chain = self.chain[:kept]
+        self.chain = self.chain[:depth]
 
 
 def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
-    """How many nodes two chains begin with together."""
+    """The number of nodes that two chains share at their beginning."""
     pairs = zip(first, second, strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))

@@ -1,4 +1,4 @@
-"""The tree of ranges as a person reads it: phases side by side, (own) where inner ranges do not add up, few rows."""
+"""The tree of ranges in few rows: phases as siblings, and `(own)` for time outside of inner ranges."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ class Node:
     """A range, with what was launched in it and in its inner ranges."""
 
     name: str
-    times: int | None = 0  # None for what is no range
+    times: int | None = 0  # None if it is not a range
     kernels: int = 0
     ns: int = 0
     memops: int = 0
     children: dict[str, Node] = field(default_factory=dict)
 
-    def take(self, other: Node, sign: int = 1) -> None:
-        """Adds the sums of another node to this one's, or takes them away."""
+    def add(self, other: Node, sign: int = 1) -> None:
+        """Adds the sums of another node, or subtracts them (`sign` -1)."""
         self.kernels += sign * other.kernels
         self.ns += sign * other.ns
         self.memops += sign * other.memops
 
     def adopt(self, child: Node) -> None:
-        """Adds a child whose sums are in this node's already; one of the same name takes it up."""
+        """Adds a child whose sums this node includes already; merges it into a child of the same name."""
         waiting = [(self, child)]
         while waiting:  # ranges may be a thousand deep
             node, child = waiting.pop()
-            there = node.children.setdefault(child.name, child)
-            if there is not child:
-                there.take(child)
-                there.times = (there.times or 0) + (child.times or 0)
-                waiting += [(there, inner) for inner in child.children.values()]
+            same_name = node.children.setdefault(child.name, child)
+            if same_name is not child:
+                same_name.add(child)
+                same_name.times = (same_name.times or 0) + (child.times or 0)
+                waiting += [(same_name, inner) for inner in child.children.values()]
 
     @property
     def is_empty(self) -> bool:
         return not (self.kernels or self.memops or self.ns)
 
 
-class _Place(NamedTuple):
-    """Where a node is."""
+class _TreeNode(NamedTuple):
+    """A node and its position in the tree."""
 
     node: Node
     depth: int
@@ -65,7 +65,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True)
 class TreeRow:
-    """A row of the tree: how deep, its label, its sums; `others` where it stands for so many that are left out."""
+    """A row of the tree: depth, label and sums. `others` is the number of ranges that it sums up, 0 for a range."""
 
     depth: int
     label: str
@@ -74,7 +74,7 @@ class TreeRow:
 
 
 class RangeTree:
-    """The ranges of a capture that launched something, inner ones in outer ones."""
+    """The ranges of a capture that launched something, as a tree."""
 
     def __init__(self, trace: CaptureArrays, under: str | None = None, process: int | None = None):
         self._root = Node("")
@@ -82,26 +82,30 @@ class RangeTree:
         _move_communication(trace, chains, process)
         _shape(self._root)
         _complete(self._root)
-        self._places = _places(self._root)
+        self._tree_nodes = _tree_nodes(self._root)
 
     def __len__(self) -> int:
-        return len(self._places) - 1
+        return len(self._tree_nodes) - 1
 
     def rows(self, most: int = 0) -> list[TreeRow]:
-        """The rows, inner ones below outer ones, the longest first.
+        """The rows, children below their parents, the longest first.
 
-        With `most`, about so many: the phases, and of what lies in them the longest. Other inner ranges stand together.
+        With `most`, about so many: the phases and the longest ranges in them; the others are summed up in one row.
         """
-        kept = _kept(self._places, most) if 0 < most < len(self) else {id(place.node) for place in self._places}
-        rows, waiting = [], _inner_rows(self._root, kept, 0)
+        shown_ids = (
+            _shown_ids(self._tree_nodes, most)
+            if 0 < most < len(self)
+            else {id(entry.node) for entry in self._tree_nodes}
+        )
+        rows, waiting = [], _inner_rows(self._root, shown_ids, 0)
         while waiting:
             rows.append(waiting.pop())
-            waiting += _inner_rows(rows[-1].node, kept, rows[-1].depth + 1)
+            waiting += _inner_rows(rows[-1].node, shown_ids, rows[-1].depth + 1)
         return rows
 
 
 def _nodes(trace: CaptureArrays, root: Node, under: str | None, process: int | None) -> dict[str, list[Node]]:
-    """The nodes from the outermost to its own, by each range's path; all of them below `root`."""
+    """By range path, the nodes from the outermost range to that range; all are put below `root`."""
     chains: dict[str, list[Node]] = {}
     current = [root]
     for row in range_tree(trace, under, process).itertuples(index=False):
@@ -115,7 +119,7 @@ def _nodes(trace: CaptureArrays, root: Node, under: str | None, process: int | N
 
 
 def _move_communication(trace: CaptureArrays, chains: dict[str, list[Node]], process: int | None) -> None:
-    """Takes communication out of the ranges that happened to start it: it is a part of their phase."""
+    """Moves communication from the ranges that happened to start it to their phase."""
     activities, paths = trace.gpu_activities, trace.range_paths
     of_name = np.array([family(name) == COMMUNICATION for name in trace.activity_classes], bool)
     is_communication = of_name[activities.name]
@@ -133,90 +137,90 @@ def _move_communication(trace: CaptureArrays, chains: dict[str, list[Node]], pro
         part = Node(COMMUNICATION, None, int(counts[path]), int(ns[path]))
         chain[phase].adopt(part)
         for node in chain[phase + 1 :]:
-            node.take(part, -1)
+            node.add(part, -1)
 
 
 def _shape(root: Node) -> None:
-    """Makes forward, backward and optimizer siblings, whoever calls whom."""
+    """Makes forward, backward and optimizer siblings, whichever of them calls another."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
         for optimizer in [child for child in node.children.values() if OPTIMIZER.match(child.name)]:
             if any(map(BACKWARD.search, optimizer.children)):  # a closure runs the model inside its optimizer
                 for inner in optimizer.children.values():
-                    optimizer.take(inner, -1)
+                    optimizer.add(inner, -1)
                     node.adopt(inner)
                 optimizer.children = {}
         models = [] if FORWARD in node.children else _models(node)
         if models:
             forward = node.children[FORWARD] = Node(FORWARD)
             for model in models:
-                forward.take(model)
+                forward.add(model)
                 forward.times += model.times or 0
                 forward.children[model.name] = node.children.pop(model.name)
         waiting += node.children.values()
 
 
 def _models(node: Node) -> list[Node]:
-    """The children that a backward pass next to them has as its parts: the models whose forward pass they are."""
+    """The children that are parts of a sibling backward pass, too: they are the forward passes of models."""
     passes = [child for child in node.children.values() if BACKWARD.search(child.name)]
     parts = {name for node in passes for name in node.children} - {COMMUNICATION} - {node.name for node in passes}
     return [child for name, child in node.children.items() if name in parts]
 
 
 def _complete(root: Node) -> None:
-    """Drops empty children, and adds what lies in none of the others as a child, so that children add up."""
-    for place in reversed(_places(root)):
-        node = place.node
+    """Drops empty children, and adds the time outside of children as a child, so that children add up."""
+    for entry in reversed(_tree_nodes(root)):
+        node = entry.node
         node.children = {name: child for name, child in node.children.items() if not child.is_empty}
         rest = Node(OWN, None, node.kernels, node.ns, node.memops)
         for child in node.children.values():
-            rest.take(child, -1)
+            rest.add(child, -1)
         if node.children and node is not root and not rest.is_empty:
             node.adopt(rest)
 
 
-def _kept(places: list[_Place], most: int) -> set[int]:
-    """The ids of the nodes that are shown."""
-    kept = set()
-    for place in reversed(places):
-        is_phase = place.parent is not None and place.parent.name == STEP
-        if place.depth <= 1 or is_phase or id(place.node) in kept:
-            kept |= {id(place.node), id(place.parent)}
-    for place in sorted(places, key=lambda place: -place.node.ns):
-        if len(kept) >= most:
+def _shown_ids(tree_nodes: list[_TreeNode], most: int) -> set[int]:
+    """The ids of about `most` nodes to show."""
+    shown_ids = set()
+    for entry in reversed(tree_nodes):
+        is_phase = entry.parent is not None and entry.parent.name == STEP
+        if entry.depth <= 1 or is_phase or id(entry.node) in shown_ids:
+            shown_ids |= {id(entry.node), id(entry.parent)}
+    for entry in sorted(tree_nodes, key=lambda entry: -entry.node.ns):
+        if len(shown_ids) >= most:
             break
-        if id(place.parent) in kept:
-            kept.add(id(place.node))
-    return kept
+        if id(entry.parent) in shown_ids:
+            shown_ids.add(id(entry.node))
+    return shown_ids
 
 
-def _places(root: Node) -> list[_Place]:
-    """Every node with its depth and its parent, parents before their children."""
-    places = [_Place(root, 0, None)]
-    for place in places:
-        places += [_Place(child, place.depth + 1, place.node) for child in place.node.children.values()]
-    return places
+def _tree_nodes(root: Node) -> list[_TreeNode]:
+    """Every node, parents before their children."""
+    tree_nodes = [_TreeNode(root, 0, None)]
+    for entry in tree_nodes:
+        tree_nodes += [_TreeNode(child, entry.depth + 1, entry.node) for child in entry.node.children.values()]
+    return tree_nodes
 
 
-def _inner_rows(node: Node, kept: set[int], depth: int) -> list[TreeRow]:
-    """The rows of a node's children, the shortest first; those that are not kept as one, where others are."""
+def _inner_rows(node: Node, shown_ids: set[int], depth: int) -> list[TreeRow]:
+    """The rows of a node's children, the shortest first; children not shown are one row, if any child is shown."""
     children = sorted(node.children.values(), key=lambda child: -child.ns)
-    shown = [child for child in children if id(child) in kept]
-    others = [child for child in children if id(child) not in kept]
-    if shown and len(others) == 1:  # a row for it takes no more room
+    shown = [child for child in children if id(child) in shown_ids]
+    others = [child for child in children if id(child) not in shown_ids]
+    if shown and len(others) == 1:  # its own row takes no more room
         shown, others = children, []
     rows = [TreeRow(depth, readable(_label(child.name, node.name)), child) for child in shown]
     if rows and others:
         together = Node("", None)
         for child in others:
-            together.take(child)
+            together.add(child)
         rows.append(TreeRow(depth, f"({len(others)} smaller)", together, len(others)))
     return rows[::-1]
 
 
 def readable(name: str) -> str:
-    """The name of a range that PyTorch opens itself in words; all others as they are."""
+    """The name of a range in words if PyTorch opens it; other names unchanged."""
     if name.startswith(NEXT_BATCH):
         return "next batch (DataLoader)"
     step = OPTIMIZER_STEP.fullmatch(name)
@@ -224,5 +228,5 @@ def readable(name: str) -> str:
 
 
 def _label(name: str, outer: str) -> str:
-    """The name; of a module inside a module, `.mlp` inside `layers` for `layers.mlp`."""
+    """The name without that of the outer module: `.mlp` for `layers.mlp` inside `layers`."""
     return name.removeprefix(outer) if outer and name.startswith(f"{outer}.") else name

@@ -88,9 +88,9 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
         sums[name][used] = values
     depth = paths.depth
     for level in range(int(depth.max(initial=0)), 1, -1):
-        here = np.flatnonzero(depth == level)
+        rows = np.flatnonzero(depth == level)
         for name in SUMS[1:]:
-            np.add.at(sums[name], paths.parent[here], sums[name][here])
+            np.add.at(sums[name], paths.parent[rows], sums[name][rows])
     is_shown = (sums["instances"] > 0) | (sums["kernels"] > 0) | (sums["memops"] > 0)
     is_shown &= paths.inside(under) if under is not None else True
     is_shown[NO_RANGE] = False
@@ -106,7 +106,7 @@ def kernels(trace: CaptureArrays, under: str | None, process: int | None = None)
     selected = _selected(trace, under, process)
     path, name_of = trace.activity_path[selected], rows.name[selected]
     names = max(len(rows.names), 1)
-    dtype = np.int32 if len(paths) * names < 1 << 31 else np.int64  # memory that is not touched takes no time
+    dtype = np.int32 if len(paths) * names < 1 << 31 else np.int64  # untouched memory costs no time
     key = map_blocks(lambda block: path[block] * dtype(names) + name_of[block], len(path), dtype)
     group, group_of = factorize(key)
     del key
@@ -136,7 +136,7 @@ def classes(trace: CaptureArrays, under: str | None, process: int | None = None)
 
 
 def _class_row(name: str, of_class: pd.DataFrame, all_ns: int) -> tuple:
-    """The CLASS_COLUMNS of a class, from its kernels by falling time."""
+    """The CLASS_COLUMNS of a class, from its kernels, longest time first."""
     names = of_class["kernel"].tolist()
     launches, total_ns = int(of_class["launches"].sum()), int(of_class["total_ns"].sum())
     share = total_ns / all_ns if all_ns else 0.0
@@ -154,7 +154,7 @@ def _selected(trace: CaptureArrays, under: str | None, process: int | None) -> n
 
 
 def _sums_by_path(trace: CaptureArrays, process: int | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The paths in which anything was launched, and by path SUMS, without instances, of what was launched directly."""
+    """The paths with direct launches, and by path the SUMS (without instances) of these launches."""
     rows, selected = trace.gpu_activities, _selected(trace, None, process)
     used, path = factorize(trace.activity_path[selected])
     is_memop, kind, duration_ns = ~COUNTS_AS_KERNEL, rows.kind[selected], rows.duration_ns[selected]
@@ -212,5 +212,5 @@ def _categorical(code: np.ndarray, labels: list[str]) -> pd.Categorical:
 
 
 def _sorted(table: pd.DataFrame, time_column: str, *names: str) -> pd.DataFrame:
-    """The rows by falling time, then by name."""
+    """The rows, longest time first, then by name."""
     return table.sort_values([time_column, *names], ascending=[False, *[True] * len(names)], ignore_index=True)

@@ -17,7 +17,7 @@ NOWHERE = -1
 
 
 def inside_step(trace: CaptureArrays, step_name: str, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the ranges of its process inside a step, itself included, and of the activities launched in it."""
+    """The numbers of the ranges of its process inside a step, with the step, and of the activities launched in it."""
     ranges = trace.range_arrays
     inside = (ranges.start_ns >= ranges.start_ns[step]) & (ranges.end_ns <= ranges.end_ns[step])
     activities = np.flatnonzero(trace.enclosing(step_name) == step)
