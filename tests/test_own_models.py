@@ -197,7 +197,7 @@ def test_logits_are_found_in_what_a_model_returns(tmp_path, keywords, returned):
         ("LM", {"returned": "one position"}, "logits of shape (2, 1, 50) for tokens of shape (2, 8) and no loss"),
         ("LM", {"vocab": 60}, "logits of shape (2, 8, 60), and vocab_size is 50: give the constructor vocab_size"),
         ("LM", {"vocab": 40}, "without a parameter for each of 50 tokens (the largest dimension is 40)"),
-        ("LM", {"d_model": 8}, "was called with the arguments d_model, and raised TypeError: LM.__init__() got an"),
+        ("LM", {"d_model": 8}, "called with the arguments d_model, raised TypeError: LM.__init__() got an"),
         ("raising", {}, "raised KeyError: 'no such size' (their_lm.py, line 22)"),
         ("no_module", {}, "their_lm:no_module returned the class LM, not a torch.nn.Module"),
         ("Absent", {}, "'their_lm:Absent': their_lm has no attribute 'Absent'; check the spelling"),
@@ -225,7 +225,7 @@ def test_a_module_that_is_called_as_a_phase_or_a_step_is_told_from_it(tmp_path, 
 def test_a_function_of_other_parameters_is_not_put_in_the_place_of_another(tmp_path):
     told = program(COURSE)
     told["replace"] = {"cs336_basics.model:scaled_dot_product_attention": "cs336_basics.model:softmax"}
-    with pytest.raises(SystemExit, match=r"takes \(x, dim\) and cannot stand for .* which takes \(Q, K, V, mask\)"):
+    with pytest.raises(SystemExit, match=r"takes \(x, dim\) and cannot replace .*, which takes \(Q, K, V, mask\)"):
         measured(told, tmp_path)
 
 
@@ -234,7 +234,7 @@ def test_a_function_of_other_parameters_is_not_put_in_the_place_of_another(tmp_p
     [
         ("program: cs337_basics", {}, "program: 'cs337_basics' is not one of ['cs336_basics']"),
         ({"constructor": "m:LM", "arguments": {"a b": 1}}, {}, "'a b' is not allowed here"),
-        ({"constructor": "m:LM", "arguments": {"n": "$d_modle"}}, {}, "$d_modle is no size of models.tiny"),
+        ({"constructor": "m:LM", "arguments": {"n": "$d_modle"}}, {}, "$d_modle is not a size of models.tiny"),
         ({"constructor": "m:LM", "annotate": "functions"}, {}, "'functions' is not one of ['modules']"),
         ({"constructor": "m:LM", "config": "os.system"}, {}, "'os.system'"),
         ({"constructor": "m:LM"}, {"tiny": {"width": 8}}, "models.tiny"),

@@ -100,7 +100,7 @@ def placed(rows: pd.DataFrame, value: str, by: str, stack: str = "run") -> pd.Da
     """The rows with `start` and `end` of each part in its `stack`: sums of `value` in the drawing order of `by`."""
     order = {name: position for position, name in enumerate(in_drawing_order(rows[by]))}
     rows = rows.assign(_order=rows[by].map(order)).sort_values("_order", kind="stable")
-    end = rows.groupby(stack, sort=False)[value].cumsum()
+    end = rows[value].astype(float).groupby(rows[stack], sort=False).cumsum()  # a table without rows has no numbers
     return rows.assign(start=end - rows[value], end=end).drop(columns="_order")
 
 
