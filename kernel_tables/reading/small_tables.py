@@ -45,6 +45,7 @@ from kernel_tables.reading.small_queries import as_text, opened
 from kernel_tables.reading.times import Bounds
 
 NSYS_WARNING = 2
+MAX_METADATA = 10_000  # an export has some ten; the pages of a damaged table may lead in circles
 
 
 class SmallTables:
@@ -59,7 +60,7 @@ class SmallTables:
         """The export's own metadata by name: EXPORT_PRODUCT_VERSION, EXPORT_SCHEMA_VERSION, CAPTURE_BACKEND, ..."""
         for table in METADATA:
             if self.has(table, "name", "value"):
-                rows = self._rows(f"SELECT name, value FROM {table}")
+                rows = self._rows(f"SELECT name, value FROM {table} LIMIT {MAX_METADATA}")
                 return {as_text(name) or "": as_text(value) or "" for name, value in rows}
         return {}
 
