@@ -33,8 +33,8 @@ def run_command(main: Callable[[], None]) -> None:
     except OSError as error:
         if (number := _number(error)) not in NEXT_STEP:
             raise
-        verb, where = "open" if number in (errno.EACCES, errno.EPERM) else "write", error.filename or os.getcwd()
-        sys.exit(f"cannot {verb} {where}: {os.strerror(number)}; {NEXT_STEP[number]}, then run snakemake again")
+        verb, path = "open" if number in (errno.EACCES, errno.EPERM) else "write", error.filename or os.getcwd()
+        sys.exit(f"cannot {verb} {path}: {os.strerror(number)}; {NEXT_STEP[number]}, then run snakemake again")
 
 
 def _number(error: OSError) -> int | None:

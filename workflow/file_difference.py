@@ -11,13 +11,13 @@ import pandas as pd
 MAX_CHARS = 120  # characters of a line or value in a message
 
 
-def file_difference(made: Path, path: Path) -> str | None:
+def file_difference(wanted: Path, path: Path) -> str | None:
     """One line on what differs in the file at `path` from a file that was just made; None if nothing differs."""
     if not path.exists():
         return f"{path} is missing"
-    if made.suffix == ".parquet":
-        return parquet_difference(pd.read_parquet(made), path)
-    expected, actual = _content(made), _content(path)
+    if wanted.suffix == ".parquet":
+        return parquet_difference(pd.read_parquet(wanted), path)
+    expected, actual = _content(wanted), _content(path)
     if expected == actual:
         return None
     try:

@@ -18,22 +18,22 @@ FOLDERS = ("results/answers", "results/figures", "results/page", "results/proces
 NOT_COUNTED = {NAME, LOCK, ".snakemake_timestamp"}  # in a folder that is otherwise empty
 
 
-def leftovers(kept: Collection[str]) -> dict[str, list[str]]:
+def leftovers(declared: Collection[str]) -> dict[str, list[str]]:
     """Names of leftover files by the folder that holds their records. `kept` are the files, and folders of files, that
     are made now."""
-    names = {folder: _names(folder, kept) for folder in _folders_with_records()}
+    names = {folder: _names(folder, declared) for folder in _folders_with_records()}
     return {folder: leftover for folder, leftover in names.items() if leftover}
 
 
-def leftover_reason(kept: Collection[str]) -> str | None:
+def leftover_reason(declared: Collection[str]) -> str | None:
     """Why leftover files have to be removed; None if there are none."""
-    folder, names = next(iter(leftovers(kept).items()), (None, ()))
+    folder, names = next(iter(leftovers(declared).items()), (None, ()))
     return f"a file of an earlier grid is there: {folder}/{names[0]}" if names else None
 
 
-def remove_leftovers(kept: Collection[str]) -> Iterator[str]:
+def remove_leftovers(declared: Collection[str]) -> Iterator[str]:
     """Removes leftover files, and yields what was done. A file that somebody has edited stays, and is forgotten."""
-    for folder, names in leftovers(kept).items():
+    for folder, names in leftovers(declared).items():
         records = read_records(folder)
         for path, digest in ((Path(folder, name), records[name]["sha256"]) for name in names):
             if not path.is_file():
@@ -52,8 +52,8 @@ def _folders_with_records() -> list[str]:
     return sorted(["results", *below])
 
 
-def _names(folder: str, kept: Collection[str]) -> list[str]:
-    return [] if folder in kept else [name for name in read_records(folder) if f"{folder}/{name}" not in kept]
+def _names(folder: str, declared: Collection[str]) -> list[str]:
+    return [] if folder in declared else [name for name in read_records(folder) if f"{folder}/{name}" not in declared]
 
 
 def _remove_if_empty(folder: str) -> None:

@@ -78,8 +78,8 @@ class Reruns:
 
     def files_made(self, besides: str) -> list[str]:
         """The files, and folders of files, that jobs of the analysis make, except those below the folder `besides`."""
-        made = (path for making in self.makings() for path in (*making.outputs, *making.folders))
-        return sorted(path for path in made if not path.startswith(besides))
+        paths = (path for making in self.makings() for path in (*making.outputs, *making.folders))
+        return sorted(path for path in paths if not path.startswith(besides))
 
     def inputs(self, output: str, after: Callable[..., list[str]] = lambda wildcards: []) -> Callable:
         """An input function: what the job of an output reads. A stale job is forced.

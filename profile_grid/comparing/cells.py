@@ -45,10 +45,10 @@ def cells(before: Results, after: Results) -> pd.DataFrame:
     names = list(dict.fromkeys([*before.runs, *after.runs]))
     table = pd.DataFrame([_cell(name, before, after) for name in names], columns=[*CELLS.all_names, *OF_A_TEST])
     table = table.astype(dict.fromkeys([*FIGURES, *OF_A_TEST], "float64"))
-    found = judged(1 / table["ratio"], *(table.pop(name) for name in OF_A_TEST))
-    tested = found["p"].notna()
-    figures = {"ratio_low": 1 / found["high"], "ratio_high": 1 / found["low"], **found[["p", "p_adjusted"]]}
-    return table.assign(**figures, verdict=table["verdict"].where(~tested, found["verdict"]))
+    verdicts = judged(1 / table["ratio"], *(table.pop(name) for name in OF_A_TEST))
+    tested = verdicts["p"].notna()
+    figures = {"ratio_low": 1 / verdicts["high"], "ratio_high": 1 / verdicts["low"], **verdicts[["p", "p_adjusted"]]}
+    return table.assign(**figures, verdict=table["verdict"].where(~tested, verdicts["verdict"]))
 
 
 def _cell(name: str, before: Results, after: Results) -> dict:
@@ -117,9 +117,9 @@ def energies(before: Results, after: Results) -> pd.DataFrame:
 
 def _by_run(results: Results) -> pd.DataFrame:
     """The energy of every run of a side, by its name there."""
-    named = pd.DataFrame([(name, results.table_name(name)) for name in results.runs], columns=["name", "run"])
+    run_tables = pd.DataFrame([(name, results.table_name(name)) for name in results.runs], columns=["name", "run"])
     return (
-        named.merge(results.tables["energy"][ENERGY_COLUMNS], on="run")
+        run_tables.merge(results.tables["energy"][ENERGY_COLUMNS], on="run")
         .drop(columns="run")
         .rename(columns={"name": "run"})
     )

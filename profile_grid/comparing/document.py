@@ -81,14 +81,14 @@ def summary(cells: pd.DataFrame, changes: pd.DataFrame | None = None) -> list[Cl
     changed = cells[cells["verdict"].isin((FASTER, SLOWER))]
     counts = cells["verdict"].value_counts()
     verdicts = listed([f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts])
-    said = Claim("Of {cells}: {verdicts}.", "counted", cells=counted(len(cells), "cell"), verdicts=verdicts)
-    found = [said] if len(counts) > 1 else []
+    counts_claim = Claim("Of {cells}: {verdicts}.", "counted", cells=counted(len(cells), "cell"), verdicts=verdicts)
+    claims = [counts_claim] if len(counts) > 1 else []
     lead = Claim("No change was detected in {cells}.", "untold", cells=counted(len(cells), "cell"))
     if len(changed):
         farthest = changed.loc[np.log(changed["ratio"]).abs().idxmax()]
         lead = _change(farthest)
-        found += _others(changed.drop(farthest.name)) + _kernel(farthest["run"], changes)
-    return [lead, *found, *_too_few(cells)]
+        claims += _others(changed.drop(farthest.name)) + _kernel(farthest["run"], changes)
+    return [lead, *claims, *_too_few(cells)]
 
 
 def _change(row: pd.Series) -> Claim:
@@ -100,18 +100,18 @@ def _change(row: pd.Series) -> Claim:
 
 
 def _others(changed: pd.DataFrame) -> list[Claim]:
-    named = [f"{run_in_words(row)} × {significant(row['ratio'])}" for row in changed.head(MAX_NAMED).to_dict("records")]
+    runs = [f"{run_in_words(row)} × {significant(row['ratio'])}" for row in changed.head(MAX_NAMED).to_dict("records")]
     more = f" and {len(changed) - MAX_NAMED} more" if len(changed) > MAX_NAMED else ""
     text = "Others that changed, after ÷ before: {named}{more}."
-    return [Claim(text, "difference", named="; ".join(named), more=more)] if named else []
+    return [Claim(text, "difference", named="; ".join(runs), more=more)] if runs else []
 
 
 def _kernel(run: str, changes: pd.DataFrame | None) -> list[Claim]:
     """The kernel of a run whose time changed most between the captures."""
-    if changes is None or not len(own := changes[(changes["run"] == run) & (changes["level"] == "kernel")]):
+    if changes is None or not len(run_changes := changes[(changes["run"] == run) & (changes["level"] == "kernel")]):
         return []
-    row = own.loc[own["ms_more"].abs().idxmax()]
-    name = short_names(own["name"].unique(), {})[row["name"]]
+    row = run_changes.loc[run_changes["ms_more"].abs().idxmax()]
+    name = short_names(run_changes["name"].unique(), {})[row["name"]]
     before, after = significant(row["ms_before"]), significant(row["ms_after"])
     text = "There, the kernel that changed most is {name}: {before} → {after} ms."
     return [Claim(text, name=code(name), before=before, after=after)]

@@ -35,22 +35,22 @@ LEAST_REACH, MOST, MARGIN = 1.02, 0.75, 1.005  # of the axis: at least, for the 
 def draw(tables: Tables) -> Drawing:
     """Per mode a panel: a line per cell, its ratio and the interval; a rule where nothing changed."""
     cells = tables["cells"]
-    known = cells[cells["ratio"].notna()]
-    if known.empty:
+    timed = cells[cells["ratio"].notna()]
+    if timed.empty:
         return Drawing(reason=NOTHING)
-    shown = [key for key in shown_dimensions(cells, ("model", "context_length")) if key != MODE.key]
-    known = known.assign(cell=[_label(row, shown) for row in known.to_dict("records")])
-    kept, notes = _fitting(known)
-    reach = _reach(kept)
+    keys = [key for key in shown_dimensions(cells, ("model", "context_length")) if key != MODE.key]
+    timed = timed.assign(cell=[_label(row, keys) for row in timed.to_dict("records")])
+    chosen, notes = _fitting(timed)
+    reach = _reach(chosen)
     axis = Log(1 / reach, reach, WIDTH // 3)
-    drawn = {f"{name}_drawn": kept[name].clip(axis.low, axis.high) for name in ("ratio_low", "ratio_high")}
-    kept = kept.assign(**drawn, ratio_drawn=kept["ratio"])
-    if (kept["ratio_high"] > axis.high).any() or (kept["ratio_low"] < axis.low).any():
+    drawn = {f"{name}_drawn": chosen[name].clip(axis.low, axis.high) for name in ("ratio_low", "ratio_high")}
+    chosen = chosen.assign(**drawn, ratio_drawn=chosen["ratio"])
+    if (chosen["ratio_high"] > axis.high).any() or (chosen["ratio_low"] < axis.low).any():
         notes += ("A grey triangle: the interval goes on beyond the axis. The table has its end.",)
-    lines, modes = list(dict.fromkeys(kept["cell"])), list(dict.fromkeys(kept["mode"]))
+    lines, modes = list(dict.fromkeys(chosen["cell"])), list(dict.fromkeys(chosen["mode"]))
     room = CHARACTER_PX * max(map(len, lines))
     width = max(120, (WIDTH - AXIS_PX - room) // len(modes) - GAP_PX)
-    panels = [_panel(kept[kept["mode"] == mode], mode, axis, lines, width, mode == modes[0]) for mode in modes]
+    panels = [_panel(chosen[chosen["mode"] == mode], mode, axis, lines, width, mode == modes[0]) for mode in modes]
     return Drawing(row(*panels, spacing=GAP_PX), (MEANING, *notes))
 
 
@@ -59,9 +59,9 @@ def result(tables: Tables) -> str:
     cells = tables["cells"]
     tested = cells[cells["verdict"].isin((SLOWER, FASTER, UNTOLD))]
     parts = [
-        f"{len(own)} {verdict} (× {interval(own['ratio'], lambda ratio: significant(ratio, 4))})"
+        f"{len(matches)} {verdict} (× {interval(matches['ratio'], lambda ratio: significant(ratio, 4))})"
         for verdict in (SLOWER, FASTER)
-        if len(own := tested[tested["verdict"] == verdict])
+        if len(matches := tested[tested["verdict"] == verdict])
     ]
     if tested.empty:
         return ""
@@ -75,24 +75,25 @@ def result(tables: Tables) -> str:
 FIGURE = Figure("ratios", "Time of a step after ÷ before", draw, result, tables=("runs", "cells"))
 
 
-def _label(row: dict, shown: list[str]) -> str:
-    return " · ".join(BY_KEY[key].name_of(row[key]) for key in shown)
+def _label(row: dict, keys: list[str]) -> str:
+    return " · ".join(BY_KEY[key].name_of(row[key]) for key in keys)
 
 
 def _fitting(cells: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The cells of as many lines as a panel has room for, those whose ratio is farthest from 1, in their order."""
     far = (cells["ratio"] - 1).abs().groupby(cells["cell"]).max().nlargest(MAX_LINES).index
-    kept = cells[cells["cell"].isin(far)]
-    left = len(cells) - len(kept)
-    return kept, (f"Not drawn, for want of room: {left} cells that changed less. The table has them.",) if left else ()
+    drawn = cells[cells["cell"].isin(far)]
+    left_out = len(cells) - len(drawn)
+    note = f"Not drawn, for want of room: {left_out} cells that changed less. The table has them."
+    return drawn, (note,) if left_out else ()
 
 
 def _reach(cells: pd.DataFrame) -> float:
     """The upper end of the axis, whose lower one is 1 over it: all ratios, and what most of the intervals need."""
     ratios, ends = cells["ratio"].astype("float64"), cells[["ratio_low", "ratio_high"]].astype("float64")
     needed = pd.concat([ends, 1 / ends], axis=1).max(axis=1)
-    known = needed[cells["verdict"].isin((SLOWER, FASTER))]
-    return max(LEAST_REACH, needed.quantile(MOST), *known, *ratios, *(1 / ratios)) * MARGIN
+    known_bounds = needed[cells["verdict"].isin((SLOWER, FASTER))]
+    return max(LEAST_REACH, needed.quantile(MOST), *known_bounds, *ratios, *(1 / ratios)) * MARGIN
 
 
 def _panel(cells: pd.DataFrame, mode: str, x: Log, lines: list[str], width: int, first: bool) -> alt.LayerChart:
@@ -104,12 +105,12 @@ def _panel(cells: pd.DataFrame, mode: str, x: Log, lines: list[str], width: int,
         alt.X(f"{name}_drawn:Q", scale=x.scale, axis=axis) for name in ("ratio_low", "ratio", "ratio_high")
     )
     base = alt.Chart(cells).encode(y=y, color=_verdicts(cells, 0))
-    seen = marks.tooltip(
+    tooltip = marks.tooltip(
         cells, ("ratio", "after ÷ before", marks.DIGITS), ("ratio_low", "from", marks.DIGITS),
         ("ratio_high", "to", marks.DIGITS), ("verdict", "verdict"),
     )  # fmt: skip
     same = alt.Chart(pd.DataFrame({"ratio_drawn": [1.0]})).mark_rule(color=GREY).encode(x=middle)
-    points = base.mark_point(filled=True).encode(x=middle, shape=_verdicts(cells, 1), tooltip=seen)
+    points = base.mark_point(filled=True).encode(x=middle, shape=_verdicts(cells, 1), tooltip=tooltip)
     changed = cells[cells["verdict"].isin((SLOWER, FASTER))]
     texts = alt.Chart(changed.assign(text=[f"× {significant(ratio, 4)}" for ratio in changed["ratio"]]))
     beyond = (

@@ -100,8 +100,8 @@ def sides_of_study(results: Results, dimension: Dimension) -> tuple[Results, Res
     """The two sides of a study: after, every run that is not at the dimension's default; before, the run at the default
     that agrees in all other dimensions. Raises OutsideError without such a pair, or without a default."""
     if dimension.default is None:
-        others = ", ".join(known.key for known in DIMENSIONS if known.default is not None)
-        raise OutsideError(f"varies={dimension.key}: there is no default to compare with; name one of {others}")
+        keys = ", ".join(fact.key for fact in DIMENSIONS if fact.default is not None)
+        raise OutsideError(f"varies={dimension.key}: there is no default to compare with; name one of {keys}")
     both = pairs(pd.DataFrame(results.runs.values()), dimension)
     if both.empty:
         raise OutsideError(

@@ -72,7 +72,7 @@ def energy_section(energies: pd.DataFrame) -> str:
 
 
 def _energies(row: dict) -> list[str]:
-    sides = [with_spread(*(row[f"{side}joules_per_step{of}"] for of in ("", "_std"))) for side in ("before_", "")]
+    sides = [with_spread(*(row[f"{side}joules_per_step{end}"] for end in ("", "_std"))) for side in ("before_", "")]
     return [*sides, ratio(row["ratio"], row["ratio_std"])]
 
 

@@ -84,7 +84,7 @@ def documents(
     names = [*asked, ALL] if names is None else list(names)
     answered = asked if ALL in names else names
     seen = {
-        "sections": [section(machine, own, runs, summaries, answered) for machine, own in by_machine(runs)],
+        "sections": [section(machine, run_names, runs, summaries, answered) for machine, run_names in by_machine(runs)],
         "provenance": provenance,
         "links": links,
         "tables_of": {name: _module(name) for name in answered},
@@ -99,7 +99,7 @@ def documents(
 
 def asked_of(runs: pd.DataFrame) -> list[str]:
     """The questions with a document that these runs can answer, by name."""
-    return [one.name for one in catalogue.questions_asked(runs.to_dict("records")) if one.has_document]
+    return [question.name for question in catalogue.questions_asked(runs.to_dict("records")) if question.has_document]
 
 
 def section(

@@ -50,8 +50,8 @@ def _reason(row: dict, stages: Sequence[Stage]) -> str | None:
     reason = escaped(_reason_of(row["reason"], failed)) if known_reason else "no reason was recorded"
     if set(ended) == {UNSUPPORTED}:
         return f"not supported here: {reason}"
-    told = ", ".join(f"{' and '.join(stages)} {escaped(status)}" for status, stages in ended.items())
-    return f"{told}: {reason}"
+    outcomes = ", ".join(f"{' and '.join(stages)} {escaped(status)}" for status, stages in ended.items())
+    return f"{outcomes}: {reason}"
 
 
 def _reason_of(reason: str, stages: Collection[str]) -> str:
@@ -63,9 +63,9 @@ def _reason_of(reason: str, stages: Collection[str]) -> str:
 
 def _memory(row: dict) -> str:
     during = f" during {escaped(row['oom_during'])}" if known(row.get("oom_during")) else ""
-    asked = memory(row.get("oom_requested_bytes"))
+    requested = memory(row.get("oom_requested_bytes"))
     free, total = memory(row.get("oom_free_bytes")), memory(row.get("oom_total_bytes"))
-    return f"OOM, out of memory{during}: asked for {asked}, {free} free of {total}"
+    return f"OOM, out of memory{during}: asked for {requested}, {free} free of {total}"
 
 
 def _some(names: list[str], most: int = 4) -> str:

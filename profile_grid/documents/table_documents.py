@@ -39,8 +39,8 @@ def table_document(name: str, table: pd.DataFrame) -> str:
 
 
 def _heading(column: str, unit: str) -> str:
-    named = escaped(column)
-    return named if not unit or column.endswith(f"_{unit}") else f"{named}, {escaped(unit)}"
+    heading = escaped(column)
+    return heading if not unit or column.endswith(f"_{unit}") else f"{heading}, {escaped(unit)}"
 
 
 def _cell(column: str, value) -> str:

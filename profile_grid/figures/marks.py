@@ -11,7 +11,7 @@ from kernel_tables.page.colors import GREY
 from profile_grid.figures.run_selection import STATUS_WORDS, labels
 from profile_grid.figures.scales import Contexts, Log, Series, legend
 from profile_grid.figures.theme import CROSS, GROUND, SMALL, fill, in_drawing_order, part_style
-from profile_grid.study.dimensions import DIMENSIONS
+from profile_grid.study.dimensions import BY_KEY, KEYS
 from profile_grid.tables.wording import capital
 
 LINE_PX, BAR_PX = 11, 17
@@ -31,10 +31,10 @@ def status_words(status: str) -> str:
 
 def tooltip(rows: pd.DataFrame, *values: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
     """The dimensions of a row, then these columns: (name, title) of text, (name, title, format) of a number."""
-    dimensions = [alt.Tooltip(f"{of.key}:N", title=of.heading) for of in DIMENSIONS if of.key in rows.columns]
+    dimensions = [alt.Tooltip(f"{key}:N", title=BY_KEY[key].heading) for key in KEYS if key in rows.columns]
     return dimensions + [
-        alt.Tooltip(f"{name}:Q", title=title, format=of[0]) if of else alt.Tooltip(f"{name}:N", title=title)
-        for name, title, *of in values
+        alt.Tooltip(f"{name}:Q", title=title, format=formats[0]) if formats else alt.Tooltip(f"{name}:N", title=title)
+        for name, title, *formats in values
     ]  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def axis_of(rows: pd.DataFrame, mean: str, std: str, length_px: int, margin: flo
 
 
 def measured(
-    rows: pd.DataFrame, x: alt.X, y: Log, title: str | None, series: Series, mean: str, std: str, seen: list,
+    rows: pd.DataFrame, x: alt.X, y: Log, title: str | None, series: Series, mean: str, std: str, tooltip: list,
     joined: bool = True,
 ) -> list[alt.Chart]:  # fmt: skip
     """A marker at each mean with its spread, per series joined by a line."""
@@ -64,7 +64,7 @@ def measured(
     return [
         *line,
         base.mark_rule().encode(y=low, y2=f"{mean}_high"),
-        base.mark_point(filled=True).encode(y=middle, shape=series.shape(), tooltip=seen),
+        base.mark_point(filled=True).encode(y=middle, shape=series.shape(), tooltip=tooltip),
     ]
 
 
@@ -92,8 +92,8 @@ def part_fills(rows: pd.DataFrame, column: str, lined: bool = True) -> alt.Fill:
     wide = (rows["end"] - rows["start"]).groupby(rows[column]).max() > LEAST_SEEN * rows["end"].max()
     styles = [part_style(name) for name in names]
     scale = alt.Scale(domain=names, range=[fill(color, lines if lined else 0) for color, lines in styles])
-    seen = [name for name in names if wide[name]]
-    return alt.Fill(f"{column}:N", scale=scale, legend=legend(seen, values=seen, symbolSize=BAR_SYMBOL))
+    visible = [name for name in names if wide[name]]
+    return alt.Fill(f"{column}:N", scale=scale, legend=legend(visible, values=visible, symbolSize=BAR_SYMBOL))
 
 
 def placed(rows: pd.DataFrame, value: str, by: str, stack: str = "run") -> pd.DataFrame:
@@ -109,12 +109,13 @@ def bar_axis(names: list[str], labelled: bool = True) -> alt.Y:
     return alt.Y("bar:N", scale=alt.Scale(domain=names, paddingInner=0.22), axis=name_axis(labels=labelled))
 
 
-def bars(rows: pd.DataFrame, place: dict, fills: alt.Fill, seen: list) -> alt.LayerChart:
+def bars(rows: pd.DataFrame, channels: dict, fills: alt.Fill, tooltip: list) -> alt.LayerChart:
     """Bars of parts from `start` to `end`; after each its `text`."""
-    parts = alt.Chart(rows).mark_bar(stroke=GROUND, strokeWidth=0.5).encode(**place, x2="end", fill=fills, tooltip=seen)
+    parts = alt.Chart(rows).mark_bar(stroke=GROUND, strokeWidth=0.5)
+    parts = parts.encode(**channels, x2="end", fill=fills, tooltip=tooltip)
     last = rows.sort_values("end", kind="stable").drop_duplicates("bar", keep="last")
     after = alt.Chart(last.assign(start=last["end"])).mark_text(align="left", dx=4, fontSize=SMALL)
-    return alt.layer(parts, after.encode(**place, text="text:N"))
+    return alt.layer(parts, after.encode(**channels, text="text:N"))
 
 
 def room_px(missing: pd.DataFrame) -> float:
@@ -132,22 +133,22 @@ def missing_marks(
     words, lines = missing["status"].map(status_words), _lines(missing)
     why = words + missing["reason"].map(lambda reason: f": {reason}" if isinstance(reason, str) else "")
     rows = missing.assign(y=[y.at_px(8 + LINE_PX * line) for line in lines], why=why)
-    place = {"x": contexts.x(), "y": alt.Y("y:Q", scale=y.scale)}
+    channels = {"x": contexts.x(), "y": alt.Y("y:Q", scale=y.scale)}
     crosses = alt.Chart(rows).mark_point(shape=CROSS, size=25, strokeWidth=1.5)
-    crosses = crosses.encode(**place, color=series.color(), tooltip=tooltip(rows, ("why", "no results")))
+    crosses = crosses.encode(**channels, color=series.color(), tooltip=tooltip(rows, ("why", "no results")))
     if len(rows) > MAX_LABELLED:
         above = pd.DataFrame({"y": [y.at_px(8 + LINE_PX * (lines.max() + 1))], "context_length": contexts.low})
-        return [crosses, *_labels(above.assign(label=MANY), contexts, place)]
-    return [crosses, *_labels(rows.assign(label=missing[named].astype("str") + ": " + words), contexts, place)]
+        return [crosses, *_labels(above.assign(label=MANY), contexts, channels)]
+    return [crosses, *_labels(rows.assign(label=missing[named].astype("str") + ": " + words), contexts, channels)]
 
 
 def against_context(
     rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, title: str, series: Series, time: tuple[str, str],
-    seen: list, size: tuple[int, int],
+    tooltip: list, size: tuple[int, int],
 ) -> alt.LayerChart:  # fmt: skip
     """Lines of times (columns of means and spreads) against context length, with the runs without results."""
     y = axis_of(rows, *time, size[1]).with_room(below_px=room_px(missing))
-    lines = measured(rows, contexts.x(), y, title, series, *time, seen)
+    lines = measured(rows, contexts.x(), y, title, series, *time, tooltip)
     crosses = missing_marks(missing, contexts, y, series, named=series.column)
     return alt.layer(*lines, *crosses, width=size[0], height=size[1])
 
@@ -159,14 +160,14 @@ def _lines(missing: pd.DataFrame) -> pd.Series:
     return missing.groupby("context_length").cumcount().clip(upper=MAX_LINES - 1)
 
 
-def _labels(rows: pd.DataFrame, contexts: Contexts, place: dict) -> list[alt.Chart]:
+def _labels(rows: pd.DataFrame, contexts: Contexts, channels: dict) -> list[alt.Chart]:
     """The labels on the side of their marks where there is more room."""
     right = pd.Series([contexts.is_right(length) for length in rows["context_length"]], index=rows.index, dtype="bool")
     sides = ((rows[right], "right", -7), (rows[~right], "left", 7))
     return [
-        alt.Chart(own).mark_text(align=align, dx=shift, fontSize=SMALL).encode(**place, text="label:N")
-        for own, align, shift in sides
-        if len(own)
+        alt.Chart(labelled).mark_text(align=align, dx=shift, fontSize=SMALL).encode(**channels, text="label:N")
+        for labelled, align, shift in sides
+        if len(labelled)
     ]
 
 

@@ -41,15 +41,15 @@ class Frame:
         if rows.empty:
             return Drawing(reason=self.reason, absent=absent, title=title)
         present = runs[runs["run"].isin({*rows["run"], *missing["run"]})]
-        groups = [(name, own["run"]) for name, own in apart.split(present, self.shown)]
+        groups = [(name, panel_runs["run"]) for name, panel_runs in apart.split(present, self.shown)]
         groups = [(name, names) for name, names in groups if rows["run"].isin(names).any()]
         panels = {
             name: panel(rows[rows["run"].isin(names)], missing[missing["run"].isin(names)])
             for name, names in groups[: self.groups]
         }
         left_out = "; ".join(name for name, _ in groups[self.groups :])
-        room = [f"Not drawn, for want of room: {left_out}. The tables have them."] if left_out else []
-        return Drawing(in_grid(panels, self.columns), (*notes, *room), absent, legend, title=title)
+        room_notes = [f"Not drawn, for want of room: {left_out}. The tables have them."] if left_out else []
+        return Drawing(in_grid(panels, self.columns), (*notes, *room_notes), absent, legend, title=title)
 
 
 def in_grid(panels: Mapping[str, Panel], columns: int) -> Spec:

@@ -45,11 +45,11 @@ def _fewest_bytes(pixels: np.ndarray) -> tuple[int, list[tuple[bytes, bytes]], n
 
 def _chunks(png: bytes):
     """Name and data of each chunk."""
-    at = len(SIGNATURE)
-    while at < len(png):
-        (length,) = struct.unpack(">I", png[at : at + 4])
-        yield png[at + 4 : at + 8], png[at + 8 : at + 8 + length]
-        at += 12 + length
+    start = len(SIGNATURE)
+    while start < len(png):
+        (length,) = struct.unpack(">I", png[start : start + 4])
+        yield png[start + 4 : start + 8], png[start + 8 : start + 8 + length]
+        start += 12 + length
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

@@ -45,12 +45,12 @@ def of_one_machine(tables: Tables) -> tuple[Tables, str, list[str]]:
     if not groups:
         return tables, "no runs", []
     machine, names = max(groups, key=lambda group: len(group[1]))
-    kept = {
+    machine_tables = {
         name: table[table["run"].isin(names)].reset_index(drop=True) if "run" in table.columns else table
         for name, table in tables.items()
     }
     others = [(other, runs) for other, runs in groups if other is not machine]
-    return kept, machine.title, [f"Not drawn: {len(runs)} run(s) of {other.title}." for other, runs in others]
+    return machine_tables, machine.title, [f"Not drawn: {len(runs)} run(s) of {other.title}." for other, runs in others]
 
 
 def labels(rows: pd.DataFrame) -> list[str]:
@@ -73,9 +73,9 @@ def words(runs: pd.DataFrame) -> Words:
 def with_dimensions(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The rows with the dimensions of their runs in front, in the order in which they are declared. Those that apply to
     no run stay as the rows have them."""
-    of_runs = ["run", *(name for name in KEYS if name not in rows or len(runs) == 0 or runs[name].notna().any())]
-    own = rows.drop(columns=[name for name in of_runs if name in rows.columns and name != "run"])
-    return runs[of_runs].merge(own, on="run", how="inner", validate="one_to_many")
+    columns = ["run", *(name for name in KEYS if name not in rows or len(runs) == 0 or runs[name].notna().any())]
+    figures = rows.drop(columns=[name for name in columns if name in rows.columns and name != "run"])
+    return runs[columns].merge(figures, on="run", how="inner", validate="one_to_many")
 
 
 def models_in_order(runs: pd.DataFrame) -> list[str]:

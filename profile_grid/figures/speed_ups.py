@@ -58,8 +58,8 @@ class SpeedUps:
                 f"The first {MAX_CELLS} of {rows[CELL].nunique()} configurations are drawn; the table has all."
             )
 
-        def panel(own: pd.DataFrame, _: pd.DataFrame) -> Spec:
-            return _panels(own[own[CELL].isin(drawn)], drawn, series, f"times as fast as {self.base}")
+        def panel(data: pd.DataFrame, _: pd.DataFrame) -> Spec:
+            return _panels(data[data[CELL].isin(drawn)], drawn, series, f"times as fast as {self.base}")
 
         frame = Frame(KEYS, f"No two timed runs differ in {dimension.heading} alone, with {self.base} as one of them.")
         return frame.drawing(rows, runs, without_figures(runs, TIMING), panel, notes)
@@ -69,19 +69,19 @@ class SpeedUps:
         times, dimension = tables[self.table], self.dimension
         steps = times[times["phase"] == WHOLE_STEP]
         mode = max(FULLEST_FIRST, key=lambda mode: (steps["mode"] == mode).sum())  # of most runs
-        own = steps[steps["mode"] == mode]
-        clear = own[own["verdict"].isin((FASTER, SLOWER))]
+        mode_steps = steps[steps["mode"] == mode]
+        clear = mode_steps[mode_steps["verdict"].isin((FASTER, SLOWER))]
         parts = [
             f"{interval(clear[clear[dimension.key] == value]['speed_up'], ratio)} {dimension.words(value)}"
             for value in sorted_values(clear, dimension.key)
         ]
-        if own.empty:
+        if mode_steps.empty:
             return ""
-        untold = f"{of_all(len(own) - len(clear), len(own), 'comparison')} cannot be told from noise"
+        unclear = f"{of_all(len(mode_steps) - len(clear), len(mode_steps), 'comparison')} cannot be told from noise"
         if not parts:
-            return capital(untold)
+            return capital(unclear)
         lead = f"Compared with {self.base}, a {MODES[mode]} is as fast as {', '.join(parts)}"
-        return lead if len(clear) == len(own) else f"{lead}; {untold}"
+        return lead if len(clear) == len(mode_steps) else f"{lead}; {unclear}"
 
 
 def _rows(times: pd.DataFrame, dimension: Dimension, runs: pd.DataFrame) -> pd.DataFrame:
@@ -111,16 +111,16 @@ def _panels(rows: pd.DataFrame, cells: list[str], series: Series, title: str) ->
 
 
 def _panel(rows: pd.DataFrame, x: Log, y: alt.Y, series: Series, title: str | None) -> alt.LayerChart:
-    place = {"y": y, "yOffset": alt.YOffset(f"{NAME}:N", scale=alt.Scale(domain=list(series.names)))}
+    channels = {"y": y, "yOffset": alt.YOffset(f"{NAME}:N", scale=alt.Scale(domain=list(series.names)))}
     low, middle = (alt.X(f"{name}:Q", scale=x.scale, axis=x.axis(title)) for name in ("speed_up_low", "speed_up"))
-    seen = marks.tooltip(rows, ("speed_up", "times as fast", marks.DIGITS), ("verdict", "verdict"))
+    tooltip = marks.tooltip(rows, ("speed_up", "times as fast", marks.DIGITS), ("verdict", "verdict"))
     even = alt.Chart(pd.DataFrame({"speed_up": [1.0]})).mark_rule(color=GREY).encode(x=middle)
-    base = alt.Chart(rows).encode(**place)
+    base = alt.Chart(rows).encode(**channels)
     bars = base.mark_bar().encode(
         x=middle,
         x2="even",
         color=series.color(),
         opacity=alt.Opacity("opacity:Q", scale=None, legend=None),
-        tooltip=seen,
+        tooltip=tooltip,
     )
     return alt.layer(bars, base.mark_rule(color=INK).encode(x=low, x2="speed_up_high"), even)

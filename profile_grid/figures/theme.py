@@ -110,11 +110,11 @@ def series_styles(names: Sequence[str]) -> tuple[list, list[str], list[Sequence[
     """Colours, shapes and dashes of series with these names: those of a name in KINDS, else those that are left.
 
     Two series share no more than one of the three before any repeats."""
-    known = [PLACES.get(name) for name in names]
-    if len({place for place in known if place is not None}) < sum(place is not None for place in known):
-        known = [None] * len(names)  # two kinds in one figure
-    free = (place for place in count() if place not in known)
-    places = [next(free) if place is None else place for place in known]
-    colors = [SERIES[n % len(SERIES)] for n in places]
-    shapes = [SHAPES[(n + n // len(SERIES)) % len(SHAPES)] for n in places]
-    return colors, shapes, [DASHES[n // len(SERIES) % len(DASHES)] for n in places]
+    known_indices = [PLACES.get(name) for name in names]
+    if len({index for index in known_indices if index is not None}) < sum(index is not None for index in known_indices):
+        known_indices = [None] * len(names)  # two kinds in one figure
+    free = (index for index in count() if index not in known_indices)
+    indices = [next(free) if index is None else index for index in known_indices]
+    colors = [SERIES[n % len(SERIES)] for n in indices]
+    shapes = [SHAPES[(n + n // len(SERIES)) % len(SHAPES)] for n in indices]
+    return colors, shapes, [DASHES[n // len(SERIES) % len(DASHES)] for n in indices]

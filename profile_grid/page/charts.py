@@ -37,24 +37,24 @@ def page_figures(
     """These figures by name, from the tables of one machine; `left_out` says what they leave out."""
     drawings = {name: figure.draw(tables) for name, figure in figures.items()}
     charts = {name: _json(drawing.chart) for name, drawing in drawings.items() if drawing.chart is not None}
-    kept = fitting({name: len(chart) for name, chart in charts.items()}, MAX_CHART_BYTES)
+    kept_charts = fitting({name: len(chart) for name, chart in charts.items()}, MAX_CHART_BYTES)
     pictures = fitting({name: len(image) for name, image in images.items()}, MAX_IMAGE_BYTES)
-    shown = {}
+    rendered = {}
     for name, drawing in drawings.items():
         notes = [drawing.reason, *drawing.notes, *left_out]
-        if name in charts and name not in kept:
+        if name in charts and name not in kept_charts:
             notes.append(f"There is no room here for all its points: see figures/{name}.svg, and the tables.")
         quantity = drawing.title or figures[name].title
         result = figures[name].result(tables) if drawing.chart else ""
-        shown[name] = PageFigure(
+        rendered[name] = PageFigure(
             result or quantity,
             quantity if result else "",
             tuple(note for note in notes if note),
             drawing.legend,
-            charts[name] if name in kept else None,
+            charts[name] if name in kept_charts else None,
             images[name] if name in pictures else None,
         )
-    return shown
+    return rendered
 
 
 def _json(chart: Spec) -> str:

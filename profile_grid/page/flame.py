@@ -23,16 +23,16 @@ def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
     present = sorted(dict.fromkeys(tables["kernels"]["run"]), key=rank.__getitem__)
     shown, left_out = present[:MAX_RUNS], len(present) - MAX_RUNS
     chosen = tables["kernels"][tables["kernels"]["run"].isin(shown)]
-    by_run = {str(run): own for run, own in chosen.groupby("run", sort=False, observed=True)}
+    by_run = {str(run): run_kernels for run, run_kernels in chosen.groupby("run", sort=False, observed=True)}
     sentence = f"For want of room {left_out} more runs have no flame view here: the table of kernels has them."
     return {run: flame(leaves(by_run[run]), names) for run in shown}, sentence if left_out > 0 else ""
 
 
 def leaves(kernels: pd.DataFrame) -> list[Leaf]:
     """What each kernel takes of one step in each range path: the mean of the measured steps of one run."""
-    own = kernels[kernels["step"] >= 0]
-    own = own.assign(**{key: own[key].astype("object").fillna("").astype("str") for key in KEYS})
-    sums = own.groupby(KEYS, sort=False)[["total_ns", "launches"]].sum() / max(own["step"].nunique(), 1)
+    measured = kernels[kernels["step"] >= 0]
+    measured = measured.assign(**{key: measured[key].astype("object").fillna("").astype("str") for key in KEYS})
+    sums = measured.groupby(KEYS, sort=False)[["total_ns", "launches"]].sum() / max(measured["step"].nunique(), 1)
     return [
         Leaf((phase, *names_in(path)), kernel, kernel_class, time_ns / 1e6, launches)
         for (phase, path, kernel, kernel_class), (time_ns, launches) in zip(sums.index, sums.to_numpy(), strict=True)

@@ -47,6 +47,6 @@ def _packed(script: bytes) -> str:
     return base64.b64encode(gzip.compress(script, 9, mtime=0)).decode()
 
 
-def _bytes(place: tuple[str, ...]) -> bytes:
-    package, *path = place
+def _bytes(parts: tuple[str, ...]) -> bytes:
+    package, *path = parts
     return files(package).joinpath(*path).read_bytes()

@@ -17,8 +17,8 @@ def fitting(sizes: Mapping[str, int], room: int) -> set[str]:
 
 def shared(sizes: Mapping[str, int], room: int) -> dict[str, int]:
     """How much of the room each may take: all alike, and what a small one does not need goes to the larger."""
-    shares, left = {}, room
-    for taken, name in enumerate(sorted(sizes, key=sizes.__getitem__)):
-        shares[name] = min(sizes[name], left // (len(sizes) - taken))
-        left -= shares[name]
+    shares, remaining = {}, room
+    for position, name in enumerate(sorted(sizes, key=sizes.__getitem__)):
+        shares[name] = min(sizes[name], remaining // (len(sizes) - position))
+        remaining -= shares[name]
     return shares

@@ -75,13 +75,13 @@ def page_tables(
     those of the tables, by default as a grid writes them next to the page."""
     dimensions = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
     made, sources = {}, tables_of(tables["runs"].to_dict("records"))
-    for name, shown in every_table(questions).items():
-        if shown.source not in sources:
+    for name, table in every_table(questions).items():
+        if table.source not in sources:
             continue
-        rows = shown.rows(tables[shown.source]) if shown.rows else tables[shown.source]
-        frame = _columns(rows, tables["runs"], dimensions, shown.columns)
-        path = f"tables/{shown.source}.csv" if files is None else files.get(shown.source, "")
-        made[name] = page_table(shown, frame, names, declared_tables()[shown.source], path)
+        rows = table.rows(tables[table.source]) if table.rows else tables[table.source]
+        frame = _columns(rows, tables["runs"], dimensions, table.columns)
+        path = f"tables/{table.source}.csv" if files is None else files.get(table.source, "")
+        made[name] = page_table(table, frame, names, declared_tables()[table.source], path)
     return _within_room(made)
 
 
@@ -121,15 +121,15 @@ def _columns(
 ) -> pd.DataFrame:
     """The dimensions and the chosen columns of a table: all where none are chosen, but none of a stage that no run was
     asked for, or of a dimension that applies to none; rows in the order of the table."""
-    own = list(chosen) if chosen else [name for name in frame.columns if name not in LEADING]
-    own = [name for name in own if name not in DIMENSION_KEYS or frame[name].notna().any()]
-    own = [name for name in own if not len(frame) or not frame[name].eq(NOT_ASKED).all()]
-    position = frame[["run", *own]].reset_index(drop=True).reset_index(names="_position")
-    return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*dimensions, *own]]
+    columns = list(chosen) if chosen else [name for name in frame.columns if name not in LEADING]
+    columns = [name for name in columns if name not in DIMENSION_KEYS or frame[name].notna().any()]
+    columns = [name for name in columns if not len(frame) or not frame[name].eq(NOT_ASKED).all()]
+    position = frame[["run", *columns]].reset_index(drop=True).reset_index(names="_position")
+    return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*dimensions, *columns]]
 
 
 def page_table(
-    shown: PageTable, rows: pd.DataFrame, names: Names, declared: TableSpec, path: str = ""
+    table: PageTable, rows: pd.DataFrame, names: Names, declared: TableSpec, path: str = ""
 ) -> RenderedTable:
     """The table of the page with these columns and rows; `declared` says what its columns mean, and their units; `path`
     is the file with all rows."""
@@ -140,21 +140,19 @@ def page_table(
     columns = tuple(
         RenderedColumn(column.name, _heading(column.name), column.meaning, kinds[column.name]) for column in of_columns
     )
-    values = [[_value(value, kind, names) for value in frame[column]] for column, kind in kinds.items()]
-    scaled = [
-        _in_gibibytes(own) if column.endswith("_bytes") else own for column, own in zip(kinds, values, strict=True)
-    ]
+    values = {column: [_value(value, kind, names) for value in frame[column]] for column, kind in kinds.items()}
+    scaled = [_in_gibibytes(cells) if name.endswith("_bytes") else cells for name, cells in values.items()]
     values_by_row = tuple(zip(*scaled, strict=True))
-    return RenderedTable(shown.name, shown.title, path, columns, values_by_row, len(rows) - len(frame))
+    return RenderedTable(table.name, table.title, path, columns, values_by_row, len(rows) - len(frame))
 
 
 def _within_room(tables: dict[str, RenderedTable]) -> dict[str, RenderedTable]:
     """The first rows of each table, as many as all tables together have room for."""
     ends = {name: list(accumulate(len(for_script(row)) + 1 for row in table.rows)) for name, table in tables.items()}
-    rooms = shared({name: max(own, default=0) for name, own in ends.items()}, MAX_BYTES)
-    kept = {name: bisect_right(own, rooms[name]) for name, own in ends.items()}
+    rooms = shared({name: max(row_ends, default=0) for name, row_ends in ends.items()}, MAX_BYTES)
+    counts = {name: bisect_right(row_ends, rooms[name]) for name, row_ends in ends.items()}
     return {
-        name: replace(table, rows=table.rows[: kept[name]], left_out=table.left_out + len(table.rows) - kept[name])
+        name: replace(table, rows=table.rows[: counts[name]], left_out=table.left_out + len(table.rows) - counts[name])
         for name, table in tables.items()
     }
 

@@ -23,10 +23,10 @@ def run_timeline(table: pd.DataFrame, names: Names) -> Timeline | None:
 
 def _bar(row) -> TimelineBar:
     """The bar of a row of the table."""
-    rank, end, place = row.lane.rpartition(RANK_END)
+    rank, end, device = row.lane.rpartition(RANK_END)
     level = 0 if row.track == KERNEL else row.depth
-    lane = (len(rank), rank, TRACKS.index(row.track), place != MAIN, len(place), place, level)
-    title = lane_title(row.track, f"device, {place}" if row.track == KERNEL else place, level)
+    lane = (len(rank), rank, TRACKS.index(row.track), device != MAIN, len(device), device, level)
+    title = lane_title(row.track, f"device, {device}" if row.track == KERNEL else device, level)
     path = names_in(row.path)
     below = tuple(path[path.index(STEP) + 1 :] if STEP in path else path)
     return TimelineBar(

@@ -22,7 +22,7 @@ def speed(tables: Tables, run: str) -> str:
     row = tables["runs"].set_index("run", drop=False).loc[run].to_dict()
     timings = tables["timings"]
     timed = timings[(timings["run"] == run) & (timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
-    defaults = [escaped(of.title(of.default)) for of in ALWAYS_NAMED if row[of.key] == of.default]
+    defaults = [escaped(fact.title(fact.default)) for fact in ALWAYS_NAMED if row[fact.key] == fact.default]
     name = f"A {MODE.name_of(row[MODE.key])} of {where(row)}" + (f" ({', '.join(defaults)})" if defaults else "")
     if timed.empty:
         return f"{name} was not timed without a profiler."

@@ -20,18 +20,18 @@ def pivoted(rows: pd.DataFrame, index: Sequence[str], columns: str, values: Sequ
     Nothing is averaged: raises NotApart where two rows have the same place. Absent places are NaN. Rows and columns
     stand in the order in which they come.
     """
-    place = [*index, columns]
-    twice = rows[rows.duplicated(place, keep=False)]
+    keys = [*index, columns]
+    twice = rows[rows.duplicated(keys, keep=False)]
     if not twice.empty:
-        differing = [key for key in KEYS if key in rows.columns and key not in place and twice[key].nunique() > 1]
-        where = ", ".join(str(twice.iloc[0][key]) for key in place)
+        differing = [key for key in KEYS if key in rows.columns and key not in keys and twice[key].nunique() > 1]
+        values_text = ", ".join(str(twice.iloc[0][key]) for key in keys)
         raise NotApart(
-            f"{len(twice)} rows share a place ({where}) in a table of {columns} by {', '.join(index)};"
+            f"{len(twice)} rows share a place ({values_text}) in a table of {columns} by {', '.join(index)};"
             f" {', '.join(differing) or 'no dimension'} differs between them and is not shown"
         )
     if rows.empty:
         return pd.DataFrame(columns=list(values))  # laid out, no column would name the values
-    return unstacked(rows.set_index(place)[list(values)], columns)
+    return unstacked(rows.set_index(keys)[list(values)], columns)
 
 
 def unstacked(table: pd.DataFrame | pd.Series, level: str, fill_value: float | None = None) -> pd.DataFrame:
@@ -51,18 +51,18 @@ def shown_dimensions(rows: pd.DataFrame, always: Sequence[str], hidden: Sequence
     default. `hidden` are those that the rows have one value of, or that stand elsewhere. None has a column that
     applies to no row."""
     return [
-        one.key
-        for one in DIMENSIONS
-        if one.key not in hidden
-        and (rows.empty or rows[one.key].notna().any())
-        and (one.key in always or (rows[one.key] != one.default).any())
+        dimension.key
+        for dimension in DIMENSIONS
+        if dimension.key not in hidden
+        and (rows.empty or rows[dimension.key].notna().any())
+        and (dimension.key in always or (rows[dimension.key] != dimension.default).any())
     ]
 
 
-def split(rows: pd.DataFrame, shown: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
+def split(rows: pd.DataFrame, shown_keys: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows by combination of the dimensions that vary and are not `shown`, in the order of the rows, each with its
     title: "precision bf16". One part without a title where nothing else varies."""
-    varying = [key for key in KEYS if key not in shown and rows[key].nunique() > 1]
+    varying = [key for key in KEYS if key not in shown_keys and rows[key].nunique() > 1]
     if not varying:
         yield "", rows
         return

@@ -95,5 +95,5 @@ def small_ones_together(shares: pd.DataFrame, columns: list[str], keys: list[str
     present = [name for name in small if largest[name] > 0]
     if len(present) < 2:
         return shares
-    named = shares.assign(family=shares["family"].where(~shares["family"].isin(small), ", ".join(present)))
-    return named.groupby([*keys, "family"], sort=False)[columns].sum().reset_index()
+    renamed = shares.assign(family=shares["family"].where(~shares["family"].isin(small), ", ".join(present)))
+    return renamed.groupby([*keys, "family"], sort=False)[columns].sum().reset_index()

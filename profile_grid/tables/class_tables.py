@@ -21,9 +21,9 @@ def forward_classes(merged: Merged) -> pd.DataFrame:
 def class_shares(merged: Merged) -> pd.DataFrame:
     """(d) GPU time by phase and kernel class; `share` is of the phase and sums to one, `share_of_step` of the step."""
     kernels, steps = merged.kernels, merged.captured_steps
-    whole = per_pass(kernels, ["class"], steps)
-    whole.insert(len(LEADING), "phase", ALL_PHASES)
-    table = pd.concat([whole, per_pass(kernels, ["phase", "class"], steps)], ignore_index=True)
+    all_phases = per_pass(kernels, ["class"], steps)
+    all_phases.insert(len(LEADING), "phase", ALL_PHASES)
+    table = pd.concat([all_phases, per_pass(kernels, ["phase", "class"], steps)], ignore_index=True)
     table = with_share(table, ["run", "phase"], "share")
     table["share_of_step"] = table["total_ns"] / numbers(table["run"].map(total_by_run(kernels)))
     check_shares(table, ["run", "phase"])

@@ -9,10 +9,10 @@ from profile_grid.tables.classes import MEMORY_OPERATIONS
 from profile_grid.tables.names import WHOLE_STEP
 
 
-def require_same(what: str, found: int, expected: int) -> None:
+def require_same(quantity: str, actual: int, expected: int) -> None:
     """Raises NotConserved unless the two whole numbers are the same."""
-    if int(found) != int(expected):
-        raise NotConserved(f"{what}: {int(found)} in the table, {int(expected)} in the capture")
+    if int(actual) != int(expected):
+        raise NotConserved(f"{quantity}: {int(actual)} in the table, {int(expected)} in the capture")
 
 
 def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
@@ -22,26 +22,26 @@ def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
     listed = phases[phases["phase"] != WHOLE_STEP].set_index(keys)
     for column, rows in (("kernel_ns", kernels[~memory]), ("memop_ns", kernels[memory])):
         _require_equal(rows.groupby(keys, observed=True)["total_ns"].sum(), listed[column], f"{column} of the phase")
-        whole = phases[phases["phase"] == WHOLE_STEP].set_index(["run", "step"])[column]
-        _require_equal(listed[column].groupby(["run", "step"], observed=True).sum(), whole, f"{column} of the step")
+        steps = phases[phases["phase"] == WHOLE_STEP].set_index(["run", "step"])[column]
+        _require_equal(listed[column].groupby(["run", "step"], observed=True).sum(), steps, f"{column} of the step")
 
 
-def check_shares(table: pd.DataFrame, whole: list[str]) -> None:
+def check_shares(table: pd.DataFrame, keys: list[str]) -> None:
     """Raises NotConserved unless the column `share` sums to one within each group of `whole`."""
-    sums = table.groupby(whole)["share"].sum()
+    sums = table.groupby(keys)["share"].sum()
     if not sums.empty and (sums - 1).abs().max() > 1e-9:
         worst = (sums - 1).abs().idxmax()
-        where = ", ".join(map(str, worst)) if isinstance(worst, tuple) else str(worst)
-        raise NotConserved(f"{where}: the shares sum to {sums[worst]!r} instead of 1")
+        group = ", ".join(map(str, worst)) if isinstance(worst, tuple) else str(worst)
+        raise NotConserved(f"{group}: the shares sum to {sums[worst]!r} instead of 1")
 
 
-def _require_equal(found: pd.Series, expected: pd.Series, what: str) -> None:
-    both = pd.concat([found.rename("found"), expected.rename("expected")], axis=1).fillna(0)
+def _require_equal(sums: pd.Series, expected: pd.Series, quantity: str) -> None:
+    both = pd.concat([sums.rename("found"), expected.rename("expected")], axis=1).fillna(0)
     wrong = both[both["found"] != both["expected"]]
     if not wrong.empty:
-        where = ", ".join(str(part) for part in wrong.index[0])
+        group = ", ".join(str(part) for part in wrong.index[0])
         raise NotConserved(
-            f"{where}: {what} is {int(wrong['expected'].iloc[0])} ns, its parts sum to"
+            f"{group}: {quantity} is {int(wrong['expected'].iloc[0])} ns, its parts sum to"
             f" {int(wrong['found'].iloc[0])} ns;"
             " the tables come from different captures or a launch was lost: rebuild them from the capture"
         )

@@ -52,8 +52,8 @@ def judged(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math
 
 def adjusted(p_values: np.ndarray) -> np.ndarray:
     """The p-values after Benjamini and Hochberg: below RATE, no more than RATE of the findings are false. NaN stays."""
-    result, known = np.full(len(p_values), np.nan), np.flatnonzero(~np.isnan(p_values))
-    order = known[np.argsort(p_values[known])]
+    result, is_known = np.full(len(p_values), np.nan), np.flatnonzero(~np.isnan(p_values))
+    order = is_known[np.argsort(p_values[is_known])]
     scaled = p_values[order] * len(order) / np.arange(1, len(order) + 1)
     result[order] = np.minimum(1, np.minimum.accumulate(scaled[::-1])[::-1])
     return result

@@ -63,11 +63,11 @@ def by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
 def verdict_counts(steps: pd.DataFrame, which: str = "all together") -> Claim:
     """In how many of these rows a step is faster, slower, or cannot be told."""
     parts = [_part(steps[steps["verdict"] == verdict], steps, verdict) for verdict in (FASTER, SLOWER)]
-    untold = steps[steps["verdict"] == UNTOLD]
-    if len(untold):
-        parts.append(f"{UNTOLD} in {_runs(len(untold))} ({runs_in_words(untold)}), where {_needed(untold)}")
+    unclear = steps[steps["verdict"] == UNTOLD]
+    if len(unclear):
+        parts.append(f"{UNTOLD} in {_runs(len(unclear))} ({runs_in_words(unclear)}), where {_needed(unclear)}")
     return Claim(
-        "{which}: {verdicts}.", "difference" if len(untold) < len(steps) else "untold",
+        "{which}: {verdicts}.", "difference" if len(unclear) < len(steps) else "untold",
         which=capital(which), verdicts="; ".join(filter(None, parts)),
     )  # fmt: skip
 
@@ -75,11 +75,11 @@ def verdict_counts(steps: pd.DataFrame, which: str = "all together") -> Claim:
 def _part(rows: pd.DataFrame, every: pd.DataFrame, verdict: str) -> str:
     if rows.empty:
         return ""
-    named = f", {runs_in_words(rows)}" if verdict == SLOWER else ""
-    return f"{verdict} in {of_all(len(rows), len(every), 'run')} ({interval(rows['speed_up'], ratio)}{named})"
+    names = f", {runs_in_words(rows)}" if verdict == SLOWER else ""
+    return f"{verdict} in {of_all(len(rows), len(every), 'run')} ({interval(rows['speed_up'], ratio)}{names})"
 
 
-def _needed(untold: pd.DataFrame) -> str:
+def _needed(unclear: pd.DataFrame) -> str:
     """How many processes a side would show a difference that is WORTH it in these runs."""
-    needed = processes_for(float(untold["spread"].max()) / 2**0.5)
+    needed = processes_for(float(unclear["spread"].max()) / 2**0.5)
     return f"{needed} processes a side would show a difference of {100 * WORTH:.0f} %"

@@ -44,8 +44,8 @@ class Machine:
     @property
     def title(self) -> str:
         """One line that tells this machine from another."""
-        told = [(one.heading, getattr(self, one.key)) for one in MACHINE_DIMENSIONS if one.in_title]
-        versions = [f"{heading} {value}" for heading, value in told if value]
+        facts = ((fact.heading, getattr(self, fact.key)) for fact in MACHINE_DIMENSIONS if fact.in_title)
+        versions = [f"{heading} {value}" for heading, value in facts if value]
         further = [f"{BY_KEY[key].heading} {_short(key, getattr(self, key))}" for key in self.apart]
         return ", ".join([self.device_name or "unknown device", *versions, self.profiler, *further])
 
@@ -55,18 +55,18 @@ def by_machine(runs: pd.DataFrame) -> list[tuple[Machine, list[str]]]:
     where belongs to the first machine that agrees with what it does say."""
     groups: dict[Machine, list[str]] = {}
     identities = [_identity(row) for row in runs.to_dict("records")]
-    for machine in sorted(set(identities), key=lambda one: (-_facts(one), identities.index(one))):
+    for machine in sorted(set(identities), key=lambda identity: (-_facts(identity), identities.index(identity))):
         _home(machine, groups)
     for name, machine in zip(runs["run"], identities, strict=True):
         groups[_home(machine, groups)].append(name)
     order = {name: position for position, name in enumerate(runs["run"])}
-    found = [(_told_apart(machine, groups), names) for machine, names in groups.items() if names]
-    return sorted(found, key=lambda pair: order[pair[1][0]])
+    machines = [(_told_apart(machine, groups), names) for machine, names in groups.items() if names]
+    return sorted(machines, key=lambda pair: order[pair[1][0]])
 
 
-def _told_apart(machine: Machine, machines: Iterable[Machine]) -> Machine:
+def _told_apart(machine: Machine, others: Iterable[Machine]) -> Machine:
     """The machine, with the facts in which another of the same title differs."""
-    twins = [other for other in machines if other.title == machine.title]
+    twins = [other for other in others if other.title == machine.title]
     differing = [key for key in MACHINE_KEYS if len({getattr(twin, key) for twin in twins}) > 1]
     return replace(machine, apart=tuple(differing))
 
@@ -74,8 +74,8 @@ def _told_apart(machine: Machine, machines: Iterable[Machine]) -> Machine:
 def command_to_measure_again(runs: pd.DataFrame) -> str:
     """The command that measures these runs again on the machine it is typed on, and nothing else."""
     rows = runs.to_dict("records")
-    asked = [(row["run"], stage) for row in rows for stage in STAGES if row[stage.status_column] != NOT_ASKED]
-    files = [f"results/runs/{run}/{stage.result}" for run, stage in asked]
+    measured = [(row["run"], stage) for row in rows for stage in STAGES if row[stage.status_column] != NOT_ASKED]
+    files = [f"results/runs/{run}/{stage.result}" for run, stage in measured]
     return "snakemake --cores 1 all --forcerun \\\n    " + " \\\n    ".join(files)
 
 

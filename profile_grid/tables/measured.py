@@ -83,8 +83,8 @@ class Measured:
 
 def measured_on(machine: Machine, names: list[str], runs: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Measured:
     """The part of all tables that these runs of one machine have."""
-    own = {name: table[table["run"].isin(names)] for name, table in tables.items()}
-    return Measured(machine, runs[runs["run"].isin(names)], own, names_of_told_kernels(own))
+    machine_tables = {name: table[table["run"].isin(names)] for name, table in tables.items()}
+    return Measured(machine, runs[runs["run"].isin(names)], machine_tables, names_of_told_kernels(machine_tables))
 
 
 def names_of_told_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
@@ -92,9 +92,9 @@ def names_of_told_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     in all runs first.
 
     Figures and page give their other kernels names that are none of these."""
-    told = [table[TOLD] for name, table in tables.items() if name in SUMMARIES and {*TOLD} <= {*table.columns}]
-    if not told:
+    kernel_times = [table[TOLD] for name, table in tables.items() if name in SUMMARIES and {*TOLD} <= {*table.columns}]
+    if not kernel_times:
         return {}
-    times = pd.concat(told).groupby("kernel", sort=False, observed=True).sum().reset_index()
+    times = pd.concat(kernel_times).groupby("kernel", sort=False, observed=True).sum().reset_index()
     times = times.sort_values(["gpu_time_ms", "kernel"], ascending=[False, True])
     return short_names(times["kernel"])

@@ -19,11 +19,11 @@ def places_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
     for run, phase, path in places.itertuples(index=False, name=None):
         forward = names_in(path) if phase != BACKWARD else []
         of_forward.setdefault(run, {LOSS}).update(part for name in forward for part in parts_in(name))
-    told = [
+    pairs = [
         _pass_and_part(phase, names_in(path), of_forward[run])
         for run, phase, path in places.itertuples(index=False, name=None)
     ]
-    return places.assign(**{"pass": [one for one, _ in told], "part": [part for _, part in told]})
+    return places.assign(**{"pass": [pass_ for pass_, _ in pairs], "part": [part for _, part in pairs]})
 
 
 def told_apart(rows: pd.DataFrame) -> pd.DataFrame:

@@ -81,9 +81,9 @@ def numbers(column: pd.Series) -> pd.Series:
     return pd.to_numeric(column, errors="coerce").astype("float64")
 
 
-def with_share(table: pd.DataFrame, whole: list[str], name: str) -> pd.DataFrame:
+def with_share(table: pd.DataFrame, keys: list[str], name: str) -> pd.DataFrame:
     """The table with a column `name`: each row's part of the total_ns of its group."""
-    total = table.groupby(whole)["total_ns"].transform("sum")
+    total = table.groupby(keys)["total_ns"].transform("sum")
     return table.assign(**{name: (table["total_ns"] / total.where(total > 0)).astype("float64")})
 
 

@@ -22,18 +22,18 @@ def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | No
     rows = times[times["phase"] == WHOLE_STEP]
     if rows.empty:
         return None
-    place, values = keys_without(dimension.key), sorted_values(rows, dimension.key)
-    wide = pivoted(rows, place, dimension.key, ["mean_ms", "speed_up", "verdict"])
+    keys, values = keys_without(dimension.key), sorted_values(rows, dimension.key)
+    wide = pivoted(rows, keys, dimension.key, ["mean_ms", "speed_up", "verdict"])
 
     def cells(row: dict) -> list[str]:
-        own = wide.loc[tuple(row[key] for key in place)]
+        wide_row = wide.loc[tuple(row[key] for key in keys)]
         gains = [
-            time_and_gain(*(own[(name, value)] for name in ("mean_ms", "speed_up", "verdict"))) for value in values
+            time_and_gain(*(wide_row[(name, value)] for name in ("mean_ms", "speed_up", "verdict"))) for value in values
         ]
         return [with_spread(row["base_mean_ms"], row["base_std_ms"]), *gains]
 
     names = [f"{dimension.name_of(value)}, ms" for value in (dimension.default, *values)]
-    return lines_table(rows.drop_duplicates(place), ALWAYS, names, cells, hidden=(dimension.key,))
+    return lines_table(rows.drop_duplicates(keys), ALWAYS, names, cells, hidden=(dimension.key,))
 
 
 def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | None:
@@ -46,8 +46,8 @@ def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | N
     wide = pivoted(rows, keys, "phase", ["speed_up", "verdict"])
 
     def cells(row: dict) -> list[str]:
-        own = wide.loc[tuple(row[key] for key in keys)]
-        return [_judged(own.get(("speed_up", phase)), own.get(("verdict", phase))) for phase in phases]
+        wide_row = wide.loc[tuple(row[key] for key in keys)]
+        return [_judged(wide_row.get(("speed_up", phase)), wide_row.get(("verdict", phase))) for phase in phases]
 
     return lines_table(rows.drop_duplicates(keys), (*ALWAYS, dimension.key), phases, cells)
 
@@ -57,7 +57,7 @@ def parts_tables(parts: pd.DataFrame) -> list[tuple[str, MarkdownTable]]:
     dimensions that vary, with its title; none where no part is told from another. `parts` are rows of
     `parts_beside_base` of one phase."""
     parts = told_apart(parts)
-    return [(title, _parts_table(own)) for title, own in split(parts, (MODEL.key, MODE.key))] if len(parts) else []
+    return [(title, _parts_table(rows)) for title, rows in split(parts, (MODEL.key, MODE.key))] if len(parts) else []
 
 
 def _parts_table(rows: pd.DataFrame) -> MarkdownTable:

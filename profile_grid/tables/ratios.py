@@ -25,10 +25,10 @@ def beside_base(
     """
     measured = rows[rows[figure].notna()]
     at_base = measured[dimension.key] == dimension.default
-    place = [*keys_without(dimension.key), *by]
-    base = measured.loc[at_base, ["run", *place, figure, spread]]
+    keys = [*keys_without(dimension.key), *by]
+    base = measured.loc[at_base, ["run", *keys, figure, spread]]
     base = base.rename(columns={name: f"base_{name}" for name in ("run", figure, spread)})
-    return with_speed_up(measured[~at_base].merge(base, on=place, how="inner", validate="many_to_one"), figure, spread)
+    return with_speed_up(measured[~at_base].merge(base, on=keys, how="inner", validate="many_to_one"), figure, spread)
 
 
 def with_speed_up(both: pd.DataFrame, figure: str, spread: str) -> pd.DataFrame:
@@ -47,9 +47,9 @@ def ratio_and_std(
 
 def pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
     """`run` and `base_run` of every run that is not at the default and has a partner there."""
-    place, at_base = keys_without(dimension.key), runs[dimension.key] == dimension.default
-    base = runs.loc[at_base, ["run", *place]].rename(columns={"run": "base_run"})
-    both = runs.loc[~at_base, ["run", *place]].merge(base, on=place, how="inner", validate="many_to_one")
+    keys, at_base = keys_without(dimension.key), runs[dimension.key] == dimension.default
+    base = runs.loc[at_base, ["run", *keys]].rename(columns={"run": "base_run"})
+    both = runs.loc[~at_base, ["run", *keys]].merge(base, on=keys, how="inner", validate="many_to_one")
     return both[["run", "base_run"]]
 
 
@@ -59,9 +59,9 @@ def both_sides(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Se
     figures = [name for name in times.columns if name not in ("run", *by)]
     captured = merged["runs"][merged["runs"]["run"].isin(times["run"])]
     both = pairs(captured, dimension)
-    own = both.merge(times, on="run")
+    variants = both.merge(times, on="run")
     base = both.merge(times.rename(columns={name: f"base_{name}" for name in ("run", *figures)}), on="base_run")
-    table = own.merge(base, on=["run", "base_run", *by], how="outer", sort=False)
+    table = variants.merge(base, on=["run", "base_run", *by], how="outer", sort=False)
     numeric = [*figures, *(f"base_{name}" for name in figures)]
     table = table.fillna(dict.fromkeys(numeric, 0.0)).astype(dict.fromkeys(numeric, "float64"))
     order = {run: position for position, run in enumerate(captured["run"])}
@@ -80,8 +80,8 @@ def times_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     timings = merged["timings"][[*LEADING, "phase", "mean_ms", "std_ms"]]
     table = beside_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
     spread = assumed_spread(merged.waiting_share)
-    own, base = (spread.reindex(table[run]).fillna(SPREADS[True]).to_numpy() for run in ("run", "base_run"))
-    error = pd.Series((own**2 + base**2) ** 0.5, index=table.index)
+    variant, base = (spread.reindex(table[run]).fillna(SPREADS[True]).to_numpy() for run in ("run", "base_run"))
+    error = pd.Series((variant**2 + base**2) ** 0.5, index=table.index)
     by_phase = [judged(rows["speed_up"], error[rows.index]) for _, rows in table.groupby("phase", sort=False)]
     verdict = pd.concat([*by_phase, judged(table["speed_up"][:0], error[:0])]).reindex(table.index)
     return table.assign(

@@ -19,12 +19,12 @@ def top_kernels(merged: Merged) -> pd.DataFrame:
     kernels = merged.kernels
     forward = kernels[kernels["phase"] == FORWARD]
     scopes = {FORWARD: forward, FORWARD_OTHERS: forward[~is_matmul(forward["class"])], ALL_PHASES: kernels}
-    whole = {FORWARD: total_by_run(forward), FORWARD_OTHERS: total_by_run(forward), ALL_PHASES: total_by_run(kernels)}
+    totals = {FORWARD: total_by_run(forward), FORWARD_OTHERS: total_by_run(forward), ALL_PHASES: total_by_run(kernels)}
     tables = []
     for scope, rows in scopes.items():
         table = per_pass(rows, ["kernel", "class"], merged.captured_steps)
         table.insert(len(LEADING), "scope", scope)
-        table["share"] = table["total_ns"] / numbers(table["run"].map(whole[scope]))
+        table["share"] = table["total_ns"] / numbers(table["run"].map(totals[scope]))
         tables.append(table)
     table = pd.concat(tables, ignore_index=True)
     table = table.sort_values(["total_ns", "kernel"], ascending=[False, True], kind="stable")
@@ -35,9 +35,9 @@ def top_kernels(merged: Merged) -> pd.DataFrame:
 
 def _with_same_as_forward(table: pd.DataFrame) -> pd.DataFrame:
     top = table[(table["rank"] == 1) & (table["scope"] == FORWARD)]
-    others = keys_without(MODE.key)
-    inference = top.loc[top["mode"] == FORWARD, [*others, "kernel"]].rename(columns={"kernel": "reference"})
-    reference = table[others].merge(inference, on=others, how="left", validate="many_to_one")["reference"]
+    keys = keys_without(MODE.key)
+    inference = top.loc[top["mode"] == FORWARD, [*keys, "kernel"]].rename(columns={"kernel": "reference"})
+    reference = table[keys].merge(inference, on=keys, how="left", validate="many_to_one")["reference"]
     reference = reference.fillna(table["run"].map(top.set_index("run")["kernel"]))
     same = (table["kernel"] == reference).astype("boolean")
     compared = (table["rank"] == 1) & (table["scope"] == ALL_PHASES) & reference.notna()

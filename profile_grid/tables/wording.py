@@ -26,8 +26,8 @@ def where(row) -> str:
     """The place of a row among the dimensions but the mode, in Markdown: "small at context 512", "small at context 512
     in bf16"; what is at its default is not named."""
     values = _values(row)
-    named = ((one, values.get(one.key)) for one in EVERY_DIMENSION if one is not MODE)
-    return " ".join(escaped(one.words(value)) for one, value in named if known(value) and value != one.default)
+    pairs = ((dimension, values.get(dimension.key)) for dimension in EVERY_DIMENSION if dimension is not MODE)
+    return " ".join(escaped(key.words(value)) for key, value in pairs if known(value) and value != key.default)
 
 
 def run_in_words(row) -> str:
@@ -83,9 +83,9 @@ def leaders(names: list[str], most: int = 3, unnamed: str = "others", noun: str 
     if len(ranking) < 2:
         return "".join(name + (f" in {of_all(count, count, noun)}" if count > 1 else "") for name, count in ranking)
     first, *rest = ranking[:most]
-    told = [f"{first[0]} in {first[1]} of {len(names)} {noun}s", *(f"{name} in {number}" for name, number in rest)]
-    left = sum(number for _, number in ranking[most:])
-    return listed([*told, f"others in {left}"] if left else told)
+    texts = [f"{first[0]} in {first[1]} of {len(names)} {noun}s", *(f"{name} in {number}" for name, number in rest)]
+    rest_count = sum(number for _, number in ranking[most:])
+    return listed([*texts, f"others in {rest_count}"] if rest_count else texts)
 
 
 def stand_in(measured: Measured) -> list[str]:

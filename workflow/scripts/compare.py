@@ -41,8 +41,8 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{' '.join(summary(cells)[:2])} See {options.output / 'comparison.md'}")
     failing = cells[cells["verdict"].isin(FAIL_ON[options.fail_on])]
     if len(failing):
-        named = ", ".join(f"{row.run} (× {row.ratio:.3f})" for row in failing.itertuples())
-        raise Changed(f"{len(failing)} cells are {options.fail_on}: {named}")
+        runs = ", ".join(f"{row.run} (× {row.ratio:.3f})" for row in failing.itertuples())
+        raise Changed(f"{len(failing)} cells are {options.fail_on}: {runs}")
 
 
 def sides(options: argparse.Namespace) -> tuple[Results, Results]:

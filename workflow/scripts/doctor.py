@@ -52,13 +52,13 @@ def main() -> None:
 def examined(plan: dict, workload: Workload, runs: Path, time_limit_s: float) -> list[DoctorLine]:
     """The doctor's lines for this machine and grid."""
     module, _, function = workload.tried_by.partition(":")
-    device, left = estimates.first_program(plan["runs"][0])["device"], estimates.remaining(plan["runs"], runs)
+    device, remaining = estimates.first_program(plan["runs"][0])["device"], estimates.remaining(plan["runs"], runs)
     with leases_for(device, "the doctor's smoke", say=say) as leases, tempfile.TemporaryDirectory() as scratch:
         host = this_host(runs)
-        trial = getattr(import_module(module), function)(plan, host, left, Path(scratch), time_limit_s, leases)
+        trial = getattr(import_module(module), function)(plan, host, remaining, Path(scratch), time_limit_s, leases)
     device_name, precisions = trial.machine and trial.machine["device_name"], {run["precision"] for run in plan["runs"]}
     pace = estimates.pace(runs, trial.seconds, device_name, precisions, workload)
-    return report(host, trial, plan, left, pace)
+    return report(host, trial, plan, remaining, pace)
 
 
 def this_host(runs: Path) -> Host:

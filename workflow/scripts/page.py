@@ -30,7 +30,7 @@ def main() -> None:
     tables = {name: on_disk[name] for name in needed_tables(on_disk["runs"])}
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
     timeline = pd.read_parquet(arguments.timeline) if arguments.timeline else empty_timeline()
-    figures = [name for one in questions_asked(tables["runs"].to_dict("records")) for name in one.figures]
+    figures = [name for question in questions_asked(tables["runs"].to_dict("records")) for name in question.figures]
     images = {name: (arguments.figures / f"{name}.png").read_bytes() for name in figures}
     write_text(arguments.output, page(tables, provenance, timeline, images, arguments.trace))
 

@@ -31,16 +31,16 @@ def main() -> None:
     status = json.loads((arguments.folder / "status.json").read_text())["status"]
     if status != "complete":
         write_table(arguments.output, empty_timeline())
-        with replacing(arguments.trace) as beside:
-            beside.write_bytes(gzip.compress(b'{"traceEvents": []}'))
+        with replacing(arguments.trace) as output:
+            output.write_bytes(gzip.compress(b'{"traceEvents": []}'))
         return
     captures = files_of(read_result(arguments.folder / CAPTURE.result))
     with ExitStack() as stack:
         opened = (Trace(arguments.folder / name, arguments.kernel_classes) for name in captures)
         traces = [stack.enter_context(trace) for trace in opened]
         write_table(arguments.output, timeline(traces, arguments.run))
-        with replacing(arguments.trace) as beside:
-            write_timeline(traces, beside)
+        with replacing(arguments.trace) as output:
+            write_timeline(traces, output)
 
 
 if __name__ == "__main__":

@@ -47,10 +47,10 @@ def main() -> None:
         count, lines = differences(Path(scratch, "results"), arguments.results)
     print("".join(f"{line}\n" for line in lines.values()), end="")
     if lines:
-        shown = [*list(lines)[:MAX_SHOWN], *(["..."] if len(lines) > MAX_SHOWN else [])]
+        printed = [*list(lines)[:MAX_SHOWN], *(["..."] if len(lines) > MAX_SHOWN else [])]
         raise OutsideError(
             f"{len(lines)} of {count} files are not what the results give; make them again:"
-            f" snakemake --cores 1 all --forcerun {' '.join(shown)}"
+            f" snakemake --cores 1 all --forcerun {' '.join(printed)}"
         )
     print(f"{count} files, made from the results of {len(measured)} runs, are what these give")
 
@@ -125,19 +125,19 @@ def make_again(config: dict, folder: Path, cores: int) -> None:
         raise OutsideError(f"the analysis fails, so nothing can be compared:\n{done.stdout}{done.stderr}")
 
 
-def differences(made: Path, results: Path) -> tuple[int, dict[str, str]]:
+def differences(copy: Path, results: Path) -> tuple[int, dict[str, str]]:
     """How many files were made again, and for each that differs on disk a line that says how."""
-    paths = [path for path in sorted(made.rglob("*")) if path.is_file() and not path.is_symlink()]
+    paths = [path for path in sorted(copy.rglob("*")) if path.is_file() and not path.is_symlink()]
     paths = [path for path in paths if path.name not in (NAME, LOCK)]
-    compared = [path.relative_to(made) for path in paths if can_be_made_here(path, made)]
-    lines = {str(results / path): file_difference(made / path, results / path) for path in compared}
+    compared = [path.relative_to(copy) for path in paths if can_be_made_here(path, copy)]
+    lines = {str(results / path): file_difference(copy / path, results / path) for path in compared}
     return len(compared), {path: line for path, line in lines.items() if line}
 
 
-def can_be_made_here(path: Path, made: Path) -> bool:
+def can_be_made_here(path: Path, copy: Path) -> bool:
     """Whether a file is the same on every machine: nsys's own reports are where the nsys is that captured."""
     texts = CAPTURE.tables_of_a_run.texts
-    run = next((parent for parent in path.parents if parent.parent == made / "runs"), None)
+    run = next((parent for parent in path.parents if parent.parent == copy / "runs"), None)
     if run is None or str(path.relative_to(run)) not in texts:
         return True
     capture = read_result(run / CAPTURE.result)

@@ -27,8 +27,8 @@ def sentences(measured: Measured) -> list[str]:
     if timed.empty:
         return [Claim("Not answered: no run was timed without a profiler.", "missing"), *stand_in(measured)]
     both = timed[timed["run"].isin(profiled["run"])]
-    found = [_takes(timed, both, measured), *stand_in(measured), *_off(both), *_launch_bound(profiled, measured)]
-    return [*found, *_ahead(profiled, measured)]
+    claims = [_takes(timed, both, measured), *stand_in(measured), *_off(both), *_launch_bound(profiled, measured)]
+    return [*claims, *_ahead(profiled, measured)]
 
 
 def _takes(timed: pd.DataFrame, both: pd.DataFrame, measured: Measured) -> Claim:
@@ -142,10 +142,10 @@ def timing_pivots(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """Python's timing, models by contexts, with the title of each combination of further dimensions that vary; nothing
     where that would be a single row or column."""
     rows = measured.inference("forward_time")
-    shown = (MODEL.key, CONTEXT_LENGTH.key)
-    if any(rows[key].nunique() < 2 for key in shown):
+    dimensions = (MODEL.key, CONTEXT_LENGTH.key)
+    if any(rows[key].nunique() < 2 for key in dimensions):
         return []
-    return [(title, _timing_pivot(part)) for title, part in split(rows, (*shown, "mode"))]
+    return [(title, _timing_pivot(part)) for title, part in split(rows, (*dimensions, "mode"))]
 
 
 def _timing_pivot(rows) -> MarkdownTable:

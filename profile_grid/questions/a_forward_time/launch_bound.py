@@ -44,34 +44,34 @@ def busy_and_wall(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
 def draw_launch_bound(tables: Tables) -> Drawing:
     """The busy share of a step against the mean length of a kernel, a marker per run: models by colour, modes by
     fill."""
-    runs, named = tables["runs"], words(tables["runs"])
+    runs, terms = tables["runs"], words(tables["runs"])
     busy = busy_and_wall(runs, tables["phases"])
     busy = busy.assign(how=busy["mode"].map(MODES))
     models = tuple(model for model in models_in_order(runs) if model in set(busy["model"]))
     series = Series("model", models, hollow=True)
     fills = {MODES[mode]: fill for mode, fill in MODE_FILLS.items() if mode in set(busy["mode"])}
-    seen = marks.tooltip(
+    tooltip = marks.tooltip(
         busy, ("wall_ms", "wall (ms)", marks.DIGITS), ("busy_ms", "busy (ms)", marks.DIGITS),
-        ("busy_share", "busy share", marks.SHARE), ("kernels", named.kernels, ",.0f"),
-        ("kernel_us", f"mean {named.kernel} (µs)", marks.DIGITS),
+        ("busy_share", "busy share", marks.SHARE), ("kernels", terms.kernels, ",.0f"),
+        ("kernel_us", f"mean {terms.kernel} (µs)", marks.DIGITS),
     )  # fmt: skip
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> alt.Chart:
         lengths = Log.around(rows["kernel_us"], WIDTH_PX)
-        share = alt.Axis(title=f"{named.device} busy (share of wall time)", format="%")
+        share = alt.Axis(title=f"{terms.device} busy (share of wall time)", format="%")
         markers = alt.Chart(rows, width=WIDTH_PX, height=HEIGHT_PX).mark_point(strokeWidth=1.4)
         return markers.encode(
-            x=alt.X("kernel_us:Q", scale=lengths.scale, axis=lengths.axis(f"mean {named.kernel} length (µs)")),
+            x=alt.X("kernel_us:Q", scale=lengths.scale, axis=lengths.axis(f"mean {terms.kernel} length (µs)")),
             y=alt.Y("busy_share:Q", scale=alt.Scale(domain=[0, 1.04], nice=False), axis=share),
-            color=series.color(), shape=series.shape(), fill=marks.fill_key("how", fills), tooltip=seen,
+            color=series.color(), shape=series.shape(), fill=marks.fill_key("how", fills), tooltip=tooltip,
         )  # fmt: skip
 
     note = (
-        f"One marker per run, means of the captured steps. Where the {named.device} is not busy, it mostly waits: the "
-        f"program issues {named.kernels} more slowly than they finish. The profiler adds to every launch."
+        f"One marker per run, means of the captured steps. Where the {terms.device} is not busy, it mostly waits: the "
+        f"program issues {terms.kernels} more slowly than they finish. The profiler adds to every launch."
     )
     frame = Frame(
-        PANEL_DIMENSIONS, f"No capture holds {named.kernels}, so how long the {named.device} was busy is not known."
+        PANEL_DIMENSIONS, f"No capture holds {terms.kernels}, so how long the {terms.device} was busy is not known."
     )
     return frame.drawing(busy, runs, without_figures(runs, CAPTURE), panel, (note,))
 

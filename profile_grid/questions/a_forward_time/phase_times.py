@@ -65,21 +65,23 @@ def draw_phase_times(tables: Tables) -> Drawing:
 
 
 def _panel(rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series: Series, phase: str) -> alt.LayerChart:
-    own = marks.with_ends(rows, "profiled_ms", "profiled_std_ms", "profiled")
-    own = own.assign(context_profiled=own["context_length"] * PROFILED_SHIFT)
-    both = pd.concat([own[["mean_ms", "std_ms"]], own[["profiled_ms", "profiled_std_ms"]].set_axis(TIME, axis=1)])
+    ends = marks.with_ends(rows, "profiled_ms", "profiled_std_ms", "profiled")
+    ends = ends.assign(context_profiled=ends["context_length"] * PROFILED_SHIFT)
+    both = pd.concat([ends[["mean_ms", "std_ms"]], ends[["profiled_ms", "profiled_std_ms"]].set_axis(TIME, axis=1)])
     y = marks.axis_of(both, *TIME, PANEL_PX).with_room(below_px=marks.room_px(missing))
     title = "time (ms)" if phase == DRAWN_PHASES[0] else None
-    seen = marks.tooltip(
-        own, ("phase", "phase"), ("mean_ms", "without profiler (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS),
+    tips = marks.tooltip(
+        ends, ("phase", "phase"), ("mean_ms", "without profiler (ms)", marks.DIGITS),
+        ("std_ms", "± (ms)", marks.DIGITS),
         ("profiled_ms", "profiled (ms)", marks.DIGITS), ("profiled_std_ms", "profiled ± (ms)", marks.DIGITS),
     )  # fmt: skip
-    profiled = alt.Chart(own[own["profiled_ms"].notna()]).encode(x=contexts.x("context_profiled"), color=series.color())
+    captured = ends[ends["profiled_ms"].notna()]
+    profiled = alt.Chart(captured).encode(x=contexts.x("context_profiled"), color=series.color())
     low, middle = (alt.Y(f"{name}:Q", scale=y.scale, axis=y.axis(title)) for name in ("profiled_low", "profiled_ms"))
     return alt.layer(
         profiled.mark_rule().encode(y=low, y2="profiled_high"),
-        profiled.mark_point(fill=GROUND, strokeWidth=1.3).encode(y=middle, shape=series.shape(), tooltip=seen),
-        *marks.measured(own, contexts.x(), y, title, series, *TIME, seen),
+        profiled.mark_point(fill=GROUND, strokeWidth=1.3).encode(y=middle, shape=series.shape(), tooltip=tips),
+        *marks.measured(ends, contexts.x(), y, title, series, *TIME, tips),
         *marks.missing_marks(missing, contexts, y, series),
         marks.hollow_and_filled("with the profiler", "without a profiler"),
     )
@@ -89,7 +91,7 @@ def result_phase_times(tables: Tables) -> str:
     """How long each phase takes without a profiler, from the shortest to the longest."""
     times = phase_times(tables["runs"], tables["timings"], tables["phases"])
     of_phases = {phase: times[times["phase"] == phase]["mean_ms"] for phase in DRAWN_PHASES}
-    parts = [f"{phase} {interval(own, significant)} ms" for phase, own in of_phases.items() if own.notna().any()]
+    parts = [f"{phase} {interval(ms, significant)} ms" for phase, ms in of_phases.items() if ms.notna().any()]
     return f"Without a profiler: {', '.join(parts)}" if parts else ""
 
 

@@ -66,32 +66,32 @@ def _fastest(both: pd.DataFrame) -> list[Claim]:
     for precision, cells in both.groupby("precision", sort=False):
         cells = cells[cells.groupby(PLACE)["variant"].transform("nunique") > 1]
         for length in sorted({*cells["context_length"].agg(["min", "max"])}) if len(cells) else ():
-            own = cells[cells["context_length"] == length]
-            names = [escaped(best) for best in own.loc[own.groupby(PLACE)["ms"].idxmin(), "variant"]]
+            at_length = cells[cells["context_length"] == length]
+            names = [escaped(best) for best in at_length.loc[at_length.groupby(PLACE)["ms"].idxmin(), "variant"]]
             texts.append(f"{leaders(names, noun='cell')} at context {length} in {precision}")
     return [Claim("Shortest measured passes: {texts}.", texts="; ".join(texts))] if texts else []
 
 
 def _memory(table: pd.DataFrame) -> list[Claim]:
     """What runs out of memory, and what is in use before the backward pass at the longest context."""
-    found = []
+    claims = []
     out = table[table["status"] == OUT_OF_MEMORY]
     shortest = out.groupby(["variant", "precision"], sort=False)["context_length"].min()
     texts = [
         f"{escaped(variant)} in {precision} from context {length}" for (variant, precision), length in shortest.items()
     ]
     if texts:
-        found.append(Claim("Out of memory: {texts}.", "counted", texts=listed(texts)))
-    known = table[table["memory_before_backward_bytes"].notna()]
-    longest = known[known["context_length"] == known["context_length"].max()]
+        claims.append(Claim("Out of memory: {texts}.", "counted", texts=listed(texts)))
+    recorded = table[table["memory_before_backward_bytes"].notna()]
+    longest = recorded[recorded["context_length"] == recorded["context_length"].max()]
     texts = [
-        f"{escaped(variant)} {interval(own['memory_before_backward_bytes'], memory)}"
-        for variant, own in longest.groupby("variant", sort=False)
+        f"{escaped(variant)} {interval(variant_cells['memory_before_backward_bytes'], memory)}"
+        for variant, variant_cells in longest.groupby("variant", sort=False)
     ]
     if texts:
         text = "In use before the backward pass at context {context}: {texts}."
-        found.append(Claim(text, context=longest["context_length"].iloc[0], texts=listed(texts)))
-    return found
+        claims.append(Claim(text, context=longest["context_length"].iloc[0], texts=listed(texts)))
+    return claims
 
 
 def _refused(table: pd.DataFrame) -> list[Claim]:
@@ -105,8 +105,8 @@ def _refused(table: pd.DataFrame) -> list[Claim]:
 def reasons(measured: Measured) -> list[str]:
     """Why PyTorch refuses some cells, each reason once."""
     table = measured.tables["attention_sweep"]
-    found = table.loc[table["status"] == UNSUPPORTED, "reason"].dropna()
-    return list(dict.fromkeys(escaped(WHERE_IN_PYTORCH.sub("", reason)) for reason in found))
+    texts = table.loc[table["status"] == UNSUPPORTED, "reason"].dropna()
+    return list(dict.fromkeys(escaped(WHERE_IN_PYTORCH.sub("", reason)) for reason in texts))
 
 
 def _compiling(table: pd.DataFrame) -> list[Claim]:
@@ -127,7 +127,7 @@ def cell_tables(measured: Measured) -> Iterator[tuple[str, MarkdownTable]]:
 
 def most_passes(machines: Iterable[Measured]) -> int:
     """The measured passes of a cell that was measured to its end."""
-    return max((int(count) for one in machines for count in one.tables["attention_sweep"]["passes"]), default=0)
+    return max((int(count) for machine in machines for count in machine.tables["attention_sweep"]["passes"]), default=0)
 
 
 def _table(cells: pd.DataFrame, text: Callable[[pd.Series], str]) -> MarkdownTable:
@@ -135,12 +135,12 @@ def _table(cells: pd.DataFrame, text: Callable[[pd.Series], str]) -> MarkdownTab
     wide = pivoted(cells, PLACE, "variant", CELL)
     several = cells["batch_size"].nunique() > 1
     lines = []
-    for place in sorted(wide.index):
-        values = dict(zip(PLACE, place, strict=True))
-        shown = (str(values[key]) for key in ("head_dim", "context_length", *(["batch_size"] if several else [])))
-        own = wide.loc[place]
-        found = (text(pd.Series({name: own[(name, variant)] for name in CELL})) for variant in variants)
-        lines.append((*shown, *found))
+    for key_values in sorted(wide.index):
+        values = dict(zip(PLACE, key_values, strict=True))
+        leading = (str(values[key]) for key in ("head_dim", "context_length", *(["batch_size"] if several else [])))
+        cell_values = wide.loc[key_values]
+        texts = (text(pd.Series({name: cell_values[(name, variant)] for name in CELL})) for variant in variants)
+        lines.append((*leading, *texts))
     headings = ("d", "context", *(["batch"] if several else []), *(escaped(variant) for variant in variants))
     return MarkdownTable(headings, tuple(lines), first_right=0)
 

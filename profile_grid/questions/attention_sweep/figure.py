@@ -25,9 +25,9 @@ def of_one_width(tables: Tables) -> pd.DataFrame:
     """The cells of one width of head, the usual one if it was measured: times of both passes together, in ms."""
     cells = tables["attention_sweep"]
     widths = sorted(set(cells[HEAD_DIM.key]))
-    own = cells[cells[HEAD_DIM.key] == (USUAL_WIDTH if USUAL_WIDTH in widths else widths[0])]
-    spread = (own["forward_std_ms"] ** 2 + own["backward_std_ms"] ** 2) ** 0.5
-    return own.assign(both_ms=own["forward_ms"] + own["backward_ms"], both_std_ms=spread)
+    usual = cells[cells[HEAD_DIM.key] == (USUAL_WIDTH if USUAL_WIDTH in widths else widths[0])]
+    spread = (usual["forward_std_ms"] ** 2 + usual["backward_std_ms"] ** 2) ** 0.5
+    return usual.assign(both_ms=usual["forward_ms"] + usual["backward_ms"], both_std_ms=spread)
 
 
 def draw(tables: Tables) -> Drawing:
@@ -38,11 +38,11 @@ def draw(tables: Tables) -> Drawing:
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> alt.LayerChart:
         absent = absent[absent["variant"].isin(rows["variant"])]  # others have no line here
-        seen = marks.tooltip(
+        tooltip = marks.tooltip(
             rows, ("variant", "variant"), ("head_dim", "d", "d"), ("forward_ms", "forward (ms)", marks.DIGITS),
             ("backward_ms", "backward (ms)", marks.DIGITS),
         )  # fmt: skip
-        return marks.against_context(rows, absent, contexts, "forward + backward (ms)", series, TIME, seen, SIZE)
+        return marks.against_context(rows, absent, contexts, "forward + backward (ms)", series, TIME, tooltip, SIZE)
 
     widths = tables["attention_sweep"][HEAD_DIM.key].nunique()
     note = (
@@ -61,8 +61,8 @@ def _named(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     keys = ["variant", "precision"]
     every = cells.groupby(keys).size()
     names = {
-        key: f"{key[0]} in {key[1]}" + ("" if len(own) == every[key] else f" at {', '.join(map(str, own))}")
-        for key, own in missing.groupby(keys)["context_length"]
+        key: f"{key[0]} in {key[1]}" + ("" if len(lengths) == every[key] else f" at {', '.join(map(str, lengths))}")
+        for key, lengths in missing.groupby(keys)["context_length"]
     }
     return missing.assign(name=[names[key] for key in missing[keys].itertuples(index=False, name=None)])
 
@@ -75,8 +75,8 @@ def result(tables: Tables) -> str:
         return ""
     longest = gains[gains["context_length"] == gains["context_length"].max()]
     best = longest.loc[longest["forward_speed_up"].idxmax()]
-    factor, place = significant(best["forward_speed_up"]), f"context {best['context_length']} in {best['precision']}"
-    return f"At {place}, the forward pass of {best['variant']} is {factor} times as fast as written out"
+    factor, config = significant(best["forward_speed_up"]), f"context {best['context_length']} in {best['precision']}"
+    return f"At {config}, the forward pass of {best['variant']} is {factor} times as fast as written out"
 
 
 FIGURES = (

@@ -36,22 +36,22 @@ def _with_speed_ups(table: pd.DataFrame) -> pd.DataFrame:
         base = table.loc[written_out, [*PLACE, figure, spread]]
         base = base.rename(columns={figure: f"base_{figure}", spread: f"base_{spread}"})
         both = with_speed_up(table.merge(base, on=PLACE, how="left", validate="many_to_one"), figure, spread)
-        own = table["variant"] == EAGER
-        gains = {f"{which}_{name}": both[name].mask(own.to_numpy()) for name in ("speed_up", "speed_up_std")}
+        is_eager = table["variant"] == EAGER
+        gains = {f"{which}_{name}": both[name].mask(is_eager.to_numpy()) for name in ("speed_up", "speed_up_std")}
         table = table.assign(**gains)
     return table
 
 
 def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
     """The table with what the data sheet allows the forward pass at least, and the FLOP/s that it reaches."""
-    least, flops = [], []
+    least_ms, flops = [], []
     for row in table.to_dict("records"):
         shape = (row["batch_size"], row["context_length"], row["head_dim"])
         bounds = least_ms_of_attention(peaks_of_device(devices[row["run"]]), row["precision"], *shape)
-        least.append(max(bounds) if None not in bounds else np.nan)
+        least_ms.append(max(bounds) if None not in bounds else np.nan)
         flops.append(causal_attention_flops(*shape))
     flop_per_s = 1e3 * np.asarray(flops, dtype="float64") / numbers(table["forward_ms"])
-    return table.assign(ideal_forward_ms=np.asarray(least, dtype="float64"), forward_flop_per_s=flop_per_s)
+    return table.assign(ideal_forward_ms=np.asarray(least_ms, dtype="float64"), forward_flop_per_s=flop_per_s)
 
 
 TABLES = (

@@ -35,23 +35,23 @@ def sentences(measured: Measured) -> list[str]:
     top = top_of(measured.inference("top_kernels"), FORWARD)
     if top.empty:
         return [NO_FORWARD_PASS]
-    every, found = measured.tables["top_kernels"], []
+    every, scopes = measured.tables["top_kernels"], []
     for mode in TRAINING:
         rows = top_of(every[every["mode"] == mode], ALL_PHASES).dropna(subset="same_as_forward")
         if len(rows):
-            found.append((mode, rows))
-    lead = _leads(top, found, measured)
-    return [lead, *stand_in(measured), _invocations(top, measured), *(_others(*own, measured) for own in found)]
+            scopes.append((mode, rows))
+    lead = _leads(top, scopes, measured)
+    return [lead, *stand_in(measured), _invocations(top, measured), *(_others(*scope, measured) for scope in scopes)]
 
 
-def _leads(top: pd.DataFrame, found: list[tuple[str, pd.DataFrame]], measured: Measured) -> Claim:
+def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: Measured) -> Claim:
     """What leads the forward pass with which share, and in how many runs the fullest mode has the same."""
-    one = top["kernel"].nunique() == 1
-    kinds = [measured.label(top["kernel"].iloc[0])] * len(top) if one else _kinds(top, measured.words.kernel)
+    is_same = top["kernel"].nunique() == 1
+    kinds = [measured.label(top["kernel"].iloc[0])] * len(top) if is_same else _kinds(top, measured.words.kernel)
     kind, leads = Counter(kinds).most_common(1)[0]
     training = ""
-    if found:
-        _, rows = found[-1]
+    if scopes:
+        _, rows = scopes[-1]
         same = of_all(int(rows["same_as_forward"].astype(bool).sum()), len(rows), "run")
         training = f"; it leads training in {same}"
     median = f" (median {percent(top['share'].median())})" if len(top) > 2 else ""
@@ -78,10 +78,10 @@ def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
 
 def _others(mode: str, rows: pd.DataFrame, measured: Measured) -> Claim:
     """What leads a training mode where that is another kernel."""
-    other = rows[~rows["same_as_forward"].astype(bool)]
-    if other.empty:
+    differing = rows[~rows["same_as_forward"].astype(bool)]
+    if differing.empty:
         return Claim("In {mode} the same {kernel} leads.", mode=TRAINING[mode], kernel=measured.words.kernel)
-    labels = [measured.label(kernel) for kernel in other["kernel"]]
+    labels = [measured.label(kernel) for kernel in differing["kernel"]]
     return Claim("Another leads in {mode}: {leaders}.", "counted", mode=TRAINING[mode], leaders=leaders(labels))
 
 
@@ -99,13 +99,13 @@ def top_kernel_table(measured: Measured) -> MarkdownTable:
         for mode in modes
         for row in top[(top["mode"] == mode) & (top["scope"] == _scope(mode))].itertuples()
     }
-    shown, others = shown_dimensions(measured.runs, LED_BY, hidden=(MODE.key,)), keys_without(MODE.key)
+    dimensions, keys = shown_dimensions(measured.runs, LED_BY, hidden=(MODE.key,)), keys_without(MODE.key)
     lines = []
-    for _, runs in measured.runs.groupby(others, sort=False):
+    for _, runs in measured.runs.groupby(keys, sort=False):
         by_mode = {row["mode"]: row for row in runs.to_dict("records")}
         first = next(iter(by_mode.values()))
-        lines.append((*leading_cells(first, shown), *(_cell(cells, by_mode.get(mode)) for mode in modes)))
-    return MarkdownTable((*headings_of(shown), *(MODES[mode] for mode in modes)), tuple(lines), first_right=99)
+        lines.append((*leading_cells(first, dimensions), *(_cell(cells, by_mode.get(mode)) for mode in modes)))
+    return MarkdownTable((*headings_of(dimensions), *(MODES[mode] for mode in modes)), tuple(lines), first_right=99)
 
 
 def _cell(cells: dict[str, str], run: dict | None) -> str:

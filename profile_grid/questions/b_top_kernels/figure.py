@@ -27,11 +27,10 @@ from profile_grid.study.dimensions import (
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.classes import family
 from profile_grid.tables.measured import Words, names_of_told_kernels
-from profile_grid.tables.names import FORWARD
+from profile_grid.tables.names import ALL_PHASES, FORWARD
 
 PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 COLUMNS = [*LEADING, "scope", "rank", "kernel", "class", "family", "launches", "time_ms", "share"]
-WHOLE = "all phases"
 KERNELS_DRAWN = 10
 TEXT_PX, LEAST_PX = 130, 260  # of the text after the longest bar, of the longest with its text
 CHARACTER_PX = 5.7  # of a name, on the mean
@@ -54,13 +53,14 @@ def top_kernels(runs: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
     """The kernels with the most time of the largest runs, by `scope`: the forward pass, and all phases if it has more.
 
     `rank`, `time_ms` and `launches` per step, `share` of the scope, class and family; longest first."""
-    found = []
+    tables = []
     for lead in largest_runs(runs)[list(LEADING)].to_dict("records"):
-        own = kernels[(kernels["run"] == lead["run"]) & (kernels["step"] >= 0)]
-        forward, steps = own[own["phase"] == FORWARD], own["step"].nunique()
-        scopes = ({FORWARD: forward} if len(forward) else {}) | ({WHOLE: own} if len(own) > len(forward) else {})
-        found += [_longest(rows, steps).assign(**lead, scope=scope) for scope, rows in scopes.items()]
-    return pd.concat(found, ignore_index=True)[COLUMNS] if found else pd.DataFrame(columns=COLUMNS)
+        run_rows = kernels[(kernels["run"] == lead["run"]) & (kernels["step"] >= 0)]
+        forward, steps = run_rows[run_rows["phase"] == FORWARD], run_rows["step"].nunique()
+        scopes = {FORWARD: forward} if len(forward) else {}
+        scopes |= {ALL_PHASES: run_rows} if len(run_rows) > len(forward) else {}
+        tables += [_longest(rows, steps).assign(**lead, scope=scope) for scope, rows in scopes.items()]
+    return pd.concat(tables, ignore_index=True)[COLUMNS] if tables else pd.DataFrame(columns=COLUMNS)
 
 
 def _longest(kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
@@ -81,29 +81,29 @@ def draw_top_kernels(tables: Tables) -> Drawing:
     """Bars by short name for the forward pass and for all of the step, one below the other.
 
     The legend has the full names, since a short one is clear only among those it stands next to."""
-    runs, named = tables["runs"], words(tables["runs"])
+    runs, terms = tables["runs"], words(tables["runs"])
     top = top_kernels(runs, tables["kernels"])
     short = short_names(top["kernel"], names_of_told_kernels(tables))
     top = top.assign(bar=top["kernel"].map(short), text=_texts(top), start=0.0, end=top["time_ms"])
     fills, names_px = marks.part_fills(top, "family"), CHARACTER_PX * max(map(len, top["bar"]), default=0)
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
-        title = {FORWARD: "forward pass", WHOLE: f"all of one {MODES[rows['mode'].iloc[0]]}"}
+        title = {FORWARD: "forward pass", ALL_PHASES: f"all of one {MODES[rows['mode'].iloc[0]]}"}
         width = max(WIDTH - names_px, LEAST_PX)
         room = alt.Scale(domain=[0, max(rows["time_ms"].max(), 1e-9) * width / (width - TEXT_PX)], nice=False)
-        x = alt.X("start:Q", scale=room, axis=alt.Axis(title=f"{named.time} per step (ms)", tickCount=5, grid=False))
+        x = alt.X("start:Q", scale=room, axis=alt.Axis(title=f"{terms.time} per step (ms)", tickCount=5, grid=False))
         scopes = rows.drop(columns=list(KEYS)).groupby("scope", sort=False)
         return column(*[
-            _bars(own, x, fills, named).properties(
+            _bars(scope_rows, x, fills, terms).properties(
                 title=alt.TitleParams(title[scope], frame="group"), width=width, height=alt.Step(marks.BAR_PX)
             )
-            for scope, own in scopes
+            for scope, scope_rows in scopes
         ], spacing=18)  # fmt: skip
 
     legend = tuple(f"{short[kernel]}: {kernel}" for kernel in dict.fromkeys(top["kernel"]) if short[kernel] != kernel)
     notes = [] if top.empty else [f"The largest that were captured: {'; '.join(labels(top.drop_duplicates('run')))}."]
-    frame = Frame(PANEL_DIMENSIONS, f"No capture holds {named.kernels}.")
-    title = f"The {named.kernels} with the most time"
+    frame = Frame(PANEL_DIMENSIONS, f"No capture holds {terms.kernels}.")
+    title = f"The {terms.kernels} with the most time"
     return frame.drawing(top, runs, without_figures(runs, CAPTURE), panel, notes, legend, title)
 
 
@@ -112,12 +112,12 @@ def _texts(top: pd.DataFrame) -> list[str]:
     return [f"{significant(row.time_ms)} ms, {percent(row.share)}, {count(row.launches)}×" for row in rows]
 
 
-def _bars(top: pd.DataFrame, x: alt.X, fills: alt.Fill, named: Words) -> alt.LayerChart:
-    seen = marks.tooltip(
-        top, ("kernel", named.kernel), ("class", "class"), ("time_ms", "per step (ms)", marks.DIGITS),
+def _bars(top: pd.DataFrame, x: alt.X, fills: alt.Fill, terms: Words) -> alt.LayerChart:
+    tooltip = marks.tooltip(
+        top, ("kernel", terms.kernel), ("class", "class"), ("time_ms", "per step (ms)", marks.DIGITS),
         ("share", "share", marks.SHARE), ("launches", "launches per step", ",.1~f"),
     )  # fmt: skip
-    return marks.bars(top, {"x": x, "y": marks.bar_axis(list(top["bar"]))}, fills, seen)
+    return marks.bars(top, {"x": x, "y": marks.bar_axis(list(top["bar"]))}, fills, tooltip)
 
 
 def result_top_kernels(tables: Tables) -> str:
@@ -125,11 +125,11 @@ def result_top_kernels(tables: Tables) -> str:
     top = top_kernels(tables["runs"], tables["kernels"])
     if top.empty:
         return ""
-    own = top[top["run"] == top["run"].iloc[0]]
-    first = own[own["scope"] == own["scope"].iloc[-1]].iloc[0]
+    run_top = top[top["run"] == top["run"].iloc[0]]
+    first = run_top[run_top["scope"] == run_top["scope"].iloc[-1]].iloc[0]
     name = short_names(top["kernel"], names_of_told_kernels(tables))[first["kernel"]]
     share, time = percent(first["share"]), words(tables["runs"]).time
-    return f"{name} takes {share} of the {time} of {labels(own.head(1))[0]}"
+    return f"{name} takes {share} of the {time} of {labels(run_top.head(1))[0]}"
 
 
 FIGURES = (

@@ -41,12 +41,12 @@ def sentences(measured: Measured) -> list[str]:
     families = family_shares(classes)
     top = top_of(measured.inference("top_kernels"), FORWARD_OTHERS)
     kernels = leaders([measured.label(kernel) for kernel in top["kernel"]])
-    found = [_lead(others, parts), *stand_in(measured), *_families(families[families["family"] != MATMUL])]
-    found += _parts(parts, measured)
+    claims = [_lead(others, parts), *stand_in(measured), *_families(families[families["family"] != MATMUL])]
+    claims += _parts(parts, measured)
     if kernels:
-        found.append(Claim("The longest such {kernel} is {kernels}.", "counted",
+        claims.append(Claim("The longest such {kernel} is {kernels}.", "counted",
                            kernel=measured.words.kernel, kernels=kernels))  # fmt: skip
-    return [*found, *fused_sentence(measured, classes)]
+    return [*claims, *fused_sentence(measured, classes)]
 
 
 def others_share(measured: Measured) -> pd.DataFrame:
@@ -120,11 +120,11 @@ def others_table(measured: Measured) -> MarkdownTable:
     top = top[top["scope"] == FORWARD_OTHERS]
     cells = {}
     for run in measured.runs["run"]:
-        own = parts[(parts["run"] == run) & (parts["other_time_ms"] > 0)].nlargest(MAX_NAMED, "other_time_ms")
-        named = top[top["run"] == run].head(MAX_NAMED)
-        if not named.empty:
-            texts = [f"{escaped(row.part)} {percent(row.other_share)}" for row in own.itertuples()]
-            kernels = [f"{measured.label(row.kernel)} {percent(row.share)}" for row in named.itertuples()]
+        largest = parts[(parts["run"] == run) & (parts["other_time_ms"] > 0)].nlargest(MAX_NAMED, "other_time_ms")
+        top_rows = top[top["run"] == run].head(MAX_NAMED)
+        if not top_rows.empty:
+            texts = [f"{escaped(row.part)} {percent(row.other_share)}" for row in largest.itertuples()]
+            kernels = [f"{measured.label(row.kernel)} {percent(row.share)}" for row in top_rows.itertuples()]
             cells[run] = (*([] if parts.empty else [", ".join(texts)]), ", ".join(kernels))
     headings = (*([] if parts.empty else ["parts of the model"]), measured.words.kernels)
     return run_table(measured, headings, cells, text=True)
@@ -139,8 +139,8 @@ def parts_tables(measured: Measured) -> tuple[int, list[tuple[str, MarkdownTable
     models_at = parts.groupby(CONTEXT_LENGTH.key)[MODEL.key].nunique()
     context = max(models_at[models_at == models_at.max()].index)
     rows = parts[parts[CONTEXT_LENGTH.key] == context]
-    shown = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
-    return int(context), [(title, _parts_table(some)) for title, some in split(rows, shown)]
+    dimensions = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+    return int(context), [(title, _parts_table(some)) for title, some in split(rows, dimensions)]
 
 
 def _parts_table(rows: pd.DataFrame) -> MarkdownTable:

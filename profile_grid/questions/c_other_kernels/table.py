@@ -22,8 +22,8 @@ def forward_parts(merged: Merged) -> pd.DataFrame:
         other_ns=forward["total_ns"].where(~is_matmul(forward["class"]), 0),
     )
     table = with_share(per_pass(forward, ["part"], steps), ["run"], "share")
-    others = forward.groupby(["run", "part"], observed=True)["other_ns"].sum()
-    other_ns = pd.MultiIndex.from_frame(table[["run", "part"]]).map(others).to_numpy(dtype="float64")
+    ns_of_others = forward.groupby(["run", "part"], observed=True)["other_ns"].sum()
+    other_ns = pd.MultiIndex.from_frame(table[["run", "part"]]).map(ns_of_others).to_numpy(dtype="float64")
     table["other_time_ms"] = other_ns / numbers(table["run"].map(steps)) / 1e6
     table["other_share"] = other_ns / numbers(table["run"].map(total_by_run(forward)))
     all_others = numbers(table["run"].map(forward.groupby("run", observed=True)["other_ns"].sum()))

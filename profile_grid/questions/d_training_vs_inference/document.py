@@ -38,9 +38,9 @@ def _matmul_alone(measured: Measured) -> list[Claim]:
         f"{interval(rows['share'], percent)} of the {measured.words.time} of {PASSES[mode]}"
         for mode, rows in shares[shares["family"] == MATMUL].groupby("mode", sort=False)
     ]
-    found = [Claim("Matrix multiplies take {shares}.", shares=listed(texts))] if texts else []
+    claims = [Claim("Matrix multiplies take {shares}.", shares=listed(texts))] if texts else []
     lacking = "Inference and training cannot be compared: no model has complete captures of both."
-    return [*found, Claim(lacking, "missing")]
+    return [*claims, Claim(lacking, "missing")]
 
 
 def _change(change: pd.DataFrame, measured: Measured) -> Claim:
@@ -49,8 +49,8 @@ def _change(change: pd.DataFrame, measured: Measured) -> Claim:
     for word, rows in (("smaller", change["change"] <= -SAME_SHARE), ("larger", change["change"] >= SAME_SHARE)):
         if rows.any():
             amount = interval(change.loc[rows, "change"].abs(), _amount)
-            where = str(int(rows.sum())) if texts else of_all(int(rows.sum()), len(change), "run")
-            texts.append(f"{word} in {where} ({amount} points)")
+            count = str(int(rows.sum())) if texts else of_all(int(rows.sum()), len(change), "run")
+            texts.append(f"{word} in {count} ({amount} points)")
     verdict = ", ".join(texts) or f"the same within {_amount(SAME_SHARE)} points"
     median = f"; median {points(change['change'].median())}" if len(change) > 2 else ""
     return Claim(
@@ -107,17 +107,17 @@ def _parts(measured: Measured) -> list[Claim]:
 def change_table(measured: Measured) -> MarkdownTable | None:
     """(d) Every class's share in inference and in training; the first columns are the matrix multiplies. None where
     no configuration has both."""
-    place = keys_without(MODE.key)
-    change = small_ones_together(training_change(measured), ["inference", "training"], place)
+    keys = keys_without(MODE.key)
+    change = small_ones_together(training_change(measured), ["inference", "training"], keys)
     if change.empty:
         return None
-    wide = pivoted(change, place, "family", ["inference", "training"])
+    wide = pivoted(change, keys, "family", ["inference", "training"])
     families = by_size(change.assign(share=change[["inference", "training"]].max(axis=1)))
     cells = {}
     for run in measured.runs[measured.runs["mode"] == measured.training_mode].to_dict("records"):
-        at = tuple(run[key] for key in place)
-        if at in wide.index:
-            before, after = wide.loc[at, "inference"], wide.loc[at, "training"]
+        index = tuple(run[key] for key in keys)
+        if index in wide.index:
+            before, after = wide.loc[index, "inference"], wide.loc[index, "training"]
             cells[run["run"]] = tuple(_change_cell(before[name], after[name], name == MATMUL) for name in families)
     return run_table(measured, tuple(f"{escaped(name)}, %" for name in families), cells, measured.training_mode)
 
@@ -132,8 +132,8 @@ def phase_table(measured: Measured) -> MarkdownTable | None:
     phases = [phase for phase in dict.fromkeys(shares["phase"]) if largest[phase] >= VISIBLE_SHARE]
     cells = {}
     for run, rows in shares.groupby("run", sort=False):
-        found = {row.phase: f"{percent(row.of_step)} ({percent(row.matmul)})" for row in rows.itertuples()}
-        cells[run] = tuple(found.get(phase, ABSENT) for phase in phases)
+        text_by_phase = {row.phase: f"{percent(row.of_step)} ({percent(row.matmul)})" for row in rows.itertuples()}
+        cells[run] = tuple(text_by_phase.get(phase, ABSENT) for phase in phases)
     return run_table(measured, tuple(escaped(phase) for phase in phases), cells, measured.training_mode)
 
 
@@ -145,8 +145,8 @@ def parts_table(measured: Measured) -> MarkdownTable | None:
     most = rows.groupby("part")["share"].max().sort_values(ascending=False).index[:MOST_PARTS]
     parts = [part for part in dict.fromkeys(rows["part"]) if part in most]
     cells = {}
-    for run, own in rows.groupby("run", sort=False):
-        wide = pivoted(own, ["part"], "pass", ["gpu_time_ms"])["gpu_time_ms"]
+    for run, run_parts in rows.groupby("run", sort=False):
+        wide = pivoted(run_parts, ["part"], "pass", ["gpu_time_ms"])["gpu_time_ms"]
         cells[run] = tuple(_both_passes(wide.loc[part]) if part in wide.index else ABSENT for part in parts)
     return run_table(measured, tuple(f"{escaped(part)}, ms" for part in parts), cells, measured.training_mode)
 
@@ -158,7 +158,7 @@ def _of_training(measured: Measured) -> pd.DataFrame:
 
 
 def _both_passes(times: pd.Series) -> str:
-    return " → ".join(significant(times.get(one)) for one in (FORWARD, BACKWARD))
+    return " → ".join(significant(times.get(phase)) for phase in (FORWARD, BACKWARD))
 
 
 def _change_cell(before: float, after: float, with_points: bool) -> str:

@@ -44,11 +44,11 @@ def family_shares(runs: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
 
 def draw_class_shares(tables: Tables) -> Drawing:
     """A stacked bar per model and context: the forward pass of inference on the left, training on the right."""
-    runs, named = tables["runs"], words(tables["runs"])
+    runs, terms = tables["runs"], words(tables["runs"])
     declared, shares = sides_of(runs), family_shares(runs, tables["class_shares"])
     fills = marks.part_fills(shares, "family")
     missing = without_figures(declared, CAPTURE).merge(declared[["run", "side"]], on="run")
-    axis = alt.Axis(title=f"share of the {named.time} of a step", format="%", values=[0, 0.2, 0.4, 0.6, 0.8, 1])
+    axis = alt.Axis(title=f"share of the {terms.time} of a step", format="%", values=[0, 0.2, 0.4, 0.6, 0.8, 1])
     x = alt.X("start:Q", scale=alt.Scale(domain=[0, 1]), axis=axis)
     full = next((mode for mode in FULLEST_FIRST if mode in set(shares["mode"])), FORWARD)
     shorter = shares[(shares["side"] == TRAINING) & (shares["mode"] != full)]
@@ -64,13 +64,13 @@ def draw_class_shares(tables: Tables) -> Drawing:
             for side in sides
         ], spacing=GAP_PX)  # fmt: skip
 
-    notes = [f"The {named.time} of a step is the sum over {named.kernels} and memory operations; bars sum to 100 %."]
+    notes = [f"The {terms.time} of a step is the sum over {terms.kernels} and memory operations; bars sum to 100 %."]
     if len(shorter):
         notes.append(f"{SHORTER} {' or '.join(MODES[mode] for mode in dict.fromkeys(shorter['mode']))}.")
     if shares["bar"].nunique() > MAX_BARS:
         notes.append(f"At most {MAX_BARS} models and contexts are drawn; the table has all.")
-    frame = Frame(PANEL_DIMENSIONS, f"No capture holds {named.kernels}, so their classes have no shares.")
-    title = f"{named.kernel.capitalize()} classes as shares of the time of all {named.kernels}"
+    frame = Frame(PANEL_DIMENSIONS, f"No capture holds {terms.kernels}, so their classes have no shares.")
+    title = f"{terms.kernel.capitalize()} classes as shares of the time of all {terms.kernels}"
     return frame.drawing(shares, declared, missing, panel, notes, title=title)
 
 
@@ -86,13 +86,13 @@ def _panel(
     shares: pd.DataFrame, missing: pd.DataFrame, cells: list[str], x: alt.X, fills: alt.Fill, labelled: bool
 ) -> alt.LayerChart:
     rows = shares[shares["bar"].isin(cells)].drop(columns="mode")
-    seen = marks.tooltip(rows, ("family", "family"), ("share", "share", marks.SHARE))
-    place = {"x": x, "y": marks.bar_axis(cells, labelled)}
-    layers = [marks.bars(rows, place, fills, seen), _percentages(rows, place), *_instead(rows, missing, cells, place)]
+    tooltip = marks.tooltip(rows, ("family", "family"), ("share", "share", marks.SHARE))
+    axes = {"x": x, "y": marks.bar_axis(cells, labelled)}
+    layers = [marks.bars(rows, axes, fills, tooltip), _percentages(rows, axes), *_instead(rows, missing, cells, axes)]
     return alt.layer(*layers, height=alt.Step(marks.BAR_PX), width=WIDTH_PX)
 
 
-def _percentages(shares: pd.DataFrame, place: dict) -> alt.Chart:
+def _percentages(shares: pd.DataFrame, channels: dict) -> alt.Chart:
     """The percentages in the bars that have room for them."""
     wide = shares[shares["share"] >= SMALLEST_LABEL]
     wide = wide.assign(
@@ -101,10 +101,10 @@ def _percentages(shares: pd.DataFrame, place: dict) -> alt.Chart:
         ink=["white" if part_style(name)[0] in DARK else "black" for name in wide["family"]],
     )
     ink = alt.Color("ink:N", scale=None, legend=None)
-    return alt.Chart(wide).mark_text(fontSize=SMALLEST).encode(**place, text="text:N", color=ink)
+    return alt.Chart(wide).mark_text(fontSize=SMALLEST).encode(**channels, text="text:N", color=ink)
 
 
-def _instead(shares: pd.DataFrame, missing: pd.DataFrame, cells: list[str], place: dict) -> list[alt.Chart]:
+def _instead(shares: pd.DataFrame, missing: pd.DataFrame, cells: list[str], channels: dict) -> list[alt.Chart]:
     """What stands in the place of a bar: a cross and why the run has no results, or that the grid does not have it."""
     failed = missing.assign(bar=_cells(missing), text=missing["status"].map(marks.status_words), start=0.02)
     failed = failed[failed["bar"].isin(cells)].drop(columns="mode")
@@ -112,8 +112,8 @@ def _instead(shares: pd.DataFrame, missing: pd.DataFrame, cells: list[str], plac
     absent = pd.DataFrame({"bar": [cell for cell in cells if cell not in present]})
     absent = absent.assign(text="not in the grid", start=0.02)
     why = marks.tooltip(failed, ("text", "no results"), ("reason", "reason"))
-    crossed = alt.Chart(failed).encode(**place, tooltip=why)
-    blank = alt.Chart(absent).mark_text(align="left", fontSize=SMALL, color=SOFT).encode(**place, text="text:N")
+    crossed = alt.Chart(failed).encode(**channels, tooltip=why)
+    blank = alt.Chart(absent).mark_text(align="left", fontSize=SMALL, color=SOFT).encode(**channels, text="text:N")
     crosses = [
         crossed.mark_point(shape=CROSS, size=25, strokeWidth=1.5, color=INK),
         crossed.mark_text(align="left", dx=8, fontSize=SMALL).encode(text="text:N"),
@@ -126,7 +126,7 @@ def result_class_shares(tables: Tables) -> str:
     shares = family_shares(tables["runs"], tables["class_shares"])
     matmul = shares[shares["family"] == MATMUL]
     of_sides = {side: matmul[matmul["side"] == side]["share"] for side in SIDES}
-    parts = [f"{interval(own, percent)} in {side}" for side, own in of_sides.items() if len(own)]
+    parts = [f"{interval(rows, percent)} in {side}" for side, rows in of_sides.items() if len(rows)]
     time = words(tables["runs"]).time
     return f"Of the {time}, matrix multiplies take {', '.join(parts)}" if parts else ""
 

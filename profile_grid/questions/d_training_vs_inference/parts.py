@@ -19,11 +19,11 @@ def training_parts(merged: Merged) -> pd.DataFrame:
     to the nanosecond."""
     kernels = merged.kernels[merged.kernels["phase"].isin(PHASES)]
     places = places_with_parts(kernels)
-    tells = places.loc[(places["pass"] == BACKWARD) & (places["part"] != NO_RANGE), "run"].unique()
-    rows = kernels[kernels["run"].isin(tells)].merge(places, on=PLACE, how="left", validate="many_to_one")
+    runs_with_parts = places.loc[(places["pass"] == BACKWARD) & (places["part"] != NO_RANGE), "run"].unique()
+    rows = kernels[kernels["run"].isin(runs_with_parts)].merge(places, on=PLACE, how="left", validate="many_to_one")
     table = with_share(per_pass(rows, ["pass", "part"], merged.captured_steps), ["run", "pass"], "share")
     phases = merged["phases"]
-    own = phases[phases["run"].isin(tells) & phases["phase"].isin(PHASES) & (phases["step"] >= 0)]
-    require_same("GPU time by part", table["total_ns"].sum(), own[["kernel_ns", "memop_ns"]].to_numpy().sum())
+    main_phases = phases[phases["run"].isin(runs_with_parts) & phases["phase"].isin(PHASES) & (phases["step"] >= 0)]
+    require_same("GPU time by part", table["total_ns"].sum(), main_phases[["kernel_ns", "memop_ns"]].to_numpy().sum())
     check_shares(table, ["run", "pass"])
     return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])

@@ -14,13 +14,13 @@ from profile_grid.tables.names import ALL_PHASES, FORWARD, MAIN_PHASES
 def training_change(measured: Measured) -> pd.DataFrame:
     """Per configuration (all dimensions but the mode) and family: its share in inference, in training, and the change
     (of one, not percent)."""
-    place = keys_without(MODE.key)
-    columns = [*place, "family", "inference", "training", "change"]
+    keys = keys_without(MODE.key)
+    columns = [*keys, "family", "inference", "training", "change"]
     shares = measured.tables["class_shares"]
-    whole = family_shares(shares[shares["phase"] == ALL_PHASES])
-    if measured.training_mode is None or measured.inference_mode != FORWARD or whole.empty:
+    step_shares = family_shares(shares[shares["phase"] == ALL_PHASES])
+    if measured.training_mode is None or measured.inference_mode != FORWARD or step_shares.empty:
         return pd.DataFrame(columns=columns)
-    wide = pivoted(whole, [*place, "family"], "mode", ["share"])["share"]
+    wide = pivoted(step_shares, [*keys, "family"], "mode", ["share"])["share"]
     if not {measured.inference_mode, measured.training_mode} <= set(wide.columns):
         return pd.DataFrame(columns=columns)
     both = wide.rename(columns={measured.inference_mode: "inference", measured.training_mode: "training"}).reset_index()

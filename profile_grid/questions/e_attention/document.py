@@ -42,8 +42,8 @@ def sentences(measured: Measured) -> list[str]:
     softmax = rows[(rows["part"] == SOFTMAX) & rows["runtime_to_matmuls"].notna()]
     if softmax.empty:
         return [Claim("Not answered: no run has ranges for softmax and for both matrix multiplies.", "missing"), *fused]
-    found = [_ratio(softmax), *stand_in(measured), _longest(rows), *_backward(measured), *_layers(rows)]
-    return [*found, *fused]
+    claims = [_ratio(softmax), *stand_in(measured), _longest(rows), *_backward(measured), *_layers(rows)]
+    return [*claims, *fused]
 
 
 def _ratio(softmax: pd.DataFrame) -> Claim:
@@ -100,8 +100,8 @@ def _table_of(measured: Measured, name: str, mode: str) -> MarkdownTable:
     parts = [part for part in PARTS if part in set(rows["part"])]
     headings = (*(f"{part}, µs" for part in parts), "matmuls", "softmax", "runtime ratio", "FLOP ratio")
     cells = {}
-    for run, own in rows.groupby("run", sort=False):
-        by_part = own.set_index("part")
+    for run, run_rows in rows.groupby("run", sort=False):
+        by_part = run_rows.set_index("part")
         times = [significant(by_part["gpu_time_per_layer_us"].get(part)) for part in parts]
         matmuls = by_part[by_part.index.isin(MATMULS)]
         seconds = matmuls["gpu_time_per_layer_us"].sum() * 1e-6

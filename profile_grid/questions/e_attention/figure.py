@@ -43,30 +43,30 @@ def absent_cells(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
 def draw_attention(tables: Tables) -> Drawing:
     """Per model a panel of the time per layer against context length, a line per part; below all, the part's share of
     attention's time and of its FLOPs, a marker per configuration."""
-    runs, named = tables["runs"], words(tables["runs"])
+    runs, terms = tables["runs"], words(tables["runs"])
     parts = attention_parts(runs, tables["attention"])
     series = Series("part", tuple(part for part in PARTS if part in set(parts["part"])))
     order = models_in_order(runs)
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
-        own = rows.drop(columns="mode")
-        models = [model for model in order if model in set(own["model"])]
-        y = Log.around(own["gpu_time_per_layer_us"], PANEL_PX)
-        contexts = Contexts.of(own["context_length"])
+        data = rows.drop(columns="mode")
+        models = [model for model in order if model in set(data["model"])]
+        y = Log.around(data["gpu_time_per_layer_us"], PANEL_PX)
+        contexts = Contexts.of(data["context_length"])
         times = {
-            model: _times(own[own["model"] == model], contexts, y, series, n % MAX_COLUMNS == 0 and named.time)
+            model: _times(data[data["model"] == model], contexts, y, series, n % MAX_COLUMNS == 0 and terms.time)
             for n, model in enumerate(models)
         }
         columns = min(max(len(models), 2), MAX_COLUMNS)
         return column(
-            side_by_side(times, PANEL_PX, columns, one_axis=True), _shares(own, series, named.time), spacing=16
+            side_by_side(times, PANEL_PX, columns, one_axis=True), _shares(data, series, terms.time), spacing=16
         )
 
     notes = (
         "Mean of the captured steps of the forward pass. FLOPs from the shapes, every entry of the scores counted: "
         "scores and values 2·B·H·S²·d_head each, softmax 5·B·H·S², mask and scale B·H·S².",
     )
-    frame = Frame(PANEL_DIMENSIONS, f"No capture has {named.kernels} in the ranges of attention's parts.")
+    frame = Frame(PANEL_DIMENSIONS, f"No capture has {terms.kernels} in the ranges of attention's parts.")
     return frame.drawing(parts, runs, absent_cells(runs, parts), panel, notes)
 
 
@@ -111,7 +111,7 @@ def result_attention(tables: Tables) -> str:
     softmax = parts[(parts["part"] == SOFTMAX) & parts["runtime_to_matmuls"].notna()]
     if softmax.empty:
         return ""
-    runtime, flops = (interval(softmax[f"{what}_to_matmuls"], text) for what, text in MEASURES)
+    runtime, flops = (interval(softmax[f"{name}_to_matmuls"], text) for name, text in MEASURES)
     return f"Softmax takes {runtime} times as long as both matrix multiplies of attention, with {flops} of their FLOPs"
 
 

@@ -70,9 +70,9 @@ def _time_of(part: str, phase: str, merged: Merged) -> pd.DataFrame:
     kernels, ranges, steps = merged.kernels, merged["ranges"], merged.captured_steps
     inside = kernels[(kernels["phase"] == phase) & _holds(kernels["range"], part)]
     table = per_pass(inside.assign(part=part), ["part"], steps).drop(columns="total_ns")
-    own = ranges[(ranges["phase"] == phase) & _holds(ranges["range"], part)]
-    own = own[own["range"].map(innermost) == part]
-    instances = own.groupby("run", observed=True)["instances"].sum() / steps
+    opened = ranges[(ranges["phase"] == phase) & _holds(ranges["range"], part)]
+    opened = opened[opened["range"].map(innermost) == part]
+    instances = opened.groupby("run", observed=True)["instances"].sum() / steps
     table["instances_per_pass"] = numbers(table["run"].map(instances))
     table["gpu_time_per_layer_us"] = table["gpu_time_ms"] * 1e3 / table["instances_per_pass"]
     return table[[*LEADING, "part", "instances_per_pass", "gpu_time_ms", "gpu_time_std_ms", "gpu_time_per_layer_us"]]

@@ -33,9 +33,9 @@ def sentences(measured: Measured) -> list[str]:
 def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
     """The parts of the forward pass that gain most and least in the lowest precision, of those that take time."""
     lowest, parts = sorted_values(times, PRECISION.key)[-1], measured.tables["precision_parts"]
-    own = parts[(parts["precision"] == lowest) & (parts["phase"] == FORWARD) & (parts["part"] != NO_RANGE)]
-    own = own[own["base_share"] >= NON_TRIVIAL_SHARE]
-    ranges = {part: (rows.min(), rows.max()) for part, rows in own.groupby("part", sort=False)["speed_up"]}
+    forward = parts[(parts["precision"] == lowest) & (parts["phase"] == FORWARD) & (parts["part"] != NO_RANGE)]
+    forward = forward[forward["base_share"] >= NON_TRIVIAL_SHARE]
+    ranges = {part: (rows.min(), rows.max()) for part, rows in forward.groupby("part", sort=False)["speed_up"]}
     if len(ranges) < 2:
         return []
     most, least = max(ranges, key=lambda part: ranges[part][0]), min(ranges, key=lambda part: ranges[part][1])
@@ -52,15 +52,15 @@ def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
 
 def _accuracy(rows: pd.DataFrame) -> list[Claim]:
     """How far the logits are off in each precision, and which runs are further off than that explains."""
-    known = rows[rows["logits_error"].notna()]
-    if known.empty:
+    compared = rows[rows["logits_error"].notna()]
+    if compared.empty:
         return [Claim("No run was compared with one in fp{bits}, so the accuracy is not known.", "missing", bits=64)]
     texts = [
-        f"{interval(known[known['precision'] == name]['logits_error'], _error)} in {name}"
-        for name in sorted_values(known, PRECISION.key)
+        f"{interval(compared[compared['precision'] == name]['logits_error'], _error)} in {name}"
+        for name in sorted_values(compared, PRECISION.key)
     ]
-    off = known[~known["within_precision"].astype("bool")]
-    verdict = "rounding explains all of it" if off.empty else f"rounding does not explain that of {places(off)}"
+    large = compared[~compared["within_precision"].astype("bool")]
+    verdict = "rounding explains all of it" if large.empty else f"rounding does not explain that of {places(large)}"
     text = "The logits of the first step differ from fp{bits} by {texts}; {verdict}."
     return [Claim(text, "counted", bits=64, texts=listed(texts), verdict=verdict)]
 

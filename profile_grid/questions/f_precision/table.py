@@ -32,8 +32,8 @@ def precision_parts(merged: Merged) -> pd.DataFrame:
 def _peak_ratio(device_name: object, precision: str) -> float | None:
     """How much more than in fp32 the GPU can compute, by its data sheet; None where that is not known."""
     peaks = peaks_of_device(device_name)
-    own, base = (peaks.flop_per_s(name) if peaks else None for name in (precision, PRECISION.default))
-    return own / base if own and base else None
+    peak, base = (peaks.flop_per_s(name) if peaks else None for name in (precision, PRECISION.default))
+    return peak / base if peak and base else None
 
 
 TABLES = (

@@ -36,22 +36,22 @@ def sentences(measured: Measured) -> list[str]:
     )  # fmt: skip
     if times.empty:
         return [NO_PAIR]
-    found = [largest_gain(times, COMPILE, BASE), *_cost(times, cost), *by_value(times, COMPILE)]
-    whole = kernels[kernels[COMPILE.key] == sorted_values(times, COMPILE.key)[0]]
-    return [*found, *matmuls_sentence(parts), *_kernels(whole, measured), *fused_sentences(parts, measured)]
+    claims = [largest_gain(times, COMPILE, BASE), *_cost(times, cost), *by_value(times, COMPILE)]
+    compiled = kernels[kernels[COMPILE.key] == sorted_values(times, COMPILE.key)[0]]
+    return [*claims, *matmuls_sentence(parts), *_kernels(compiled, measured), *fused_sentences(parts, measured)]
 
 
 def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
     """By mode how many kernels of a step are left, and how much of their time."""
     texts = []
-    for mode, own in rows.groupby("mode", sort=False):
-        sums = own.groupby("run", sort=False)[
+    for mode, mode_kernels in rows.groupby("mode", sort=False):
+        sums = mode_kernels.groupby("run", sort=False)[
             ["invocations", "base_invocations", "gpu_time_ms", "base_gpu_time_ms"]
         ].sum()
-        left, time = (
+        calls, time = (
             interval(sums[name] / sums[f"base_{name}"], percent) for name in ("invocations", "gpu_time_ms")
         )  # fmt: skip
-        texts.append(f"{left} of the {measured.words.kernels} of {PASSES[mode]} ({time} of its {measured.words.time})")
+        texts.append(f"{calls} of the {measured.words.kernels} of {PASSES[mode]} ({time} of its {measured.words.time})")
     value = COMPILE.name_of(rows[COMPILE.key].iloc[0]) if texts else ""
     return [Claim("Compiled ({value}), there remain {texts}.", value=value, texts=listed(texts))] if texts else []
 
@@ -89,11 +89,11 @@ def kernels_table(measured: Measured) -> MarkdownTable | None:
     families = list(rows.groupby("class")[figures[:2]].sum().sum(axis=1).sort_values(ascending=False).index)
 
     def cells(run: dict) -> list[str]:
-        own = rows[rows["run"] == run["run"]]
-        by_class, whole = own.groupby("class")[figures].sum(), own[figures].sum()
-        launches = f"{count(whole['base_invocations'])} → {count(whole['invocations'])}"
+        run_kernels = rows[rows["run"] == run["run"]]
+        by_class, total = run_kernels.groupby("class")[figures].sum(), run_kernels[figures].sum()
+        launches = f"{count(total['base_invocations'])} → {count(total['invocations'])}"
         times = [_change(by_class.loc[name]) if name in by_class.index else ABSENT for name in families]
-        return [launches, _change(whole), *times]
+        return [launches, _change(total), *times]
 
     headings = (measured.words.kernels, "all, ms", *(f"{escaped(name)}, ms" for name in families))
     return lines_table(rows.drop_duplicates("run"), LEADING_DIMENSIONS, headings, cells)
@@ -103,13 +103,13 @@ def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(g) What the kernels of the forward pass serve, and of the backward pass where a run has one: a column per model,
     a table with its title for each combination of the other dimensions."""
     modes = {FORWARD: measured.inference_mode, BACKWARD: measured.training_mode}
-    found = []
+    tables = []
     for phase, mode in modes.items():
         rows = measured.tables["compile_parts"]
         rows = rows[(rows["phase"] == phase) & (rows["mode"] == mode)]
         texts = split(rows, (MODEL.key,)) if len(rows) else ()
-        found += [(", ".join(filter(None, (phase, title))), _parts_table(own)) for title, own in texts]
-    return found
+        tables += [(", ".join(filter(None, (phase, title))), _parts_table(part_rows)) for title, part_rows in texts]
+    return tables
 
 
 def _parts_table(rows: pd.DataFrame) -> MarkdownTable:

@@ -28,14 +28,14 @@ def compile_parts(merged: Merged) -> pd.DataFrame:
     rows, steps = _kernels_by_parts(merged), merged.captured_steps
     multiplies = is_matmul(rows["class"]).astype("bool")
     counted = multiplies & ~rows["kernel"].map(lambda name: bool(SECOND_PASS.search(name))).astype("bool")
-    times, matmuls, others = (
+    times, matmuls, other_launches = (
         per_pass(part, BY, steps).set_index(["run", *BY]) for part in (rows, rows[counted], rows[~multiplies])
     )
     times = times[["gpu_time_ms", "invocations", "total_ns"]].assign(matmuls=matmuls["invocations"])
     table = both_sides(merged, COMPILE, times.reset_index(), BY)
     _check_conserved(table, rows)
     share = table["gpu_time_ms"] / table.groupby(["run", "phase"])["gpu_time_ms"].transform("sum")
-    table = table.assign(share=share, base_others_ms=_of_all_parts(table, others["gpu_time_ms"].to_dict()))
+    table = table.assign(share=share, base_others_ms=_of_all_parts(table, other_launches["gpu_time_ms"].to_dict()))
     return table.drop(columns=["total_ns", "base_total_ns"])
 
 
@@ -56,9 +56,9 @@ def _of_all_parts(table: pd.DataFrame, times: dict[tuple, float]) -> pd.Series:
 
 def _check_conserved(table: pd.DataFrame, rows: pd.DataFrame) -> None:
     """Raises NotConserved unless the rows of either side add up to the kernels of its runs, to the nanosecond."""
-    whole = numbers(total_by_run(rows))
+    step_ns = numbers(total_by_run(rows))
     for side, column in (("run", "total_ns"), ("base_run", "base_total_ns")):
-        expected = whole.reindex(table.drop_duplicates("run")[side]).sum()
+        expected = step_ns.reindex(table.drop_duplicates("run")[side]).sum()
         require_same("GPU time by set of parts", table[column].sum(), expected)
 
 

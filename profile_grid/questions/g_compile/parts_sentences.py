@@ -17,15 +17,15 @@ MOST_NAMED = 3
 
 def fused_sentences(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
     """By phase how much of the time is in kernels that serve several parts."""
-    own = rows[rows["phase"].isin((FORWARD, BACKWARD)) & (rows["gpu_time_ms"] > 0)]
-    if own.empty or (own["parts"] == NO_RANGE).all():
+    passes = rows[rows["phase"].isin((FORWARD, BACKWARD)) & (rows["gpu_time_ms"] > 0)]
+    if passes.empty or (passes["parts"] == NO_RANGE).all():
         return []
-    several = own["share"].where(own["parts"].map(lambda name: len(parts_in(name)) > 1), 0.0)
-    shares = several.groupby([own["run"], own["phase"]]).sum()
+    several = passes["share"].where(passes["parts"].map(lambda name: len(parts_in(name)) > 1), 0.0)
+    shares = several.groupby([passes["run"], passes["phase"]]).sum()
     texts = [
         f"{interval(shares.xs(phase, level='phase'), percent)} of {phase}"
         for phase in (FORWARD, BACKWARD)
-        if phase in set(own["phase"])
+        if phase in set(passes["phase"])
     ]
     text = "{kernels} that serve several parts of the model at once take {texts}."
     return [Claim(text, kernels=capital(measured.words.kernels), texts=listed(texts))]
@@ -34,11 +34,11 @@ def fused_sentences(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
 def matmuls_sentence(rows: pd.DataFrame) -> list[Claim]:
     """The parts that have not as many matrix multiplies compiled as not."""
     differing = rows[rows["matmuls"] != rows["base_matmuls"]]
-    named = [
+    texts = [
         f"**{escaped(row['parts'])}** in {run_in_words(row)}, {row['phase']} ({count(row['base_matmuls'])} before,"
         f" {count(row['matmuls'])} after)"
         for row in differing.head(MOST_NAMED).to_dict("records")
     ]
     more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
     text = "The number of matrix multiplies differs when compiled: {named}{more}."
-    return [Claim(text, "counted", named="; ".join(named), more=more)] if named else []
+    return [Claim(text, "counted", named="; ".join(texts), more=more)] if texts else []

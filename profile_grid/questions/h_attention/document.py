@@ -34,26 +34,26 @@ def sentences(measured: Measured) -> list[str]:
         return [NOTHING]
     times = steps[steps["speed_up"].notna()]
     lead = [largest_gain(times, ATTENTION, ATTENTION.words(ATTENTION.default), ())] if len(times) else []
-    found = [*lead, *_fastest(steps), *_memory(steps), *_refused(steps), *([verdict_counts(times)] if lead else [])]
-    return [*found, *_operator(measured.tables["attention_operator"], measured)]
+    claims = [*lead, *_fastest(steps), *_memory(steps), *_refused(steps), *([verdict_counts(times)] if lead else [])]
+    return [*claims, *_operator(measured.tables["attention_operator"], measured)]
 
 
 def _fastest(steps: pd.DataFrame) -> list[Claim]:
     """By context length what is fastest in how many configurations, and in how many no winner can be told."""
     timed = steps[steps["mean_ms"].notna()]
-    named = [(own["context_length"].iloc[0], _fastest_of(own)) for _, own in timed.groupby(PLACE, sort=False)]
+    fastest = [(group["context_length"].iloc[0], _fastest_of(group)) for _, group in timed.groupby(PLACE, sort=False)]
     texts = [
-        f"{leaders([name for length, name in named if length == one], unnamed=NO_WINNER)} at context {one}"
-        for one in dict.fromkeys(length for length, _ in named)
+        f"{leaders([name for length, name in fastest if length == context], unnamed=NO_WINNER)} at context {context}"
+        for context in dict.fromkeys(length for length, _ in fastest)
     ]
     return [Claim("Fastest: {texts}.", "difference", texts="; ".join(texts))]
 
 
-def _fastest_of(own: pd.DataFrame) -> str:
+def _fastest_of(times: pd.DataFrame) -> str:
     """The attention that is faster than each other one here by more than processes differ, else NO_WINNER."""
-    if len(own) < 2:
-        return str(own[ATTENTION.key].iloc[0])
-    best, others = own.loc[own["mean_ms"].idxmin()], own.drop(own["mean_ms"].idxmin())
+    if len(times) < 2:
+        return str(times[ATTENTION.key].iloc[0])
+    best, others = times.loc[times["mean_ms"].idxmin()], times.drop(times["mean_ms"].idxmin())
     error = (others["process_spread"] ** 2 + best["process_spread"] ** 2) ** 0.5
     faster = judged(others["mean_ms"] / best["mean_ms"], error)["verdict"] == FASTER
     return str(best[ATTENTION.key]) if faster.all() else NO_WINNER
@@ -75,9 +75,9 @@ def _memory(steps: pd.DataFrame) -> list[Claim]:
     if out.empty:
         return [Claim("All of them fit into memory.", "counted")] if (steps["status"] == COMPLETE).all() else []
     names = [str(value) for value in sorted_values(out, ATTENTION.key)]
-    there = steps[steps["status"] == COMPLETE].merge(out[PLACE].drop_duplicates(), on=PLACE)
-    fits = [str(value) for value in sorted_values(there, ATTENTION.key)]
-    sizes = there["peak_allocated_bytes"].dropna()
+    fitting = steps[steps["status"] == COMPLETE].merge(out[PLACE].drop_duplicates(), on=PLACE)
+    fits = [str(value) for value in sorted_values(fitting, ATTENTION.key)]
+    sizes = fitting["peak_allocated_bytes"].dropna()
     held = f", in {interval(sizes, memory)}" if len(sizes) else ""
     also = f"; there it fits with {listed(fits)}{held}" if fits else ""
     where_out = places(out.assign(**{ATTENTION.key: ATTENTION.default}))
@@ -89,7 +89,7 @@ def _refused(steps: pd.DataFrame) -> list[Claim]:
     """What PyTorch refuses here."""
     refused = steps[steps["status"] == UNSUPPORTED]
     texts = [
-        f"{escaped(value)} in {counted(len(own), 'run')}" for value, own in refused.groupby(ATTENTION.key, sort=False)
+        f"{escaped(value)} in {counted(len(rows), 'run')}" for value, rows in refused.groupby(ATTENTION.key, sort=False)
     ]
     return [Claim("PyTorch refuses {texts} (see *Not measured*).", "missing", texts=listed(texts))] if texts else []
 
@@ -131,8 +131,8 @@ def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> Markd
     wide = pivoted(rows, PLACE, ATTENTION.key, CELL)
 
     def cells(row: dict) -> list[str]:
-        own = wide.loc[tuple(row[key] for key in PLACE)]
-        return [cell(pd.Series({name: own[(name, value)] for name in CELL})) for value in values]
+        wide_row = wide.loc[tuple(row[key] for key in PLACE)]
+        return [cell(pd.Series({name: wide_row[(name, value)] for name in CELL})) for value in values]
 
     headings = [f"{value} (written out)" if value == ATTENTION.default else str(value) for value in values]
     return lines_table(rows.drop_duplicates(PLACE), ratio_tables.ALWAYS, headings, cells, hidden=(ATTENTION.key,))

@@ -35,11 +35,11 @@ def draw_attention_times(tables: Tables) -> Drawing:
     contexts = Contexts.of(times["context_length"])
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> alt.LayerChart:
-        seen = marks.tooltip(
+        tooltip = marks.tooltip(
             rows, ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS),
             ("speed_up", "times as fast as written out", marks.DIGITS),
         )  # fmt: skip
-        return marks.against_context(rows, absent, contexts, "time of a step (ms)", series, TIME, seen, SIZE)
+        return marks.against_context(rows, absent, contexts, "time of a step (ms)", series, TIME, tooltip, SIZE)
 
     note = "Times without a profiler, ± the standard deviation between steps. eager: attention written out."
     return Frame(PANEL_DIMENSIONS, NO_TIMES, COLUMNS).drawing(steps, runs, missing, panel, (note,))

@@ -49,11 +49,11 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
     rows = rows.drop(columns=["total_ns", "same_in_every_step"])
     table = beside_base(rows, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")
     runs = merged["runs"].set_index("run")
-    least = [
+    bounds_ms = [
         _least_ms(runs.loc[run], precision) for run, precision in zip(table["run"], table["precision"], strict=True)
     ]
     for position, bound in enumerate(("flops", "bytes")):
-        ms = pd.Series([one[position] for one in least], index=table.index, dtype="float64")
+        ms = pd.Series([bounds[position] for bounds in bounds_ms], index=table.index, dtype="float64")
         table[f"ideal_by_{bound}"] = table["base_gpu_time_ms"] / ms
     return table
 

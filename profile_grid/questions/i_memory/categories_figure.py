@@ -35,10 +35,11 @@ def draw(tables: Tables) -> Drawing:
     fills = marks.part_fills(rows, "category")
     x = alt.X("start:Q", axis=alt.Axis(title=f"live at the fullest moment of a step ({unit_name})"))
 
-    def panel(own: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
-        seen = marks.tooltip(own, ("category", "category"), ("size", "live"), ("share", "share", marks.SHARE))
-        place = {"x": x, "y": marks.bar_axis(names[:MAX_BARS])}
-        return marks.bars(own, place, fills, seen).properties(width=WIDTH - NAMES_PX, height=alt.Step(marks.BAR_PX))
+    def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
+        tooltip = marks.tooltip(data, ("category", "category"), ("size", "live"), ("share", "share", marks.SHARE))
+        channels = {"x": x, "y": marks.bar_axis(names[:MAX_BARS])}
+        bars = marks.bars(data, channels, fills, tooltip)
+        return bars.properties(width=WIDTH - NAMES_PX, height=alt.Step(marks.BAR_PX))
 
     room = f"The first {MAX_BARS} of {len(names)} runs are drawn; the table has all."
     notes = [room] if len(names) > MAX_BARS else []
@@ -50,6 +51,6 @@ def result(tables: Tables) -> str:
     peaks = tables["memory_peak"]
     if peaks.empty:
         return ""
-    kept = peaks[(peaks["category"] == "activations") & (peaks["bytes"] > 0)]["share"]
-    shares = f"; activations are {interval(kept, percent)} of it in training" if len(kept) else ""
+    activations = peaks[(peaks["category"] == "activations") & (peaks["bytes"] > 0)]["share"]
+    shares = f"; activations are {interval(activations, percent)} of it in training" if len(activations) else ""
     return f"At its fullest moment a step needs {interval(peaks['peak_bytes'], memory)}{shares}"

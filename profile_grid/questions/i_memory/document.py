@@ -39,7 +39,7 @@ def sentences(measured: Measured) -> list[str]:
     """(i) The run that needs most; then by mode, what is kept, what fits, and the allocator."""
     peaks, failures = measured.tables["memory_peak"], measured.tables["memory_at_failure"]
     if peaks.empty:
-        return [_failure(own) for _, own in failures.groupby("run", sort=False)][:1] or [NOT_RECORDED]
+        return [_failure(run_rows) for _, run_rows in failures.groupby("run", sort=False)][:1] or [NOT_RECORDED]
     lead = [_fullest(peaks, failures)]
     fits = _bisected(measured) or _predicted(measured)
     return [*lead, *_modes(peaks), *_kept(measured), *fits, *_failed(failures), *_counted(measured)]
@@ -104,10 +104,10 @@ def _counted(measured: Measured) -> list[Claim]:
 def _predicted(measured: Measured) -> list[Claim]:
     """What would fit into the GPU by the shapes, and how near their estimates are to what was recorded."""
     room, near = measured.tables["memory_room"], []
-    for what, found, expected in EXPECTED:
-        both = room[room[expected].notna() & room[found].notna()]
+    for noun, recorded, expected in EXPECTED:
+        both = room[room[expected].notna() & room[recorded].notna()]
         if len(both):
-            near.append(f"{interval((both[expected] / both[found]).astype('float64'), percent)} {what}")
+            near.append(f"{interval((both[expected] / both[recorded]).astype('float64'), percent)} {noun}")
     trains = room[(room["mode"] != FORWARD) & room[LONGEST_CONTEXT].notna()]
     fits = ""
     if len(trains):
@@ -129,20 +129,20 @@ def _bisected(measured: Measured) -> list[Claim]:
 
 def _failed(failures: pd.DataFrame) -> list[Claim]:
     """Where memory ran out first; the document's table has all."""
-    return [_failure(own) for _, own in failures.groupby("run", sort=False)][:1]
+    return [_failure(run_rows) for _, run_rows in failures.groupby("run", sort=False)][:1]
 
 
-def _failure(own: pd.DataFrame) -> Claim:
+def _failure(live: pd.DataFrame) -> Claim:
     """Where memory ran out in one run, what was asked for, and what was live then."""
-    first, of_category = own.iloc[0], own.groupby("category", sort=False)["bytes"].sum()
+    first, of_category = live.iloc[0], live.groupby("category", sort=False)["bytes"].sum()
     path = innermost(first["in_range"])
-    at = escaped(first["in_phase"]) + (f" ({escaped(path)})" if path else "")
+    phase = escaped(first["in_phase"]) + (f" ({escaped(path)})" if path else "")
     if first["in_phase"] == OUTSIDE:
-        at = "the making of model and optimizer"
+        phase = "the making of model and optimizer"
     return Claim(
         "Out of memory in {run}, in {at}: {asked} requested, {free} free; {share} of the {live} in use are"
         " {category}.",
-        run=run_in_words(first), at=at, asked=memory(first["requested_bytes"]),
+        run=run_in_words(first), at=phase, asked=memory(first["requested_bytes"]),
         free=memory(first["free_bytes"]), live=memory(first["live_bytes"]),
         share=percent(of_category.max() / first["live_bytes"]), category=escaped(of_category.idxmax()),
     )  # fmt: skip
@@ -151,7 +151,7 @@ def _failure(own: pd.DataFrame) -> Claim:
 def peak_table(measured: Measured) -> MarkdownTable:
     """(i) One line per run: the fullest moment of a step, in which phase it is, and its categories."""
     rows = measured.tables["memory_peak"]
-    names = [name for name, own in rows.groupby("category", sort=False) if own["bytes"].any()]
+    names = [name for name, category_rows in rows.groupby("category", sort=False) if category_rows["bytes"].any()]
     wide = pivoted(rows, ["run"], "category", ["bytes"])["bytes"]
 
     def cells(row: dict) -> list[str]:
@@ -234,8 +234,8 @@ def failures_table(measured: Measured) -> MarkdownTable | None:
     sums = unstacked(rows.groupby(["run", "category"], sort=False)["bytes"].sum(), "category")
 
     def cells(row: dict) -> list[str]:
-        asked = (size(row[name]) for name in ("requested_bytes", "free_bytes", "live_bytes"))
-        return [_place(row["in_phase"], row["in_range"]), *asked, *(size(one) for one in sums.loc[row["run"]])]
+        sizes = (size(row[name]) for name in ("requested_bytes", "free_bytes", "live_bytes"))
+        return [_place(row["in_phase"], row["in_range"]), *sizes, *(size(bytes_) for bytes_ in sums.loc[row["run"]])]
 
     headings = ("in", "asked for", "free", "live", *sums.columns)
     return lines_table(rows.drop_duplicates("run"), LED_BY, headings, cells, words=1)
@@ -244,7 +244,7 @@ def failures_table(measured: Measured) -> MarkdownTable | None:
 def failures_largest(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(i) Of some runs out of memory the name, and the largest groups of allocations that were live then."""
     rows = measured.tables["memory_at_failure"]
-    return [(name, _groups_table(own)) for name, own in list(rows.groupby("run", sort=False))[:MOST_FAILURES]]
+    return [(name, _groups_table(run_rows)) for name, run_rows in list(rows.groupby("run", sort=False))[:MOST_FAILURES]]
 
 
 def _groups_table(rows: pd.DataFrame) -> MarkdownTable:

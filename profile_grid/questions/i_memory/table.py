@@ -46,10 +46,10 @@ def memory_parts(merged: Merged) -> pd.DataFrame:
 def memory_room(merged: Merged) -> pd.DataFrame:
     """(i) One row per run: what was counted beside what the shapes let expect, and what would fit by these."""
     totals = as_texts(merged["memory_totals"])
-    kept = merged["memory_activations"].groupby("run", observed=True)["bytes"].sum()
+    kept_bytes = merged["memory_activations"].groupby("run", observed=True)["bytes"].sum()
     runs = merged["runs"].set_index("run")
     table = totals[[*LEADING, *COUNTED, "estimated_peak_bytes", "estimated_activation_bytes", "not_seen"]].assign(
-        activation_bytes=totals["run"].map(kept).astype("Int64"),
+        activation_bytes=totals["run"].map(kept_bytes).astype("Int64"),
         device_total_bytes=totals["run"].map(runs["device_total_bytes"]).astype("Int64"),
     )
     rows = table.join(runs[["d_model", "d_ff", "num_layers", "num_heads", "vocab_size"]], on="run").to_dict("records")

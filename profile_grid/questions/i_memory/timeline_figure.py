@@ -24,18 +24,18 @@ BYTES = "_bytes"
 def draw(tables: Tables) -> Drawing:
     """Areas on each other, with the phases above: of the run that needs most, among those that train if any does."""
     run, timeline = run_to_draw(tables["memory_peak"]), tables["memory_timeline"]
-    own = timeline[timeline["run"] == run].sort_values("moment", kind="stable")
-    unit, unit_name = unit_of(max(own["live_bytes"], default=0))
-    rows = _long(own, unit)
+    moments = timeline[timeline["run"] == run].sort_values("moment", kind="stable")
+    unit, unit_name = unit_of(max(moments["live_bytes"], default=0))
+    rows = _long(moments, unit)
 
     def panel(areas: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
-        layers = (_areas(areas, unit_name), *_phase_marks(own, areas["end"].max()), _peak(areas))
+        layers = (_areas(areas, unit_name), *_phase_marks(moments, areas["end"].max()), _peak(areas))
         return alt.layer(*layers, width=WIDTH - AXIS_PX, height=HEIGHT_PX)
 
     notes = []
-    if len(own):
-        count = own["moment"].nunique()
-        name = labels(own.head(1))[0]
+    if len(moments):
+        count = moments["moment"].nunique()
+        name = labels(moments.head(1))[0]
         notes = [f"{name}, its last measured step. Each of {count} moments is the fullest of its part of the step."]
     runs = tables["runs"]
     return Frame(KEYS, NO_FIGURES).drawing(rows, runs, without_figures(runs, MEMORY), panel, notes)
@@ -45,18 +45,18 @@ def _areas(rows: pd.DataFrame, unit_name: str) -> alt.Chart:
     """The categories on each other, each moment as long as it is the last."""
     time = alt.Axis(title="time on the host since the step began (ms)", grid=False)
     x = alt.X("ms:Q", scale=alt.Scale(nice=False, zero=False), axis=time)
-    seen = marks.tooltip(
+    tooltip = marks.tooltip(
         rows, ("category", "category"), ("size", "live"), ("phase", "phase"), ("ms", "after (ms)", marks.DIGITS)
     )
     y = alt.Y("start:Q", axis=alt.Axis(title=f"live ({unit_name})"))
     areas = alt.Chart(rows).mark_area(interpolate="step-after", opacity=1)
-    return areas.encode(x=x, y=y, y2="end", fill=marks.part_fills(rows, "category", lined=False), tooltip=seen)
+    return areas.encode(x=x, y=y, y2="end", fill=marks.part_fills(rows, "category", lined=False), tooltip=tooltip)
 
 
-def _phase_marks(own: pd.DataFrame, top: float) -> tuple[alt.Chart, alt.Chart]:
+def _phase_marks(moments: pd.DataFrame, top: float) -> tuple[alt.Chart, alt.Chart]:
     """A line where each phase begins, and its name above all areas."""
-    names = own["phase"].astype("str")
-    begins = own.assign(phase=names)[names.ne(names.shift()) & (names != OUTSIDE)]
+    names = moments["phase"].astype("str")
+    begins = moments.assign(phase=names)[names.ne(names.shift()) & (names != OUTSIDE)]
     begins = begins.assign(start=[top * (ROOM + LINE * (line % 2)) for line in range(len(begins))])
     marked = alt.Chart(begins[["ms", "phase", "start"]]).encode(x="ms:Q")
     lines = marked.mark_rule(color=SOFT, strokeDash=[2, 2])
@@ -75,16 +75,16 @@ def run_to_draw(peaks: pd.DataFrame) -> str | None:
     """The run that needs most memory among those with a backward pass, else among all; None where there is none."""
     if peaks.empty:
         return None
-    trains = peaks[(peaks["category"] == "activations") & (peaks["bytes"] > 0)]
-    chosen = peaks[peaks["run"].isin(trains["run"])] if len(trains) else peaks
+    training = peaks[(peaks["category"] == "activations") & (peaks["bytes"] > 0)]
+    chosen = peaks[peaks["run"].isin(training["run"])] if len(training) else peaks
     return str(chosen.loc[chosen["peak_bytes"].idxmax(), "run"])
 
 
-def _long(own: pd.DataFrame, unit: int) -> pd.DataFrame:
+def _long(moments: pd.DataFrame, unit: int) -> pd.DataFrame:
     """One row per moment and category, from `start` to `end` in the unit."""
-    names = {name: name.removesuffix(BYTES).replace("_", " ") for name in own if name.endswith(BYTES)}
+    names = {name: name.removesuffix(BYTES).replace("_", " ") for name in moments if name.endswith(BYTES)}
     names.pop("live_bytes", None)
-    rows = own.astype({"phase": "str"}).melt([*LEADING, "moment", "ms", "phase"], list(names), "category", "bytes")
+    rows = moments.astype({"phase": "str"}).melt([*LEADING, "moment", "ms", "phase"], list(names), "category", "bytes")
     rows = rows.assign(category=rows["category"].map(names), live=rows["bytes"] / unit, size=rows["bytes"].map(memory))
     rows = marks.placed(rows, "live", "category", stack="moment")
     return rows[rows.groupby("category")["bytes"].transform("max") > 0].drop(columns="mode")

@@ -45,9 +45,9 @@ def sentences(measured: Measured) -> list[str]:
 def _largest_saving(both: pd.DataFrame) -> list[Claim]:
     """By how much the run that saves most shrinks, and how much longer it takes."""
     for peak in PEAKS:
-        left = (both[peak] / both[f"base_{peak}"]).astype("float64").where(both["speed_up"].notna())
-        if left.notna().any():
-            return [_saving(both.loc[left.idxmin()], peak)]
+        ratios = (both[peak] / both[f"base_{peak}"]).astype("float64").where(both["speed_up"].notna())
+        if ratios.notna().any():
+            return [_saving(both.loc[ratios.idxmin()], peak)]
     return []
 
 
@@ -65,9 +65,9 @@ def _saving(row: pd.Series, peak: str) -> Claim:
 def _wasted(taken: pd.DataFrame, steps: pd.DataFrame) -> list[Claim]:
     """Where fewer checkpointed blocks need no more memory, and how much longer the most take there."""
     longer = 1 / steps.set_index("run")["speed_up"]
-    own = taken[taken[CHECKPOINT.key] != CHECKPOINT.default]
+    checkpointed = taken[taken[CHECKPOINT.key] != CHECKPOINT.default]
     texts = []
-    for _, rows in own.groupby(keys_without(CHECKPOINT.key), sort=False):
+    for _, rows in checkpointed.groupby(keys_without(CHECKPOINT.key), sort=False):
         rows = rows[rows["peak_allocated_bytes"].notna() & rows["run"].isin(longer.index)].sort_values(CHECKPOINT.key)
         if len(rows) < 2:
             continue
@@ -75,9 +75,9 @@ def _wasted(taken: pd.DataFrame, steps: pd.DataFrame) -> list[Claim]:
         saved = 1 - most["peak_allocated_bytes"] / fewer["peak_allocated_bytes"]
         if saved < LEAST_SAVING:
             more = percent(longer[most["run"]] / longer[fewer["run"]] - 1)
-            place = where(most.to_dict() | {CHECKPOINT.key: CHECKPOINT.default})
+            config = where(most.to_dict() | {CHECKPOINT.key: CHECKPOINT.default})
             texts.append(
-                f"{place} ({memory(fewer['peak_allocated_bytes'])} {CHECKPOINT.words(fewer[CHECKPOINT.key])}; a step"
+                f"{config} ({memory(fewer['peak_allocated_bytes'])} {CHECKPOINT.words(fewer[CHECKPOINT.key])}; a step"
                 f" takes {more} longer {CHECKPOINT.words(most[CHECKPOINT.key])})"
             )
     return [Claim("More checkpoints save no memory in {texts}.", "measured", texts=listed(texts))] if texts else []
@@ -87,12 +87,12 @@ def _longer(steps: pd.DataFrame) -> list[Claim]:
     """By number of blocks how many times as long a step takes, and what the FLOPs explain of that."""
     texts = []
     for value in sorted_values(steps, CHECKPOINT.key):
-        own = steps[steps[CHECKPOINT.key] == value]
-        ideal = 1 / own["ideal_by_flops"].dropna()
+        with_value = steps[steps[CHECKPOINT.key] == value]
+        ideal = 1 / with_value["ideal_by_flops"].dropna()
         flops = f" (FLOPs predict {interval(ideal, ratio)})" if len(ideal) else ""
-        unclear = own["verdict"] == UNTOLD
-        open_end = f", {UNTOLD} in {places(own[unclear].assign(**{CHECKPOINT.key: 0}))}" if unclear.any() else ""
-        texts.append(f"{CHECKPOINT.words(value)} {interval(1 / own['speed_up'], ratio)}{flops}{open_end}")
+        unclear = with_value["verdict"] == UNTOLD
+        open_end = f", {UNTOLD} in {places(with_value[unclear].assign(**{CHECKPOINT.key: 0}))}" if unclear.any() else ""
+        texts.append(f"{CHECKPOINT.words(value)} {interval(1 / with_value['speed_up'], ratio)}{flops}{open_end}")
     return [Claim("Times as long as without: {texts}.", "difference", texts="; ".join(texts))] if texts else []
 
 
@@ -107,14 +107,14 @@ def _fits(taken: pd.DataFrame) -> list[Claim]:
     out = taken[(taken[CHECKPOINT.key] == CHECKPOINT.default) & (taken["status"] == OUT_OF_MEMORY)]
     if out.empty:
         return []
-    place = keys_without(CHECKPOINT.key)
-    fits = taken[taken["status"] == COMPLETE].merge(out[place], on=place)
-    named = ""
+    keys = keys_without(CHECKPOINT.key)
+    fits = taken[taken["status"] == COMPLETE].merge(out[keys], on=keys)
+    remedy = ""
     if len(fits):
-        fewest = fits.loc[fits.groupby(place, sort=False)[CHECKPOINT.key].idxmax()]
-        named = f"; it fits {listed([CHECKPOINT.words(value) for value in sorted_values(fewest, CHECKPOINT.key)])}"
+        fewest = fits.loc[fits.groupby(keys, sort=False)[CHECKPOINT.key].idxmax()]
+        remedy = f"; it fits {listed([CHECKPOINT.words(value) for value in sorted_values(fewest, CHECKPOINT.key)])}"
     text = "Without checkpoints, {places} {runs} out of memory{named}."
-    return [Claim(text, "counted", places=places(out), runs="runs" if len(out) == 1 else "run", named=named)]
+    return [Claim(text, "counted", places=places(out), runs="runs" if len(out) == 1 else "run", named=remedy)]
 
 
 def trade_table(measured: Measured) -> MarkdownTable | None:

@@ -49,26 +49,26 @@ def draw_checkpoint(tables: Tables) -> Drawing:
     )
     missing = without_figures(compared(runs, CHECKPOINT), TIMING)
     return Frame((CHECKPOINT.key,), NO_TIMES, COLUMNS).drawing(
-        rows, runs, missing, lambda own, _: _panel(own, series, TITLES[source]), (note,)
+        rows, runs, missing, lambda data, _: _panel(data, series, TITLES[source]), (note,)
     )
 
 
 def _panel(rows: pd.DataFrame, series: Series, title: str) -> alt.LayerChart:
-    own = marks.with_ends(rows, "mean_ms", "std_ms", "mean")
+    ends = marks.with_ends(rows, "mean_ms", "std_ms", "mean")
     scale = alt.Scale(zero=False, padding=14)
     x = alt.X("gib:Q", scale=scale, axis=alt.Axis(title=title, tickCount=5))
     low, middle = (
         alt.Y(f"{name}:Q", scale=scale, axis=alt.Axis(title="time of a step (ms)", tickCount=5))
         for name in ("mean_low", "mean_ms")
     )
-    base = alt.Chart(own).encode(x=x)
-    seen = marks.tooltip(
-        own, ("gib", title, marks.DIGITS), ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS)
+    base = alt.Chart(ends).encode(x=x)
+    tooltip = marks.tooltip(
+        ends, ("gib", title, marks.DIGITS), ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS)
     )
     return alt.layer(
         base.mark_line(color=SOFT).encode(y=middle, order="order:Q"),
         base.mark_rule().encode(y=low, y2="mean_high", color=series.color()),
-        base.mark_point(filled=True).encode(y=middle, color=series.color(), shape=series.shape(), tooltip=seen),
+        base.mark_point(filled=True).encode(y=middle, color=series.color(), shape=series.shape(), tooltip=tooltip),
         width=WIDTH // COLUMNS - AXIS_PX, height=HEIGHT_PX,
     )  # fmt: skip
 
@@ -81,10 +81,10 @@ def result_checkpoint(tables: Tables) -> str:
     if steps.empty:
         return ""
     most = next(value for value in sorted_values(steps, CHECKPOINT.key) if value)
-    own, memory = steps[steps[CHECKPOINT.key] == most], rows.set_index("run")["gib"]
-    shares = (own["run"].map(memory) / own["base_run"].map(memory)).dropna()
+    most_steps, memory = steps[steps[CHECKPOINT.key] == most], rows.set_index("run")["gib"]
+    shares = (most_steps["run"].map(memory) / most_steps["base_run"].map(memory)).dropna()
     taken = f", in {interval(shares, percent)} of the memory" if len(shares) else ""
-    name, longer = CHECKPOINT.name_of(most), interval(1 / own["speed_up"], ratio)
+    name, longer = CHECKPOINT.name_of(most), interval(1 / most_steps["speed_up"], ratio)
     return f"With {name} checkpointed, a step takes {longer} as long{taken}"
 
 

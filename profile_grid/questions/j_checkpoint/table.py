@@ -38,7 +38,7 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
     run without checkpoints, and the part of its GPU time that computes again."""
     runs = compared(merged["runs"], CHECKPOINT)
     runs = runs[runs["mode"].isin([mode for mode, phases in PHASES_OF_MODE.items() if BACKWARD in phases])]
-    kept = [_kept_bytes(run) for run in runs.to_dict("records")]
+    kept_bytes = [_kept_bytes(run) for run in runs.to_dict("records")]
     steps = merged["timings"][merged["timings"]["phase"] == WHOLE_STEP].set_index("run")
     complete = runs[TIMING.status_column] == COMPLETE  # else the most is what there was when the run ended
     table = runs[LEADING].assign(
@@ -47,13 +47,13 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
         peak_allocated_bytes=numbers(runs["peak_allocated_bytes"]).where(complete),
         recorded_peak_bytes=numbers(runs["run"].map(_recorded_peak(merged))),
         recorded_kept_bytes=numbers(runs["run"].map(_recorded_kept(merged))),
-        kept_bytes=pd.Series(kept, index=runs.index, dtype="float64"),
+        kept_bytes=pd.Series(kept_bytes, index=runs.index, dtype="float64"),
         recomputed_share=numbers(runs["run"].map(_recomputed_share(merged))),
     )
-    place = keys_without(CHECKPOINT.key)
-    base = table.loc[table[CHECKPOINT.key] == CHECKPOINT.default, [*place, *BYTES]]
+    keys = keys_without(CHECKPOINT.key)
+    base = table.loc[table[CHECKPOINT.key] == CHECKPOINT.default, [*keys, *BYTES]]
     base = base.rename(columns={name: f"base_{name}" for name in BYTES})
-    return table.merge(base, on=place, how="left", validate="many_to_one").reset_index(drop=True)
+    return table.merge(base, on=keys, how="left", validate="many_to_one").reset_index(drop=True)
 
 
 def _recorded_peak(merged: Merged) -> pd.Series:
@@ -70,8 +70,8 @@ def _recomputed_share(merged: Merged) -> pd.Series:
     """By run the part of a step's GPU time that is inside the range of recomputation."""
     kernels = merged.kernels
     inside = kernels["range"].astype("object").fillna("").map(_is_recomputation).astype("bool")
-    whole = total_by_run(kernels)
-    return total_by_run(kernels[inside]).reindex(whole.index, fill_value=0) / whole
+    total = total_by_run(kernels)
+    return total_by_run(kernels[inside]).reindex(total.index, fill_value=0) / total
 
 
 def _is_recomputation(path: str) -> bool:

@@ -23,11 +23,11 @@ LED_BY = ("model", "context_length", "mode")
 def sentences(measured: Measured) -> list[str]:
     """(k) How long the first step takes and how many warm-up steps are enough; then where the first step is longer."""
     enough, reports = (of_whole_steps(measured.tables[name]) for name in ("warmup_enough", "warmup_reports"))
-    causes = [_causes(own) for _, own in measured.tables["warmup_first_step"].groupby("run", sort=False)]
+    causes = [_causes(run_rows) for _, run_rows in measured.tables["warmup_first_step"].groupby("run", sort=False)]
     if enough.empty:
         return [NOT_KEPT, *causes]
-    found = [_lead(enough), *_scattering(enough), *_more_needed(enough), *_fewer(enough, reports)]
-    return [*found, *_phase(measured.tables["warmup_enough"]), *causes]
+    claims = [_lead(enough), *_scattering(enough), *_more_needed(enough), *_fewer(enough, reports)]
+    return [*claims, *_phase(measured.tables["warmup_enough"]), *causes]
 
 
 def _steady(enough: pd.DataFrame) -> pd.DataFrame:
@@ -37,12 +37,12 @@ def _steady(enough: pd.DataFrame) -> pd.DataFrame:
 
 def _lead(enough: pd.DataFrame) -> Claim:
     ratios, steady = enough["first_ratio"], _steady(enough)
-    known = steady[steady["enough"] < steady["taken"]]
+    settled = steady[steady["enough"] < steady["taken"]]
     median = f" (median {significant(ratios.median())})" if len(ratios) > 2 else ""
     verdict = f"how many warm-up steps are enough {UNTOLD}"
-    if len(known):
-        runs = of_all(len(known), len(enough), "run")
-        most = int(known["enough"].max())
+    if len(settled):
+        runs = of_all(len(settled), len(enough), "run")
+        most = int(settled["enough"].max())
         verdict = f"{_steps(most)} {'keeps' if most == 1 else 'keep'} the mean within {percent(TOLERANCE)} in {runs}"
     text = "The first step takes {ratios} times as long as later ones{median}; {verdict}."
     return Claim(text, "counted", ratios=interval(ratios, significant), median=median, verdict=verdict)
@@ -87,22 +87,22 @@ def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
     fewer = [number for number in REPORTED_COUNTS if number < int(enough["taken"].max())]
     taken, texts = reports["run"].map(enough.set_index("run")["taken"]), []
     for number in fewer:
-        own = (reports[(reports["warmup_steps"] == number) & (taken > number)]["ratio"] - 1).abs()
-        median = f" (median {percent(own.median())})" if len(own) > 2 else ""
-        texts.append(f"{interval(own, percent)}{median} after {number}")
+        errors = (reports[(reports["warmup_steps"] == number) & (taken > number)]["ratio"] - 1).abs()
+        median = f" (median {percent(errors.median())})" if len(errors) > 2 else ""
+        texts.append(f"{interval(errors, percent)}{median} after {number}")
     return [Claim("The mean would have been off by {texts}.", texts=listed(texts))] if texts else []
 
 
-def _causes(own: pd.DataFrame) -> Claim:
+def _causes(run_rows: pd.DataFrame) -> Claim:
     """Why the captured first step of a run takes longer than later ones: the causes with most of it."""
-    first, extra, place = own["first_ms"].sum(), own["extra_ms"].sum(), run_in_words(own.iloc[0])
+    first, extra, configuration = run_rows["first_ms"].sum(), run_rows["extra_ms"].sum(), run_in_words(run_rows.iloc[0])
     if extra <= 0:
-        return Claim("In the capture of {place} the first step takes no longer than later ones.", place=place)
-    most = own[own["extra_ms"] > 0].nlargest(MOST_CAUSES, "extra_ms")
+        return Claim("In the capture of {place} the first step takes no longer than later ones.", place=configuration)
+    most = run_rows[run_rows["extra_ms"] > 0].nlargest(MOST_CAUSES, "extra_ms")
     texts = [f"{escaped(row.cause)} {significant(row.extra_ms)} ms" for row in most.itertuples()]
     return Claim(
         "In the capture of {place} the first step takes {first} ms, {extra} ms more than later ones: {texts}.",
-        place=place, first=significant(first), extra=significant(extra), texts=listed(texts),
+        place=configuration, first=significant(first), extra=significant(extra), texts=listed(texts),
     )  # fmt: skip
 
 
@@ -127,8 +127,8 @@ def first_step_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     rows = measured.tables["warmup_first_step"]
     headings = ("cause", "first step, ms", "later, ms", "more, ms", "calls", "later")
     return [
-        (name, MarkdownTable(headings, tuple(_cause(row) for row in own.to_dict("records")), first_right=1))
-        for name, own in rows.groupby("run", sort=False)
+        (name, MarkdownTable(headings, tuple(_cause(row) for row in run_rows.to_dict("records")), first_right=1))
+        for name, run_rows in rows.groupby("run", sort=False)
     ]
 
 

@@ -29,8 +29,8 @@ def draw(tables: Tables) -> Drawing:
     series = Series("model", tuple(model for model in models_in_order(runs) if model in set(rows["model"])))
     y = Log.around([1.0, *rows["ratio"]], HEIGHT_PX)
 
-    def panel(own: pd.DataFrame, _: pd.DataFrame) -> Spec:
-        modes = {MODE.name_of(mode): own[own["mode"] == mode] for mode in MODE.values if mode in set(own["mode"])}
+    def panel(data: pd.DataFrame, _: pd.DataFrame) -> Spec:
+        modes = {MODE.name_of(mode): data[data["mode"] == mode] for mode in MODE.values if mode in set(data["mode"])}
         panels = {name: _panel(steps.drop(columns="mode"), y, series) for name, steps in modes.items()}
         return side_by_side(panels, HEIGHT_PX, len(panels))
 
@@ -53,19 +53,19 @@ def every_step(tables: Tables) -> pd.DataFrame:
 
 
 def _panel(rows: pd.DataFrame, y: Log, series: Series) -> alt.LayerChart:
-    place = {
+    channels = {
         "x": alt.X("number:Q", axis=alt.Axis(title="step", format="d", tickMinStep=1)),
         "y": alt.Y("ratio:Q", scale=y.scale, axis=y.axis("time of a step ÷ mean of the measured")),
     }
-    base = alt.Chart(rows).encode(**place, color=series.color(), detail="run:N")
-    seen = marks.tooltip(rows, ("number", "step", "d"), ("ms", "ms", marks.DIGITS), ("ratio", "÷ mean", marks.DIGITS))
+    base = alt.Chart(rows).encode(**channels, color=series.color(), detail="run:N")
+    tips = marks.tooltip(rows, ("number", "step", "d"), ("ms", "ms", marks.DIGITS), ("ratio", "÷ mean", marks.DIGITS))
     begins = alt.Chart(rows.drop_duplicates("begins")[["begins"]]).mark_rule(color=SOFT, strokeDash=[2, 2])
     slow = rows[(rows["number"] > rows["begins"]) & (rows["ratio"] >= OUTLIER)]
     texts = alt.Chart(slow.assign(text=[f"step {number}" for number in slow["number"]]))
-    named = [texts.mark_text(dy=-9, fontSize=SMALL).encode(**place, text="text:N")] if len(slow) else []
+    slow_labels = [texts.mark_text(dy=-9, fontSize=SMALL).encode(**channels, text="text:N")] if len(slow) else []
     return alt.layer(
         begins.encode(x="begins:Q"), base.mark_line(opacity=0.6),
-        base.mark_point(filled=True, size=18).encode(shape=series.shape(), tooltip=seen), *named,
+        base.mark_point(filled=True, size=18).encode(shape=series.shape(), tooltip=tips), *slow_labels,
     )  # fmt: skip
 
 

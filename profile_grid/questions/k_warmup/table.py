@@ -21,7 +21,7 @@ def warmup_reports(merged: Merged) -> pd.DataFrame:
     """(k) One row per run, phase and number of warm-up steps up to that which was taken: mean and standard deviation of
     the steps that follow them, as many as were measured."""
     warm, measured = (as_texts(merged[name]) for name in ("warmup_steps", "steps"))
-    rows, steps = [], {key: own.tolist() for key, own in measured.groupby(KEYS, sort=False)["ms"]}
+    rows, steps = [], {key: times.tolist() for key, times in measured.groupby(KEYS, sort=False)["ms"]}
     for (run, phase), first in warm.groupby(KEYS, sort=False):
         later = steps.get((run, phase))
         if not later:
@@ -43,14 +43,14 @@ def warmup_enough(merged: Merged) -> pd.DataFrame:
     reports, warm = warmup_reports(merged), as_texts(merged["warmup_steps"])
     first = warm[warm["step"] == 0].set_index(KEYS)["ms"]
     rows = []
-    for key, own in reports.groupby(KEYS, sort=False):
-        last = own.iloc[-1]
+    for key, group in reports.groupby(KEYS, sort=False):
+        last = group.iloc[-1]
         error = last["std_ms"] / last["n"] ** 0.5 if last["n"] > 1 else float("nan")
         tolerance = max(TOLERANCE, ERRORS * error / last["mean_ms"])
-        outside = own[(own["ratio"] - 1).abs() > tolerance]["warmup_steps"]
+        outside = group[(group["ratio"] - 1).abs() > tolerance]["warmup_steps"]
         enough = int(outside.max()) + 1 if len(outside) else 0
         figures = (first[key], last["mean_ms"], first[key] / last["mean_ms"], tolerance)
-        rows.append((*own.iloc[0][[*LEADING, "phase"]], *figures, int(last["warmup_steps"]), enough))
+        rows.append((*group.iloc[0][[*LEADING, "phase"]], *figures, int(last["warmup_steps"]), enough))
     names = ["first_ms", "measured_mean_ms", "first_ratio", "tolerance", "taken", "enough"]
     return pd.DataFrame(rows, columns=[*LEADING, "phase", *names])
 

@@ -86,12 +86,12 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
 def _softmax(measured: Measured) -> list[Claim]:
     """How much the softmax of one layer moves, and how fast, where a run has that part."""
     sums, layers = measured.tables["counter_sums"], measured.runs.set_index("run")["num_layers"]
-    own = sums[(sums["by"] == "part") & (sums["phase"] == FORWARD) & (sums["name"] == SOFTMAX)]
-    of_layer = own["dram_bytes"].astype("float64") / own["run"].map(layers).astype("float64") / 1e9
+    softmax = sums[(sums["by"] == "part") & (sums["phase"] == FORWARD) & (sums["name"] == SOFTMAX)]
+    of_layer = softmax["dram_bytes"].astype("float64") / softmax["run"].map(layers).astype("float64") / 1e9
     if of_layer.dropna().empty:
         return []
     text = "In the forward phase, {softmax} moves {gb} GB per layer, at {share} of the memory's roof."
-    shares = interval(own["memory_share"], percent)
+    shares = interval(softmax["memory_share"], percent)
     return [Claim(text, softmax=SOFTMAX, gb=interval(of_layer, significant), share=shares)]
 
 
@@ -183,7 +183,7 @@ def matmuls_table(measured: Measured) -> MarkdownTable | None:
 def roofs_table(measured: Measured) -> MarkdownTable:
     """(l) One line per run: every roof as it was reached, and of the data sheet how much."""
     rows = measured.tables["counter_roofs"]
-    names = [roof for roof, own in rows.groupby("roof", sort=False) if own["reached_per_s"].notna().any()]
+    names = [roof for roof, roof_rows in rows.groupby("roof", sort=False) if roof_rows["reached_per_s"].notna().any()]
     wide = pivoted(rows, ["run"], "roof", ["reached_per_s", "reached_share"])
 
     def cell(run: str, roof: str) -> str:

@@ -26,7 +26,7 @@ SEEN = ("flops_per_byte", "flop_per_s")
 def draw(tables: Tables) -> Drawing:
     """Per run a panel: FLOP/s against FLOP per byte of DRAM, a marker per configuration, its area the share of time."""
     runs, kernels, roofs = (tables[name] for name in ("runs", "counter_kernels", "counter_roofs"))
-    asked = runs[runs[COUNTERS.status_column] != NOT_ASKED]
+    runs_with_counters = runs[runs[COUNTERS.status_column] != NOT_ASKED]
     points = kernels[(kernels["flop_per_s"] > 0) & (kernels["flops_per_byte"] > 0)]
     points = points.assign(size=SMALLEST_PX + AREA_PX * points["share"])
     series = Series("verdict", tuple(verdict for verdict in VERDICTS if verdict in set(points["verdict"])))
@@ -38,7 +38,7 @@ def draw(tables: Tables) -> Drawing:
     )
     frame = Frame((), NOT_COUNTED, COLUMNS, MAX_PANELS)
     return frame.drawing(
-        points, runs, without_figures(asked, COUNTERS),
+        points, runs, without_figures(runs_with_counters, COUNTERS),
         lambda rows, _: _panel(rows, roofs[roofs["run"].isin(rows["run"])], series), (note,),
     )  # fmt: skip
 
@@ -48,47 +48,46 @@ def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.Lay
     heights = roofs[~roofs["roof"].isin(("memory", "fp16")) & roofs["reached_per_s"].notna()]  # fp16 is as high as bf16
     x = Log.around(points["flops_per_byte"], WIDTH_PX, margin=2)
     y = Log.around([*points["flop_per_s"], *heights["reached_per_s"], *heights["data_sheet_per_s"].dropna()], HEIGHT_PX)
-    place = {
+    channels = {
         "x": alt.X("flops_per_byte:Q", scale=x.scale, axis=x.axis("FLOP per byte of DRAM, counted")),
         "y": alt.Y("flop_per_s:Q", scale=y.scale, axis=y.axis("FLOP/s")),
     }
-    seen = marks.tooltip(
+    tooltip = marks.tooltip(
         points, ("kernel", "kernel"), ("grid", "grid"), ("because", "limited by"), ("flop_per_s", "FLOP/s", ".3~s"),
         ("gpu_time_ms", "ms in a pass", marks.DIGITS),
     )  # fmt: skip
     columns = ["run", *KEYS, *SEEN, "verdict", "size", "kernel", "grid", "because", "gpu_time_ms"]
     markers = alt.Chart(points[columns]).mark_point(filled=True, opacity=0.7)
     markers = markers.encode(
-        **place,
+        **channels,
         color=series.color(),
         shape=series.shape(),
         size=alt.Size("size:Q", scale=None, legend=None),
-        tooltip=seen,
+        tooltip=tooltip,
     )
     lines = [
         line
         for roof in heights.to_dict("records")
         for column, dashed in (("reached_per_s", False), ("data_sheet_per_s", True))
         if pd.notna(roof[column])
-        for line in _roof(x, y, roof["roof"], roof[column], memory[column], dashed, place)
+        for line in _roof(x, y, roof["roof"], roof[column], memory[column], dashed, channels)
     ]
     return alt.layer(*lines, markers).properties(width=WIDTH_PX, height=HEIGHT_PX)
 
 
-def _roof(x: Log, y: Log, name: str, height: float, slope: float, dashed: bool, place: dict) -> list[alt.Chart]:
+def _roof(x: Log, y: Log, name: str, height: float, slope: float, dashed: bool, channels: dict) -> list[alt.Chart]:
     """The line that a kernel of this kind cannot be above, and its name where it is what was reached."""
     bend = height / slope if pd.notna(slope) else x.low
     ends = sorted({max(x.low, y.low / slope if pd.notna(slope) else x.low), min(max(bend, x.low), x.high), x.high})
-    rows = pd.DataFrame(
-        {"flops_per_byte": ends, "flop_per_s": [min(height, at * slope) if pd.notna(slope) else height for at in ends]}
-    )
+    heights = [min(height, end * slope) if pd.notna(slope) else height for end in ends]
+    rows = pd.DataFrame({"flops_per_byte": ends, "flop_per_s": heights})
     style = {"strokeDash": [3, 3], "color": SOFT} if dashed else {"color": INK}
-    line = alt.Chart(rows).mark_line(strokeWidth=1.1, clip=True, **style).encode(**place)
+    line = alt.Chart(rows).mark_line(strokeWidth=1.1, clip=True, **style).encode(**channels)
     if dashed:
         return [line]
-    told = pd.DataFrame({"flops_per_byte": [x.high], "flop_per_s": [height], "text": [f"{name}: {rate(height)}"]})
-    text = alt.Chart(told).mark_text(align="left", baseline="middle", dx=5, fontSize=SMALL)
-    return [line, text.encode(**place, text="text:N")]
+    label = pd.DataFrame({"flops_per_byte": [x.high], "flop_per_s": [height], "text": [f"{name}: {rate(height)}"]})
+    text = alt.Chart(label).mark_text(align="left", baseline="middle", dx=5, fontSize=SMALL)
+    return [line, text.encode(**channels, text="text:N")]
 
 
 def result(tables: Tables) -> str:

@@ -36,19 +36,19 @@ def counter_matmuls(merged: Merged) -> pd.DataFrame:
     table = table.assign(counted_flops=table["flops"], shape_flops=[flops.get(key, math.nan) for key in keys])
     table = table[table["shape_flops"] > 0].reset_index(drop=True)
     shapes = _shapes(merged)
-    compared = [_compared(row, shapes[row["run"]], kernels) for row in table.to_dict("records")]
+    compared = [_compared(row, *shapes[row["run"]], kernels) for row in table.to_dict("records")]
     table = table.join(pd.DataFrame(compared, index=table.index, columns=[*KINDS]).astype(KINDS))
     return led(merged, table)[[*LEADING, *OF_A_PART]]
 
 
-def _compared(row: dict, own: tuple[ModelShape, int], kernels: dict[tuple, dict[str, float]]) -> tuple:
-    """Counted ÷ from the shapes, in tiles ÷ from the shapes, and whether the one is the other."""
+def _compared(row: dict, shape: ModelShape, every: int, kernels: dict[tuple, dict[str, float]]) -> tuple:
+    """(counted ÷ from the shapes, in tiles ÷ from the shapes, whether these two agree)."""
     if row["counted_share"] < 1:
         return math.nan, math.nan, None
     ratio, name, part = row["counted_flops"] / row["shape_flops"], row["pass"], row["part"]
-    products: list[Product] = [*matmul_shapes(own[0])[part]]
+    products: list[Product] = [*matmul_shapes(shape)[part]]
     products = gradients(products) if name == BACKWARD else products
-    times = 1 if part == ranges.HEAD else _layers(own, name)
+    times = 1 if part == ranges.HEAD else _layers(shape, every, name)
     launches = kernels.get((row["run"], name, part), {})
     tiles = padded_ratio(ratio, {kernel: count / times for kernel, count in launches.items()}, products)
     return ratio, tiles, within_padding(ratio, tiles, products)
@@ -62,33 +62,32 @@ def _launches_of_kernels(merged: Merged) -> dict[tuple, dict[str, float]]:
     launches = (
         rows.assign(launches=rows["launches"] / steps).groupby([*BY_PART, "kernel"], sort=False)["launches"].sum()
     )
-    found: dict[tuple, dict[str, float]] = {}
-    for (*place, kernel), count in launches.items():
-        found.setdefault(tuple(place), {})[kernel] = round(count, 6)
-    return found
+    launches_by_kernel: dict[tuple, dict[str, float]] = {}
+    for (*key, kernel), count in launches.items():
+        launches_by_kernel.setdefault(tuple(key), {})[kernel] = round(count, 6)
+    return launches_by_kernel
 
 
 def _shapes(merged: Merged) -> dict[str, tuple[ModelShape, int]]:
-    """By run of this project's model that is not compiled its shape, and its setting `checkpoint`."""
+    """By run of this project's model that is not compiled: its shape, and its setting `checkpoint`."""
     runs = merged["runs"]
-    own = runs[runs[COMPILE.key] == NOT_COMPILED].to_dict("records")
-    shapes = {run["run"]: (shape_of_run(run), int(run["checkpoint"])) for run in own}
-    return {run: one for run, one in shapes.items() if one[0] is not None}
+    eager_runs = runs[runs[COMPILE.key] == NOT_COMPILED].to_dict("records")
+    shapes = {run["run"]: (shape_of_run(run), int(run["checkpoint"])) for run in eager_runs}
+    return {run: (shape, every) for run, (shape, every) in shapes.items() if shape is not None}
 
 
 def _flops_of_shapes(merged: Merged) -> dict[tuple, float]:
     """By run, pass and part the FLOPs of its matrix products in one pass."""
     return {
-        (run, name, part): (2 if name == BACKWARD else 1) * flops * _layers(own, name) / own[0].num_layers
-        for run, own in _shapes(merged).items()
-        for part, flops in matmul_flops(own[0]).items()
+        (run, name, part): (2 if name == BACKWARD else 1) * flops * _layers(shape, every, name) / shape.num_layers
+        for run, (shape, every) in _shapes(merged).items()
+        for part, flops in matmul_flops(shape).items()
         for name in (FORWARD, BACKWARD, RECOMPUTATION)
     }
 
 
-def _layers(own: tuple[ModelShape, int], name: str) -> int:
+def _layers(shape: ModelShape, every: int, name: str) -> int:
     """How many layers this pass goes through; a recomputation through those with a checkpoint."""
-    shape, every = own
     if name != RECOMPUTATION:
         return shape.num_layers
     return math.ceil(shape.num_layers / every) if every else 0

@@ -37,11 +37,11 @@ def padded_ratio(ratio: float, kernels: Mapping[str, float], products: Sequence[
     for name, tile in tiles.items():
         rows, columns, depth = tile
         sides = (tile, (columns, rows, depth))
-        possible = {padded(product, one) for product in products for one in sides}
+        possible = {padded(product, value) for product in products for value in sides}
         for _ in range(int(kernels[name])):
-            sums = {round(before + one, 9) for before in sums for one in possible}
+            sums = {round(before + value, 9) for before in sums for value in possible}
     ratios = [total / len(products) for total in sums]
-    return max((one for one in ratios if one <= ratio + FEWER), default=min(ratios))
+    return max((value for value in ratios if value <= ratio + FEWER), default=min(ratios))
 
 
 def within_padding(ratio: float, tiles: float, products: Sequence[Product]) -> bool:

@@ -45,21 +45,21 @@ def counter_sums(merged: Merged) -> pd.DataFrame:
 
 def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
     """The roofs that were reached beside each run."""
-    found = {}
+    roofs = {}
     for run, rows in as_texts(merged["roofs"]).groupby("run", sort=False):
         rates = {
             name: rate if known(rate) else None for name, rate in zip(rows["roof"], rows["reached_per_s"], strict=True)
         }
-        found[run] = Roofs(rates.get("memory"), {kind: rates.get(kind) for kind in KINDS})
-    return found
+        roofs[run] = Roofs(rates.get("memory"), {kind: rates.get(kind) for kind in KINDS})
+    return roofs
 
 
 def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows by range, with the pass and the part that each belongs to."""
     rows = as_texts(rows)
     places = places_with_parts(rows)
-    others = ~places["phase"].isin((FORWARD, LOSS, BACKWARD))  # the optimizer: a pass of its own, without parts
-    places.loc[others, "pass"] = places["phase"]
+    is_optimizer = ~places["phase"].isin((FORWARD, LOSS, BACKWARD))  # the optimizer: a pass of its own, without parts
+    places.loc[is_optimizer, "pass"] = places["phase"]
     return rows.merge(places, on=PLACE, how="left", validate="many_to_one")
 
 
@@ -74,7 +74,7 @@ def of_one_pass(table: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     ).drop(columns="launches")
     seconds = table["counted_ns"] / steps / 1e9
     roofs = roofs_by_run(merged)
-    parts = [rates_of(own[WORK], seconds[own.index], roofs[run]) for run, own in table.groupby("run", sort=False)]
+    parts = [rates_of(group[WORK], seconds[group.index], roofs[run]) for run, group in table.groupby("run", sort=False)]
     rates = pd.concat(parts) if parts else rates_of(table[WORK], seconds, Roofs(None, {}))
     return table.join(rates)
 

@@ -48,12 +48,12 @@ def _precisions(both: pd.DataFrame) -> Claim:
     """The largest saving by a precision, in the fullest mode."""
     mode = next(mode for mode in FULLEST_FIRST if (both["mode"] == mode).any())
     row = both.loc[both.loc[both["mode"] == mode, "speed_up"].idxmax()]
-    place = where(row.to_dict() | {PRECISION.key: PRECISION.default})
+    configuration = where(row.to_dict() | {PRECISION.key: PRECISION.default})
     share = row[TOKEN] / row[f"base_{TOKEN}"]
     return Claim(
         "{in_precision}, a token takes {own} in {step} of {place}, {share} of the {base} in {default}.",
         in_precision=capital(PRECISION.words(row[PRECISION.key])), own=millijoules(row[TOKEN]),
-        step=PASSES[row["mode"]], place=place, share=percent(share), base=millijoules(row[f"base_{TOKEN}"]),
+        step=PASSES[row["mode"]], place=configuration, share=percent(share), base=millijoules(row[f"base_{TOKEN}"]),
         default=PRECISION.default,
     )  # fmt: skip
 
@@ -78,10 +78,10 @@ def _modes(rows: pd.DataFrame, both: pd.DataFrame) -> Claim:
 def _contexts(rows: pd.DataFrame) -> list[Claim]:
     """The energy of a token at the longest context as a share of that at the shortest, runs differing in that alone."""
     ends = []
-    for _, own in rows.groupby(keys_without(CONTEXT_LENGTH.key), sort=False):
-        own = own.sort_values(CONTEXT_LENGTH.key)
-        if len(own) > 1:
-            ends.append(own[TOKEN].iloc[-1] / own[TOKEN].iloc[0])
+    for _, group in rows.groupby(keys_without(CONTEXT_LENGTH.key), sort=False):
+        group = group.sort_values(CONTEXT_LENGTH.key)
+        if len(group) > 1:
+            ends.append(group[TOKEN].iloc[-1] / group[TOKEN].iloc[0])
     text = "At its longest context a run takes {shares} of the energy per token at its shortest."
     return [Claim(text, shares=interval(ends, percent))] if ends else []
 

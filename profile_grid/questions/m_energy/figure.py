@@ -40,10 +40,11 @@ def draw(tables: Tables) -> Drawing:
     rows = parts_of_energy(use.head(MAX_BARS))
     fills, axis = marks.part_fills(rows, "part"), alt.Axis(title="energy of a token (mJ)")
 
-    def panel(own: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
-        seen = marks.tooltip(own, ("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))
-        place = {"x": alt.X("start:Q", axis=axis), "y": marks.bar_axis(list(use["bar"].head(MAX_BARS)))}
-        return marks.bars(own, place, fills, seen).properties(width=WIDTH - NAMES_PX, height=alt.Step(marks.BAR_PX))
+    def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
+        tooltip = marks.tooltip(data, ("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))
+        channels = {"x": alt.X("start:Q", axis=axis), "y": marks.bar_axis(list(use["bar"].head(MAX_BARS)))}
+        bars = marks.bars(data, channels, fills, tooltip)
+        return bars.properties(width=WIDTH - NAMES_PX, height=alt.Step(marks.BAR_PX))
 
     notes = ["After each bar: the energy of a token, and the mean power while the model steps."]
     if len(use) > MAX_BARS:

@@ -32,8 +32,8 @@ def energy_use(merged: Merged) -> pd.DataFrame:
 
 
 def _launch_bound(merged: Merged) -> pd.Series:
-    found = as_texts(merged["findings"])
-    return found.loc[(found["code"] == LAUNCH_BOUND) & ~found["abstained"].astype("bool"), "run"]
+    findings = as_texts(merged["findings"])
+    return findings.loc[(findings["code"] == LAUNCH_BOUND) & ~findings["abstained"].astype("bool"), "run"]
 
 
 TABLES = (

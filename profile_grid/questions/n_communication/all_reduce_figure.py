@@ -23,30 +23,30 @@ NOT_MEASURED = "All-reduce alone was measured of no run (stages: [all_reduce])."
 def draw(tables: Tables) -> Drawing:
     """Points at the mean times; after each line its last bandwidth."""
     runs, rows = tables["runs"], tables["communication_all_reduce"]
-    asked = runs[runs[STAGE.status_column] != NOT_ASKED]
-    return Frame((GPUS.key,), NOT_MEASURED).drawing(rows, runs, without_figures(asked, STAGE), _panel)
+    stage_runs = runs[runs[STAGE.status_column] != NOT_ASKED]
+    return Frame((GPUS.key,), NOT_MEASURED).drawing(rows, runs, without_figures(stage_runs, STAGE), _panel)
 
 
 def _panel(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
     rows = rows.assign(megabytes=rows["bytes"] / 1e6, ranks=[GPUS.words(count) for count in rows[GPUS.key]])
     x, y = Log.around(rows["megabytes"], WIDTH - ENDS_PX), Log.around(rows["bus_gb_per_s"], HEIGHT_PX)
     series = Series("ranks", tuple(GPUS.words(count) for count in sorted(set(rows[GPUS.key]))))
-    seen = marks.tooltip(
+    tooltip = marks.tooltip(
         rows, ("ranks", "GPUs"), ("megabytes", "MB", marks.DIGITS), ("mean_ms", "ms", marks.DIGITS),
         ("bus_gb_per_s", "bus (GB/s)", marks.DIGITS),
     )  # fmt: skip
-    place = {
+    channels = {
         "x": alt.X("megabytes:Q", scale=x.scale, axis=x.axis("size (MB)")),
         "y": alt.Y("bus_gb_per_s:Q", scale=y.scale, axis=y.axis("bus bandwidth (GB/s)")),
     }
-    base = alt.Chart(rows).encode(**place, color=series.color())
+    base = alt.Chart(rows).encode(**channels, color=series.color())
     last = rows.sort_values("megabytes").drop_duplicates("ranks", keep="last").sort_values("bus_gb_per_s")
     texts = last.assign(text=[f"{significant(rate)} GB/s" for rate in last["bus_gb_per_s"]])
     ends = alt.Chart(_spread_out(texts, y)).mark_text(align="left", dx=8, fontSize=SMALL)
     return alt.layer(
         base.mark_line().encode(strokeDash=series.dash()),
-        base.mark_point(filled=True, size=30).encode(shape=series.shape(), tooltip=seen),
-        ends.encode(x=place["x"], y=alt.Y("place:Q", scale=y.scale), color=series.color(), text="text:N"),
+        base.mark_point(filled=True, size=30).encode(shape=series.shape(), tooltip=tooltip),
+        ends.encode(x=channels["x"], y=alt.Y("place:Q", scale=y.scale), color=series.color(), text="text:N"),
         width=WIDTH - ENDS_PX, height=HEIGHT_PX,
     )  # fmt: skip
 
@@ -67,8 +67,8 @@ def result(tables: Tables) -> str:
         return ""
     largest = rows[rows["bytes"] == rows["bytes"].max()]
     parts = [
-        f"{interval(own['bus_gb_per_s'], significant)} GB/s {GPUS.words(count)}"
-        for count, own in largest.groupby(GPUS.key)
+        f"{interval(sizes['bus_gb_per_s'], significant)} GB/s {GPUS.words(count)}"
+        for count, sizes in largest.groupby(GPUS.key)
     ]
     return f"At its largest size all-reduce alone reaches {', '.join(parts)} on the bus"
 

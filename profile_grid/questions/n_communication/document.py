@@ -35,25 +35,25 @@ def sentences(measured: Measured) -> list[str]:
     times = measured.tables["communication_times"].dropna(subset=["cost_ms"])
     steps = communication_of_steps(measured.tables["communication_steps"])
     scaling = measured.tables["communication_scaling"]
-    found = [*_scaling(scaling, WEAK), *_scaling(scaling, STRONG), *_cost(times), *_exposed(steps)]
-    found += [*_bandwidth(measured), *_losses(measured.tables["communication_losses"])]
+    claims = [*_scaling(scaling, WEAK), *_scaling(scaling, STRONG), *_cost(times), *_exposed(steps)]
+    claims += [*_bandwidth(measured), *_losses(measured.tables["communication_losses"])]
     wrong = _not_explained(measured.tables["communication_accuracy"])
-    if not found:
+    if not claims:
         return wrong or [NOTHING]
-    return [found[0], *wrong, *([ON_PROCESSOR] if measured.machine.on_cpu else []), *found[1:]]
+    return [claims[0], *wrong, *([ON_PROCESSOR] if measured.machine.on_cpu else []), *claims[1:]]
 
 
 def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
     """The best and the worst way to reduce gradients at the largest number of GPUs, in the cell where they differ
     most."""
-    own = table[(table["kind"] == kind) & table["efficiency"].notna()]
-    own = own[own[GPUS.key] == own[GPUS.key].max()]
-    if own.empty:
+    scaled = table[(table["kind"] == kind) & table["efficiency"].notna()]
+    scaled = scaled[scaled[GPUS.key] == scaled[GPUS.key].max()]
+    if scaled.empty:
         return []
-    place = keys_without(PARALLEL.key)
-    cells = own.groupby(place, sort=False)["efficiency"]
-    widest = own.loc[(cells.transform("max") - cells.transform("min")).idxmax(), place]
-    cell = own[(own[place] == widest).all(axis=1)]
+    keys = keys_without(PARALLEL.key)
+    cells = scaled.groupby(keys, sort=False)["efficiency"]
+    widest = scaled.loc[(cells.transform("max") - cells.transform("min")).idxmax(), keys]
+    cell = scaled[(scaled[keys] == widest).all(axis=1)]
     best, worst = cell.loc[cell["efficiency"].idxmax()], cell.loc[cell["efficiency"].idxmin()]
     gain = pd.Series([best["efficiency"] / worst["efficiency"]])
     error = pd.Series([(best["process_spread"] ** 2 + worst["process_spread"] ** 2) ** 0.5])
@@ -94,9 +94,9 @@ def _exposed(steps: pd.DataFrame) -> list[Claim]:
     """By variant the exposed communication of captured steps, waiting for late ranks included."""
     texts = []
     for value in sorted_values(steps, PARALLEL.key):
-        own = steps[(steps[PARALLEL.key] == value) & (steps["communication_ms"] > 0)]
-        if len(own):
-            texts.append(f"{PARALLEL.words(value)} {interval(own['exposed_share'], percent)}")
+        communicating = steps[(steps[PARALLEL.key] == value) & (steps["communication_ms"] > 0)]
+        if len(communicating):
+            texts.append(f"{PARALLEL.words(value)} {interval(communicating['exposed_share'], percent)}")
     text = (
         "Under the profiler, exposed communication takes {texts} of a step. It includes waiting for late ranks, whose"
         " launches the profiler delays, so it exceeds the cost without a profiler."
@@ -110,8 +110,8 @@ def _bandwidth(measured: Measured) -> list[Claim]:
     largest = table[table["bytes"] == table["bytes"].max()]
     if len(largest):
         texts = [
-            f"{interval(own['bus_gb_per_s'], significant)} GB/s {GPUS.words(number)}"
-            for number, own in largest.groupby(GPUS.key)
+            f"{interval(sizes['bus_gb_per_s'], significant)} GB/s {GPUS.words(number)}"
+            for number, sizes in largest.groupby(GPUS.key)
         ]
         size = significant(largest["bytes"].iloc[0] / 1e6)
         return [
@@ -129,21 +129,21 @@ def _bandwidth(measured: Measured) -> list[Claim]:
 
 def _losses(table: pd.DataFrame) -> list[Claim]:
     """Whether several GPUs compute what one does."""
-    known = table[table["within_precision"].notna()]
-    if known.empty:
+    compared = table[table["within_precision"].notna()]
+    if compared.empty:
         return []
-    apart = known[~known["within_precision"].astype(bool)]
-    off = apart[apart["agreeing"] < BEHIND_A_REDUCTION]
+    unexplained = compared[~compared["within_precision"].astype(bool)]
+    off = unexplained[unexplained["agreeing"] < BEHIND_A_REDUCTION]
     if len(off):
         runs = listed([where(row) for _, row in off.iterrows()])
         return [Claim("Losses are not those of one GPU: {runs}.", "counted", runs=runs)]
-    most = f"{known['largest_off'].max():.1e}"
-    if apart.empty:
+    most = f"{compared['largest_off'].max():.1e}"
+    if unexplained.empty:
         text = "Losses are those of one GPU within the precision, off by {most} at most."
         return [Claim(text, "counted", most=most)]
     text = "Losses match one GPU for the first {agreeing} of {losses} steps, then drift by at most {most} in {runs}."
-    agreeing, losses = (interval(apart[name], str) for name in ("agreeing", "losses"))
-    runs = of_all(len(apart), len(known), "run")
+    agreeing, losses = (interval(unexplained[name], str) for name in ("agreeing", "losses"))
+    runs = of_all(len(unexplained), len(compared), "run")
     return [Claim(text, "counted", agreeing=agreeing, losses=losses, most=most, runs=runs)]
 
 

@@ -33,8 +33,8 @@ def costs(tables: Tables) -> pd.DataFrame:
     low, high = (
         (times["mean_ms"] + sign * times["std_ms"] - times["baseline_ms"]) / times["mean_ms"] for sign in (-1, 1)
     )
-    told = (times["verdict"] != UNTOLD).map({True: TOLD, False: UNTOLD})
-    return times.assign(bar=labels(times), low=low, high=high, told=told)
+    clear = (times["verdict"] != UNTOLD).map({True: TOLD, False: UNTOLD})
+    return times.assign(bar=labels(times), low=low, high=high, told=clear)
 
 
 def draw(tables: Tables) -> Drawing:
@@ -50,19 +50,19 @@ def draw(tables: Tables) -> Drawing:
         notes.append(f"The {MAX_LINES} most expensive of {len(rows)} runs are drawn; the table has all.")
     frame = Frame(KEYS, NO_TIMES)
     missing = without_figures(several, TIMING)
-    return frame.drawing(rows.head(MAX_LINES), runs, missing, lambda own, _: _panel(own, series), notes)
+    return frame.drawing(rows.head(MAX_LINES), runs, missing, lambda data, _: _panel(data, series), notes)
 
 
 def _panel(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
     axis = alt.Axis(title="cost of communication (share of a step)", format="%")
     low, middle = (alt.X(f"{name}:Q", axis=axis) for name in ("low", "cost_share"))
-    seen = marks.tooltip(
+    tooltip = marks.tooltip(
         rows, ("cost_share", "cost", marks.SHARE), ("cost_ms", "cost (ms)", marks.DIGITS),
         ("mean_ms", "step (ms)", marks.DIGITS),
     )  # fmt: skip
     base = alt.Chart(rows).encode(y=marks.bar_axis(list(rows["bar"])), color=series.color())
     nothing = alt.Chart(pd.DataFrame({"cost_share": [0.0]})).mark_rule(color=GREY).encode(x=middle)
-    hollow = base.mark_point(strokeWidth=1.3, fill=GROUND).encode(x=middle, shape=series.shape(), tooltip=seen)
+    hollow = base.mark_point(strokeWidth=1.3, fill=GROUND).encode(x=middle, shape=series.shape(), tooltip=tooltip)
     filled = (
         base.transform_filter(alt.datum.told == TOLD).mark_point(filled=True).encode(x=middle, shape=series.shape())
     )
@@ -73,13 +73,13 @@ def _panel(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
 def result(tables: Tables) -> str:
     """The costs that are told from noise, and in how many runs none is."""
     rows = costs(tables)
-    told = rows[rows["told"] == TOLD]
+    clear = rows[rows["told"] == TOLD]
     if rows.empty:
         return ""
-    if told.empty:
+    if clear.empty:
         return "No cost of communication can be told from noise"
-    share = interval(told["cost_share"], percent)
-    return f"Communication costs {share} of a step in {of_all(len(told), len(rows), 'run')}; elsewhere it {UNTOLD}"
+    share = interval(clear["cost_share"], percent)
+    return f"Communication costs {share} of a step in {of_all(len(clear), len(rows), 'run')}; elsewhere it {UNTOLD}"
 
 
 FIGURES = (

@@ -23,24 +23,24 @@ def communication_losses(merged: Merged) -> pd.DataFrame:
     base = losses.loc[~several, ["run", *keys, "loss"]].rename(columns={"run": "base_run", "loss": "base_loss"})
     both = losses[several].merge(base, on=keys, how="left", validate="many_to_one")
     off = (both["loss"] - both["base_loss"]).abs() / both["base_loss"].abs()
-    of_one = pd.Series([explained_error(one) for one in both[PRECISION.key]], index=both.index, dtype="float64")
-    explained = of_one * (numbers(both["number"]) + 1)
+    of_step = pd.Series([explained_error(name) for name in both[PRECISION.key]], index=both.index, dtype="float64")
+    explained = of_step * (numbers(both["number"]) + 1)
     compared = both.assign(off=off, explained=explained, known=off.notna(), within=off <= explained)
-    rows = [_verdict(own.sort_values("number")) for _, own in compared.groupby("run", sort=False)]
+    rows = [_verdict(run_losses.sort_values("number")) for _, run_losses in compared.groupby("run", sort=False)]
     return COMMUNICATION_LOSSES.table(rows)
 
 
 BEHIND_A_REDUCTION = 2  # so many losses have to agree, or the gradients are not those of one GPU
 
 
-def _verdict(own: pd.DataFrame) -> dict:
+def _verdict(run_losses: pd.DataFrame) -> dict:
     """The row of a run, from all its losses."""
-    first, known = own.iloc[0], own["known"].any()
+    first, is_known = run_losses.iloc[0], run_losses["known"].any()
     return first[LEADING].to_dict() | {
-        "base_run": first["base_run"], "losses": int(own["known"].sum()),
-        "agreeing": int(own.loc[own["known"], "within"].cummin().sum()), "first_off": first["off"],
-        "largest_off": own["off"].max(), "explained": first["explained"],
-        "within_precision": bool(own.loc[own["known"], "within"].all()) if known else None,
+        "base_run": first["base_run"], "losses": int(run_losses["known"].sum()),
+        "agreeing": int(run_losses.loc[run_losses["known"], "within"].cummin().sum()), "first_off": first["off"],
+        "largest_off": run_losses["off"].max(), "explained": first["explained"],
+        "within_precision": bool(run_losses.loc[run_losses["known"], "within"].all()) if is_known else None,
     }  # fmt: skip
 
 

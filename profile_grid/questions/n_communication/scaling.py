@@ -28,13 +28,13 @@ def communication_scaling(merged: Merged) -> pd.DataFrame:
 def _scaled(steps: pd.DataFrame, kind: str) -> pd.DataFrame:
     """Efficiency 1 is n times as fast with the same batch, and as fast with n times the batch."""
     several = steps[GPUS.key] > 1
-    place = keys_without(GPUS.key, PARALLEL.key, BATCH_SIZE.key)
-    base = steps.loc[~several, ["run", *place, BATCH_SIZE.key, *FIGURES]]
+    keys = keys_without(GPUS.key, PARALLEL.key, BATCH_SIZE.key)
+    base = steps.loc[~several, ["run", *keys, BATCH_SIZE.key, *FIGURES]]
     base = base.rename(columns={name: f"base_{name}" for name in ("run", *FIGURES)} | {BATCH_SIZE.key: "_batch"})
-    own = steps[several].assign(kind=kind)
-    shared = own[GPUS.key] if kind == WEAK else 1
-    own["_batch"] = own[BATCH_SIZE.key] / shared
-    both = own.merge(base.astype({"_batch": own["_batch"].dtype}), on=[*place, "_batch"], validate="many_to_one")
+    scaled = steps[several].assign(kind=kind)
+    shared = scaled[GPUS.key] if kind == WEAK else 1
+    scaled["_batch"] = scaled[BATCH_SIZE.key] / shared
+    both = scaled.merge(base.astype({"_batch": scaled["_batch"].dtype}), on=[*keys, "_batch"], validate="many_to_one")
     speed_up = both["base_mean_ms"] / both["mean_ms"] * (both[GPUS.key] if kind == WEAK else 1)
     relative = (both["std_ms"] / both["mean_ms"]) ** 2 + (both["base_std_ms"] / both["base_mean_ms"]) ** 2
     efficiency = speed_up / both[GPUS.key]

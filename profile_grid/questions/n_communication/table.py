@@ -34,9 +34,9 @@ def communication_times(merged: Merged) -> pd.DataFrame:
     slowest = times[times["rank"] == SLOWEST].set_index("run")
     table = runs[LEADING].assign(status=runs[TIMING.status_column])
     for name, phase in (("", WHOLE_STEP), ("without_", WITHOUT_COMMUNICATION)):
-        own = slowest[slowest["phase"] == phase]
+        phase_times = slowest[slowest["phase"] == phase]
         for column in ("mean_ms", "std_ms"):
-            table[f"{name}{column}"] = numbers(runs["run"].map(own[column]))
+            table[f"{name}{column}"] = numbers(runs["run"].map(phase_times[column]))
     table = table.join(_baselines(table))
     cost = table["mean_ms"] - table["baseline_ms"]
     assumed = numbers(table["run"].map(assumed_spread(merged.waiting_share))).fillna(SPREADS[True])
@@ -50,10 +50,10 @@ def communication_times(merged: Merged) -> pd.DataFrame:
 def _baselines(table: pd.DataFrame) -> pd.DataFrame:
     """By row the pooled time without communication of all runs of the same work, its spread and their number."""
     rows = []
-    for _, own in table.groupby(keys_without(PARALLEL.key), sort=False):
-        known = own["without_mean_ms"].dropna()
-        median, spread = pooled(known)
-        rows += [(place, median, spread, float(len(known))) for place in own.index]
+    for _, group in table.groupby(keys_without(PARALLEL.key), sort=False):
+        times = group["without_mean_ms"].dropna()
+        median, spread = pooled(times)
+        rows += [(index, median, spread, float(len(times))) for index in group.index]
     names = ["baseline_ms", "baseline_spread", "baseline_processes"]
     return pd.DataFrame([row[1:] for row in rows], index=[row[0] for row in rows], columns=names, dtype="float64")
 
@@ -75,8 +75,8 @@ def communication_collectives(merged: Merged) -> pd.DataFrame:
     keys = ["run", "operation", "bytes", "bucket"]
     figures = {f"{name}_ms": numbers(single[f"{name}_ns"]) / 1e6 for name in OF_A_COLLECTIVE}
     factor = numbers(single["bus_gb_per_s"]) / numbers(single["algorithm_gb_per_s"])
-    known = {name: numbers(single[name]).fillna(NOT_KNOWN) for name in ("bytes", "bucket")}
-    groups = single[["run", "operation"]].assign(**known, **figures, factor=factor).groupby(keys, sort=False)
+    ids = {name: numbers(single[name]).fillna(NOT_KNOWN) for name in ("bytes", "bucket")}
+    groups = single[["run", "operation"]].assign(**ids, **figures, factor=factor).groupby(keys, sort=False)
     table = groups.mean().reset_index().merge(groups.size().rename("count").reset_index(), on=keys)
     steps = single[[*PLACE, "step"]].drop_duplicates().groupby("run").size()
     table["per_step"] = table.pop("count") / numbers(table["run"].map(steps))
@@ -100,11 +100,11 @@ def communication_all_reduce(merged: Merged) -> pd.DataFrame:
 def communication_of_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """The rows of communication_steps with shares: of a step what is communication, and exposed; of the time of all
     collectives what is waiting."""
-    whole = steps["step_ms"].where(steps["step_ms"] > 0)
+    step_ms = steps["step_ms"].where(steps["step_ms"] > 0)
     single = steps["transfer_ms"] + steps["waiting_ms"]
     return steps.assign(
-        communication_share=steps["communication_ms"] / whole,
-        exposed_share=steps["exposed_communication_ms"] / whole,
+        communication_share=steps["communication_ms"] / step_ms,
+        exposed_share=steps["exposed_communication_ms"] / step_ms,
         waiting_share=steps["waiting_ms"] / single.where(single > 0),
     )
 

@@ -60,10 +60,10 @@ def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
     keys = [forward["run"], forward["range"].map(innermost)]
     total_ns = forward["gpu_time_ns"].groupby(keys, observed=True).sum()
     steps = forward["step"].groupby(forward["run"], observed=True).nunique()
-    found: dict[str, dict[str, float]] = {}
+    seconds_by_run: dict[str, dict[str, float]] = {}
     for (run, name), time_ns in total_ns.items():
-        found.setdefault(run, {})[name] = time_ns / steps[run] / 1e9
-    return found
+        seconds_by_run.setdefault(run, {})[name] = time_ns / steps[run] / 1e9
+    return seconds_by_run
 
 
 def draw_roofline(tables: Tables) -> Drawing:
@@ -76,10 +76,10 @@ def draw_roofline(tables: Tables) -> Drawing:
     series = Series("model", tuple(model for model in models_in_order(runs) if model in set(points["model"])))
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
-        own = rows.drop(columns="mode")
-        peaks, precision = peaks_of(own["device_name"].iloc[0]), own["precision"].iloc[0]
+        data = rows.drop(columns="mode")
+        peaks, precision = peaks_of(data["device_name"].iloc[0]), data["precision"].iloc[0]
         rate = peaks.flop_per_s(precision) if peaks else None
-        counted = own.dropna(subset="flops")
+        counted = data.dropna(subset="flops")
         x = Log.around(counted["flop_per_byte"], FACET_PX, margin=2)
         y = Log.around([*counted["flop_per_s"], *([rate] if rate else [])], HEIGHT_PX, margin=1.8)
         facets = {
@@ -87,7 +87,7 @@ def draw_roofline(tables: Tables) -> Drawing:
             for n, part in enumerate(dict.fromkeys(counted["part"]))
         }
         return column(
-            side_by_side(facets, HEIGHT_PX, COLUMNS, one_axis=True), _bytes_panel(own, peaks, series), spacing=18
+            side_by_side(facets, HEIGHT_PX, COLUMNS, one_axis=True), _bytes_panel(data, peaks, series), spacing=18
         )
 
     note = (
@@ -104,30 +104,30 @@ def _flops_panel(
 ) -> alt.LayerChart:
     axis = y.axis("FLOP/s reached" if first else None)
     axis.labels = axis.ticks = first
-    place = {
+    channels = {
         "x": alt.X("flop_per_byte:Q", scale=x.scale, axis=x.axis("FLOP per byte")),
         "y": alt.Y("flop_per_s:Q", scale=y.scale, axis=axis),
     }
-    seen = marks.tooltip(
+    tooltip = marks.tooltip(
         points, ("part", "part"), ("flop_per_s", "FLOP/s", ".4~s"), ("flop_per_byte", "FLOP per byte", ".4~r"),
         ("gpu_s", "per pass (s)", ".4~s"),
     )  # fmt: skip
     markers = alt.Chart(points).mark_point(filled=True, opacity=0.8, size=30)
-    markers = markers.encode(**place, color=series.color(), shape=series.shape(), tooltip=seen)
-    return alt.layer(*(_roof(x, y, peaks, rate, place) if peaks and rate else []), markers)
+    markers = markers.encode(**channels, color=series.color(), shape=series.shape(), tooltip=tooltip)
+    return alt.layer(*(_roof(x, y, peaks, rate, channels) if peaks and rate else []), markers)
 
 
-def _roof(x: Log, y: Log, peaks: Peaks, rate: float, place: dict) -> list[alt.Chart]:
+def _roof(x: Log, y: Log, peaks: Peaks, rate: float, channels: dict) -> list[alt.Chart]:
     """The line that no part can be above, and its height in words."""
     corners = sorted({x.low, min(max(rate / peaks.memory_bytes_per_s, x.low), x.high), x.high})
     line = pd.DataFrame(
-        {"flop_per_byte": corners, "flop_per_s": [min(rate, at * peaks.memory_bytes_per_s) for at in corners]}
+        {"flop_per_byte": corners, "flop_per_s": [min(rate, corner * peaks.memory_bytes_per_s) for corner in corners]}
     )
     name = pd.DataFrame({"flop_per_byte": [x.high], "flop_per_s": [rate], "text": [f"{rate / 1e12:g} TFLOP/s"]})
     text = alt.Chart(name).mark_text(align="right", baseline="bottom", dy=-3, fontSize=SMALL)
     return [
-        alt.Chart(line).mark_line(color=INK, strokeWidth=1.2, clip=True).encode(**place),
-        text.encode(**place, text="text:N"),
+        alt.Chart(line).mark_line(color=INK, strokeWidth=1.2, clip=True).encode(**channels),
+        text.encode(**channels, text="text:N"),
     ]
 
 
@@ -137,11 +137,11 @@ def _bytes_panel(points: pd.DataFrame, peaks: Peaks | None, series: Series) -> a
     parts = list(dict.fromkeys(points["part"]))
     rate = alt.X("gigabytes_per_s:Q", scale=x.scale, axis=x.axis("least bytes / measured time (GB/s)"))
     y = alt.Y("part:N", scale=alt.Scale(type="point", domain=parts, padding=0.5), axis=marks.name_axis(grid=True))
-    seen = marks.tooltip(
+    tooltip = marks.tooltip(
         points, ("part", "part"), ("gigabytes_per_s", "GB/s at least", marks.DIGITS), ("gpu_s", "per pass (s)", ".4~s")
     )
     markers = alt.Chart(points).mark_point(filled=True, size=26, opacity=0.8)
-    layers = [markers.encode(x=rate, y=y, color=series.color(), shape=series.shape(), tooltip=seen)]
+    layers = [markers.encode(x=rate, y=y, color=series.color(), shape=series.shape(), tooltip=tooltip)]
     if peak:
         roof = alt.Chart(pd.DataFrame({"gigabytes_per_s": [peak], "text": [f"{peak:g} GB/s"]})).encode(x=rate)
         text = roof.mark_text(align="right", baseline="bottom", dy=-3, fontSize=SMALL)

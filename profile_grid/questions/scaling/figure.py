@@ -61,8 +61,8 @@ def draw_scaling(tables: Tables) -> Drawing:
         panels = []
         for mode in present:
             both = (replace(series, in_legend=mode == present[-1]) for series in (lines, models))
-            own = (table[table["mode"] == mode] for table in (rows, absent))
-            panels.append(_two_panels(*own, *both, MODES[mode]))
+            mode_tables = (table[table["mode"] == mode] for table in (rows, absent))
+            panels.append(_two_panels(*mode_tables, *both, MODES[mode]))
         return column(*panels, spacing=18)
 
     note = "Without a profiler, mean ± standard deviation of the steps."
@@ -77,20 +77,20 @@ def _two_panels(times: pd.DataFrame, missing: pd.DataFrame, lines: Series, model
         Contexts.of([*times["context_length"], *missing["context_length"]]),
     )
     y = marks.axis_of(times, *TIME, HEIGHT_PX).with_room(below_px=marks.room_px(missing))
-    seen = marks.tooltip(
+    tooltip = marks.tooltip(
         times, ("parameters", "parameters", ".4~s"), ("mean_ms", "step (ms)", marks.DIGITS),
         ("std_ms", "± (ms)", marks.DIGITS),
     )  # fmt: skip
     x = alt.X("parameters:Q", scale=sizes.scale, axis=sizes.axis("parameters"))
-    left = marks.measured(sized, x, y, "time of a step (ms)", lines, *TIME, seen)
-    right = marks.measured(times, contexts.x(), y, None, models, *TIME, seen)
+    time_marks = marks.measured(sized, x, y, "time of a step (ms)", lines, *TIME, tooltip)
+    right = marks.measured(times, contexts.x(), y, None, models, *TIME, tooltip)
     size = {"width": WIDTH_PX, "height": HEIGHT_PX}
     title = alt.TitleParams(mode, frame="group")
-    apart = {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")}
+    independent = {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")}
     return row(
-        alt.layer(*left, title=title, **size),
+        alt.layer(*time_marks, title=title, **size),
         alt.layer(*right, *marks.missing_marks(missing, contexts, y, models), **size),
-        spacing=GAP_PX, resolve=apart,
+        spacing=GAP_PX, resolve=independent,
     )  # fmt: skip
 
 
@@ -98,11 +98,11 @@ def result_scaling(tables: Tables) -> str:
     """How the time of the fullest mode grows at its largest sizes."""
     times = step_times(tables["runs"], tables["timings"])
     mode = next((mode for mode in FULLEST_FIRST if mode in set(times["mode"])), None)
-    own = times[times["mode"] == mode]
+    mode_times = times[times["mode"] == mode]
     parts = [
         f"twice the {WORDS[against]} takes {interval(factors, _two_digits)} times as long"
         for against in AGAINST
-        if (factors := growth(own, against))
+        if (factors := growth(mode_times, against))
     ]
     return f"At the largest sizes, a {MODES[mode]} with {', with '.join(parts)}" if parts else ""
 

@@ -16,21 +16,21 @@ from profile_grid.tables.per_pass import Merged, numbers
 UNITS = ("ms", "percent")
 
 
-def bounded(found: pd.DataFrame, merged: Merged) -> pd.DataFrame:
+def bounded(findings: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     """The findings with unprofiled_ms and unprofiled_percent; empty for runs that were not timed without a profiler."""
-    run = found["run"].astype("str")
+    run = findings["run"].astype("str")
     step_ms = numbers(run.map(_step_ms(merged)))
     idle_ms = (step_ms - numbers(run.map(_busy_ms(merged)))).clip(lower=0.0)
-    room_ms = idle_ms.where(found["code"].isin(OF_IDLE_TIME), step_ms)
-    gain_ms = pd.Series(np.minimum(numbers(found["gain_ms"]), room_ms), index=found.index)
-    return found.assign(unprofiled_ms=gain_ms, unprofiled_percent=100 * gain_ms / step_ms)
+    room_ms = idle_ms.where(findings["code"].isin(OF_IDLE_TIME), step_ms)
+    gain_ms = pd.Series(np.minimum(numbers(findings["gain_ms"]), room_ms), index=findings.index)
+    return findings.assign(unprofiled_ms=gain_ms, unprofiled_percent=100 * gain_ms / step_ms)
 
 
-def at_most(found: pd.DataFrame) -> pd.DataFrame:
+def at_most(findings: pd.DataFrame) -> pd.DataFrame:
     """Bounded findings with what is shown of them, `ms` and `percent`: of a step without a profiler where there is one,
     else of the captured one."""
-    shown = {name: numbers(found[f"unprofiled_{name}"]).fillna(numbers(found[f"gain_{name}"])) for name in UNITS}
-    return found.assign(**shown)
+    gains = {name: numbers(findings[f"unprofiled_{name}"]).fillna(numbers(findings[f"gain_{name}"])) for name in UNITS}
+    return findings.assign(**gains)
 
 
 def _step_ms(merged: Merged) -> pd.Series:

@@ -44,33 +44,33 @@ MOST_FUNCTIONS = 10
 
 def sentences(measured: Measured) -> list[str]:
     """What costs most in how many runs; how the bounds held; what was not checked; what a launch costs the host."""
-    found = measured.tables["time_lost"]
+    findings = measured.tables["time_lost"]
     traced = _per_launch(measured)
-    if found.empty:
+    if findings.empty:
         return traced or [NOT_DIAGNOSED]
-    said, runs = found[~found["abstained"].astype(bool)], found["run"].nunique()
+    losses, runs = findings[~findings["abstained"].astype(bool)], findings["run"].nunique()
     diagnosed = [
-        _largest(said, runs),
-        *_bounds(said, runs),
+        _largest(losses, runs),
+        *_bounds(losses, runs),
         *_held(measured.tables["predictions"]),
-        *_not_checked(found),
+        *_not_checked(findings),
     ]
     return [*traced, *diagnosed] if traced else diagnosed
 
 
-def _largest(said: pd.DataFrame, runs: int) -> Claim:
-    if said.empty:
+def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
+    if bounds.empty:
         return Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(runs, runs, "run"))
-    first = said.drop_duplicates("run")
+    first = bounds.drop_duplicates("run")
     losses = [LOSSES.get(name, code(name)) for name in first["code"]]
     bound = percent((at_most(first)["percent"] / 100).median())
     text = "The largest loss is {losses} (median bound: {bound} of a step)."
     return Claim(text, "predicted", losses=leaders(losses, most=2), bound=bound)
 
 
-def _bounds(said: pd.DataFrame, runs: int) -> list[Claim]:
+def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
     """Of each loss that is somewhere the largest the bounds, and in how many runs nothing is found."""
-    first = at_most(said.drop_duplicates("run"))
+    first = at_most(losses.drop_duplicates("run"))
     quiet = f"; nothing is found in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
     texts = [
         f"{LOSSES.get(name, code(name))} {interval(rows['percent'] / 100, percent)}"
@@ -80,16 +80,16 @@ def _bounds(said: pd.DataFrame, runs: int) -> list[Claim]:
     return [Claim(text, "predicted", texts=listed(texts), quiet=quiet)] if texts else []
 
 
-def _not_checked(found: pd.DataFrame) -> list[Claim]:
+def _not_checked(findings: pd.DataFrame) -> list[Claim]:
     """The rules that could not be applied, which is not the same as finding nothing, by their reason."""
-    silent, every = found[found["abstained"].astype(bool)], found["run"].nunique()
+    silent, every = findings[findings["abstained"].astype(bool)], findings["run"].nunique()
     texts = []
     for message, rows in silent.groupby("message", sort=False, observed=True):
         some = rows["run"].nunique()
         where = f" in {of_all(some, every, 'run')}" if some < every else ""
         names = [LOSSES.get(name, code(name)) for name in dict.fromkeys(rows["code"])]
-        named = listed(names) if len(names) <= MOST_NAMED else f"{len(names)} kinds of loss"
-        texts.append(f"{named}{where} ({escaped(str(message))})")
+        losses = listed(names) if len(names) <= MOST_NAMED else f"{len(names)} kinds of loss"
+        texts.append(f"{losses}{where} ({escaped(str(message))})")
     return [Claim("Not checked: {texts}.", "missing", texts="; ".join(texts))] if texts else []
 
 
@@ -119,7 +119,7 @@ def _per_launch(measured: Measured) -> list[Claim]:
         "Under the trace, the host needs {us} µs per launch{median}, {share} of it {most}.",
         us=interval(total, significant), median=median, share=interval(us[most] / total, percent), most=escaped(most),
     )  # fmt: skip
-    parts = [f"{escaped(what)} {interval(us[what], significant)}" for what in order]
+    parts = [f"{escaped(activity)} {interval(us[activity], significant)}" for activity in order]
     by_part = Claim("By what it does, in µs per launch: {parts}.", parts=listed(parts))
     return [lead, by_part, *_functions(measured.tables["host_stacks"], us[most])]
 
@@ -138,14 +138,14 @@ def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
 
 def findings_table(measured: Measured) -> MarkdownTable:
     """One line per run: what its diagnosis finds, largest gain first, each with the most that mending it gains."""
-    found = measured.tables["time_lost"]
-    said = at_most(found[~found["abstained"].astype(bool)])
+    findings = measured.tables["time_lost"]
+    losses = at_most(findings[~findings["abstained"].astype(bool)])
 
     def cells(run: dict) -> list[str]:
-        own = said[said["run"] == run["run"]]
-        more = [f"and {len(own) - MOST} more"] if len(own) > MOST else []
-        nothing = "nothing" if run["run"] in set(found["run"]) else ABSENT
-        return [", ".join([*map(_told, own.head(MOST).itertuples()), *more]) or nothing]
+        run_losses = losses[losses["run"] == run["run"]]
+        more = [f"and {len(run_losses) - MOST} more"] if len(run_losses) > MOST else []
+        nothing = "nothing" if run["run"] in set(findings["run"]) else ABSENT
+        return [", ".join([*map(_told, run_losses.head(MOST).itertuples()), *more]) or nothing]
 
     return lines_table(measured.runs, ALWAYS, ("found, with the most that it could gain",), cells, words=1)
 
@@ -170,31 +170,31 @@ def host_tables(measured: Measured) -> list[tuple[str, MarkdownTable, MarkdownTa
     """Of each run whose host was traced the name, what its launching threads do per launch, and in which functions."""
     texts, stacks = measured.tables["host_per_launch"], measured.tables["host_stacks"]
     return [
-        (name, _per_launch_cells(own), _stacks(stacks[stacks["run"] == name]))
-        for name, own in texts.groupby("run", sort=False)
+        (name, _per_launch_cells(run_rows), _stacks(stacks[stacks["run"] == name]))
+        for name, run_rows in texts.groupby("run", sort=False)
     ]
 
 
-def _per_launch_cells(own: pd.DataFrame) -> MarkdownTable:
+def _per_launch_cells(run_rows: pd.DataFrame) -> MarkdownTable:
     """One line per phase that launches: microseconds of its launching thread per launch, by what it does."""
-    doing = list(own.groupby("doing", sort=False)["own_ms"].sum().sort_values(ascending=False).index)
+    doing = list(run_rows.groupby("doing", sort=False)["own_ms"].sum().sort_values(ascending=False).index)
     lines = []
-    for phase, rows in own.groupby("phase", sort=False):
+    for phase, rows in run_rows.groupby("phase", sort=False):
         us = rows.set_index("doing")["us_per_launch"]
         launches, ms = rows["launches"].iloc[0], rows["own_ms"].sum()
-        cells = (us.get(what, 0.0) for what in doing)
+        cells = (us.get(activity, 0.0) for activity in doing)
         figures = (count(launches), significant(ms), significant(us.sum()), *map(significant, cells))
         lines.append((escaped(phase), *figures))
-    headings = ("phase", "launches", "ms", "µs per launch", *(f"{what}, µs" for what in doing))
+    headings = ("phase", "launches", "ms", "µs per launch", *(f"{activity}, µs" for activity in doing))
     return MarkdownTable(headings, tuple(lines), first_right=1)
 
 
-def _stacks(own: pd.DataFrame) -> MarkdownTable | None:
+def _stacks(run_rows: pd.DataFrame) -> MarkdownTable | None:
     """One line per function of the most sampled; None where no stack was sampled outside of calls."""
-    if own.empty:
+    if run_rows.empty:
         return None
     lines = []
-    for row in own.head(MOST_FUNCTIONS).itertuples():
+    for row in run_rows.head(MOST_FUNCTIONS).itertuples():
         figures = count(row.samples), count(row.samples_in_calls), significant(row.estimated_ms)
         lines.append((code(row.function, in_table=True), *figures, significant(row.estimated_us_per_launch)))
     headings = ("function", "samples", "in calls", "about, ms", "about, µs per launch")
@@ -206,4 +206,4 @@ def _told(row) -> str:
 
 
 def _codes(codes: str) -> str:
-    return ", ".join(code(one, in_table=True) for one in codes.split(", ") if one) or "no rule spoke"
+    return ", ".join(code(name, in_table=True) for name in codes.split(", ") if name) or "no rule spoke"

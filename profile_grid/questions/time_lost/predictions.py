@@ -47,15 +47,15 @@ def predictions(merged: Merged) -> pd.DataFrame:
     Gains are percent of a step, for a larger batch of the time per sequence. A remedy for which no rule spoke is said
     to gain nothing.
     """
-    found = bounded(merged["findings"], merged)
-    diagnosed = set(found["run"])
-    said = found[~found["abstained"].astype(bool)].set_index("run")
-    tables = [_of_remedy(remedy, merged, said, diagnosed) for remedy in REMEDIES]
+    findings = bounded(merged["findings"], merged)
+    diagnosed = set(findings["run"])
+    losses = findings[~findings["abstained"].astype(bool)].set_index("run")
+    tables = [_of_remedy(remedy, merged, losses, diagnosed) for remedy in REMEDIES]
     filled = [table for table in tables if len(table)]
     return pd.concat(filled or tables[:1], ignore_index=True)
 
 
-def _of_remedy(remedy: Remedy, merged: Merged, said: pd.DataFrame, diagnosed: set) -> pd.DataFrame:
+def _of_remedy(remedy: Remedy, merged: Merged, losses: pd.DataFrame, diagnosed: set) -> pd.DataFrame:
     key = remedy.dimension.key
     times = times_beside_base(merged, remedy.dimension)
     times = times[(times["phase"] == WHOLE_STEP) & times["base_run"].isin(diagnosed)].reset_index(drop=True)
@@ -65,7 +65,7 @@ def _of_remedy(remedy: Remedy, merged: Merged, said: pd.DataFrame, diagnosed: se
         times = times[times[GPUS.key].astype("int64") == 1].reset_index(drop=True)
     smaller = times[key].astype("float64") / remedy.dimension.default if remedy.dimension is BATCH_SIZE else 1.0
     of_own = 1 / times["speed_up"] / smaller
-    predicted = [_predicted(remedy, said[said.index == run]) for run in times["base_run"]]
+    predicted = [_predicted(remedy, losses[losses.index == run]) for run in times["base_run"]]
     measured = 100 * (1 - of_own)
     bound = np.array([percent for percent, _ in predicted], "float64")
     spread = 100 * of_own * times["speed_up_std"] / times["speed_up"]
@@ -81,10 +81,10 @@ def _of_remedy(remedy: Remedy, merged: Merged, said: pd.DataFrame, diagnosed: se
     return table.astype({"codes": "str", "remedy": "str"})
 
 
-def _predicted(remedy: Remedy, said: pd.DataFrame) -> tuple[float, str]:
+def _predicted(remedy: Remedy, losses: pd.DataFrame) -> tuple[float, str]:
     """(percent of the step that is gained at most, the rules that say so), from what is SAID of the run without it."""
-    own = said[said["code"].isin(remedy.codes)]
-    percent = min(float(own["unprofiled_percent"].sum()), 100.0)
+    matching = losses[losses["code"].isin(remedy.codes)]
+    percent = min(float(matching["unprofiled_percent"].sum()), 100.0)
     if remedy.halves_the_rest:
         percent += (100 - percent) / 2
-    return percent, ", ".join(own["code"])
+    return percent, ", ".join(matching["code"])

@@ -23,22 +23,22 @@ FIGURES = [
 
 def time_lost(merged: Merged) -> pd.DataFrame:
     """One row per run and rule that speaks or abstains; the largest gain of a run first."""
-    found = at_most(bounded(findings_of(merged), merged))
+    findings = at_most(bounded(findings_of(merged), merged))
     order = {run: number for number, run in enumerate(merged["runs"]["run"])}
-    keys = found.assign(_run=found["run"].astype("str").map(order), _gain=-found["ms"].fillna(0.0))
-    found = found.loc[keys.sort_values(["_run", "abstained", "_gain"], kind="stable").index]
-    return as_texts(found[[*LEADING, *FIGURES]].reset_index(drop=True))
+    keys = findings.assign(_run=findings["run"].astype("str").map(order), _gain=-findings["ms"].fillna(0.0))
+    findings = findings.loc[keys.sort_values(["_run", "abstained", "_gain"], kind="stable").index]
+    return as_texts(findings[[*LEADING, *FIGURES]].reset_index(drop=True))
 
 
 def findings_of(merged: Merged) -> pd.DataFrame:
     """The findings of every run; where it has counters, those of the rules that need them instead of their silence."""
-    found, runs = merged["findings"], merged["runs"]
+    findings, runs = merged["findings"], merged["runs"]
     counted = runs.loc[runs[COUNTERS.status_column] == COMPLETE, "run"]
     if counted.empty:
-        return found
-    found, more = (as_texts(merged[name]) for name in ("findings", "counter_findings"))
-    silent = found["run"].isin(counted) & found["code"].isin([rule.code for rule in OF_COUNTERS])
-    return pd.concat([found[~silent], more], ignore_index=True)
+        return findings
+    findings, more = (as_texts(merged[name]) for name in ("findings", "counter_findings"))
+    silent = findings["run"].isin(counted) & findings["code"].isin([rule.code for rule in OF_COUNTERS])
+    return pd.concat([findings[~silent], more], ignore_index=True)
 
 
 UNPROFILED = columns("""
