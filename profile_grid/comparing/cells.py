@@ -116,7 +116,7 @@ def energies(before: Results, after: Results) -> pd.DataFrame:
 
 
 def _by_run(results: Results) -> pd.DataFrame:
-    """The energy of every run of a side, by its name there."""
+    """The energy of every run of a side, by the run's name in the grid."""
     run_tables = pd.DataFrame([(name, results.table_name(name)) for name in results.runs], columns=["name", "run"])
     return (
         run_tables.merge(results.tables["energy"][ENERGY_COLUMNS], on="run")

@@ -74,8 +74,8 @@ def as_markdown(claims: list[Claim]) -> list[str]:
 
 
 def summary(cells: pd.DataFrame, changes: pd.DataFrame | None = None) -> list[Claim]:
-    """What changed most, or that nothing did; then how many cells have each verdict, the kernel that changed most, and
-    whether more processes are needed."""
+    """The largest change, or that nothing changed; then the number of cells per verdict, the kernel that changed most,
+    and whether more processes are needed."""
     if cells.empty:
         return [Claim("There is no cell to compare.", "missing")]
     changed = cells[cells["verdict"].isin((FASTER, SLOWER))]

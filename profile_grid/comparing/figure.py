@@ -80,7 +80,8 @@ def _label(row: dict, keys: list[str]) -> str:
 
 
 def _fitting(cells: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The cells of as many lines as a panel has room for, those whose ratio is farthest from 1, in their order."""
+    """The cells whose ratio is farthest from 1, as many as a panel has room for, in their order; and a note on the
+    rest."""
     far = (cells["ratio"] - 1).abs().groupby(cells["cell"]).max().nlargest(MAX_LINES).index
     drawn = cells[cells["cell"].isin(far)]
     left_out = len(cells) - len(drawn)
@@ -89,7 +90,7 @@ def _fitting(cells: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
 
 
 def _reach(cells: pd.DataFrame) -> float:
-    """The upper end of the axis, whose lower one is 1 over it: all ratios, and what most of the intervals need."""
+    """The upper end of the axis (the lower end is 1 / it): holds all ratios, and most of the intervals."""
     ratios, ends = cells["ratio"].astype("float64"), cells[["ratio_low", "ratio_high"]].astype("float64")
     needed = pd.concat([ends, 1 / ends], axis=1).max(axis=1)
     known_bounds = needed[cells["verdict"].isin((SLOWER, FASTER))]
@@ -129,7 +130,7 @@ def _panel(cells: pd.DataFrame, mode: str, x: Log, lines: list[str], width: int,
 
 
 def _ticks(x: Log) -> list[float]:
-    """1 and as far to either side of it, in a round number of percent."""
+    """Ticks at 1 and at equal distances on both sides, in round percentages."""
     step = next(step for step in STEPS if step >= (x.high - 1) / 3)
     return [tick for tick in (1 - 2 * step, 1 - step, 1, 1 + step, 1 + 2 * step) if x.low <= tick <= x.high]
 

@@ -97,8 +97,8 @@ class Results:
 
 
 def sides_of_study(results: Results, dimension: Dimension) -> tuple[Results, Results]:
-    """The two sides of a study: after, every run that is not at the dimension's default; before, the run at the default
-    that agrees in all other dimensions. Raises OutsideError without such a pair, or without a default."""
+    """(after, before) of a study: the runs that are not at the dimension's default, and the runs at the default that
+    agree with them in all other dimensions. Raises OutsideError if there is no such pair, or no default."""
     if dimension.default is None:
         keys = ", ".join(fact.key for fact in DIMENSIONS if fact.default is not None)
         raise OutsideError(f"varies={dimension.key}: there is no default to compare with; name one of {keys}")
@@ -112,8 +112,7 @@ def sides_of_study(results: Results, dimension: Dimension) -> tuple[Results, Res
 
 
 def read_results(folder: Path) -> Results:
-    """The results in a folder such as `results`; its runs may have been timed only. Raises OutsideError if it has
-    none."""
+    """The results in a folder such as `results`; timings alone are enough. Raises OutsideError if it has none."""
     tables = TablesOnDisk(folder / "tables")
     if not len(tables) and (folder / PLAN).exists():
         return Results(folder, *timed_tables(folder))

@@ -1,7 +1,7 @@
-"""The documents that answer the questions, in Markdown, from the summary tables: the home of Jinja.
+"""The documents that answer the questions, in Markdown, made from the summary tables with Jinja.
 
-A template says what stands where; sentences and tables come from the folder of the question. Figures of several
-machines never share a table: every machine has a section of its own in each document.
+A template arranges a document; its sentences and tables come from the folder of the question. Machines are never mixed:
+each has its own section in every document.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ NAMES = (*catalogue.DOCUMENTS, ALL)
 
 @dataclass(frozen=True)
 class Section:
-    """What a template sees of one machine: its figures, its missing runs, and by question its sentences: the answer,
-    then what comes as bullets below it."""
+    """What a template reads of one machine: its tables, its missing runs, and per question the sentences: the answer,
+    then bullets."""
 
     machine: Machine
     measured: Measured
@@ -66,7 +66,7 @@ class Section:
         return interval(timed, count), interval(captured, count)
 
     def legend(self, markdown: str) -> list[tuple[str, str]]:
-        """Short and full name of every kernel that this text mentions by its short name, most time first."""
+        """Short and full name of every kernel that this Markdown mentions by its short name, the longest time first."""
         labels = [(self.measured.label(name), name) for name in self.measured.short_names]
         return [(label, name) for label, name in labels if label in markdown and label.startswith("**")]
 
@@ -78,8 +78,8 @@ def documents(
     names: Iterable[str] | None = None,
     links: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """The documents of these names, without suffix: one per question, and one that holds them all. By default those of
-    the questions that the runs can answer. `links`: by question Markdown that links to other results on it."""
+    """The documents of these names, without suffix: one per question, and one with all of them; by default those that
+    the runs can answer. `links`: by question, links in Markdown to other results on it."""
     asked = asked_of(runs)
     names = [*asked, ALL] if names is None else list(names)
     answered = asked if ALL in names else names
@@ -109,7 +109,7 @@ def section(
     summaries: dict[str, pd.DataFrame],
     questions: Iterable[str] | None = None,
 ) -> Section:
-    """One machine's section of the documents of these questions, by default of all that the runs can answer."""
+    """The section of one machine in the documents of these questions, by default of all that the runs can answer."""
     questions = asked_of(runs) if questions is None else questions
     measured = measured_on(machine, names, runs, summaries)
     sentences = {question: _module(question).sentences(measured)[: 1 + MOST_BULLETS] for question in questions}
@@ -133,12 +133,13 @@ def template_environment() -> jinja2.Environment:
 
 
 def _module(question: str) -> ModuleType:
-    """What the document of a question says."""
+    """The module `document` of a question."""
     return import_module(f"profile_grid.questions.{question}.document")
 
 
 def facts(value) -> str:
-    """A provenance value in Markdown: a list as its items, counts as "60 complete, 1 incomplete", nothing as such."""
+    """A provenance value in Markdown: a list as its items, counts as "60 complete, 1 incomplete"; "none" if empty, "not
+    recorded" for None."""
     if isinstance(value, dict):
         return ", ".join(f"{number} {escaped(name)}" for name, number in value.items()) or "none"
     if isinstance(value, list):

@@ -13,11 +13,11 @@ READER = "commonmark-raw_html+pipe_tables"
 
 
 class FormatError(OutsideError):
-    """A format was asked for that this machine cannot make; the message is one line."""
+    """A format was requested that this machine cannot make; the message is one line."""
 
 
 def document_in(style: str, markdown: str) -> str:
-    """The document as a whole file of this style, which compiles by itself."""
+    """The document as a complete file in this format, which compiles without others."""
     if style == "markdown":
         return markdown
     template = TEMPLATES / f"document{SUFFIXES[style]}"
@@ -25,7 +25,7 @@ def document_in(style: str, markdown: str) -> str:
 
 
 def fragment_in(style: str, markdown: str) -> str:
-    """The document without preamble, to be included in a write-up of one's own."""
+    """The document without preamble, to be included in another text."""
     return markdown if style == "markdown" else _converted(style, markdown, [])
 
 

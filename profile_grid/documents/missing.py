@@ -1,4 +1,4 @@
-"""What was not measured, in words: runs out of memory, not supported, incomplete or missing; notes on others."""
+"""Sentences on what was not measured (out of memory, not supported, incomplete, missing), and notes on other runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LEAD = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # the stages that a p
 
 
 def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[str]:
-    """Why runs lack figures of these stages, each reason once with its runs; for memory what was asked for and what
-    there was."""
+    """Why runs have no results of these stages: each reason once with its runs; for memory, how much was requested and
+    free."""
     reasons: dict[str, list[str]] = {}
     for row in runs.to_dict("records"):
         if reason := _reason(row, stages):
@@ -29,7 +29,7 @@ def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[s
 
 
 def noted(runs: pd.DataFrame) -> list[str]:
-    """The notes of runs that have their figures, each once, with the runs that it concerns."""
+    """The notes on runs that have results, each once with its runs."""
     everywhere = [stage.status_column for stage in STAGES if stage.of_every_run]
     runs, lines = runs[runs[everywhere].isin((COMPLETE, NOT_ASKED)).all(axis=1)], []
     for note, rows in runs[runs["note"].notna()].groupby("note", sort=False):
@@ -55,7 +55,7 @@ def _reason(row: dict, stages: Sequence[Stage]) -> str | None:
 
 
 def _reason_of(reason: str, stages: Collection[str]) -> str:
-    """The parts of a reason that are about these stages, or about no stage in particular."""
+    """The parts of a reason that concern these stages, or no stage in particular."""
     parts = re.split(f"; (?={LEAD})", reason)
     leads = [match and {*match[0][:-2].split(" and ")} for match in (re.match(LEAD, part) for part in parts)]
     return "; ".join(part for part, lead in zip(parts, leads, strict=True) if lead is None or lead & {*stages})

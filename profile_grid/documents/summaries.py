@@ -1,4 +1,4 @@
-"""The tables behind all answers: every question's own, from the merged tables."""
+"""The summary tables of all questions, made from the merged tables."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from profile_grid.tables.per_pass import Merged
 
 
 class Summaries(Mapping[str, pd.DataFrame]):
-    """The tables of all answers by name, each made when it is first read.
+    """The summary tables by name, each made when it is first read.
 
-    Raises NotConserved where the kernels of a phase do not add up to that phase, or phases to their step, and
-    WrongTable where a table is not as it is declared.
+    Raises NotConserved if the kernels of a phase do not add up to that phase, or phases to their step, and WrongTable
+    if a table differs from its declaration.
     """
 
     def __init__(self, merged: Mapping[str, pd.DataFrame]) -> None:
@@ -42,6 +42,6 @@ class Summaries(Mapping[str, pd.DataFrame]):
 
 
 def summary_tables(merged: Mapping[str, pd.DataFrame], names: Collection[str] | None = None) -> dict[str, pd.DataFrame]:
-    """The tables of all answers by name, or those of these names. Raises as Summaries does."""
+    """The summary tables with these names, by default all, by name. Raises as Summaries does."""
     tables = Summaries(merged)
     return {name: tables[name] for name in tables if names is None or name in names}

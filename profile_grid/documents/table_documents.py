@@ -1,4 +1,4 @@
-"""Tables as people print them: any DataFrame as Markdown, and so in every format."""
+"""Tables as readable documents: any DataFrame as Markdown, and so in every format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def table_documents(name: str, table: pd.DataFrame) -> Iterator[tuple[str, str]]
 
 
 def table_document(name: str, table: pd.DataFrame) -> str:
-    """One table in Markdown: what a row is, then the rows, whole numbers in full and others with four digits."""
+    """One table in Markdown: what a row is, then the rows; integers in full, other numbers with four digits."""
     declared = declared_tables()[name]
     units = {column.name: column.unit for column in declared.all_columns}
     text = [column for column in table.columns if not pd.api.types.is_numeric_dtype(table[column])]

@@ -1,4 +1,4 @@
-"""What a figure is: defined once by its question, for paper and for the page."""
+"""The types of figures. A question defines each figure once, for paper and for the page."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Tables = dict[str, pd.DataFrame]
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a figure draws of one machine, as Vega-Lite reads it.
+    """A figure of one machine, drawn.
 
-    The page filters the rows of its data by the dimensions that they name: a mode that the figure chooses by itself is
-    not named. Without a chart, `reason` says why there is nothing to draw. Below it stand `notes`, sentences; on paper
-    also `absent`, which name the runs without results. The page shows the lines of `legend` on request: they are too
-    long for paper. `title` replaces that of the figure, if the quantity has another name on this device.
+    `chart` is for Vega-Lite; if it is None, `reason` says why. The page filters the chart's data by their columns of
+    dimensions, so data have no column of a mode that the figure chose. `notes` are sentences below the chart; `absent`,
+    on paper only, name the runs without results. `legend` is too long for paper: the page shows it on request. `title`
+    replaces that of the figure, if the quantity has another name on this device.
     """
 
     chart: Spec | None = None
@@ -32,9 +32,9 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure. `draw` and `result` read `tables`, tables of results/tables by name, of one machine.
+    """One figure. `draw` and `result` read `tables`, by name, of one machine.
 
-    `title` is the quantity that is drawn. `result` gives the headline: what the figure shows in one short sentence,
+    `title` is the quantity that is drawn. `result` returns the headline: what the figure shows, in one short sentence
     computed from the data; plain text, names not escaped; empty if there is nothing to say.
     """
 

@@ -1,7 +1,7 @@
-"""vl-convert, reading the fonts that it ships and none of the system, so that a figure is the same on every machine.
+"""vl-convert with the fonts that it ships and none of the system's, so that a figure is the same on every machine.
 
-It reads fonts once per process, before its first use, and a font of the system hides a shipped one of the same name.
-What draws a figure therefore imports vl_convert from here. On macOS and Windows, which do not ask fontconfig for fonts,
+vl-convert reads fonts once per process, before its first use, and a font of the system hides a shipped one of the same
+name. Therefore all modules that draw import vl_convert from here. On macOS and Windows, which do not use fontconfig,
 the fonts of the system are still read.
 """
 

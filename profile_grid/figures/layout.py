@@ -1,4 +1,4 @@
-"""Panels side by side and below each other, as one Vega-Lite specification.
+"""Panels next to and below each other, as one Vega-Lite specification.
 
 Altair can do it too, but copies every panel again at each level: seconds for a figure of thirty panels.
 """
@@ -13,7 +13,7 @@ OF_TOP_LEVEL = ("$schema", "config")
 
 
 def row(*panels: Panel, spacing: int, **properties) -> Spec:
-    """The panels side by side."""
+    """The panels next to each other."""
     return _concatenated("hconcat", panels, spacing, properties)
 
 
@@ -23,7 +23,7 @@ def column(*panels: Panel, spacing: int, **properties) -> Spec:
 
 
 def _concatenated(direction: str, panels: tuple[Panel, ...], spacing: int, properties: dict) -> Spec:
-    """One specification with the data of all panels at its top; `properties` are those of Vega-Lite: title, resolve."""
+    """One specification with the data of all panels at its top; `properties` of Vega-Lite: title, resolve."""
     specifications = [_specification(panel) for panel in panels]
     datasets: dict[str, list] = {}
     for panel in specifications:
@@ -34,7 +34,7 @@ def _concatenated(direction: str, panels: tuple[Panel, ...], spacing: int, prope
 
 
 def _specification(panel: Panel) -> Spec:
-    """What Vega-Lite reads of a panel; its data by name, whatever their size."""
+    """A panel as Vega-Lite reads it, with its data by name; there may be any number of rows."""
     if isinstance(panel, dict):
         return panel
     with alt.data_transformers.enable("default", max_rows=None):

@@ -39,9 +39,10 @@ def tooltip(rows: pd.DataFrame, *values: tuple[str, str] | tuple[str, str, str])
 
 
 def with_ends(rows: pd.DataFrame, mean: str, std: str, name: str) -> pd.DataFrame:
-    """The rows with `name`_low and `name`_high, a standard deviation around the mean; absent without a spread.
+    """The rows with `name`_low and `name`_high, one standard deviation from the mean; NaN without a spread.
 
-    A spread of more than half its mean has no lower half: a logarithmic axis would show nothing else."""
+    If the spread is more than half the mean, `name`_low is the mean: a logarithmic axis would show nothing else.
+    """
     low, high = rows[mean] - rows[std], rows[mean] + rows[std]
     return rows.assign(**{f"{name}_low": low.where(~(low < rows[mean] / 2), rows[mean]), f"{name}_high": high})
 
@@ -69,7 +70,7 @@ def measured(
 
 
 def name_axis(**options) -> alt.Axis:
-    """An axis of names, without a line of its own for each."""
+    """An axis of names, without a grid."""
     return alt.Axis(title=None, ticks=False, labelPadding=6, **({"grid": False} | options))
 
 
@@ -86,8 +87,8 @@ def hollow_and_filled(hollow: str, filled: str) -> alt.Chart:
 
 
 def part_fills(rows: pd.DataFrame, column: str, lined: bool = True) -> alt.Fill:
-    """The channel of the fills of parts of bars from `start` to `end`, the same in all panels of a figure. The legend
-    has the parts that can be seen; lines follow a bar, and would cross areas."""
+    """The fill channel of parts of bars from `start` to `end`, the same in all panels of a figure. The legend has the
+    visible parts only. Lines follow a bar; in areas (`lined` False) they would cross."""
     names = in_drawing_order(rows[column])
     wide = (rows["end"] - rows["start"]).groupby(rows[column]).max() > LEAST_SEEN * rows["end"].max()
     styles = [part_style(name) for name in names]
@@ -105,12 +106,12 @@ def placed(rows: pd.DataFrame, value: str, by: str, stack: str = "run") -> pd.Da
 
 
 def bar_axis(names: list[str], labelled: bool = True) -> alt.Y:
-    """The channel of the column `bar`, with a line for each of these names."""
+    """The channel of the column `bar`, in the order of these names."""
     return alt.Y("bar:N", scale=alt.Scale(domain=names, paddingInner=0.22), axis=name_axis(labels=labelled))
 
 
 def bars(rows: pd.DataFrame, channels: dict, fills: alt.Fill, tooltip: list) -> alt.LayerChart:
-    """Bars of parts from `start` to `end`; after each its `text`."""
+    """Bars of parts from `start` to `end`, with the column `text` after each bar."""
     parts = alt.Chart(rows).mark_bar(stroke=GROUND, strokeWidth=0.5)
     parts = parts.encode(**channels, x2="end", fill=fills, tooltip=tooltip)
     last = rows.sort_values("end", kind="stable").drop_duplicates("bar", keep="last")
@@ -126,8 +127,8 @@ def room_px(missing: pd.DataFrame) -> float:
 def missing_marks(
     missing: pd.DataFrame, contexts: Contexts, y: Log, series: Series, named: str = "model"
 ) -> list[alt.Chart]:
-    """A cross per run without results above its context length, at the foot of the panel, and next to it why, with its
-    value in the column `named`. If they are many, one line says what the crosses are; the notes list the runs."""
+    """A cross per run without results, at its context length and the foot of the panel, labelled with its value in the
+    column `named` and the reason. If there are many, one line says what the crosses are; the notes list the runs."""
     if missing.empty:
         return []
     words, lines = missing["status"].map(status_words), _lines(missing)
@@ -154,14 +155,14 @@ def against_context(
 
 
 def _lines(missing: pd.DataFrame) -> pd.Series:
-    """The line of each cross, from the foot: its own if all have a label, else one above another."""
+    """The line of each cross, counted from the foot: a separate one for each if all have labels, else stacked."""
     if len(missing) <= MAX_LABELLED:
         return pd.Series(range(len(missing)), index=missing.index)
     return missing.groupby("context_length").cumcount().clip(upper=MAX_LINES - 1)
 
 
 def _labels(rows: pd.DataFrame, contexts: Contexts, channels: dict) -> list[alt.Chart]:
-    """The labels on the side of their marks where there is more room."""
+    """The labels, on the side of their marks that has more room."""
     right = pd.Series([contexts.is_right(length) for length in rows["context_length"]], index=rows.index, dtype="bool")
     sides = ((rows[right], "right", -7), (rows[~right], "left", 7))
     return [
@@ -172,8 +173,8 @@ def _labels(rows: pd.DataFrame, contexts: Contexts, channels: dict) -> list[alt.
 
 
 def missing_notes(missing: pd.DataFrame) -> list[str]:
-    """A note per status that names the runs without results, as many as a reader reads, and counts the others; by the
-    column `name`, if there is one."""
+    """A note per status that names the first few runs without results, by the column `name` if there is one, and counts
+    the rest."""
     return [
         capital(
             f"{status_words(status)}: {_named(list(dict.fromkeys(rows['name'])) if 'name' in rows else labels(rows))}."

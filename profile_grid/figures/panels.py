@@ -1,4 +1,4 @@
-"""The frame of a figure: panels for each combination of the dimensions that it does not show.
+"""The frame of a figure: a panel for each combination of the dimensions that it does not show.
 
 So no run is drawn over another, and nothing is averaged.
 """
@@ -24,7 +24,8 @@ Draw = Callable[[pd.DataFrame, pd.DataFrame], Panel]
 
 @dataclass(frozen=True)
 class Frame:
-    """How a figure is divided: into the combinations of all dimensions that are not `shown`, at most `groups`."""
+    """How a figure is divided: a panel for each combination of the dimensions that are not in `shown`, at most
+    `groups`."""
 
     shown: Sequence[str]
     reason: str  # why nothing is drawn, if there are no rows
@@ -36,7 +37,7 @@ class Frame:
         notes: Iterable[str] = (), legend: tuple[str, ...] = (), title: str = "",
     ) -> Drawing:  # fmt: skip
         """The figure of these rows. `panel` draws the rows of a combination and its runs without results, a subset of
-        `missing`; the notes name these runs, and combinations for which there is no room."""
+        `missing`. The notes name these runs, and the combinations that are left out."""
         absent = tuple(missing_notes(missing))
         if rows.empty:
             return Drawing(reason=self.reason, absent=absent, title=title)
@@ -53,7 +54,7 @@ class Frame:
 
 
 def in_grid(panels: Mapping[str, Panel], columns: int) -> Spec:
-    """The panels under their titles, so many side by side."""
+    """The panels under their titles, in lines of `columns` panels."""
     titled = [column(panel, spacing=0, title=_heading(name)) if name else panel for name, panel in panels.items()]
     return _lines(titled, columns, spacing=22)
 
@@ -61,8 +62,8 @@ def in_grid(panels: Mapping[str, Panel], columns: int) -> Spec:
 def side_by_side(
     panels: Mapping[str, alt.Chart | alt.LayerChart], height: int, columns: int | None = None, one_axis: bool = False
 ) -> Spec:
-    """Charts under their titles in lines of so many, by default in one; a line is as wide as a figure. With `one_axis`,
-    only the first of a line needs room for an axis."""
+    """Charts under their titles in lines of `columns` charts, by default one line; a line is as wide as a figure. With
+    `one_axis`, only the first chart of a line has an axis."""
     columns = columns or max(len(panels), 2)
     width = (WIDTH - AXIS_PX) // columns - GAP_PX if one_axis else WIDTH // columns - AXIS_PX
     sized = [

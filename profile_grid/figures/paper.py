@@ -44,13 +44,13 @@ def on_paper(figure: Figure, tables: Tables) -> Spec:
 
 
 def specification(chart: Spec) -> Spec:
-    """All that Vega-Lite reads: the chart with the colours and the configuration of this project."""
+    """The complete input of Vega-Lite: the chart with the colours and the configuration of this project."""
     all_parameters = [*parameters(), *chart.get("params", [])]
     return {"$schema": alt.SCHEMA_URL, "config": config()} | chart | {"params": all_parameters}
 
 
 def drawn(specification: Spec, suffix: str) -> bytes:
-    """The file of a figure, ".svg" or ".png": the same bytes for the same figure, without dates or paths."""
+    """The bytes of a figure as ".svg" or ".png": the same for the same figure, without dates or paths."""
     paper = specification | {"background": "white"}
     if suffix == ".png":
         return packed(vl_convert.vegalite_to_png(paper, scale=PNG_SCALE))
@@ -68,7 +68,7 @@ def write_figure(figure: Figure, tables: Tables, folder: Path) -> dict[str, byte
 
 
 def wrapped(text: str, width: int = LINE_CHARACTERS) -> list[str]:
-    """The text in lines, all of it: broken at spaces, within longer words anywhere."""
+    """The text as lines: broken at spaces, and in words that are longer than a line."""
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 

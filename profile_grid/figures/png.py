@@ -15,8 +15,8 @@ OPAQUE = 255
 
 
 def packed(png: bytes) -> bytes:
-    """The same image in a quarter of the bytes or less: as vl-convert writes it, a figure has an alpha that is opaque
-    everywhere, is filtered as photographs are, and is compressed for speed. Other images stay as they are."""
+    """The same image in a quarter of the bytes or less. vl-convert's figures have an alpha channel that is opaque
+    everywhere, a filter that suits photographs, and fast compression. Other images are returned unchanged."""
     chunks = list(_chunks(png))
     width, height, *form = struct.unpack(">IIBBBBB", chunks[0][1])
     rows = np.frombuffer(zlib.decompress(b"".join(data for name, data in chunks if name == b"IDAT")), np.uint8)
@@ -35,7 +35,7 @@ def packed(png: bytes) -> bytes:
 
 
 def _fewest_bytes(pixels: np.ndarray) -> tuple[int, list[tuple[bytes, bytes]], np.ndarray]:
-    """What a pixel is, the list of colours where there are few, and the pixels as that."""
+    """(colour type, palette chunks, pixels in that type): a palette if there are few colours."""
     colors, number = np.unique(pixels.view(np.uint32), return_inverse=True)
     if len(colors) > MAX_COLORS:
         return COLORS, [], np.ascontiguousarray(pixels[..., :3])

@@ -1,5 +1,5 @@
-"""Which runs a figure shows: of one machine, one mode per configuration, and those that have no results; and their
-labels and order."""
+"""Which runs a figure shows (of one machine, one mode per configuration), which have no results, and their labels and
+order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONFIGURATION = keys_without(MODE.key)
 
 
 def of_one_machine(tables: Tables) -> tuple[Tables, str, list[str]]:
-    """The tables of the machine with the most runs, its title, and a note for every other machine, whose runs are left
+    """(tables, title, notes) of the machine with the most runs; a note for every other machine, whose runs are left
     out: times of two machines do not belong in one figure."""
     groups = by_machine(tables["runs"])
     if not groups:
@@ -54,7 +54,8 @@ def of_one_machine(tables: Tables) -> tuple[Tables, str, list[str]]:
 
 
 def labels(rows: pd.DataFrame) -> list[str]:
-    """A short name of each row: "small · 512 · training step · bf16"; a default is named only next to others."""
+    """A short name of each row: "small · 512 · training step · bf16"; a default is named only if other rows differ from
+    it."""
     keys = shown_dimensions(rows, WITHOUT_DEFAULT, hidden=[key for key in KEYS if key not in rows])
     return [" · ".join(_short(BY_KEY[key], row[key]) for key in keys) for row in rows.to_dict("records")]
 
@@ -71,22 +72,22 @@ def words(runs: pd.DataFrame) -> Words:
 
 
 def with_dimensions(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the dimensions of their runs in front, in the order in which they are declared. Those that apply to
-    no run stay as the rows have them."""
+    """The rows with the dimensions of their runs as first columns, in the declared order. Columns of dimensions that no
+    run has a value of stay as they are in the rows."""
     columns = ["run", *(name for name in KEYS if name not in rows or len(runs) == 0 or runs[name].notna().any())]
     figures = rows.drop(columns=[name for name in columns if name in rows.columns and name != "run"])
     return runs[columns].merge(figures, on="run", how="inner", validate="one_to_many")
 
 
 def models_in_order(runs: pd.DataFrame) -> list[str]:
-    """Models from the smallest to the largest; those whose size nobody knows stay where the table has them."""
+    """Models from the smallest to the largest; models of unknown size in the order of the table."""
     size = pd.to_numeric(runs["parameters"], errors="coerce").astype("float64")
     largest = size.groupby(runs["model"], sort=False).max().fillna(0)
     return list(largest.sort_values(kind="stable").index)
 
 
 def by_size(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The rows by size of the model, context length, and mode; others as they come."""
+    """The rows by size of the model, context length, and mode; a stable sort."""
     models, modes = models_in_order(runs), list(MODES)
     ranks = {"model": models.index, "context_length": int, "mode": lambda mode: modes.index(mode) if mode else -1}
     keys = pd.DataFrame({key: [rank(value) for value in rows[key]] for key, rank in ranks.items()})

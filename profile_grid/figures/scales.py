@@ -20,7 +20,7 @@ CHARACTER_PX, SYMBOL_PX = 6, 32
 
 @dataclass(frozen=True)
 class Log:
-    """A logarithmic axis from `low` to `high`, so many pixels long."""
+    """A logarithmic axis from `low` to `high`, of a length in pixels."""
 
     low: float
     high: float
@@ -33,12 +33,12 @@ class Log:
         return cls(min(present) / margin, max(present) * margin, length_px)
 
     def with_room(self, below_px: float = 0, above_px: float = 0) -> Log:
-        """The same axis with so many pixels more room at its ends, for marks that are no values."""
+        """The same axis with this many pixels more at its ends, for marks that are no values."""
         per_px = math.log(self.high / self.low) / max(self.length_px - below_px - above_px, 1)
         return Log(self.low * math.exp(-below_px * per_px), self.high * math.exp(above_px * per_px), self.length_px)
 
     def at_px(self, pixels: float) -> float:
-        """The value that stands so many pixels from the low end."""
+        """The value at this many pixels from the low end."""
         return self.low * (self.high / self.low) ** (pixels / self.length_px)
 
     @property
@@ -90,7 +90,7 @@ class Contexts:
         return alt.X(f"{field}:Q", scale=self.scale, axis=self.axis(title))
 
     def is_right(self, length: int) -> bool:
-        """Whether it stands in the right half of the axis: text next to it goes to the left."""
+        """Whether a length is in the right half of the axis: its label goes to the left."""
         return length * length > self.lengths[0] * self.lengths[-1]
 
 
@@ -113,7 +113,7 @@ class Series:
         return alt.Shape(f"{self.column}:N", scale=self._scale(1), legend=self._legend)
 
     def dash(self) -> alt.StrokeDash:
-        """The channel of dashes, which tell lines apart where colours repeat."""
+        """The channel of dashes, which distinguish lines where colours repeat."""
         return alt.StrokeDash(f"{self.column}:N", scale=self._scale(2), legend=self._legend)
 
     @property

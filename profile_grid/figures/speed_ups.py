@@ -1,4 +1,4 @@
-"""The figure of a question about one dimension: how many times as fast each phase is than at the default."""
+"""The figure of a question about one dimension: the speed-up of each phase over the default."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PALE = 0.35
 
 @dataclass(frozen=True)
 class SpeedUps:
-    """What is drawn: a dimension, the table of `times_beside_base` with its ratios, and the words for its default."""
+    """A figure of speed-ups: its dimension, its table (as from `times_beside_base`), and the words for the default."""
 
     dimension: Dimension
     table: str
@@ -43,7 +43,7 @@ class SpeedUps:
         return Figure(name, title, self.draw, self.result, tables=("runs", self.table))
 
     def draw(self, tables: Tables) -> Drawing:
-        """Per phase a panel: per configuration and value a bar from 1 to the speed-up."""
+        """A panel per phase, with a bar per configuration and value, from 1 to the speed-up."""
         runs, dimension = tables["runs"], self.dimension
         rows = _rows(tables[self.table], dimension, runs)
         names = [dimension.name_of(value) for value in sorted_values(rows, dimension.key)]

@@ -1,4 +1,4 @@
-"""How every figure looks: colours, lines and shapes that the colour-blind and a grey printer tell apart, and type.
+"""How every figure looks: fonts, and colours, lines and shapes that remain distinct to the colour-blind and in grey.
 
 Colours of text and lines are parameters of a chart, since the page draws the same chart on a light and a dark ground.
 """
@@ -81,7 +81,7 @@ def config() -> dict:
 
 
 def part_style(part: str) -> tuple[str, int]:
-    """Colour and lines of a part of a bar; one that has none of its own looks like "unknown"."""
+    """Colour and lines of a part of a bar; a part that is not listed looks like "unknown"."""
     return PARTS.get(part, PARTS["unknown"])
 
 
@@ -92,7 +92,7 @@ def in_drawing_order(parts: Iterable[str]) -> list[str]:
 
 
 def fill(color: str, lines: int) -> str | alt.ExprRef:
-    """The fill of a bar: a colour, through which lines let the ground be seen, whatever the bar's length."""
+    """The fill of a bar: a colour with lines in the colour of the ground, independent of the bar's length."""
     if not lines:
         return color
     edges = [edge for line in LINES[lines] for edge in line]
@@ -107,9 +107,10 @@ def fill(color: str, lines: int) -> str | alt.ExprRef:
 
 
 def series_styles(names: Sequence[str]) -> tuple[list, list[str], list[Sequence[int]]]:
-    """Colours, shapes and dashes of series with these names: those of a name in KINDS, else those that are left.
+    """Colours, shapes and dashes of series with these names: those of a name in KINDS, else the next free ones.
 
-    Two series share no more than one of the three before any repeats."""
+    Until styles repeat, two series share at most one of the three.
+    """
     known_indices = [PLACES.get(name) for name in names]
     if len({index for index in known_indices if index is not None}) < sum(index is not None for index in known_indices):
         known_indices = [None] * len(names)  # two kinds in one figure

@@ -1,4 +1,5 @@
-"""The figures as the page holds them: what Vega-Lite reads, its data by column so that no key stands in every row."""
+"""The figures of the page: Vega-Lite specifications with data in columnar form, so that keys are not repeated in every
+row."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ MAX_CHART_BYTES, MAX_IMAGE_BYTES = 1_500_000, 1_900_000  # of all figures togeth
 class PageFigure:
     """One figure of the page; `quantity` is what is drawn, if the title is its result.
 
-    `chart` is what Vega-Lite reads, as JSON, and `image` the PNG file; one of the two, or both, may be missing for want
-    of room. `legend` is shown on request."""
+    `chart` is the Vega-Lite specification as JSON, `image` the PNG file; each is None if there is no room for it.
+    `legend` is shown on request.
+    """
 
     title: str
     quantity: str
@@ -34,7 +36,7 @@ class PageFigure:
 def page_figures(
     figures: Mapping[str, Figure], tables: Tables, images: dict[str, bytes], left_out: list[str]
 ) -> dict[str, PageFigure]:
-    """These figures by name, from the tables of one machine; `left_out` says what they leave out."""
+    """These figures by name, from the tables of one machine; `left_out` are notes on the other machines."""
     drawings = {name: figure.draw(tables) for name, figure in figures.items()}
     charts = {name: _json(drawing.chart) for name, drawing in drawings.items() if drawing.chart is not None}
     kept_charts = fitting({name: len(chart) for name, chart in charts.items()}, MAX_CHART_BYTES)
@@ -62,9 +64,11 @@ def _json(chart: Spec) -> str:
 
 
 def compact(chart: Spec) -> Spec:
-    """The chart with its data by column: {name: {"columns": [...], "rows": [[...], ...]}}; their names are numbered.
+    """The chart with its data by column: {name: {"columns": [...], "rows": [[...], ...]}}, and numbered names of the
+    data.
 
-    Altair names data by what they are to the last bit, in which processors differ, and here they are rounded.
+    Altair names data by a digest of unrounded values, whose last bits differ between processors; here values are
+    rounded.
     """
     names = {name: f"data-{number}" for number, name in enumerate(chart["datasets"], start=1)}
     plain = {key: _renamed(value, names) for key, value in chart.items() if key != "datasets"}
@@ -72,7 +76,7 @@ def compact(chart: Spec) -> Spec:
 
 
 def _renamed(part: object, names: Mapping[str, str]) -> object:
-    """A part of a specification in which data have these names instead."""
+    """The specification, or a part of it, with the names of data replaced."""
     if isinstance(part, list):
         return [_renamed(item, names) for item in part]
     if not isinstance(part, dict):

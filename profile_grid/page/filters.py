@@ -22,8 +22,8 @@ class Menu:
 
 
 def menus(runs: pd.DataFrame, tables: Iterable[pd.DataFrame] = ()) -> list[Menu]:
-    """The menus in the order of the dimensions. The values of a dimension that no run has are those of the
-    tables: one process may go through several."""
+    """The menus in the order of the dimensions. If no run has values of a dimension, they come from the tables: one
+    process may measure several."""
     offered = []
     for dimension in EVERY_DIMENSION:
         key = dimension.key
@@ -35,5 +35,5 @@ def menus(runs: pd.DataFrame, tables: Iterable[pd.DataFrame] = ()) -> list[Menu]
 
 
 def _in_order(runs: pd.DataFrame, dimension: Dimension) -> list:
-    """The values that there are: models by size, others as declared or in their own order."""
+    """The distinct values: models by size, others in the declared order or by value."""
     return models_in_order(runs) if dimension is MODEL else sorted_values(runs, dimension.key)

@@ -1,4 +1,4 @@
-"""The steps of a study's runs as the page shows them: flame views, and the picture of the step that takes longest."""
+"""Flame views of the captured runs, and the picture of the longest step."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ KEYS = ["phase", "range", "kernel", "class"]
 
 
 def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
-    """The flame view of the runs that hold kernels, fullest mode first, as many as there is room for; and a sentence on
-    the others."""
+    """(flame views by run, fullest mode first, at most MAX_RUNS; a sentence on the rest or "")."""
     rank = dict(zip(tables["runs"]["run"], tables["runs"]["mode"].map(FULLEST_FIRST.index), strict=True))
     present = sorted(dict.fromkeys(tables["kernels"]["run"]), key=rank.__getitem__)
     shown, left_out = present[:MAX_RUNS], len(present) - MAX_RUNS
@@ -29,7 +28,7 @@ def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
 
 
 def leaves(kernels: pd.DataFrame) -> list[Leaf]:
-    """What each kernel takes of one step in each range path: the mean of the measured steps of one run."""
+    """Time of each kernel in each range path, per step: the mean of the measured steps of one run."""
     measured = kernels[kernels["step"] >= 0]
     measured = measured.assign(**{key: measured[key].astype("object").fillna("").astype("str") for key in KEYS})
     sums = measured.groupby(KEYS, sort=False)[["total_ns", "launches"]].sum() / max(measured["step"].nunique(), 1)
@@ -40,7 +39,7 @@ def leaves(kernels: pd.DataFrame) -> list[Leaf]:
 
 
 def opening_run(tables: Tables) -> str | None:
-    """The run whose step takes the most GPU time, of the fullest mode that was captured; None where no kernels were."""
+    """The run whose step takes the most GPU time, of the fullest mode that was captured; None without kernels."""
     kernels, runs = tables["kernels"], tables["runs"].set_index("run", drop=False)
     by_run = kernels[kernels["step"] >= 0].groupby("run", observed=True)
     times = by_run["total_ns"].sum() / by_run["step"].nunique()
@@ -61,7 +60,7 @@ KEY = "Each bar is a phase, divided into the parts of the model; the strip below
 
 
 def _busy(phases: pd.DataFrame, run: str) -> list[str]:
-    """How much of the step's span the device worked, where that was measured."""
+    """A sentence on how long the device was busy in the step, if that was measured."""
     step = phases[(phases["run"] == run) & (phases["phase"] == "step") & (phases["step"] >= 0)]
     span, busy = step["gpu_span_ns"].sum(), step["gpu_busy_ns"].sum()
     return [f"Something ran on it for {percent(busy / span)} of the step."] if span > 0 else []

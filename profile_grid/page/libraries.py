@@ -16,7 +16,7 @@ TABLES_STYLE = ("itables", "html", "dt_bundle.css")
 
 
 def begin_plots() -> None:
-    """Begins to make what `plots_gzip_base64` returns, on a thread: it takes seconds, in which Python can go on."""
+    """Starts to make the result of `plots_gzip_base64` on a thread, since it takes seconds."""
     _plots()
 
 

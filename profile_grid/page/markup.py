@@ -1,4 +1,4 @@
-"""Sentences of others on the page: Markdown as HTML, whatever names they hold."""
+"""Markdown of sentences as HTML for the page; names in them cannot add markup."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ MARKDOWN = MarkdownIt("commonmark", {"html": False}).disable(["link", "image", "
 
 
 def markdown(text: str) -> Markup:
-    """A sentence in Markdown as HTML: emphasis and code only, no links, no HTML of its own."""
+    """A sentence in Markdown as HTML: emphasis and code only, no links, no raw HTML."""
     return Markup(MARKDOWN.renderInline(text))

@@ -50,8 +50,8 @@ class RenderedColumn:
 
 @dataclass(frozen=True)
 class RenderedTable:
-    """One table of the page; kernel columns hold numbers into the page's list of names. `path` is the file with all
-    rows, relative to the page; `left_out` rows have no room here."""
+    """One table of the page; columns of kernels hold indices into the page's list of names. `path` is the file with all
+    rows, relative to the page; `left_out` counts the rows that are not on the page."""
 
     name: str
     title: str
@@ -61,7 +61,7 @@ class RenderedTable:
     left_out: int = 0
 
     def as_data(self) -> dict:
-        """What the page's script reads."""
+        """The table as the page's script reads it."""
         return {"columns": [asdict(column) for column in self.columns], "rows": self.rows}
 
 
@@ -71,8 +71,8 @@ def page_tables(
     questions: Iterable[Question] = QUESTIONS,
     files: Mapping[str, str] | None = None,
 ) -> dict[str, RenderedTable]:
-    """The tables that the page shows with these questions, and those of all runs and kernels, by name; `files` are
-    those of the tables, by default as a grid writes them next to the page."""
+    """The tables of these questions, and those of runs and kernels, by name. `files` are the paths of the complete
+    tables, by default where a grid writes them."""
     dimensions = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
     made, sources = {}, tables_of(tables["runs"].to_dict("records"))
     for name, table in every_table(questions).items():
@@ -86,13 +86,13 @@ def page_tables(
 
 
 def every_table(questions: Iterable[Question] = QUESTIONS) -> dict[str, PageTable]:
-    """The tables of the page by name, in their order."""
+    """The tables of the page by name, in the order of the page."""
     of_questions = [table for question in questions for table in tables_with(question)]
     return {table.name: table for table in (RUNS, *of_questions, KERNELS)}
 
 
 def tables_with(question: Question) -> tuple[PageTable, ...]:
-    """The tables that the page shows with a question."""
+    """The tables that the page shows together with a question."""
     return import_module(f"{question.package}.table").PAGE_TABLES if question.tables else ()
 
 
@@ -119,8 +119,8 @@ KERNELS = PageTable("kernels", "Every kernel by phase, per step", rows=kernels_p
 def _columns(
     frame: pd.DataFrame, runs: pd.DataFrame, dimensions: list[str], chosen: tuple[str, ...] | None
 ) -> pd.DataFrame:
-    """The dimensions and the chosen columns of a table: all where none are chosen, but none of a stage that no run was
-    asked for, or of a dimension that applies to none; rows in the order of the table."""
+    """The dimensions and the chosen columns, by default all, without columns of stages that no run was to measure and
+    of dimensions without values; rows in the order of the table."""
     columns = list(chosen) if chosen else [name for name in frame.columns if name not in LEADING]
     columns = [name for name in columns if name not in DIMENSION_KEYS or frame[name].notna().any()]
     columns = [name for name in columns if not len(frame) or not frame[name].eq(NOT_ASKED).all()]
@@ -131,8 +131,8 @@ def _columns(
 def page_table(
     table: PageTable, rows: pd.DataFrame, names: Names, declared: TableSpec, path: str = ""
 ) -> RenderedTable:
-    """The table of the page with these columns and rows; `declared` says what its columns mean, and their units; `path`
-    is the file with all rows."""
+    """These rows as a table of the page; `declared` has meanings and units of the columns, `path` is the file with all
+    rows."""
     frame = rows.head(MAX_ROWS)
     known_as = {column.name: column for column in declared.all_columns}
     of_columns = [known_as.get(column, Column(column, TEXT, "", "")) for column in frame.columns]
@@ -147,7 +147,7 @@ def page_table(
 
 
 def _within_room(tables: dict[str, RenderedTable]) -> dict[str, RenderedTable]:
-    """The first rows of each table, as many as all tables together have room for."""
+    """The tables, cut to the rows for which all tables together have room."""
     ends = {name: list(accumulate(len(for_script(row)) + 1 for row in table.rows)) for name, table in tables.items()}
     rooms = shared({name: max(row_ends, default=0) for name, row_ends in ends.items()}, MAX_BYTES)
     counts = {name: bisect_right(row_ends, rooms[name]) for name, row_ends in ends.items()}

@@ -1,4 +1,4 @@
-"""The timeline of one step of a run: what its threads asked for, and what ran on the device."""
+"""The timeline of one step of a run: ranges and calls of its threads, and what ran on the device."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ RANK_END = ": "  # after the rank in the name of a lane
 
 
 def run_timeline(table: pd.DataFrame, names: Names) -> Timeline | None:
-    """The timeline of this table of a step: a lane per thread and level of its ranges, per thread that called, and per
-    stream, of one rank above those of the next; None without rows."""
+    """The timeline of a step from its table: a lane per thread and level of ranges, per calling thread, and per stream,
+    rank by rank; None without rows."""
     rows = table.rename(columns={"class": "kernel_class"}).itertuples(index=False)
     return timeline(map(_bar, rows), names) if len(table) else None
 

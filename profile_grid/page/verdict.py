@@ -1,4 +1,4 @@
-"""What the page says first: how fast the step of the picture is, and what would shorten it."""
+"""The first statements of the page: how fast the step of the picture is, and what would shorten it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSES = 3  # of matrix multiplies in a training step: forward, and two in the b
 
 
 def speed(tables: Tables, run: str) -> str:
-    """The time of a step of this run, its tokens per second, and the share of the GPU's peak, in Markdown."""
+    """Time of a step of this run, tokens per second, and share of the GPU's peak, in Markdown."""
     row = tables["runs"].set_index("run", drop=False).loc[run].to_dict()
     timings = tables["timings"]
     timed = timings[(timings["run"] == run) & (timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
@@ -33,7 +33,7 @@ def speed(tables: Tables, run: str) -> str:
 
 
 def _of_peak(row: dict, seconds: float) -> str:
-    """The share of the data sheet's peak that the matrix multiplies of the model reach over all of the step."""
+    """The FLOP/s of the model's matrix multiplies in a step, as a share of the data sheet's peak."""
     peaks = peaks_of(row["device_name"])
     peak = peaks.flop_per_s(row[PRECISION.key]) if peaks else None
     if not peak or not known(row["forward_flops"]):

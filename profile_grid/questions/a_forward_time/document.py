@@ -21,7 +21,7 @@ TOLERANCE = f"{100 * MATCH_TOLERANCE:.0f} %"
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(a) How long a forward pass takes, and how far the profiled one is from Python's timing."""
+    """(a) How long a forward pass takes, and how much longer it takes under the profiler."""
     rows = measured.inference("forward_time")
     timed, profiled = rows.dropna(subset="unprofiled_step_ms"), rows.dropna(subset="step_wall_ms")
     if timed.empty:
@@ -48,7 +48,7 @@ def _takes(timed: pd.DataFrame, both: pd.DataFrame, measured: Measured) -> Claim
 
 
 def _off(both: pd.DataFrame) -> list[Claim]:
-    """The runs whose profiled step differs by more, and whether two processes could differ so by themselves."""
+    """The runs whose profiled step differs by more than this, and whether two processes could differ as much."""
     off = both[~both["matches_python"].astype(bool)]
     if off.empty:
         return []
@@ -95,7 +95,7 @@ def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """In how many runs the range `forward` ends long before the GPU is done; both are of the same steps."""
+    """In how many runs the range `forward` ends long before the GPU has finished."""
     captured = profiled.dropna(subset="forward_gpu_busy_ms")
     if captured.empty or measured.machine.on_cpu:
         return []

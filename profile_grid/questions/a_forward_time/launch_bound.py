@@ -77,7 +77,7 @@ def draw_launch_bound(tables: Tables) -> Drawing:
 
 
 def result_launch_bound(tables: Tables) -> str:
-    """How much of a step the device is busy, and in how many runs it waits for long."""
+    """The share of a step in which the device is busy, and the number of runs in which it waits for long."""
     busy, device = busy_and_wall(tables["runs"], tables["phases"]), words(tables["runs"]).device
     if busy.empty:
         return ""

@@ -25,7 +25,10 @@ TIME = ["mean_ms", "std_ms"]
 
 def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     """One row per phase of the fullest run of each configuration: mean_ms, std_ms (unprofiled), profiled_ms and
-    profiled_std_ms. Profiled is first kernel to last where there are kernels, else the wall time of the range."""
+    profiled_std_ms.
+
+    Profiled times are from the first kernel to the last, or the wall time of the range if there are no kernels.
+    """
     chosen = fullest_runs(runs)["run"]
     keys = ["run", "phase"]
     unprofiled = timings[timings["run"].isin(chosen) & timings["phase"].isin(DRAWN_PHASES)]

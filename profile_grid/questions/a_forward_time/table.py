@@ -38,7 +38,7 @@ def forward_time(merged: Merged) -> pd.DataFrame:
 
 
 def _phase_statistics(phases: pd.DataFrame, phase: str) -> pd.DataFrame:
-    """Mean and spread over the steps of one phase by run, in ms; what the GPU did is absent where it did nothing."""
+    """Mean and spread over the steps of one phase by run, in ms; NaN on the GPU if it ran nothing."""
     rows = phases[phases["phase"] == phase]
     kernels = phases.groupby("run", observed=True)["kernels"].sum()
     silent = rows["run"].isin(kernels.index[kernels == 0])
@@ -63,7 +63,7 @@ def _with_overhead(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def gpu_waits(rows: pd.DataFrame) -> pd.Series:
-    """Of rows of `forward_time`, the part of a step without the profiler in which nothing runs on the GPU."""
+    """The share of a step without a profiler in which the GPU runs nothing, for rows of `forward_time`."""
     busy_ms = (1 - rows["idle_share"]) * rows["step_wall_ms"]
     return (1 - busy_ms / rows["unprofiled_step_ms"]).clip(lower=0)
 

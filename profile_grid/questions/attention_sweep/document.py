@@ -1,4 +1,4 @@
-"""What the document on attention alone says: sentences, and tables per precision and figure, as the course has them."""
+"""The sentences of the document on attention alone, and a table per precision and quantity, as the course has them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TITLES = {"forward": "Forward pass, ms", "backward": "Backward pass, ms", "memor
 
 
 def sentences(measured: Measured) -> list[str]:
-    """The largest speed-up; by precision what is fastest, what memory it takes, and what was not measured."""
+    """The largest speed-up; by precision the fastest variant and its memory; the cells without results."""
     table = measured.tables["attention_sweep"]
     done = table[table["status"] == COMPLETE]
     if done.empty:
@@ -38,7 +38,7 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _gains(both: pd.DataFrame) -> pd.DataFrame:
-    """Each measured cell of another variant with the written-out one: both passes together, and the verdict."""
+    """The measured cells of all variants but the written-out one: times of both passes together, and the verdict."""
     base = both.loc[both["variant"] == EAGER, [*PLACE, "ms"]].rename(columns={"ms": "base_ms"})
     pairs = both[both["variant"] != EAGER].merge(base, on=PLACE)
     gain = pairs["base_ms"] / pairs["ms"]
@@ -117,7 +117,7 @@ def _compiling(table: pd.DataFrame) -> list[Claim]:
 
 
 def cell_tables(measured: Measured) -> Iterator[tuple[str, MarkdownTable]]:
-    """Per precision and figure a table with its title: a line per width of head and context length, a column per
+    """A table with its title per precision and quantity: a line per head width and context length, a column per
     variant."""
     for precision, cells in measured.tables["attention_sweep"].groupby("precision", sort=False):
         for name, title in TITLES.items():
@@ -126,7 +126,7 @@ def cell_tables(measured: Measured) -> Iterator[tuple[str, MarkdownTable]]:
 
 
 def most_passes(machines: Iterable[Measured]) -> int:
-    """The measured passes of a cell that was measured to its end."""
+    """The number of measured passes of a complete cell."""
     return max((int(count) for machine in machines for count in machine.tables["attention_sweep"]["passes"]), default=0)
 
 

@@ -22,7 +22,7 @@ TIME = ("both_ms", "both_std_ms")
 
 
 def of_one_width(tables: Tables) -> pd.DataFrame:
-    """The cells of one width of head, the usual one if it was measured: times of both passes together, in ms."""
+    """The cells of one head width, the usual one if it was measured: times of both passes together, in ms."""
     cells = tables["attention_sweep"]
     widths = sorted(set(cells[HEAD_DIM.key]))
     usual = cells[cells[HEAD_DIM.key] == (USUAL_WIDTH if USUAL_WIDTH in widths else widths[0])]
@@ -57,7 +57,7 @@ def draw(tables: Tables) -> Drawing:
 
 
 def _named(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells without times with a `name`, the same for all that lack them in a precision: "flash in fp32"."""
+    """The cells without times and their `name`, the same for all cells of a variant and precision: "flash in fp32"."""
     keys = ["variant", "precision"]
     every = cells.groupby(keys).size()
     names = {
@@ -68,7 +68,7 @@ def _named(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def result(tables: Tables) -> str:
-    """The fastest variant at the longest context at which the written-out one was measured, where it gains most."""
+    """The fastest variant at the longest context of the written-out one, where it gains most."""
     cells = of_one_width(tables)
     gains = cells[cells["forward_speed_up"].notna()]
     if gains.empty:

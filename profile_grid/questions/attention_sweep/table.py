@@ -28,8 +28,8 @@ def attention_sweep(merged: Merged) -> pd.DataFrame:
 
 
 def _with_speed_ups(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with forward_speed_up and backward_speed_up, and their spreads; empty where the written-out attention
-    or the cell has no time, and for that attention itself."""
+    """The table with forward_speed_up, backward_speed_up and their spreads; NaN for the written-out attention, and if
+    it or the cell has no time."""
     written_out = (table["variant"] == EAGER) & (table["status"] == COMPLETE)
     for which in PASSES:
         figure, spread = f"{which}_ms", f"{which}_std_ms"
@@ -43,7 +43,7 @@ def _with_speed_ups(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
-    """The table with what the data sheet allows the forward pass at least, and the FLOP/s that it reaches."""
+    """The table with the least time of the forward pass by the data sheet, and its FLOP/s."""
     least_ms, flops = [], []
     for row in table.to_dict("records"):
         shape = (row["batch_size"], row["context_length"], row["head_dim"])

@@ -29,7 +29,7 @@ from profile_grid.tables.wording import (
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(b) The top kernel of the forward pass, its invocations, and whether training has the same."""
+    """(b) The top kernel of the forward pass, its invocations, and whether it is the top kernel of training."""
     if not measured.has_kernels:
         return [no_kernels_sentence(measured)]
     top = top_of(measured.inference("top_kernels"), FORWARD)
@@ -45,7 +45,7 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: Measured) -> Claim:
-    """What leads the forward pass with which share, and in how many runs the fullest mode has the same."""
+    """The top kernel of the forward pass, its share, and in how many runs it is the top kernel of the fullest mode."""
     is_same = top["kernel"].nunique() == 1
     kinds = [measured.label(top["kernel"].iloc[0])] * len(top) if is_same else _kinds(top, measured.words.kernel)
     kind, leads = Counter(kinds).most_common(1)[0]
@@ -64,7 +64,7 @@ def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: 
 
 
 def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
-    """How often the top kernel runs in a pass, and whether every measured step has as many."""
+    """Invocations of the top kernel in a pass, and whether they are the same in every measured step."""
     uneven = top[~top["same_in_every_step"].astype(bool)]
     captured = measured.runs.set_index("run")["steps_captured"]
     every = "the same in every captured step"
@@ -77,7 +77,7 @@ def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
 
 
 def _others(mode: str, rows: pd.DataFrame, measured: Measured) -> Claim:
-    """What leads a training mode where that is another kernel."""
+    """The top kernel of a training mode, if it is another one."""
     differing = rows[~rows["same_as_forward"].astype(bool)]
     if differing.empty:
         return Claim("In {mode} the same {kernel} leads.", mode=TRAINING[mode], kernel=measured.words.kernel)

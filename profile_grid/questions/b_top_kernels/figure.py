@@ -1,4 +1,4 @@
-"""Figure of (b): the kernels with the most time in the run that shows most."""
+"""Figure of (b): the kernels with the longest times in the largest run."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ CHARACTER_PX = 5.7  # of a name, on the mean
 
 
 def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """The run that shows most, of those captured whole: of the fullest mode, the largest model, the longest context.
-
-    One for each combination of what the figure does not show."""
+    """The largest run with a complete capture: the fullest mode, the largest model, the longest context; one for each
+    combination of the dimensions that the figure does not show."""
     complete = runs[runs[CAPTURE.status_column] == COMPLETE]
     order = {model: position for position, model in enumerate(models_in_order(runs))}
     mode = {mode: -position for position, mode in enumerate(FULLEST_FIRST)}
@@ -50,9 +49,8 @@ def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def top_kernels(runs: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
-    """The kernels with the most time of the largest runs, by `scope`: the forward pass, and all phases if it has more.
-
-    `rank`, `time_ms` and `launches` per step, `share` of the scope, class and family; longest first."""
+    """The kernels with the longest times in the largest runs, by `scope`: the forward pass, and all phases if there are
+    others. `rank`, `time_ms` and `launches` per step, `share` of the scope, class and family; longest first."""
     tables = []
     for lead in largest_runs(runs)[list(LEADING)].to_dict("records"):
         run_rows = kernels[(kernels["run"] == lead["run"]) & (kernels["step"] >= 0)]
@@ -64,7 +62,7 @@ def top_kernels(runs: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
 
 
 def _longest(kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
-    """The kernels with the most time among these rows of so many steps."""
+    """The kernels with the longest times in these rows, which are of `steps` steps."""
     sums = kernels.groupby(["kernel", "class"], sort=False, observed=True)[["total_ns", "launches"]].sum().reset_index()
     sums = sums.astype({"kernel": "str", "class": "str"})
     table = sums.assign(
@@ -78,9 +76,8 @@ def _longest(kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
 
 
 def draw_top_kernels(tables: Tables) -> Drawing:
-    """Bars by short name for the forward pass and for all of the step, one below the other.
-
-    The legend has the full names, since a short one is clear only among those it stands next to."""
+    """Bars by short name, for the forward pass and below it for the complete step. The legend has full names: short
+    names are unique in one panel only."""
     runs, terms = tables["runs"], words(tables["runs"])
     top = top_kernels(runs, tables["kernels"])
     short = short_names(top["kernel"], names_of_told_kernels(tables))
@@ -121,7 +118,7 @@ def _bars(top: pd.DataFrame, x: alt.X, fills: alt.Fill, terms: Words) -> alt.Lay
 
 
 def result_top_kernels(tables: Tables) -> str:
-    """What the first kernel takes of the step of the largest run."""
+    """The share of the top kernel in the step of the largest run."""
     top = top_kernels(tables["runs"], tables["kernels"])
     if top.empty:
         return ""

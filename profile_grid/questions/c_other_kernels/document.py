@@ -50,7 +50,7 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def others_share(measured: Measured) -> pd.DataFrame:
-    """Per run of the inference mode the share of the forward pass's GPU time that is no matrix multiply."""
+    """The share of the forward pass's GPU time outside matrix multiplies, per run of the inference mode."""
     classes = measured.inference("forward_classes")
     is_other = classes["class"].map(family) != MATMUL
     shares = classes.assign(share=classes["share"].where(is_other, 0.0)).groupby(LEADING, sort=False)["share"].sum()
@@ -67,13 +67,13 @@ def _lead(others: pd.DataFrame, parts: pd.DataFrame) -> Claim:
 
 
 def _commonest(parts: pd.Series) -> str:
-    """The part that is first in most runs: "`computing softmax` (14 of 20 runs)"."""
+    """The part that takes most in most runs: "`computing softmax` (14 of 20 runs)"."""
     (part, number), *_ = Counter(parts).most_common(1)
     return f"{code(part)} ({of_all(number, len(parts), 'run')})"
 
 
 def _families(families: pd.DataFrame) -> list[Claim]:
-    """Which other classes take a share that counts."""
+    """The other classes with a share that is not trivial."""
     largest = families.groupby("family")["share"].max().sort_values(ascending=False)
     texts = [
         f"{escaped(name)} {interval(families.loc[families['family'] == name, 'share'], percent)}"
@@ -86,7 +86,7 @@ def _families(families: pd.DataFrame) -> list[Claim]:
 
 
 def _first_parts(measured: Measured) -> pd.DataFrame:
-    """By run the part of the model with most time outside matrix multiplies, where the capture tells parts apart."""
+    """By run the part of the model with the most time outside matrix multiplies, if the capture distinguishes parts."""
     parts = measured.inference("forward_parts")
     inner = parts[(parts["part"] != NO_RANGE) & (parts["other_time_ms"] > 0)]
     return inner.sort_values("other_time_ms", ascending=False, kind="stable").drop_duplicates("run")
@@ -105,7 +105,7 @@ def _parts(first: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def class_table(measured: Measured) -> MarkdownTable:
-    """(c) Shares of the forward pass's GPU time by class, the classes with most time first."""
+    """(c) Shares of the forward pass's GPU time by class, the longest first."""
     shares = family_shares(measured.inference("forward_classes"))
     shares = small_ones_together(shares, ["share"], LEADING)
     families = by_size(shares)
@@ -115,7 +115,7 @@ def class_table(measured: Measured) -> MarkdownTable:
 
 
 def others_table(measured: Measured) -> MarkdownTable:
-    """(c) Outside matrix multiplies: the parts of the model and the kernels with most time, in order."""
+    """(c) The parts of the model and the kernels with the most time outside matrix multiplies, the longest first."""
     parts, top = told_apart(measured.inference("forward_parts")), measured.inference("top_kernels")
     top = top[top["scope"] == FORWARD_OTHERS]
     cells = {}
@@ -131,8 +131,8 @@ def others_table(measured: Measured) -> MarkdownTable:
 
 
 def parts_tables(measured: Measured) -> tuple[int, list[tuple[str, MarkdownTable]]] | None:
-    """(c) Share of the forward pass by part of the model, one column per model, and the context at which: the longest
-    that most models have. One table for each combination of further dimensions that vary, with its title."""
+    """(c) Share of the forward pass by part, a column per model, at the longest context that most models have. One
+    table with its title for each combination of further dimensions that vary."""
     parts = told_apart(measured.inference("forward_parts"))
     if parts.empty:
         return None

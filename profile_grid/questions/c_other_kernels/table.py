@@ -14,7 +14,8 @@ from profile_grid.tables.top_kernels import TOP_KERNELS
 
 
 def forward_parts(merged: Merged) -> pd.DataFrame:
-    """(c) GPU time of the forward pass by part of the model (innermost range), matrix multiplies and others apart."""
+    """(c) GPU time of the forward pass by part of the model (innermost range), matrix multiplies and others
+    separately."""
     kernels, steps = merged.kernels, merged.captured_steps
     forward = kernels[kernels["phase"] == FORWARD]
     forward = forward.assign(

@@ -31,7 +31,7 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _matmul_alone(measured: Measured) -> list[Claim]:
-    """The share of matrix multiplies in each mode, where no model was captured both in inference and in training."""
+    """The share of matrix multiplies in each mode, if no model was captured in both inference and training."""
     classes = measured.tables["class_shares"]
     shares = family_shares(classes[classes["phase"] == ALL_PHASES])
     texts = [
@@ -65,7 +65,7 @@ def _amount(difference: float) -> str:
 
 
 def _other_classes(measured: Measured) -> list[Claim]:
-    """Which class gains and which loses in every run; one that does both does neither."""
+    """The class that gains in every run, and the class that loses in every run."""
     change = training_change(measured)
     texts = []
     for name, rows in change[change["family"] != MATMUL].groupby("family", sort=False)["change"]:
@@ -79,7 +79,7 @@ def _other_classes(measured: Measured) -> list[Claim]:
 
 
 def _phases(measured: Measured) -> list[Claim]:
-    """What each phase of the training step takes, and how much of that is matrix multiplies."""
+    """The share of each phase in the training step, and of matrix multiplies in the phase."""
     if measured.training_mode is None:
         return []
     texts = [
@@ -94,7 +94,7 @@ def _phases(measured: Measured) -> list[Claim]:
 
 
 def _parts(measured: Measured) -> list[Claim]:
-    """Which part of the model takes the most time backward, where the captures tell."""
+    """The part of the model with the longest backward pass, if the captures distinguish parts."""
     parts = measured.tables["training_parts"]
     backward = parts[(parts["mode"] == measured.training_mode) & (parts["pass"] == BACKWARD)]
     first = backward.sort_values("gpu_time_ms", ascending=False, kind="stable").drop_duplicates("run")
@@ -105,8 +105,8 @@ def _parts(measured: Measured) -> list[Claim]:
 
 
 def change_table(measured: Measured) -> MarkdownTable | None:
-    """(d) Every class's share in inference and in training; the first columns are the matrix multiplies. None where
-    no configuration has both."""
+    """(d) The share of every class in inference and in training, matrix multiplies first; None if no configuration has
+    both."""
     keys = keys_without(MODE.key)
     change = small_ones_together(training_change(measured), ["inference", "training"], keys)
     if change.empty:
@@ -123,8 +123,8 @@ def change_table(measured: Measured) -> MarkdownTable | None:
 
 
 def phase_table(measured: Measured) -> MarkdownTable | None:
-    """(d) Each phase's share of the training step, and of that phase the share of matrix multiplies; None where no
-    training was captured."""
+    """(d) The share of each phase in the training step, and of matrix multiplies in it; None without a captured
+    training run."""
     shares = phase_shares(measured)
     if shares.empty:
         return None
@@ -138,7 +138,7 @@ def phase_table(measured: Measured) -> MarkdownTable | None:
 
 
 def parts_table(measured: Measured) -> MarkdownTable | None:
-    """(d) Time of the parts with most of it, forward and backward; None where no capture tells the backward ones."""
+    """(d) Forward and backward times of the longest parts; None if no capture distinguishes backward parts."""
     rows = _of_training(measured)
     if rows.empty:
         return None
@@ -152,7 +152,7 @@ def parts_table(measured: Measured) -> MarkdownTable | None:
 
 
 def _of_training(measured: Measured) -> pd.DataFrame:
-    """The forward and backward times of parts in the mode that answers for training; no rows where there is none."""
+    """Forward and backward times of parts in the training mode; no rows without one."""
     rows = measured.tables["training_parts"]
     return rows[(rows["mode"] == measured.training_mode) & rows["pass"].isin((FORWARD, BACKWARD))]
 

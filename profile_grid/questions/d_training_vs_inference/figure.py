@@ -1,4 +1,4 @@
-"""Figure of (d): what each family of kernels takes of a step, inference next to training."""
+"""Figure of (d): the share of each family of kernels in a step, inference next to training."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def sides_of(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def family_shares(runs: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
-    """One row per run of a side and family of classes: its `share` of the step's time, and where its bar stands: from
-    `start` to `end`, of one."""
+    """One row per run of a side and family of classes: its `share` of the step's time, and the ends of its bar, `start`
+    and `end`, as shares."""
     drawn = shares[shares["phase"] == ALL_PHASES]
     drawn = drawn.assign(family=drawn["class"].astype("str").map(family))
     sums = drawn.groupby(["run", "family"], sort=False)["share"].sum().reset_index()
@@ -93,7 +93,7 @@ def _panel(
 
 
 def _percentages(shares: pd.DataFrame, channels: dict) -> alt.Chart:
-    """The percentages in the bars that have room for them."""
+    """The percentages in the bars that are wide enough for them."""
     wide = shares[shares["share"] >= SMALLEST_LABEL]
     wide = wide.assign(
         start=(wide["start"] + wide["end"]) / 2,
@@ -105,7 +105,7 @@ def _percentages(shares: pd.DataFrame, channels: dict) -> alt.Chart:
 
 
 def _instead(shares: pd.DataFrame, missing: pd.DataFrame, cells: list[str], channels: dict) -> list[alt.Chart]:
-    """What stands in the place of a bar: a cross and why the run has no results, or that the grid does not have it."""
+    """Marks for missing bars: a cross and the reason, or that the grid has no such run."""
     failed = missing.assign(bar=_cells(missing), text=missing["status"].map(marks.status_words), start=0.02)
     failed = failed[failed["bar"].isin(cells)].drop(columns="mode")
     present = {*shares["bar"], *failed["bar"]}
@@ -122,7 +122,7 @@ def _instead(shares: pd.DataFrame, missing: pd.DataFrame, cells: list[str], chan
 
 
 def result_class_shares(tables: Tables) -> str:
-    """What matrix multiplies take in inference and in training."""
+    """The share of matrix multiplies in inference and in training."""
     shares = family_shares(tables["runs"], tables["class_shares"])
     matmul = shares[shares["family"] == MATMUL]
     of_sides = {side: matmul[matmul["side"] == side]["share"] for side in SIDES}

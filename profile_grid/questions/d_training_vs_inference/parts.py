@@ -1,4 +1,4 @@
-"""The parts of the model in training: what each takes in the forward pass, and what differentiates it."""
+"""The parts of the model in training: time of each in the forward and in the backward pass."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PHASES = (FORWARD, LOSS, BACKWARD)
 
 
 def training_parts(merged: Merged) -> pd.DataFrame:
-    """(d) GPU time by part of the model and pass: forward (loss included), backward, and what is computed again in it.
+    """(d) GPU time by part of the model and pass: forward (loss included), backward, and recomputation.
 
-    No rows for captures without ranges around what differentiates a part. The times of a run are those of its phases,
-    to the nanosecond."""
+    No rows for captures without backward ranges. The times of a run add up to its phases, to the nanosecond.
+    """
     kernels = merged.kernels[merged.kernels["phase"].isin(PHASES)]
     places = places_with_parts(kernels)
     runs_with_parts = places.loc[(places["pass"] == BACKWARD) & (places["part"] != NO_RANGE), "run"].unique()

@@ -1,4 +1,4 @@
-"""What (d) compares: shares of kernel families in inference and in training, and by phase."""
+"""The shares that (d) compares: of kernel families in inference and in training, and by phase."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from profile_grid.tables.names import ALL_PHASES, FORWARD, MAIN_PHASES
 
 
 def training_change(measured: Measured) -> pd.DataFrame:
-    """Per configuration (all dimensions but the mode) and family: its share in inference, in training, and the change
-    (of one, not percent)."""
+    """Per configuration (all dimensions but the mode) and family: its share in inference, in training, and the change,
+    as fractions."""
     keys = keys_without(MODE.key)
     columns = [*keys, "family", "inference", "training", "change"]
     shares = measured.tables["class_shares"]
@@ -35,8 +35,8 @@ def matmul_change(measured: Measured) -> pd.DataFrame:
 
 
 def phase_shares(measured: Measured) -> pd.DataFrame:
-    """Per run of the training mode and phase: its share of the step (`of_step`), and `matmul`, the share of matrix
-    multiplies in the phase."""
+    """Per run of the training mode and phase: its share of the step (`of_step`), and the share of matrix multiplies in
+    it (`matmul`)."""
     rows = measured.mode("class_shares", measured.training_mode or "")
     rows = rows[rows["phase"] != ALL_PHASES]
     rows = rows.assign(matmul=rows["share"].where(rows["class"].map(family) == MATMUL, 0.0))

@@ -57,7 +57,7 @@ def _ratio(softmax: pd.DataFrame) -> Claim:
 
 
 def _backward(measured: Measured) -> list[Claim]:
-    """The same ratio in the backward pass of training, or that nothing tells its parts apart."""
+    """The same ratio in the backward pass of training, or that its parts cannot be distinguished."""
     if measured.training_mode is None or BACKWARD not in set(measured.tables["class_shares"]["phase"]):
         return []
     rows = measured.mode("attention_backward", measured.training_mode)
@@ -88,7 +88,7 @@ def attention_table(measured: Measured) -> MarkdownTable:
 
 
 def backward_table(measured: Measured) -> MarkdownTable | None:
-    """(e) The same in the backward pass of training; None where no capture tells its parts apart."""
+    """(e) The same in the backward pass of training; None if no capture distinguishes its parts."""
     mode = measured.training_mode
     if mode is None or measured.mode("attention_backward", mode).empty:
         return None
@@ -118,8 +118,8 @@ def _table_of(measured: Measured, name: str, mode: str) -> MarkdownTable:
 
 
 def flops_table(measured: Measured) -> MarkdownTable | None:
-    """(e) FLOPs of one layer's parts of attention: the formula, and the number for every configuration; None where the
-    sizes that they follow from are not known."""
+    """(e) FLOPs of one layer's parts of attention: formula, and number for every configuration; None if the sizes are
+    unknown."""
     rows = measured.inference("attention")
     rows = rows[rows["part"].isin(PARTS) & rows["flops_per_layer"].notna()]
     if rows.empty:

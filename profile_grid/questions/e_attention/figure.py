@@ -23,8 +23,8 @@ MAX_COLUMNS = 5
 
 
 def attention_parts(runs: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame:
-    """One row per part of attention of each configuration, of the run with the fewest phases that has them: time and
-    FLOPs of a layer, and their ratios to both matrix multiplies."""
+    """One row per part of attention of each configuration, from the run with the fewest phases that has the part: time
+    and FLOPs of a layer, and their ratios to both matrix multiplies."""
     inner = attention[attention["part"].isin(PARTS)]
     chosen = leanest_runs(runs[runs["run"].isin(inner["run"])])
     rows = with_dimensions(inner[inner["run"].isin(chosen["run"])], runs)
@@ -32,7 +32,7 @@ def attention_parts(runs: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame
 
 
 def absent_cells(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
-    """The runs without figures of the configurations that `drawn` has no row of, each once: of the fewest phases."""
+    """One run per configuration that has no row in `drawn`: the run with the fewest phases."""
     keys = keys_without(MODE.key)
     present = set(drawn[keys].itertuples(index=False, name=None))
     missing = leanest_runs(without_figures(runs, CAPTURE))
@@ -41,8 +41,8 @@ def absent_cells(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_attention(tables: Tables) -> Drawing:
-    """Per model a panel of the time per layer against context length, a line per part; below all, the part's share of
-    attention's time and of its FLOPs, a marker per configuration."""
+    """A panel per model: time per layer against context length, a line per part; below, each part's shares of time and
+    FLOPs, a marker per configuration."""
     runs, terms = tables["runs"], words(tables["runs"])
     parts = attention_parts(runs, tables["attention"])
     series = Series("part", tuple(part for part in PARTS if part in set(parts["part"])))
@@ -82,7 +82,7 @@ def _times(parts: pd.DataFrame, contexts: Contexts, y: Log, series: Series, time
 
 
 def _shares(parts: pd.DataFrame, series: Series, time: str) -> alt.LayerChart:
-    """The shares of all parts of one attention, of time filled and of FLOPs hollow."""
+    """The shares of all parts, of time as filled markers and of FLOPs as hollow ones."""
     columns = {"time_share": "gpu_time_per_layer_us", "flops_share": "flops_per_layer"}
     rows = parts.assign(**{
         share: parts[column] / parts.groupby("run")[column].transform("sum") for share, column in columns.items()

@@ -1,4 +1,4 @@
-"""The table of (e): the GPU time of the parts of attention beside their floating-point operations."""
+"""The table of (e): GPU time and floating-point operations of the parts of attention."""
 
 from __future__ import annotations
 
@@ -33,17 +33,16 @@ BACKWARD_FORMULAS = {  # a gradient for each operand of a product; of P = softma
 
 
 def attention(merged: Merged) -> pd.DataFrame:
-    """One row per run and part of attention that the capture has a range for in the forward pass.
+    """One row per run and part of attention with a range in the forward pass.
 
-    `gpu_time_ms` is per pass, `gpu_time_per_layer_us` per instance of the range, FLOPs are of one layer, and the two
-    ratios compare a part with both matrix multiplies together.
+    `gpu_time_ms` is per pass, `gpu_time_per_layer_us` per instance of the range, FLOPs are of one layer. The two ratios
+    compare a part with both matrix multiplies together.
     """
     return _in_phase(FORWARD, FORMULAS, merged)
 
 
 def attention_backward(merged: Merged) -> pd.DataFrame:
-    """The same of the backward pass, without what is computed again there. No rows for captures without ranges around
-    what differentiates a part."""
+    """The same of the backward pass, without recomputation. No rows for captures without backward ranges."""
     return _in_phase(BACKWARD, BACKWARD_FORMULAS, merged)
 
 
@@ -66,7 +65,7 @@ def _in_phase(phase: str, formulas: dict[str, tuple[str, int, int]], merged: Mer
 
 
 def _time_of(part: str, phase: str, merged: Merged) -> pd.DataFrame:
-    """GPU time and instances per pass of one range, whatever is nested in it included, wherever it stands."""
+    """GPU time and instances per pass of one range, nested ranges included."""
     kernels, ranges, steps = merged.kernels, merged["ranges"], merged.captured_steps
     inside = kernels[(kernels["phase"] == phase) & _holds(kernels["range"], part)]
     table = per_pass(inside.assign(part=part), ["part"], steps).drop(columns="total_ns")
@@ -79,7 +78,7 @@ def _time_of(part: str, phase: str, merged: Merged) -> pd.DataFrame:
 
 
 def _holds(paths: pd.Series, part: str) -> pd.Series:
-    """Which paths have the part, and are not of what is computed again."""
+    """Whether a path contains the part, outside recomputation."""
     holds = {path: part in names_in(path) and RECOMPUTATION not in names_in(path) for path in paths.unique()}
     return paths.map(holds).astype("bool")
 

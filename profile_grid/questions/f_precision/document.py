@@ -31,7 +31,7 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
-    """The parts of the forward pass that gain most and least in the lowest precision, of those that take time."""
+    """The parts of the forward pass that gain most and least in the lowest precision, without trivial parts."""
     lowest, parts = sorted_values(times, PRECISION.key)[-1], measured.tables["precision_parts"]
     forward = parts[(parts["precision"] == lowest) & (parts["phase"] == FORWARD) & (parts["part"] != NO_RANGE)]
     forward = forward[forward["base_share"] >= NON_TRIVIAL_SHARE]
@@ -51,7 +51,7 @@ def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
 
 
 def _accuracy(rows: pd.DataFrame) -> list[Claim]:
-    """How far the logits are off in each precision, and which runs are further off than that explains."""
+    """The error of the logits in each precision, and the runs whose error rounding does not explain."""
     compared = rows[rows["logits_error"].notna()]
     if compared.empty:
         return [Claim("No run was compared with one in fp{bits}, so the accuracy is not known.", "missing", bits=64)]
@@ -86,6 +86,6 @@ def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
 
 
 def accuracy_table(measured: Measured) -> MarkdownTable | None:
-    """(f) One line per timed run: its relative errors, what its precision explains, and whether that is enough; None
-    where no run has errors."""
+    """(f) One line per timed run: its relative errors, the error that its precision explains, and the verdict; None
+    without errors."""
     return errors_table(measured.tables["precision_accuracy"], (*ratio_tables.ALWAYS, PRECISION.key))

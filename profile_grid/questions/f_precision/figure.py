@@ -1,4 +1,4 @@
-"""Figure of (f): how many times as fast each phase is in a lower precision."""
+"""Figure of (f): the speed-up of each phase in lower precisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of (f): times beside those in fp32, by phase and by part of the model, and the relative errors."""
+"""The tables of (f): times compared with fp32, by phase and by part of the model, and the relative errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from profile_grid.tables.ratios import PARTS_BESIDE_BASE, TIMES_BESIDE_BASE, par
 
 
 def precision_times(merged: Merged) -> pd.DataFrame:
-    """(f) One row per run in a lower precision and phase: its time without a profiler beside that in fp32."""
+    """(f) One row per run in a lower precision and phase: its time without a profiler, and the time in fp32."""
     table = times_beside_base(merged, PRECISION)
     device = table["run"].map(merged["runs"].set_index("run")["device_name"])
     pairs = list(zip(device, table["precision"], strict=True))
@@ -25,12 +25,12 @@ def precision_times(merged: Merged) -> pd.DataFrame:
 
 
 def precision_parts(merged: Merged) -> pd.DataFrame:
-    """(f) One row per run in a lower precision, phase and part of the model: its GPU time beside that in fp32."""
+    """(f) One row per run in a lower precision, phase and part of the model: its GPU time, and that in fp32."""
     return parts_beside_base(merged, PRECISION)
 
 
 def _peak_ratio(device_name: object, precision: str) -> float | None:
-    """How much more than in fp32 the GPU can compute, by its data sheet; None where that is not known."""
+    """Peak FLOP/s in this precision ÷ in fp32, by the data sheet; None if unknown."""
     peaks = peaks_of_device(device_name)
     peak, base = (peaks.flop_per_s(name) if peaks else None for name in (precision, PRECISION.default))
     return peak / base if peak and base else None

@@ -42,7 +42,7 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """By mode how many kernels of a step are left, and how much of their time."""
+    """By mode the number of launches and the GPU time of the compiled step, as shares of the step before."""
     texts = []
     for mode, mode_kernels in rows.groupby("mode", sort=False):
         sums = mode_kernels.groupby("run", sort=False)[
@@ -57,7 +57,7 @@ def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
-    """The seconds of compilation, and after how many steps they are repaid where a gain can be told."""
+    """The seconds of compilation, and after how many steps they are repaid, if there is a gain."""
     if cost["compile_s"].dropna().empty:
         return [Claim("What compiling cost is not known.", "missing")]
     steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == FASTER)]
@@ -100,8 +100,8 @@ def kernels_table(measured: Measured) -> MarkdownTable | None:
 
 
 def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(g) What the kernels of the forward pass serve, and of the backward pass where a run has one: a column per model,
-    a table with its title for each combination of the other dimensions."""
+    """(g) GPU time by set of parts, forward and, if a run has it, backward: a column per model; one table with its
+    title for each combination of the other dimensions."""
     modes = {FORWARD: measured.inference_mode, BACKWARD: measured.training_mode}
     tables = []
     for phase, mode in modes.items():
@@ -113,7 +113,7 @@ def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
 
 
 def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
-    """One line per set of parts, most time first, and one for all that are trivial on both sides."""
+    """One line per set of parts, the longest first, and one line for all trivial sets."""
     base_share = rows["base_gpu_time_ms"] / rows.groupby("run")["base_gpu_time_ms"].transform("sum")
     trivial = (rows["share"].fillna(0.0) < NON_TRIVIAL_SHARE) & (base_share.fillna(0.0) < NON_TRIVIAL_SHARE)
     lines = rows["parts"].where(~trivial.groupby(rows["parts"]).transform("all"), SMALLER)
@@ -128,7 +128,7 @@ def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
 
 
 def _sides(line: str, sums: pd.DataFrame, model: str) -> str:
-    """GPU time before and after; in brackets what the parts of a set take before besides matrix multiplies."""
+    """GPU time before and after; in brackets the time before of the set's parts, without matrix multiplies."""
     if (line, model) not in sums.index:
         return ABSENT
     row = sums.loc[(line, model)]

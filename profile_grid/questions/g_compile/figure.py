@@ -1,4 +1,4 @@
-"""Figure of (g): how many times as fast each phase is compiled."""
+"""Figure of (g): the speed-up of the compiled model in each phase."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The table of (g) by part of the model: which sets of parts the compiled kernels serve, beside the parts as written.
+"""The table of (g) by part of the model: the sets of parts that compiled kernels serve, and the parts of the uncompiled
+model.
 
-A compiled kernel stands in a range that names all parts that it serves, `norm + qkv projection`; one of a run that is
-not compiled serves one part. So times add up to those of the step on either side, and no kernel is divided.
+The range of a compiled kernel names all parts that it serves: `norm + qkv projection`. An uncompiled kernel serves one
+part. So times add up to the step on both sides, and no kernel is divided.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ SECOND_PASS = re.compile(r"splitk_?reduce|reduce_1Block|epilogue::impl", re.IGNO
 
 
 def compile_parts(merged: Merged) -> pd.DataFrame:
-    """(g) One row per compiled run, phase and set of parts that its kernels or those of the run not compiled serve: GPU
-    time, launches and matrix multiplies of both, 0 where one has none. Raises NotConserved where a kernel is lost."""
+    """(g) One row per compiled run, phase and set of parts that kernels of it or of the uncompiled run serve: GPU time,
+    launches and matrix multiplies of both, 0 if one side has none. Raises NotConserved if a kernel is lost."""
     rows, steps = _kernels_by_parts(merged), merged.captured_steps
     multiplies = is_matmul(rows["class"]).astype("bool")
     counted = multiplies & ~rows["kernel"].map(lambda name: bool(SECOND_PASS.search(name))).astype("bool")
@@ -40,7 +41,7 @@ def compile_parts(merged: Merged) -> pd.DataFrame:
 
 
 def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
-    """The kernels of compiled runs and of their partners, each with the set of parts that it serves."""
+    """The kernels of compiled runs and their base runs, each with the set of parts that it serves."""
     both = pairs(merged["runs"], COMPILE)
     kernels = merged.kernels[merged.kernels["run"].isin({*both["run"], *both["base_run"]})]
     places = places_with_parts(kernels).rename(columns={"part": "parts"})
@@ -48,7 +49,7 @@ def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
 
 
 def _of_all_parts(table: pd.DataFrame, times: dict[tuple, float]) -> pd.Series:
-    """By row of the table the sum of these times of the parts in its set."""
+    """Per row of the table the sum of these times over the parts in its set."""
     rows = table[["base_run", *BY]].itertuples(index=False, name=None)
     sums = [sum(times.get((run, phase, part), 0.0) for part in parts_in(parts)) for run, phase, parts in rows]
     return pd.Series(sums, index=table.index, dtype="float64")

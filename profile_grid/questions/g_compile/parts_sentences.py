@@ -1,4 +1,4 @@
-"""The sentences of (g) on parts of the model: which are fused, and whether their matrix multiplies are all there."""
+"""The sentences of (g) on parts of the model: fused parts, and parts whose number of matrix multiplies differs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_NAMED = 3
 
 
 def fused_sentences(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """By phase how much of the time is in kernels that serve several parts."""
+    """By phase the share of time in kernels that serve several parts."""
     passes = rows[rows["phase"].isin((FORWARD, BACKWARD)) & (rows["gpu_time_ms"] > 0)]
     if passes.empty or (passes["parts"] == NO_RANGE).all():
         return []
@@ -32,7 +32,7 @@ def fused_sentences(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def matmuls_sentence(rows: pd.DataFrame) -> list[Claim]:
-    """The parts that have not as many matrix multiplies compiled as not."""
+    """The parts whose number of matrix multiplies differs when compiled."""
     differing = rows[rows["matmuls"] != rows["base_matmuls"]]
     texts = [
         f"**{escaped(row['parts'])}** in {run_in_words(row)}, {row['phase']} ({count(row['base_matmuls'])} before,"

@@ -1,4 +1,4 @@
-"""The tables of (g): times beside those of the run that is not compiled, kernels beside its kernels, and the cost."""
+"""The tables of (g): times and kernels compared with the uncompiled run, and the cost of compilation."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FIGURES = ("gpu_time_ms", "invocations")
 
 
 def compile_times(merged: Merged) -> pd.DataFrame:
-    """(g) One row per compiled run and phase: its time without a profiler beside that of the run not compiled."""
+    """(g) One row per compiled run and phase: its time without a profiler, and that of the uncompiled run."""
     return with_ideal(times_beside_base(merged, COMPILE), merged["runs"])
 
 
 def compile_kernels(merged: Merged) -> pd.DataFrame:
-    """(g) One row per compiled run, phase and family of classes that it or the run not compiled has: GPU time and
-    launches of both, 0 where one has none."""
+    """(g) One row per compiled run, phase and family of classes of either run: GPU time and launches of both, 0 if one
+    has none."""
     kernels = merged.kernels
     kernels = kernels.assign(**{"class": kernels["class"].astype("object").map(family)})
     times = per_pass(kernels, ["phase", "class"], merged.captured_steps)[["run", "phase", "class", *FIGURES]]
@@ -32,8 +32,8 @@ def compile_kernels(merged: Merged) -> pd.DataFrame:
 
 
 def compile_cost(merged: Merged) -> pd.DataFrame:
-    """(g) One row per compiled run with a partner: the seconds of the step in which it was compiled, what each later
-    step gains, and after how many steps that has paid for it; empty where nothing is gained."""
+    """(g) One row per compiled run with an uncompiled one: seconds of the step that compiled, gain of each later step,
+    and the number of steps that repay the cost; NaN without a gain."""
     times = times_beside_base(merged, COMPILE)
     steps = times[times["phase"] == WHOLE_STEP]
     cost, runs = merged["cost"], merged["runs"].set_index("run")

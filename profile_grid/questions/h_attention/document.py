@@ -27,7 +27,8 @@ CELL = ["mean_ms", "speed_up", "verdict", "status", "peak_allocated_bytes"]
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(h) The largest speed-up; which is fastest at which length, where memory ends, the operator alone."""
+    """(h) The largest speed-up; the fastest attention by context length, where memory runs out, and the operator
+    alone."""
     rows = measured.tables["attention_times"]
     steps = rows[rows["phase"] == WHOLE_STEP]
     if not (steps["status"] == COMPLETE).any():
@@ -39,7 +40,8 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _fastest(steps: pd.DataFrame) -> list[Claim]:
-    """By context length what is fastest in how many configurations, and in how many no winner can be told."""
+    """The fastest attention by context length, with the number of configurations; in how many there is no clear
+    winner."""
     timed = steps[steps["mean_ms"].notna()]
     fastest = [(group["context_length"].iloc[0], _fastest_of(group)) for _, group in timed.groupby(PLACE, sort=False)]
     texts = [
@@ -50,7 +52,8 @@ def _fastest(steps: pd.DataFrame) -> list[Claim]:
 
 
 def _fastest_of(times: pd.DataFrame) -> str:
-    """The attention that is faster than each other one here by more than processes differ, else NO_WINNER."""
+    """The attention that is faster than every other one in these rows, beyond the spread between processes, else
+    NO_WINNER."""
     if len(times) < 2:
         return str(times[ATTENTION.key].iloc[0])
     best, others = times.loc[times["mean_ms"].idxmin()], times.drop(times["mean_ms"].idxmin())
@@ -60,7 +63,7 @@ def _fastest_of(times: pd.DataFrame) -> str:
 
 
 def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """How much faster the operator alone is."""
+    """The speed-up of the operator alone."""
     texts = [
         f"{interval(rows[rows[ATTENTION.key] == value]['speed_up'], ratio)} with {value}"
         for value in sorted_values(rows, ATTENTION.key)
@@ -70,7 +73,7 @@ def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _memory(steps: pd.DataFrame) -> list[Claim]:
-    """Where memory ends with each attention, and which still fit there with how much."""
+    """Where memory runs out with each attention, and which attention still fits there, with its memory."""
     out = steps[steps["status"] == OUT_OF_MEMORY]
     if out.empty:
         return [Claim("All of them fit into memory.", "counted")] if (steps["status"] == COMPLETE).all() else []
@@ -86,7 +89,7 @@ def _memory(steps: pd.DataFrame) -> list[Claim]:
 
 
 def _refused(steps: pd.DataFrame) -> list[Claim]:
-    """What PyTorch refuses here."""
+    """The attention that PyTorch refuses, and in how many runs."""
     refused = steps[steps["status"] == UNSUPPORTED]
     texts = [
         f"{escaped(value)} in {counted(len(rows), 'run')}" for value, rows in refused.groupby(ATTENTION.key, sort=False)
@@ -99,19 +102,19 @@ def _modes(rows: pd.DataFrame) -> str:
 
 
 def steps_table(measured: Measured) -> MarkdownTable | None:
-    """(h) One line per configuration, one column per attention: time of a step, and beside the written-out one its
-    speed-up; or why there is none."""
+    """(h) One line per configuration, one column per attention: time of a step and its speed-up over the written-out
+    attention; or why there is none."""
     return _by_attention(measured, _time)
 
 
 def memory_table(measured: Measured) -> MarkdownTable | None:
-    """(h) The same with the most memory that tensors took; None on a CPU, which does not tell."""
+    """(h) The same with the peak memory of tensors; None on a CPU, where it is not measured."""
     known_peaks = measured.tables["attention_times"]["peak_allocated_bytes"].notna().any()
     return _by_attention(measured, _peak) if known_peaks else None
 
 
 def operator_table(measured: Measured) -> MarkdownTable | None:
-    """(h) One line per run: the operator of all layers in a forward pass beside the written-out one."""
+    """(h) One line per run: the operator of all layers in a forward pass, and the written-out one."""
     columns = (
         ("written out, ms", lambda row: significant(row["base_gpu_time_ms"])),
         ("this, ms", lambda row: significant(row["gpu_time_ms"])),

@@ -1,4 +1,4 @@
-"""Figure of (h): time of a step against context length, a line per attention, and where memory ends."""
+"""Figure of (h): time of a step against context length, a line per attention, and where memory runs out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_TIMES = "No two timed runs differ in attention alone."
 
 
 def draw_attention_times(tables: Tables) -> Drawing:
-    """Per mode a panel: time of a step against context length, both logarithmic, a line per attention."""
+    """A panel per mode: time of a step against context length, both logarithmic, a line per attention."""
     runs, times = tables["runs"], tables["attention_times"]
     steps = times[(times["phase"] == WHOLE_STEP) & times["mean_ms"].notna()]
     missing = without_figures(compared(runs, ATTENTION), TIMING)

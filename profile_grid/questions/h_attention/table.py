@@ -1,4 +1,4 @@
-"""The tables of (h): steps with every attention beside the written-out one, and the operator alone."""
+"""The tables of (h): steps and the operator alone with every attention, compared with the written-out one."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ SHAPE = ("context_length", "d_model", "num_layers")
 
 
 def attention_times(merged: Merged) -> pd.DataFrame:
-    """(h) One row per phase of every run that another differs from in attention alone, those without figures too: its
-    time beside that with written-out attention, where both are known, and the memory that it took."""
+    """(h) One row per phase of every run that has a counterpart with another attention, even without results: its time,
+    the time with written-out attention, and the peak memory."""
     times = compared(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
     keys = ["run", "phase"]
     ratios = times_beside_base(merged, ATTENTION)[[*keys, *RATIOS]]
@@ -41,8 +41,8 @@ def attention_times(merged: Merged) -> pd.DataFrame:
 
 
 def attention_operator(merged: Merged) -> pd.DataFrame:
-    """(h) One row per run with other attention than the written-out one: GPU time of the operator in a forward pass
-    beside that of the written-out one, and the ideal of both bounds."""
+    """(h) One row per run with another attention than the written-out one: GPU time of the operator in a forward pass,
+    that of the written-out one, and the ideal of both bounds."""
     kernels = merged.kernels
     inside = kernels["range"].astype("object").fillna("").map(_in_attention).astype("bool")
     rows = per_pass(kernels[inside & (kernels["phase"] == FORWARD)], [], merged.captured_steps)
@@ -63,7 +63,7 @@ def _in_attention(path: str) -> bool:
 
 
 def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | None]:
-    """Least time of the operator of all layers, by arithmetic and by memory."""
+    """(by FLOP/s, by bytes/s): least time in ms of the operator of all layers; None if unknown."""
     context, d_model, layers = (int(run[name]) for name in SHAPE)
     peaks, batch = peaks_of_device(run.get("device_name")), int(sequences_per_gpu(run))
     least = least_ms_of_attention(peaks, precision, batch, context, d_model)

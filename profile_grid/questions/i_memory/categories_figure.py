@@ -1,4 +1,4 @@
-"""A stacked bar per run: what is live at the fullest moment of its step."""
+"""A stacked bar per run: live bytes by category at the peak of its step."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ NO_FIGURES = "No run whose allocations were to be recorded has a whole history."
 
 
 def unit_of(largest_bytes: float) -> tuple[int, str]:
-    """The unit in which an axis shows sizes up to this one."""
+    """(bytes, name) of the unit of an axis with sizes up to this one."""
     return (GIBIBYTE, "GiB") if largest_bytes >= GIBIBYTE else (MEBIBYTE, "MiB")
 
 
 def draw(tables: Tables) -> Drawing:
-    """Bars in the order of models, contexts and modes; after each its peak."""
+    """Bars in the order of models, contexts and modes, with the peak after each."""
     runs, peaks = tables["runs"], by_size(tables["memory_peak"], tables["runs"])
     unit, unit_name = unit_of(max(peaks["peak_bytes"], default=0))
     texts = [f"{memory(row.peak_bytes)}, in {row.fullest_phase}" for row in peaks.itertuples()]
@@ -47,7 +47,7 @@ def draw(tables: Tables) -> Drawing:
 
 
 def result(tables: Tables) -> str:
-    """The peaks, and the shares of activations where there are any."""
+    """The peaks, and the shares of activations if there are any."""
     peaks = tables["memory_peak"]
     if peaks.empty:
         return ""

@@ -36,7 +36,7 @@ COUNTED_AS = {
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(i) The run that needs most; then by mode, what is kept, what fits, and the allocator."""
+    """(i) The run with the highest peak; then by mode, what is kept, what fits, and the allocator."""
     peaks, failures = measured.tables["memory_peak"], measured.tables["memory_at_failure"]
     if peaks.empty:
         return [_failure(run_rows) for _, run_rows in failures.groupby("run", sort=False)][:1] or [NOT_RECORDED]
@@ -46,7 +46,7 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _fullest(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
-    """What the fullest run needs, what most of that is, and a run that does not fit."""
+    """The highest peak, the largest category in it, and a run that does not fit."""
     most = peaks[peaks["run"] == peaks.loc[peaks["peak_bytes"].idxmax(), "run"]].nlargest(1, "bytes").iloc[0]
     lacking = ""
     if len(failures):
@@ -62,7 +62,7 @@ def _fullest(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
 
 
 def _modes(peaks: pd.DataFrame) -> list[Claim]:
-    """By mode what its runs need, and in which phase."""
+    """The peaks by mode, and their phases."""
     texts = []
     for mode, rows in peaks.groupby("mode", sort=False):
         runs = rows.drop_duplicates("run")
@@ -73,7 +73,7 @@ def _modes(peaks: pd.DataFrame) -> list[Claim]:
 
 
 def _kept(measured: Measured) -> list[Claim]:
-    """Which part of the model keeps the most for the backward pass."""
+    """The part of the model that keeps the most for the backward pass."""
     parts = measured.tables["memory_parts"]
     if parts.empty:
         return []
@@ -89,7 +89,7 @@ def _kept(measured: Measured) -> list[Claim]:
 
 
 def _counted(measured: Measured) -> list[Claim]:
-    """What the allocator gave and reserved, and what the GPU showed, for each requested byte."""
+    """Bytes that the allocator gave and reserved, and that the GPU showed in use, per requested byte."""
     room = measured.tables["memory_room"]
     if room["allocated_peak_bytes"].isna().all():
         return []
@@ -102,7 +102,7 @@ def _counted(measured: Measured) -> list[Claim]:
 
 
 def _predicted(measured: Measured) -> list[Claim]:
-    """What would fit into the GPU by the shapes, and how near their estimates are to what was recorded."""
+    """What would fit into the GPU by the shapes, and the ratio of estimates to recorded bytes."""
     room, near = measured.tables["memory_room"], []
     for noun, recorded, expected in EXPECTED:
         both = room[room[expected].notna() & room[recorded].notna()]
@@ -118,7 +118,7 @@ def _predicted(measured: Measured) -> list[Claim]:
 
 
 def _bisected(measured: Measured) -> list[Claim]:
-    """What was measured to fit and not to fit, and what the shapes predict."""
+    """The largest measured size that fits, the smallest that does not, and the prediction from the shapes."""
     texts = [
         f"{BY_KEY[row['fitted']].heading} {count(row['largest'])} fits and {count(row['fails_at'])} does not"
         f" ({count(row['predicted'])} predicted)"
@@ -128,12 +128,12 @@ def _bisected(measured: Measured) -> list[Claim]:
 
 
 def _failed(failures: pd.DataFrame) -> list[Claim]:
-    """Where memory ran out first; the document's table has all."""
+    """The first run out of memory; the document's table has all."""
     return [_failure(run_rows) for _, run_rows in failures.groupby("run", sort=False)][:1]
 
 
 def _failure(live: pd.DataFrame) -> Claim:
-    """Where memory ran out in one run, what was asked for, and what was live then."""
+    """Where one run ran out of memory, the requested bytes, and what was live then."""
     first, of_category = live.iloc[0], live.groupby("category", sort=False)["bytes"].sum()
     path = innermost(first["in_range"])
     phase = escaped(first["in_phase"]) + (f" ({escaped(path)})" if path else "")
@@ -149,7 +149,7 @@ def _failure(live: pd.DataFrame) -> Claim:
 
 
 def peak_table(measured: Measured) -> MarkdownTable:
-    """(i) One line per run: the fullest moment of a step, in which phase it is, and its categories."""
+    """(i) One line per run: the phase of its peak, the peak, and its categories."""
     rows = measured.tables["memory_peak"]
     names = [name for name, category_rows in rows.groupby("category", sort=False) if category_rows["bytes"].any()]
     wide = pivoted(rows, ["run"], "category", ["bytes"])["bytes"]
@@ -161,7 +161,7 @@ def peak_table(measured: Measured) -> MarkdownTable:
 
 
 def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(i) What each part keeps for the backward pass and its share, one column per model, one table with a title for
+    """(i) Bytes and share that each part keeps for the backward pass, a column per model; one table with its title for
     each combination of the other dimensions."""
     rows = told_apart(measured.tables["memory_parts"])
     return [(title, _parts_table(part)) for title, part in split(rows, (MODEL.key,))] if len(rows) else []
@@ -179,7 +179,7 @@ def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
 
 
 def counted_table(measured: Measured) -> MarkdownTable:
-    """(i) One line per run: the peak as each counts it, and as the shapes let expect it."""
+    """(i) One line per run: the peak as the allocator, the driver and the shapes have it."""
     rows = measured.tables["memory_room"]
     names = [name for name in (*COUNTED, "estimated_peak_bytes") if rows[name].notna().any()]
     return lines_table(
@@ -202,7 +202,8 @@ def fitting_table(measured: Measured) -> MarkdownTable | None:
 
 
 def bisected_table(measured: Measured) -> MarkdownTable | None:
-    """(i) One line per run and dimension: the largest value that was measured to fit, beside that by the shapes."""
+    """(i) One line per run and dimension: the largest value that was measured to fit, and the prediction from the
+    shapes."""
     rows = measured.tables["memory_fits"]
     if rows.empty:
         return None
@@ -217,7 +218,8 @@ def bisected_table(measured: Measured) -> MarkdownTable | None:
 
 
 def largest_table(measured: Measured) -> tuple[str, MarkdownTable] | None:
-    """(i) The run that needs most, and the largest groups of its allocations at that moment; None without any."""
+    """(i) (run, table) of the run with the highest peak: the largest groups of its allocations at the peak; None
+    without any."""
     rows, peaks = measured.tables["memory_groups"], measured.tables["memory_peak"]
     if rows.empty:
         return None
@@ -226,8 +228,8 @@ def largest_table(measured: Measured) -> tuple[str, MarkdownTable] | None:
 
 
 def failures_table(measured: Measured) -> MarkdownTable | None:
-    """(i) One line per run out of memory: where, what was asked for and free, and what was live then by category; None
-    where none recorded that."""
+    """(i) One line per run out of memory: where, requested and free bytes, and live bytes by category; None if none was
+    recorded."""
     rows = measured.tables["memory_at_failure"]
     if rows.empty:
         return None
@@ -242,7 +244,7 @@ def failures_table(measured: Measured) -> MarkdownTable | None:
 
 
 def failures_largest(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(i) Of some runs out of memory the name, and the largest groups of allocations that were live then."""
+    """(i) (run, table) of some runs out of memory: the largest groups of allocations that were live then."""
     rows = measured.tables["memory_at_failure"]
     return [(name, _groups_table(run_rows)) for name, run_rows in list(rows.groupby("run", sort=False))[:MOST_FAILURES]]
 
@@ -264,7 +266,7 @@ def _place(phase: str, path: str) -> str:
 
 
 def not_seen(measured: Measured) -> list[str]:
-    """(i) What the recordings of these runs cannot tell, each once."""
+    """(i) What the recordings of these runs do not cover, each once."""
     texts = measured.tables["memory_room"]["not_seen"].dropna()
     return list(dict.fromkeys(line for text in texts for line in text.split("; ")))
 

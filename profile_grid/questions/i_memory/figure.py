@@ -1,4 +1,4 @@
-"""Figures of (i): what is live at the fullest moment of a step, and the course of one step."""
+"""Figures of (i): the peak of a step by category, and the course of one step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fits into a GPU by the estimate from the shapes: the longest context, the largest batch."""
+"""The longest context and the largest batch that fit into a GPU, estimated from the shapes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
 
 
 def predicted(row: Mapping[str, Any], key: str) -> int | None:
-    """The largest value of a dimension of the run in this row whose estimated peak fits into its GPU, 0 where none
-    does; None where the model is another's or there is no GPU."""
+    """The largest value of this dimension with which the run's estimated peak fits into its GPU, 0 if none does; None
+    for other people's models and without a GPU."""
     if not (known(row["device_total_bytes"]) and known(row["estimated_peak_bytes"])):
         return None
 

@@ -1,4 +1,4 @@
-"""The tables of (i): the fullest moment of a step by category, what is kept by part, and what fits beside it."""
+"""The tables of (i): the peak of a step by category, bytes kept by part, and what would fit."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ COUNTED = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes"
 
 
 def memory_peak(merged: Merged) -> pd.DataFrame:
-    """(i) One row per run and category: its bytes at the fullest moment of the last measured step, and in which phase
-    that is. Raises NotConserved unless the shares sum to one."""
+    """(i) One row per run and category: its bytes at the peak of the last measured step, and the phase of the peak.
+    Raises NotConserved unless the shares sum to one."""
     rows = _last_step(as_texts(merged["memory_phases"]))
     step = rows[rows["phase"] == WHOLE_STEP]
     total = step.groupby("run")["bytes"].transform("sum")
@@ -33,7 +33,8 @@ def memory_peak(merged: Merged) -> pd.DataFrame:
 
 
 def memory_parts(merged: Merged) -> pd.DataFrame:
-    """(i) One row per run with a backward pass and part of the model: what is kept for it, in all blocks and in one."""
+    """(i) One row per run with a backward pass and part of the model: bytes kept for that pass, in all blocks and in
+    one."""
     rows = as_texts(merged["memory_activations"])
     sums = rows.groupby([*LEADING, "part"], sort=False)["bytes"].agg(["sum", "count"]).reset_index()
     sums = sums.rename(columns={"sum": "bytes", "count": "places"})
@@ -44,7 +45,8 @@ def memory_parts(merged: Merged) -> pd.DataFrame:
 
 
 def memory_room(merged: Merged) -> pd.DataFrame:
-    """(i) One row per run: what was counted beside what the shapes let expect, and what would fit by these."""
+    """(i) One row per run: peaks as counted and as estimated from the shapes, and the sizes that would fit by the
+    estimate."""
     totals = as_texts(merged["memory_totals"])
     kept_bytes = merged["memory_activations"].groupby("run", observed=True)["bytes"].sum()
     runs = merged["runs"].set_index("run")
@@ -59,17 +61,18 @@ def memory_room(merged: Merged) -> pd.DataFrame:
 
 
 def memory_groups(merged: Merged) -> pd.DataFrame:
-    """(i) The largest groups of allocations that are live at the fullest moment of each run's last step."""
+    """(i) The largest groups of allocations that are live at the peak of each run's last step."""
     return as_texts(merged["memory_largest"])
 
 
 def memory_at_failure(merged: Merged) -> pd.DataFrame:
-    """(i) The largest groups of allocations that were live when memory ran out, of each run that did."""
+    """(i) The largest groups of allocations that were live when memory ran out, of each such run."""
     return as_texts(merged["memory_failed"])
 
 
 def memory_fits(merged: Merged) -> pd.DataFrame:
-    """(i) One row per run and dimension whose largest value was measured, with what the shapes let expect."""
+    """(i) One row per run and dimension: the largest value that was measured to fit, and the estimate from the
+    shapes."""
     return merged["largest"].reset_index(drop=True)
 
 

@@ -1,4 +1,4 @@
-"""The course of one step: live bytes by category in the run that needs most."""
+"""The course of one step: live bytes by category in the run with the highest peak."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BYTES = "_bytes"
 
 
 def draw(tables: Tables) -> Drawing:
-    """Areas on each other, with the phases above: of the run that needs most, among those that train if any does."""
+    """Stacked areas, with the phases above: of the run with the highest peak, if possible one with a backward pass."""
     run, timeline = run_to_draw(tables["memory_peak"]), tables["memory_timeline"]
     moments = timeline[timeline["run"] == run].sort_values("moment", kind="stable")
     unit, unit_name = unit_of(max(moments["live_bytes"], default=0))
@@ -42,7 +42,7 @@ def draw(tables: Tables) -> Drawing:
 
 
 def _areas(rows: pd.DataFrame, unit_name: str) -> alt.Chart:
-    """The categories on each other, each moment as long as it is the last."""
+    """The stacked areas of the categories; a value lasts until the next moment."""
     time = alt.Axis(title="time on the host since the step began (ms)", grid=False)
     x = alt.X("ms:Q", scale=alt.Scale(nice=False, zero=False), axis=time)
     tooltip = marks.tooltip(
@@ -64,7 +64,7 @@ def _phase_marks(moments: pd.DataFrame, top: float) -> tuple[alt.Chart, alt.Char
 
 
 def _peak(rows: pd.DataFrame) -> alt.Chart:
-    """All that is live at the fullest moment, in words."""
+    """A label with the live bytes at the peak."""
     top = rows.loc[[rows["end"].idxmax()]]
     total = rows[rows["moment"] == top["moment"].iloc[0]]["bytes"].sum()
     peak = top[["ms", "end"]].rename(columns={"end": "start"}).assign(text=memory(total))
@@ -72,7 +72,7 @@ def _peak(rows: pd.DataFrame) -> alt.Chart:
 
 
 def run_to_draw(peaks: pd.DataFrame) -> str | None:
-    """The run that needs most memory among those with a backward pass, else among all; None where there is none."""
+    """The run with the highest peak among those with a backward pass, else among all; None without runs."""
     if peaks.empty:
         return None
     training = peaks[(peaks["category"] == "activations") & (peaks["bytes"] > 0)]
@@ -81,7 +81,7 @@ def run_to_draw(peaks: pd.DataFrame) -> str | None:
 
 
 def _long(moments: pd.DataFrame, unit: int) -> pd.DataFrame:
-    """One row per moment and category, from `start` to `end` in the unit."""
+    """One row per moment and category, from `start` to `end` in this unit."""
     names = {name: name.removesuffix(BYTES).replace("_", " ") for name in moments if name.endswith(BYTES)}
     names.pop("live_bytes", None)
     rows = moments.astype({"phase": "str"}).melt([*LEADING, "moment", "ms", "phase"], list(names), "category", "bytes")
@@ -91,7 +91,7 @@ def _long(moments: pd.DataFrame, unit: int) -> pd.DataFrame:
 
 
 def result(tables: Tables) -> str:
-    """Where the step is fullest."""
+    """The phase of the peak, and its bytes."""
     peaks = tables["memory_peak"]
     run = run_to_draw(peaks)
     if run is None:

@@ -43,7 +43,7 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _largest_saving(both: pd.DataFrame) -> list[Claim]:
-    """By how much the run that saves most shrinks, and how much longer it takes."""
+    """The largest saving of memory, and how much longer that step takes."""
     for peak in PEAKS:
         ratios = (both[peak] / both[f"base_{peak}"]).astype("float64").where(both["speed_up"].notna())
         if ratios.notna().any():
@@ -63,7 +63,7 @@ def _saving(row: pd.Series, peak: str) -> Claim:
 
 
 def _wasted(taken: pd.DataFrame, steps: pd.DataFrame) -> list[Claim]:
-    """Where fewer checkpointed blocks need no more memory, and how much longer the most take there."""
+    """Where fewer checkpointed blocks need no more memory, and how much longer a step takes with the most."""
     longer = 1 / steps.set_index("run")["speed_up"]
     checkpointed = taken[taken[CHECKPOINT.key] != CHECKPOINT.default]
     texts = []
@@ -84,7 +84,7 @@ def _wasted(taken: pd.DataFrame, steps: pd.DataFrame) -> list[Claim]:
 
 
 def _longer(steps: pd.DataFrame) -> list[Claim]:
-    """By number of blocks how many times as long a step takes, and what the FLOPs explain of that."""
+    """By number of checkpointed blocks how many times as long a step takes, and how much of that the FLOPs explain."""
     texts = []
     for value in sorted_values(steps, CHECKPOINT.key):
         with_value = steps[steps[CHECKPOINT.key] == value]
@@ -103,7 +103,7 @@ def _again(taken: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _fits(taken: pd.DataFrame) -> list[Claim]:
-    """Where memory runs out without checkpoints, and the fewest checkpoints by which it does not."""
+    """Where memory runs out without checkpoints, and the fewest checkpoints with which it does not."""
     out = taken[(taken[CHECKPOINT.key] == CHECKPOINT.default) & (taken["status"] == OUT_OF_MEMORY)]
     if out.empty:
         return []
@@ -118,8 +118,8 @@ def _fits(taken: pd.DataFrame) -> list[Claim]:
 
 
 def trade_table(measured: Measured) -> MarkdownTable | None:
-    """(j) One line per training run, that without checkpoints among them: its step, how many times as long that is,
-    its memory as far as any run tells it, and the part of GPU time that computes again; or why there is none."""
+    """(j) One line per training run, also without checkpoints: its step and the ratio to that without checkpoints, its
+    memory as far as known, and the share of GPU time that recomputes; or why there is none."""
     taken, times = measured.tables["checkpoint_memory"], measured.tables["checkpoint_times"]
     if taken.empty:
         return None

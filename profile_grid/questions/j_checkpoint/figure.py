@@ -29,8 +29,8 @@ TITLES = {  # the first that any run has
 
 
 def time_and_memory(taken: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """One row per timed run with its memory in GiB, and the column that this is from: the most that tensors took
-    while timed, or where no device told that, as recorded, or else what is kept by the shapes."""
+    """One row per timed run with its memory in GiB, and the column of that: the measured peak of tensors, else the
+    recorded peak, else the bytes kept according to the shapes."""
     source = next((name for name in TITLES if taken[name].notna().any()), list(TITLES)[-1])
     rows = taken.assign(gib=taken[source] / GIBIBYTE, **{VALUE: taken[CHECKPOINT.key].map(CHECKPOINT.name_of)})
     return rows[rows["mean_ms"].notna() & rows["gib"].notna()], source
@@ -74,7 +74,7 @@ def _panel(rows: pd.DataFrame, series: Series, title: str) -> alt.LayerChart:
 
 
 def result_checkpoint(tables: Tables) -> str:
-    """How much longer a step takes, and how much memory is left, with the most blocks checkpointed."""
+    """How much longer a step takes with the most checkpointed blocks, and its memory as a share."""
     rows, _ = time_and_memory(tables["checkpoint_memory"])
     times = tables["checkpoint_times"]
     steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == SLOWER)]

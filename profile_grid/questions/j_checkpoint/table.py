@@ -1,4 +1,4 @@
-"""The tables of (j): times beside those without checkpointing, and what memory each run takes for it."""
+"""The tables of (j): times compared with those without checkpoints, and the memory of each run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "recorded_kept_bytes", "
 
 
 def checkpoint_times(merged: Merged) -> pd.DataFrame:
-    """(j) One row per checkpointed run and phase: its time beside that without checkpoints, and the speed-up (below
-    one) that the FLOPs of what is computed again explain."""
+    """(j) One row per checkpointed run and phase: its time, that without checkpoints, and the speed-up (below one) that
+    the FLOPs of recomputation explain."""
     table = times_beside_base(merged, CHECKPOINT)
     runs = merged["runs"].set_index("run")
     pairs = zip(table["run"], table["phase"], strict=True)
@@ -34,8 +34,8 @@ def checkpoint_times(merged: Merged) -> pd.DataFrame:
 
 
 def checkpoint_memory(merged: Merged) -> pd.DataFrame:
-    """(j) One row per training run that another differs from in checkpoints alone: the memory that it takes beside the
-    run without checkpoints, and the part of its GPU time that computes again."""
+    """(j) One row per training run that has a counterpart with other checkpoints: its memory, that without checkpoints,
+    and the share of its GPU time that recomputes."""
     runs = compared(merged["runs"], CHECKPOINT)
     runs = runs[runs["mode"].isin([mode for mode, phases in PHASES_OF_MODE.items() if BACKWARD in phases])]
     kept_bytes = [_kept_bytes(run) for run in runs.to_dict("records")]
@@ -57,17 +57,17 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
 
 
 def _recorded_peak(merged: Merged) -> pd.Series:
-    """By run of the stage memory the most that was requested at once in its process."""
+    """The peak of requested bytes in the process, by run of the stage memory."""
     return as_texts(merged["memory_totals"]).set_index("run")["requested_peak_bytes"]
 
 
 def _recorded_kept(merged: Merged) -> pd.Series:
-    """By run of the stage memory the activations that were found kept for the backward pass."""
+    """The bytes of activations kept for the backward pass, by run of the stage memory."""
     return as_texts(merged["memory_activations"]).groupby("run")["bytes"].sum()
 
 
 def _recomputed_share(merged: Merged) -> pd.Series:
-    """By run the part of a step's GPU time that is inside the range of recomputation."""
+    """The share of a step's GPU time inside the range of recomputation, by run."""
     kernels = merged.kernels
     inside = kernels["range"].astype("object").fillna("").map(_is_recomputation).astype("bool")
     total = total_by_run(kernels)
@@ -79,7 +79,7 @@ def _is_recomputation(path: str) -> bool:
 
 
 def _by_flops(run: pd.Series, phase: str) -> float | None:
-    """FLOPs of the matrix products of a phase ÷ those with what is computed again; None for other people's models."""
+    """FLOPs of the matrix products of a phase ÷ those with recomputation; None for other people's models."""
     shape = shape_of_run(run)
     if shape is None:
         return None
@@ -92,7 +92,7 @@ def _by_flops(run: pd.Series, phase: str) -> float | None:
 
 
 def _kept_bytes(run: dict) -> int | None:
-    """What the forward pass keeps for the backward pass, by the shapes; None for other people's models."""
+    """The bytes that the forward pass keeps for the backward pass, by the shapes; None for other people's models."""
     shape = shape_of_run(run)
     return saved_activation_bytes(shape, run) if shape else None
 

@@ -21,7 +21,7 @@ LED_BY = ("model", "context_length", "mode")
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(k) How long the first step takes and how many warm-up steps are enough; then where the first step is longer."""
+    """(k) How long the first step takes and how many warm-up steps are enough; then why the first step takes longer."""
     enough, reports = (of_whole_steps(measured.tables[name]) for name in ("warmup_enough", "warmup_reports"))
     causes = [_causes(run_rows) for _, run_rows in measured.tables["warmup_first_step"].groupby("run", sort=False)]
     if enough.empty:
@@ -31,7 +31,7 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _steady(enough: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose steps scatter little enough for the tolerance: of the others nothing is enough."""
+    """The runs whose steps scatter less than the tolerance; for the others no number of warm-up steps is enough."""
     return enough[enough["tolerance"] <= TOLERANCE]
 
 
@@ -49,7 +49,7 @@ def _lead(enough: pd.DataFrame) -> Claim:
 
 
 def _scattering(enough: pd.DataFrame) -> list[Claim]:
-    """The runs whose steps scatter by more than the tolerance."""
+    """The runs whose steps scatter more than the tolerance."""
     rows = enough.drop(_steady(enough).index)
     if rows.empty:
         return []
@@ -63,7 +63,7 @@ def _scattering(enough: pd.DataFrame) -> list[Claim]:
 
 
 def _more_needed(enough: pd.DataFrame) -> list[Claim]:
-    """The steady runs of which no fewer than all that were taken would do, so that nothing shows whether these do."""
+    """The steady runs that need all their warm-up steps, so that nothing shows whether these are enough."""
     steady = _steady(enough)
     rows = steady[steady["enough"] == steady["taken"]]
     text = "{taken} were too few in {places}: the last of them still changed the mean by more than {tolerance}."
@@ -72,7 +72,7 @@ def _more_needed(enough: pd.DataFrame) -> list[Claim]:
 
 
 def _phase(enough: pd.DataFrame) -> list[Claim]:
-    """The phase whose first time is furthest from its later ones."""
+    """The phase whose first time differs most from its later ones."""
     phases = enough[enough["phase"] != WHOLE_STEP]
     if phases["phase"].nunique() < 2:
         return []
@@ -83,7 +83,7 @@ def _phase(enough: pd.DataFrame) -> list[Claim]:
 
 
 def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
-    """How far off the mean would be after fewer warm-up steps."""
+    """The error of the mean after fewer warm-up steps."""
     fewer = [number for number in REPORTED_COUNTS if number < int(enough["taken"].max())]
     taken, texts = reports["run"].map(enough.set_index("run")["taken"]), []
     for number in fewer:
@@ -94,7 +94,7 @@ def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
 
 
 def _causes(run_rows: pd.DataFrame) -> Claim:
-    """Why the captured first step of a run takes longer than later ones: the causes with most of it."""
+    """The main causes why the captured first step of a run takes longer than later ones."""
     first, extra, configuration = run_rows["first_ms"].sum(), run_rows["extra_ms"].sum(), run_in_words(run_rows.iloc[0])
     if extra <= 0:
         return Claim("In the capture of {place} the first step takes no longer than later ones.", place=configuration)
@@ -111,7 +111,7 @@ def _steps(number: int) -> str:
 
 
 def reports_table(measured: Measured) -> MarkdownTable | None:
-    """(k) One line per run: the step that would have been reported after so many warm-up steps."""
+    """(k) One line per run: the mean step that would have been reported after fewer warm-up steps."""
     rows = of_whole_steps(measured.tables["warmup_reports"])
     taken = int(rows["warmup_steps"].max())
     counts = [number for number in REPORTED_COUNTS if number < taken] + [taken]
@@ -123,7 +123,7 @@ def reports_table(measured: Measured) -> MarkdownTable | None:
 
 
 def first_step_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(k) Of each run whose first step was captured the name, and where that takes longer than the steps behind it."""
+    """(k) (run, table) of each run whose first step was captured: where it takes longer than later steps."""
     rows = measured.tables["warmup_first_step"]
     headings = ("cause", "first step, ms", "later, ms", "more, ms", "calls", "later")
     return [

@@ -1,4 +1,4 @@
-"""Figure of (k): every step of a process, the first one included, divided by the mean of the measured ones."""
+"""Figure of (k): every step of a process, including the first, divided by the mean of the measured ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEIGHT_PX, OUTLIER = 190, 1.1
 
 
 def draw(tables: Tables) -> Drawing:
-    """Per mode a panel: time ÷ mean of the measured steps against the number of the step, a colour per model, a line
+    """A panel per mode: time ÷ mean of the measured steps against the number of the step, a colour per model, a line
     per run."""
     runs, rows = tables["runs"], every_step(tables)
     series = Series("model", tuple(model for model in models_in_order(runs) if model in set(rows["model"])))
@@ -42,7 +42,8 @@ def draw(tables: Tables) -> Drawing:
 
 
 def every_step(tables: Tables) -> pd.DataFrame:
-    """Warm-up and measured steps of every run that has both, numbered on: `number`, `ratio` to the measured mean."""
+    """Warm-up and measured steps of every run that has both, numbered consecutively: `number`, `ratio` to the measured
+    mean."""
     warm, measured = (tables[name][tables[name]["phase"] == WHOLE_STEP] for name in ("warmup_steps", "steps"))
     mean, taken = measured.groupby("run")["ms"].mean(), warm.groupby("run")["step"].count()
     both = warm["run"].isin(mean.index), measured["run"].isin(taken.index)
@@ -70,7 +71,7 @@ def _panel(rows: pd.DataFrame, y: Log, series: Series) -> alt.LayerChart:
 
 
 def result(tables: Tables) -> str:
-    """How slow the first steps are."""
+    """The duration of the first steps, relative to the mean."""
     rows = every_step(tables)
     if rows.empty:
         return ""

@@ -1,4 +1,5 @@
-"""The tables of (k): what would have been reported after fewer warm-up steps, and how many are enough."""
+"""The tables of (k): the means that would have been reported after fewer warm-up steps, and the number that is
+enough."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ KEYS = ["run", "phase"]
 
 
 def warmup_reports(merged: Merged) -> pd.DataFrame:
-    """(k) One row per run, phase and number of warm-up steps up to that which was taken: mean and standard deviation of
-    the steps that follow them, as many as were measured."""
+    """(k) One row per run, phase and number of warm-up steps, up to the number taken: mean and standard deviation of
+    the steps that follow, as many as were measured."""
     warm, measured = (as_texts(merged[name]) for name in ("warmup_steps", "steps"))
     rows, steps = [], {key: times.tolist() for key, times in measured.groupby(KEYS, sort=False)["ms"]}
     for (run, phase), first in warm.groupby(KEYS, sort=False):
@@ -38,8 +39,8 @@ def warmup_reports(merged: Merged) -> pd.DataFrame:
 
 
 def warmup_enough(merged: Merged) -> pd.DataFrame:
-    """(k) One row per run and phase: its first step beside the measured ones, and from how many warm-up steps on every
-    report is within the tolerance."""
+    """(k) One row per run and phase: its first step, the measured ones, and the number of warm-up steps from which on
+    every report is within the tolerance."""
     reports, warm = warmup_reports(merged), as_texts(merged["warmup_steps"])
     first = warm[warm["step"] == 0].set_index(KEYS)["ms"]
     rows = []
@@ -56,12 +57,13 @@ def warmup_enough(merged: Merged) -> pd.DataFrame:
 
 
 def warmup_first_step(merged: Merged) -> pd.DataFrame:
-    """(k) One row per run with the stage cold_start and cause: where its first step takes longer than later ones."""
+    """(k) One row per run with the stage cold_start and cause: the time by which its first step is longer than later
+    ones."""
     return as_texts(merged["first_step"])
 
 
 def of_whole_steps(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows on whole steps."""
+    """The rows on complete steps."""
     return table[table["phase"] == WHOLE_STEP]
 
 

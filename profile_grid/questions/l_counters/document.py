@@ -30,7 +30,8 @@ WORDS = {
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(l) What limits the time; then by mode, what is furthest from its roof, softmax and the check."""
+    """(l) What limits the time; then by mode, the kernel farthest from its roof, softmax and the check against the
+    shapes."""
     kernels = measured.tables["counter_kernels"]
     if kernels.empty:
         return [NOT_COUNTED]
@@ -39,7 +40,7 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _shares(rows: pd.DataFrame) -> pd.DataFrame:
-    """By run the share of its kernels' time that each verdict has."""
+    """The share of each verdict in the time of the run's kernels."""
     return rows.pivot_table(index="run", columns="verdict", values="share", aggfunc="sum", fill_value=0.0)
 
 
@@ -58,7 +59,7 @@ def _lead(modes: list[pd.DataFrame]) -> Claim:
 
 
 def _limits(modes: list[pd.DataFrame]) -> Claim:
-    """By mode and precision the share of the kernels' time that each limit has."""
+    """The share of each limit in the kernels' time, by mode and precision."""
     texts = []
     for rows in modes:
         shares = _shares(rows)
@@ -72,7 +73,7 @@ def _limits(modes: list[pd.DataFrame]) -> Claim:
 
 
 def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
-    """The kernel configuration that loses most time to its nearer roof."""
+    """The kernel configuration that loses most time to its nearest roof."""
     nearer = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0)
     lost = kernels.assign(nearer=nearer, lost_ms=kernels["gpu_time_ms"] * (1 - nearer))
     row = lost.loc[lost["lost_ms"].idxmax()]
@@ -84,7 +85,7 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
 
 
 def _softmax(measured: Measured) -> list[Claim]:
-    """How much the softmax of one layer moves, and how fast, where a run has that part."""
+    """Bytes and rate of the softmax of one layer, if a run has that part."""
     sums, layers = measured.tables["counter_sums"], measured.runs.set_index("run")["num_layers"]
     softmax = sums[(sums["by"] == "part") & (sums["phase"] == FORWARD) & (sums["name"] == SOFTMAX)]
     of_layer = softmax["dram_bytes"].astype("float64") / softmax["run"].map(layers).astype("float64") / 1e9
@@ -96,7 +97,7 @@ def _softmax(measured: Measured) -> list[Claim]:
 
 
 def _shapes(measured: Measured) -> list[Claim]:
-    """Whether the counted FLOPs of matrix multiplies are those of the shapes; which were not counted in full."""
+    """Whether the counted FLOPs of matrix multiplies equal those of the shapes; which were not counted completely."""
     rows = measured.tables["counter_matmuls"]
     compared, lacking = rows[rows["ratio"].notna()], rows[rows["ratio"].isna()]
     if compared.empty:
@@ -117,7 +118,7 @@ def _shapes(measured: Measured) -> list[Claim]:
 
 
 def _named(rows: pd.DataFrame) -> str:
-    """The parts of these rows, and their places."""
+    """The names of the parts in these rows, and where they are."""
     return f"{listed([escaped(part) for part in dict.fromkeys(rows['part'])])} ({places(rows, most=2)})"
 
 
@@ -133,7 +134,7 @@ MOST_KERNELS, MOST_PARTS = 8, 10  # of a run
 
 
 def kernels_table(measured: Measured) -> MarkdownTable:
-    """(l) The kernel configurations of every run with the most time: what they did, and what limits them."""
+    """(l) The kernel configurations of every run with the longest times: their work, and what limits them."""
     rows = measured.tables["counter_kernels"].groupby("run", sort=False).head(MOST_KERNELS)
 
     def cells(row: dict) -> tuple[str, ...]:
@@ -154,17 +155,17 @@ def kernels_table(measured: Measured) -> MarkdownTable:
 
 
 def parts_table(measured: Measured) -> MarkdownTable:
-    """(l) The parts of the model with the most time in every run: what all their kernels did."""
+    """(l) The parts of the model with the longest times in every run: the work of all their kernels."""
     return _sums_table(measured, "part", MOST_PARTS)
 
 
 def phases_table(measured: Measured) -> MarkdownTable:
-    """(l) The phases of every run: what all their kernels did."""
+    """(l) The phases of every run: the work of all their kernels."""
     return _sums_table(measured, "phase", MOST_PARTS)
 
 
 def matmuls_table(measured: Measured) -> MarkdownTable | None:
-    """(l) FLOPs of matrix multiplies by counters and by the shapes; None where no run is of this project's model."""
+    """(l) FLOPs of matrix multiplies by counters and by the shapes; None without runs of this project's model."""
     rows = measured.tables["counter_matmuls"]
     if rows.empty:
         return None
@@ -181,7 +182,7 @@ def matmuls_table(measured: Measured) -> MarkdownTable | None:
 
 
 def roofs_table(measured: Measured) -> MarkdownTable:
-    """(l) One line per run: every roof as it was reached, and of the data sheet how much."""
+    """(l) One line per run: every measured roof, and its share of the data sheet."""
     rows = measured.tables["counter_roofs"]
     names = [roof for roof, roof_rows in rows.groupby("roof", sort=False) if roof_rows["reached_per_s"].notna().any()]
     wide = pivoted(rows, ["run"], "roof", ["reached_per_s", "reached_share"])
@@ -202,12 +203,12 @@ def rules() -> dict[str, str]:
 
 
 def allowances() -> dict[str, str]:
-    """(l) What counted FLOPs may differ by for `sums` of slices, and, where the tile is `untold`, for padding."""
+    """(l) Allowed deviations of counted FLOPs: for `sums` of slices, and for padding if the tile is `untold`."""
     return {"sums": percent(SUMS), "untold": percent(UNTOLD)}
 
 
 def speed(bytes_per_s) -> str:
-    """A rate of memory, or that there is none."""
+    """A rate of memory, or that it is unknown."""
     return bandwidth(bytes_per_s) if known(bytes_per_s) else ABSENT
 
 

@@ -1,4 +1,4 @@
-"""Figure of (l): every kernel configuration at its measured intensity and speed, below the roofs of the GPU."""
+"""Figure of (l): measured intensity and speed of every kernel configuration, below the roofs of the GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ SEEN = ("flops_per_byte", "flop_per_s")
 
 
 def draw(tables: Tables) -> Drawing:
-    """Per run a panel: FLOP/s against FLOP per byte of DRAM, a marker per configuration, its area the share of time."""
+    """A panel per run: FLOP/s against FLOP per byte of DRAM, a marker per configuration, whose area is its share of the
+    time."""
     runs, kernels, roofs = (tables[name] for name in ("runs", "counter_kernels", "counter_roofs"))
     runs_with_counters = runs[runs[COUNTERS.status_column] != NOT_ASKED]
     points = kernels[(kernels["flop_per_s"] > 0) & (kernels["flops_per_byte"] > 0)]
@@ -76,7 +77,7 @@ def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.Lay
 
 
 def _roof(x: Log, y: Log, name: str, height: float, slope: float, dashed: bool, channels: dict) -> list[alt.Chart]:
-    """The line that a kernel of this kind cannot be above, and its name where it is what was reached."""
+    """The upper limit for kernels of this kind as a line, with its name if it was measured."""
     bend = height / slope if pd.notna(slope) else x.low
     ends = sorted({max(x.low, y.low / slope if pd.notna(slope) else x.low), min(max(bend, x.low), x.high), x.high})
     heights = [min(height, end * slope) if pd.notna(slope) else height for end in ends]
@@ -91,7 +92,7 @@ def _roof(x: Log, y: Log, name: str, height: float, slope: float, dashed: bool, 
 
 
 def result(tables: Tables) -> str:
-    """How near the kernels are to the roofs, by time."""
+    """The share of the roofs that the kernels reach, weighted by time."""
     kernels = tables["counter_kernels"]
     if kernels.empty:
         return ""

@@ -1,4 +1,4 @@
-"""FLOPs of the matrix multiplies of a part: counted, from the shapes, and in the tiles of its kernels."""
+"""FLOPs of the matrix multiplies of a part: counted, from the shapes, and with the padding of tiles."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ KINDS = {"ratio": "float64", "padded_ratio": "float64", "within_padding": "boole
 
 
 def counter_matmuls(merged: Merged) -> pd.DataFrame:
-    """(l) One row per run, pass and part of the model with a matrix multiply: the FLOPs of a single pass by counters,
-    and by the shapes. Only runs of this project's model that are not compiled: there a part's products are its own.
-    Where not all launches were counted the two are not compared."""
+    """(l) One row per run, pass and part with a matrix multiply: FLOPs of a single pass by counters and by the shapes.
+
+    Only uncompiled runs of this project's model: there a part's products are its own. The two are not compared if some
+    launches were not counted.
+    """
     rows = with_parts(merged["counter_ranges"])
     counted = rows[is_matmul(rows["class"])].groupby(BY_PART, sort=False)[[*SUMMED]].sum().reset_index()
     table = of_one_pass(counted, merged)
@@ -55,7 +57,7 @@ def _compared(row: dict, shape: ModelShape, every: int, kernels: dict[tuple, dic
 
 
 def _launches_of_kernels(merged: Merged) -> dict[tuple, dict[str, float]]:
-    """By run with counters, pass and part the launches of every kernel that multiplies matrices, in a single pass."""
+    """Launches per pass of every kernel that multiplies matrices, by run with counters, pass and part."""
     rows = merged.kernels[merged.kernels["run"].isin(merged["counter_ranges"]["run"])]
     rows = with_parts(rows[is_matmul(rows["class"])])
     steps = rows["run"].map(merged.captured_steps).astype("float64")
@@ -69,7 +71,7 @@ def _launches_of_kernels(merged: Merged) -> dict[tuple, dict[str, float]]:
 
 
 def _shapes(merged: Merged) -> dict[str, tuple[ModelShape, int]]:
-    """By run of this project's model that is not compiled: its shape, and its setting `checkpoint`."""
+    """(shape, setting `checkpoint`) by uncompiled run of this project's model."""
     runs = merged["runs"]
     eager_runs = runs[runs[COMPILE.key] == NOT_COMPILED].to_dict("records")
     shapes = {run["run"]: (shape_of_run(run), int(run["checkpoint"])) for run in eager_runs}
@@ -77,7 +79,7 @@ def _shapes(merged: Merged) -> dict[str, tuple[ModelShape, int]]:
 
 
 def _flops_of_shapes(merged: Merged) -> dict[tuple, float]:
-    """By run, pass and part the FLOPs of its matrix products in one pass."""
+    """The FLOPs of the matrix products in one pass, by run, pass and part."""
     return {
         (run, name, part): (2 if name == BACKWARD else 1) * flops * _layers(shape, every, name) / shape.num_layers
         for run, (shape, every) in _shapes(merged).items()
@@ -87,7 +89,7 @@ def _flops_of_shapes(merged: Merged) -> dict[tuple, float]:
 
 
 def _layers(shape: ModelShape, every: int, name: str) -> int:
-    """How many layers this pass goes through; a recomputation through those with a checkpoint."""
+    """The number of layers in this pass; recomputation has only those with a checkpoint."""
     if name != RECOMPUTATION:
         return shape.num_layers
     return math.ceil(shape.num_layers / every) if every else 0

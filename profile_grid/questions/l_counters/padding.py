@@ -1,8 +1,8 @@
-"""FLOPs that the tiles of kernels compute where they reach over the edges of a matrix product, beside the shapes.
+"""Matrix products with padding: FLOPs of complete tiles, which extend over the edges, against FLOPs of the shapes.
 
-A kernel computes whole tiles: a result of 512 × 80 in tiles of 128 × 32 takes 512 × 96, 1.2 times the FLOPs; and so it
-does along the depth. Its name tells the size of the tile and how deep it reads at a time, but not which side lies along
-the rows, nor which product of a part it computed.
+A kernel computes complete tiles: a result of 512 × 80 in tiles of 128 × 32 takes 512 × 96, 1.2 times the FLOPs; the
+depth is padded too. A kernel's name has the size of the tile and its depth, but not which side is along the rows, nor
+which product of a part it computed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ Tile = tuple[int, int, int]  # the same of a tile
 
 
 def gradients(products: Iterable[Product]) -> list[Product]:
-    """The products of the backward pass, two of each: by the gradient of the result the second operand, and the first
-    one."""
+    """The products of the backward pass, two for each product: the gradients of its two operands."""
     return [both for m, n, k in products for both in ((m, k, n), (k, n, m))]
 
 
 def padded_ratio(ratio: float, kernels: Mapping[str, float], products: Sequence[Product]) -> float:
-    """FLOPs in tiles ÷ FLOPs of the shapes, of products with as many FLOPs each, by kernel how many of them it
-    computed: of all that is possible, the most that is no more than the counted `ratio`, or else the least. NaN where
-    names tell no tile of every product. Kernels without a tile add up what others computed."""
+    """FLOPs in tiles ÷ FLOPs of the shapes, for products with equal FLOPs; `kernels` are the products that each
+    computed.
+
+    Of all possible ratios, the largest that does not exceed the counted `ratio`, else the smallest. NaN if the names do
+    not give a tile for every product. Kernels without a tile sum the results of others.
+    """
     tiles = {name: tile for name in kernels if (tile := tile_of(name))}
     if sum(kernels[name] for name in tiles) != len(products) or any(kernels[name] % 1 for name in tiles):
         return math.nan
@@ -45,8 +47,8 @@ def padded_ratio(ratio: float, kernels: Mapping[str, float], products: Sequence[
 
 
 def within_padding(ratio: float, tiles: float, products: Sequence[Product]) -> bool:
-    """Whether the counted FLOPs are those in tiles, and no more above it than scaling each number of the result (an
-    addition and a multiplication) and adding up slices take; where tiles are NaN, whether they are within 5 %."""
+    """Whether the counted FLOPs equal those in tiles, allowing for the scaling of each result (an addition and a
+    multiplication) and the sums of slices; if tiles are NaN, whether they are within 5 %."""
     if math.isnan(tiles):
         return abs(ratio - 1) <= UNTOLD
     depth = min(k for _, _, k in products)
@@ -54,13 +56,12 @@ def within_padding(ratio: float, tiles: float, products: Sequence[Product]) -> b
 
 
 def padded(product: Product, tile: Tile) -> float:
-    """FLOPs of a product in whole tiles ÷ its own."""
+    """FLOPs of a product in complete tiles ÷ its own."""
     return math.prod(math.ceil(size / step) * step / size for size, step in zip(product, tile, strict=True))
 
 
 def tile_of(kernel: str) -> Tile | None:
-    """Rows, columns and depth of the tile that a kernel's name tells, the depth 1 where it tells none; None where it
-    tells no tile."""
+    """(rows, columns, depth) of the tile in a kernel's name, depth 1 if not named; None without a tile."""
     written = {part.key: re.findall(r"\d+", part.written) for part in matrix_parts(kernel)}
     if "tile" not in written:
         return None

@@ -1,4 +1,4 @@
-"""What kernels did in a single pass, summed by phase, class, part and range."""
+"""The work of kernels in a single pass, summed by phase, class, part and range."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SUMMED = ["launches", "total_ns", "counted_ns", *WORK]
 
 
 def counter_sums(merged: Merged) -> pd.DataFrame:
-    """(l) One row per run and phase, class, part of the model, and range, each of a single pass. Raises NotConserved
-    unless each of the four sums up to the time of all kernels."""
+    """(l) One row per run and phase, class, part of the model, and range, for a single pass. Raises NotConserved unless
+    each of the four sums equals the time of all kernels."""
     rows = with_parts(merged["counter_ranges"])
     phases = {"class": pd.Series(ALL_PHASES, rows.index), "part": rows["pass"]}
     groups = [
@@ -44,7 +44,7 @@ def counter_sums(merged: Merged) -> pd.DataFrame:
 
 
 def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
-    """The roofs that were reached beside each run."""
+    """The measured roofs by run."""
     roofs = {}
     for run, rows in as_texts(merged["roofs"]).groupby("run", sort=False):
         rates = {
@@ -55,7 +55,7 @@ def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
 
 
 def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows by range, with the pass and the part that each belongs to."""
+    """Rows by range, with the pass and the part of each."""
     rows = as_texts(rows)
     places = places_with_parts(rows)
     is_optimizer = ~places["phase"].isin((FORWARD, LOSS, BACKWARD))  # the optimizer: a pass of its own, without parts
@@ -64,7 +64,7 @@ def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_one_pass(table: pd.DataFrame, merged: Merged) -> pd.DataFrame:
-    """The table with sums of a single pass, the mean over the measured steps, and its rates beside the roofs."""
+    """The table with sums of a single pass (the mean over the measured steps) and its rates and shares of the roofs."""
     steps = table["run"].map(merged.captured_steps).astype("float64")
     table = table.assign(
         invocations=table["launches"] / steps,

@@ -1,4 +1,4 @@
-"""The tables of (l): every kernel configuration with its verdict, sums, roofs, and FLOPs beside those of the shapes."""
+"""The tables of (l): kernel configurations with their verdicts, sums, roofs, and FLOPs compared with the shapes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONFIGURATION = ["kernel", "class", "grid", "block"]
 
 
 def counter_kernels(merged: Merged) -> pd.DataFrame:
-    """(l) One row per run and kernel configuration, the most time first: its time in a single pass, and its verdict."""
+    """(l) One row per run and kernel configuration, the longest first: its time in a single pass, and its verdict."""
     rows = as_texts(merged["counters"])
     steps = rows["run"].map(merged.captured_steps).astype("float64")
     time_ms = rows["total_ns"] / steps / 1e6
@@ -45,7 +45,8 @@ def counter_kernels(merged: Merged) -> pd.DataFrame:
 
 
 def counter_roofs(merged: Merged) -> pd.DataFrame:
-    """(l) One row per run and roof: the data sheet beside what a copy and matrix multiplies reached on the GPU."""
+    """(l) One row per run and roof: the data sheet, and the rate that a copy or matrix multiplies reached on the
+    GPU."""
     rows = as_texts(merged["roofs"])
     return rows.assign(reached_share=rows["reached_per_s"] / rows["data_sheet_per_s"]).reset_index(drop=True)
 

@@ -28,7 +28,7 @@ FIGURES = {  # column: heading, factor
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(m) What a token takes; by mode, by context, power, what waiting takes; how sure the counter is."""
+    """(m) The energy of a token; by mode, by context, power, energy while waiting, and the accuracy of the counter."""
     rows, runs = measured.tables["energy_use"], measured.runs
     lacking = int((~runs[ENERGY.status_column].isin((COMPLETE, NOT_ASKED))).sum())
     if rows.empty:
@@ -66,7 +66,7 @@ def _fullest(rows: pd.DataFrame) -> Claim:
 
 
 def _modes(rows: pd.DataFrame, both: pd.DataFrame) -> Claim:
-    """By mode what a token takes, and by precision the share of what it takes at the default."""
+    """The energy of a token by mode, and by precision as a share of the default's."""
     texts = [f"{PASSES[mode]} {interval(own[TOKEN], millijoules)}" for mode, own in rows.groupby("mode", sort=False)]
     shares = [
         f"{PRECISION.words(value)} {interval(1 / own['speed_up'], percent)} of that in {PRECISION.default}"
@@ -76,7 +76,7 @@ def _modes(rows: pd.DataFrame, both: pd.DataFrame) -> Claim:
 
 
 def _contexts(rows: pd.DataFrame) -> list[Claim]:
-    """The energy of a token at the longest context as a share of that at the shortest, runs differing in that alone."""
+    """The energy of a token at the longest context as a share of that at the shortest, all else equal."""
     ends = []
     for _, group in rows.groupby(keys_without(CONTEXT_LENGTH.key), sort=False):
         group = group.sort_values(CONTEXT_LENGTH.key)
@@ -95,7 +95,7 @@ def _power(rows: pd.DataFrame, measured: Measured) -> Claim:
 
 
 def _waiting(rows: pd.DataFrame) -> list[Claim]:
-    """What idle power takes while the GPU waits for the host, in the launch-bound runs."""
+    """The energy of idle power while the GPU waits for the host, in the launch-bound runs."""
     if rows["waiting_share"].isna().all():
         return []
     bound = rows[rows["launch_bound"]]
@@ -129,7 +129,7 @@ def _watts(watts: float) -> str:
 
 
 def energy_table(measured: Measured) -> MarkdownTable | None:
-    """(m) One line per run: energy of a step and a token, power, and what idle power takes while the GPU waits."""
+    """(m) One line per run: energy of a step and a token, power, and energy of idle power while the GPU waits."""
     figures = [
         (heading, lambda row, name=name, times=times: with_spread(times * row[name], times * row[f"{name}_std"]))
         for name, (heading, times) in FIGURES.items()

@@ -1,4 +1,4 @@
-"""Figure of (m): the energy of a token in every run, in what idle power takes of it and what is above."""
+"""Figure of (m): the energy of a token in every run, divided into idle power and the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IN_MILLI = 1e3
 
 
 def parts_of_energy(use: pd.DataFrame) -> pd.DataFrame:
-    """One row per run and part of the energy of a token: `mj`, and `start` and `end` of its place in the bar."""
+    """One row per run and part of the energy of a token: `mj`, and the ends of its bar, `start` and `end`."""
     waiting, idle = use["waiting_share"].fillna(0.0), use["idle_share"]
     parts = {
         "idle power while waiting": waiting * idle,
@@ -33,7 +33,7 @@ def parts_of_energy(use: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(tables: Tables) -> Drawing:
-    """A bar per run, the energy of a token; after it that energy and the mean power."""
+    """A bar per run: the energy of a token; its value and the mean power after the bar."""
     runs, use = tables["runs"], by_size(tables["energy_use"], tables["runs"])
     power = [f"{millijoules(row.joules_per_token)}, {significant(row.power_w)} W" for row in use.itertuples()]
     use = use.assign(bar=labels(use), text=power)

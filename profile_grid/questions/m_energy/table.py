@@ -1,4 +1,4 @@
-"""The table of (m): the energy of a step and a token by run, and how much of it idle power alone takes."""
+"""The table of (m): the energy of a step and a token by run, and how much of it is idle power."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ COUNTED = ["counter", "step_ms", *SPREAD, "tick_ms", "tick_share"]
 
 
 def energy_use(merged: Merged) -> pd.DataFrame:
-    """(m) One row per run whose energy was counted: what a step and a token take, the part of it that idle power would
-    take alone, and the part that this takes while the GPU waits."""
+    """(m) One row per run with counted energy: of a step and a token, the part that idle power would take, and the part
+    that it takes while the GPU waits."""
     table = as_texts(merged["energy"])[[*LEADING, *COUNTED]]
     busy_ms = numbers(table["run"].map(merged.busy_ms))
     waiting = (1 - busy_ms / numbers(table["step_ms"])).clip(lower=0)

@@ -1,4 +1,4 @@
-"""Figure of (n): the bus bandwidth of all-reduce alone against its size, a line per number of GPUs."""
+"""Figure of (n): the bus bandwidth of all-reduce without other work against its size, a line per number of GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_MEASURED = "All-reduce alone was measured of no run (stages: [all_reduce])."
 
 
 def draw(tables: Tables) -> Drawing:
-    """Points at the mean times; after each line its last bandwidth."""
+    """Points at the mean times; the last bandwidth after each line."""
     runs, rows = tables["runs"], tables["communication_all_reduce"]
     stage_runs = runs[runs[STAGE.status_column] != NOT_ASKED]
     return Frame((GPUS.key,), NOT_MEASURED).drawing(rows, runs, without_figures(stage_runs, STAGE), _panel)
@@ -52,7 +52,7 @@ def _panel(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
 
 
 def _spread_out(texts: pd.DataFrame, y: Log) -> pd.DataFrame:
-    """The texts with a `place` on the axis, each at least a line above the one before."""
+    """The texts with a `place` on the axis, each at least one line above the previous."""
     places: list[float] = []
     for rate in texts["bus_gb_per_s"]:
         step = (y.high / y.low) ** (marks.LINE_PX / y.length_px)

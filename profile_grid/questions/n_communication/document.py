@@ -31,7 +31,7 @@ NO_BASE = "no run on one GPU has this batch"
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(n) Scaling and what it loses; the cost without a profiler, what is exposed under it, bandwidth, correctness."""
+    """(n) Scaling and its losses; the cost without a profiler, exposed communication, bandwidth, correctness."""
     times = measured.tables["communication_times"].dropna(subset=["cost_ms"])
     steps = communication_of_steps(measured.tables["communication_steps"])
     scaling = measured.tables["communication_scaling"]
@@ -72,7 +72,7 @@ def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
 
 
 def _cost(times: pd.DataFrame) -> list[Claim]:
-    """What communication adds to a step, where that exceeds the differences between processes of the same work."""
+    """The time that communication adds to a step, if it exceeds the differences between processes of the same work."""
     if times.empty:
         return []
     clear = times[times["verdict"] == SLOWER]
@@ -128,7 +128,7 @@ def _bandwidth(measured: Measured) -> list[Claim]:
 
 
 def _losses(table: pd.DataFrame) -> list[Claim]:
-    """Whether several GPUs compute what one does."""
+    """Whether several GPUs compute the same as one."""
     compared = table[table["within_precision"].notna()]
     if compared.empty:
         return []
@@ -148,7 +148,7 @@ def _losses(table: pd.DataFrame) -> list[Claim]:
 
 
 def _not_explained(table: pd.DataFrame) -> list[Claim]:
-    """The runs whose first step, gradients reduced, is further from fp64 than rounding explains; the table has all."""
+    """The runs whose first step, gradients reduced, differs from fp64 by more than rounding; the table has all."""
     off = table[table["within_precision"].notna() & ~table["within_precision"].fillna(True).astype(bool)]
     text = "Rounding does not explain the error of the first step in {runs}."
     return [Claim(text, "counted", runs=listed([where(row) for _, row in off.iterrows()]))] if len(off) else []
@@ -171,7 +171,7 @@ def _step(row: dict) -> str:
 
 
 def steps_table(measured: Measured) -> MarkdownTable | None:
-    """(n) One line per run and rank: what fills a captured step, and communication in all."""
+    """(n) One line per run and rank: the parts of a captured step, and its communication in total."""
     headings = (
         "compute, ms", "exposed communication, ms", "exposed memory, ms", "idle, ms", "step, ms", "communication, ms",
         "transfer, ms", "waiting, ms",
@@ -186,7 +186,7 @@ def steps_table(measured: Measured) -> MarkdownTable | None:
 
 
 def collectives_table(measured: Measured) -> MarkdownTable | None:
-    """(n) One line per run, size and bucket, those with the most time first where there are many."""
+    """(n) One line per run, size and bucket; only the longest if there are many."""
     rows = measured.tables["communication_collectives"]
     if len(rows) > MOST_COLLECTIVES:
         longest = (rows["duration_ms"] * rows["per_step"]).nlargest(MOST_COLLECTIVES).index
@@ -204,7 +204,7 @@ def collectives_table(measured: Measured) -> MarkdownTable | None:
 
 
 def all_reduce_table(measured: Measured) -> MarkdownTable | None:
-    """(n) One line per run and size of all-reduce alone."""
+    """(n) One line per run and size of all-reduce without other work."""
     columns = (
         ("MB", lambda row: significant(row["bytes"] / 1e6)),
         ("time, ms", lambda row: with_spread(row["mean_ms"], row["std_ms"])),
@@ -220,7 +220,7 @@ BANDWIDTHS = (
 
 
 def losses_table(measured: Measured) -> MarkdownTable | None:
-    """(n) One line per run: how far its losses are from those on one GPU, and the verdict."""
+    """(n) One line per run: the difference of its losses from those on one GPU, and the verdict."""
     columns = (
         ("losses", lambda row: count(row["losses"])),
         ("first off by", lambda row: _error(row["first_off"])),
@@ -236,7 +236,7 @@ def _error(value: float) -> str:
 
 
 def _verdict(row: dict) -> str:
-    """Whether the losses are those of one GPU, in words."""
+    """Whether the losses equal those of one GPU, in words."""
     if not known(row["within_precision"]):
         return NO_BASE
     if row["within_precision"]:
@@ -246,7 +246,7 @@ def _verdict(row: dict) -> str:
 
 
 def accuracy_table(measured: Measured) -> MarkdownTable | None:
-    """(n) One line per run: how far its first step is from fp64, and the verdict."""
+    """(n) One line per run: the error of its first step against fp64, and the verdict."""
     return errors_table(measured.tables["communication_accuracy"], LED_BY)
 
 

@@ -1,4 +1,4 @@
-"""Figures of (n): what communication costs a step, without a profiler; and all-reduce alone."""
+"""Figures of (n): the cost of communication in a step without a profiler, and all-reduce without other work."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ NO_TIMES = "No run on several GPUs was timed with and without communication."
 
 
 def costs(tables: Tables) -> pd.DataFrame:
-    """One row per timed run, the most expensive first: `cost_share` of a step with `low` and `high`, the standard
-    deviation between its steps, and `told`, whether it is told from other processes without communication."""
+    """One row per timed run, the most expensive first: `cost_share` of a step, `low` and `high` one standard deviation
+    between steps from it, and `told`: whether it exceeds the differences between processes without communication."""
     times = tables["communication_times"]
     times = times[times["cost_share"].notna()].sort_values("cost_share", ascending=False, kind="stable")
     low, high = (
@@ -71,7 +71,7 @@ def _panel(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
 
 
 def result(tables: Tables) -> str:
-    """The costs that are told from noise, and in how many runs none is."""
+    """The clear costs, and the number of runs without one."""
     rows = costs(tables)
     clear = rows[rows["told"] == TOLD]
     if rows.empty:

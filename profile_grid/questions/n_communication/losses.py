@@ -1,4 +1,4 @@
-"""Whether several GPUs compute what one does: the losses of every step beside those of the run on one."""
+"""Whether several GPUs compute the same as one: the losses of every step compared with the run on one GPU."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from profile_grid.tables.texts import as_texts
 
 
 def communication_losses(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run on several GPUs: how far its losses are from those of the run on one GPU with the same batch,
-    and whether the precision explains that; empty where there is no such run. What the precision explains of a loss it
-    explains once more with every step before, since each makes weights of sums in another order. Where training is
-    unstable rounding grows faster than that, so it is told how many losses agree before one does not: the second is the
-    first behind a reduced gradient."""
+    """(n) One row per run on several GPUs: the difference of its losses from the run on one GPU with the same batch,
+    and whether the precision explains it; NaN without such a run.
+
+    The precision explains the error of one step, and as much again for every step before, since each sums in another
+    order. If training is unstable, rounding errors grow faster; so `agreeing` counts the losses before the first that
+    differs. The second loss is the first after a reduced gradient.
+    """
     losses = as_texts(merged["losses"]).assign(loss=numbers(merged["losses"]["loss"]))
     several = numbers(losses[GPUS.key]) > 1
     keys = [*keys_without(GPUS.key, PARALLEL.key), "number"]

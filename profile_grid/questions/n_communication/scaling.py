@@ -1,4 +1,4 @@
-"""How a step scales with the number of GPUs: the same batch over more of them, or as much for each."""
+"""How a step scales with the number of GPUs: the same batch for all of them, or as much for each."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FIGURES = ["mean_ms", "std_ms"]
 
 
 def communication_scaling(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run on several GPUs and kind of scaling, beside the run on one GPU with the same batch (strong)
-    or with as much for that GPU (weak); without a row where there is no such run."""
+    """(n) One row per run on several GPUs and kind of scaling: compared with the run on one GPU with the same batch
+    (strong), or with as much per GPU (weak); no row without such a run."""
     times = as_texts(merged["timings"])
     steps = times[(times["phase"] == WHOLE_STEP) & times["mean_ms"].notna()][[*LEADING, *FIGURES]]
     steps = steps.assign(**{name: numbers(steps[name]) for name in FIGURES})

@@ -1,4 +1,4 @@
-"""The tables of (n): what communication costs a step, what fills it on every GPU, each collective, and scaling."""
+"""The tables of (n): the cost of communication, the parts of a step on every GPU, each collective, and scaling."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ NOT_KNOWN = -1  # stands for a missing number where rows are grouped
 
 
 def communication_times(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run on several GPUs: its step without a profiler, and what the same work takes without
-    communication: one baseline of all runs that differ in how gradients are reduced alone."""
+    """(n) One row per run on several GPUs: its step without a profiler, and the time of the same work without
+    communication: one baseline for all runs that differ only in how gradients are reduced."""
     runs = merged["runs"]
     runs = runs[numbers(runs[GPUS.key]) > 1].reset_index(drop=True)
     times = merged["rank_times"]
@@ -48,7 +48,7 @@ def communication_times(merged: Merged) -> pd.DataFrame:
 
 
 def _baselines(table: pd.DataFrame) -> pd.DataFrame:
-    """By row the pooled time without communication of all runs of the same work, its spread and their number."""
+    """Per row the pooled time without communication of all runs with the same work, its spread and their number."""
     rows = []
     for _, group in table.groupby(keys_without(PARALLEL.key), sort=False):
         times = group["without_mean_ms"].dropna()
@@ -59,7 +59,7 @@ def _baselines(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def communication_steps(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run on several GPUs, rank and device: the mean of its captured steps, by what fills them."""
+    """(n) One row per run on several GPUs, rank and device: the mean of its captured steps, by parts."""
     steps = as_texts(merged["rank_steps"])
     figures = pd.DataFrame({f"{name}_ms": numbers(steps[f"{name}_ns"]) / 1e6 for name in TIMES})
     more = {name: numbers(steps[name]) for name in ("collectives", "bytes")}
@@ -88,7 +88,7 @@ def communication_collectives(merged: Merged) -> pd.DataFrame:
 
 
 def communication_all_reduce(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run and size of all-reduce alone, with its bandwidths by the mean time."""
+    """(n) One row per run and size of all-reduce without other work, with bandwidths at the mean time."""
     table = as_texts(merged["all_reduce"])
     gb_per_s = numbers(table["bytes"]) / numbers(table["mean_ms"]) / 1e6
     on_a_ring = 2 * (numbers(table[GPUS.key]) - 1) / numbers(table[GPUS.key])
@@ -98,8 +98,8 @@ def communication_all_reduce(merged: Merged) -> pd.DataFrame:
 
 
 def communication_of_steps(steps: pd.DataFrame) -> pd.DataFrame:
-    """The rows of communication_steps with shares: of a step what is communication, and exposed; of the time of all
-    collectives what is waiting."""
+    """The rows of communication_steps with shares: communication and exposed communication in a step, waiting in all
+    collectives."""
     step_ms = steps["step_ms"].where(steps["step_ms"] > 0)
     single = steps["transfer_ms"] + steps["waiting_ms"]
     return steps.assign(
@@ -110,13 +110,13 @@ def communication_of_steps(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _in_order_of(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The table with its runs in the order of the rows; within a run as it is."""
+    """The table with its runs in the order of the rows; a stable sort."""
     position = {run: number for number, run in enumerate(rows["run"].unique())}
     return table.loc[table["run"].map(position).sort_values(kind="stable").index].reset_index(drop=True)
 
 
 def _led(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The table with the dimensions of its runs in front."""
+    """The table with the dimensions of its runs as first columns."""
     leading = rows[LEADING].drop_duplicates("run")
     return leading.merge(table, on="run", how="right")
 

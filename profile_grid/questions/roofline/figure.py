@@ -31,8 +31,11 @@ FACET_PX = (WIDTH - AXIS_PX) // COLUMNS - GAP_PX
 
 def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """One row per part of the forward pass: flops and bytes from the shapes, gpu_s measured, flop_per_s, bytes_per_s,
-    flop_per_byte. Only inference runs whose counted FLOPs are those of the shapes: other people's models have other
-    parts. FLOPs are absent where the shapes give none."""
+    flop_per_byte.
+
+    Only inference runs whose counted FLOPs are those of the shapes: other people's models have other parts. FLOPs are
+    NaN if the shapes give none.
+    """
     gpu_s = _gpu_seconds_by_part(ranges)
     rows = []
     for run in leanest_runs(runs[runs[CAPTURE.status_column] == COMPLETE]).to_dict("records"):
@@ -55,7 +58,7 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """By run, the seconds per forward pass of every innermost range name, whatever is nested in it included."""
+    """By run, the seconds per forward pass of every innermost range name, nested ranges included."""
     forward = ranges[ranges["phase"] == FORWARD]
     keys = [forward["run"], forward["range"].map(innermost)]
     total_ns = forward["gpu_time_ns"].groupby(keys, observed=True).sum()
@@ -69,7 +72,8 @@ def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
 def draw_roofline(tables: Tables) -> Drawing:
     """A panel of FLOP/s against FLOP per byte for each part whose FLOPs the shapes give; below, bytes/s of all parts.
 
-    The peaks are those of the precision in which the runs of a panel ran."""
+    The peaks are those of the precisions of the panel's runs.
+    """
     runs = tables["runs"]
     points = roofline(runs, tables["ranges"])
     points = points.assign(gigabytes_per_s=points["bytes_per_s"] / 1e9)
@@ -118,7 +122,7 @@ def _flops_panel(
 
 
 def _roof(x: Log, y: Log, peaks: Peaks, rate: float, channels: dict) -> list[alt.Chart]:
-    """The line that no part can be above, and its height in words."""
+    """The upper limit of all parts as a line, with its value."""
     corners = sorted({x.low, min(max(rate / peaks.memory_bytes_per_s, x.low), x.high), x.high})
     line = pd.DataFrame(
         {"flop_per_byte": corners, "flop_per_s": [min(rate, corner * peaks.memory_bytes_per_s) for corner in corners]}
@@ -150,13 +154,13 @@ def _bytes_panel(points: pd.DataFrame, peaks: Peaks | None, series: Series) -> a
 
 
 def _peaks_named(points: pd.DataFrame) -> list[str]:
-    """A sentence on the peaks for each precision in which these parts ran."""
+    """A sentence on the peaks of each precision of these parts."""
     pairs = points[["device_name", "precision"]].drop_duplicates().itertuples(index=False)
     return [peaks_in_words(device if known(device) else None, precision) for device, precision in pairs]
 
 
 def result_roofline(tables: Tables) -> str:
-    """What the parts reach."""
+    """The FLOP/s and bytes/s that the parts reach."""
     points = roofline(tables["runs"], tables["ranges"])
     if points.empty:
         return ""

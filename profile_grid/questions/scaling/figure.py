@@ -28,7 +28,7 @@ WORDS = {"parameters": "parameters", "context_length": "context"}
 
 
 def step_times(runs: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
-    """One row per run that was timed: mean_ms and std_ms of a step without a profiler, and its parameters."""
+    """One row per timed run: mean_ms and std_ms of a step without a profiler, and its parameters."""
     timed = timings[(timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
     table = timed[["run", "mean_ms", "std_ms"]].merge(runs[["run", "parameters"]], on="run", validate="one_to_one")
     table["parameters"] = pd.to_numeric(table["parameters"], errors="coerce").astype("float64")
@@ -36,7 +36,7 @@ def step_times(runs: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
 
 
 def growth(times: pd.DataFrame, against: str) -> list[float]:
-    """How many times as long a step takes for twice the size: of each line, between its two largest sizes."""
+    """The ratio of the times of a step when the size doubles, of each line, between its two largest sizes."""
     factors = []
     for _, line in times.dropna(subset=against).groupby(keys_without(AGAINST[against]), sort=False, dropna=False):
         sizes = line.drop_duplicates(against).nlargest(2, against)
@@ -47,7 +47,7 @@ def growth(times: pd.DataFrame, against: str) -> list[float]:
 
 
 def draw_scaling(tables: Tables) -> Drawing:
-    """Per mode a row: the time of a step against parameters (a line per context) and context (a line per model)."""
+    """A row per mode: the time of a step against parameters (a line per context) and context (a line per model)."""
     runs = tables["runs"]
     times = step_times(runs, tables["timings"])
     missing = without_figures(runs, TIMING)
@@ -70,7 +70,7 @@ def draw_scaling(tables: Tables) -> Drawing:
 
 
 def _two_panels(times: pd.DataFrame, missing: pd.DataFrame, lines: Series, models: Series, mode: str) -> Spec:
-    """The times of one mode against parameters, and against context with the runs that have none."""
+    """The times of one mode against parameters, and against context with the runs without results."""
     sized = times.dropna(subset="parameters")
     sizes, contexts = (
         Log.around(sized["parameters"], WIDTH_PX),

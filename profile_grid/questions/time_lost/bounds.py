@@ -1,7 +1,7 @@
-"""The most that mending a finding gains of a step as it runs without a profiler, from what was found with one.
+"""The largest gain of a step without a profiler from mending a finding that was made with one.
 
-Under a profiler the host takes longer, so the GPU idles longer. Without one it idles in a step for as long as that
-takes beyond the GPU's own time, which a profiler does not change; idle time of any cause is no more than this.
+Under a profiler the host takes longer, so the GPU idles longer. Without one, it idles for the time of the step minus
+the GPU's own time, which a profiler does not change. Idle time of any cause is at most that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNITS = ("ms", "percent")
 
 
 def bounded(findings: pd.DataFrame, merged: Merged) -> pd.DataFrame:
-    """The findings with unprofiled_ms and unprofiled_percent; empty for runs that were not timed without a profiler."""
+    """The findings with unprofiled_ms and unprofiled_percent; NaN for runs that were not timed without a profiler."""
     run = findings["run"].astype("str")
     step_ms = numbers(run.map(_step_ms(merged)))
     idle_ms = (step_ms - numbers(run.map(_busy_ms(merged)))).clip(lower=0.0)
@@ -27,20 +27,20 @@ def bounded(findings: pd.DataFrame, merged: Merged) -> pd.DataFrame:
 
 
 def at_most(findings: pd.DataFrame) -> pd.DataFrame:
-    """Bounded findings with what is shown of them, `ms` and `percent`: of a step without a profiler where there is one,
-    else of the captured one."""
+    """Bounded findings with `ms` and `percent` to show: of a step without a profiler if there is one, else of the
+    captured one."""
     gains = {name: numbers(findings[f"unprofiled_{name}"]).fillna(numbers(findings[f"gain_{name}"])) for name in UNITS}
     return findings.assign(**gains)
 
 
 def _step_ms(merged: Merged) -> pd.Series:
-    """By run: the mean time of a step without a profiler."""
+    """Mean time of a step without a profiler, by run."""
     timings = merged["timings"]
     return _by_run(timings[timings["phase"] == WHOLE_STEP], "mean_ms").mean()
 
 
 def _busy_ms(merged: Merged) -> pd.Series:
-    """By run: how long the GPU runs in a captured step, the mean of them."""
+    """Mean time per captured step in which the GPU runs anything, by run."""
     phases = merged["phases"]
     return _by_run(phases[phases["phase"] == WHOLE_STEP], "gpu_busy_ns").mean() / 1e6
 

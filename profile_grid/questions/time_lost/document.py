@@ -43,7 +43,8 @@ MOST_FUNCTIONS = 10
 
 
 def sentences(measured: Measured) -> list[str]:
-    """What costs most in how many runs; how the bounds held; what was not checked; what a launch costs the host."""
+    """The largest losses with the number of runs; measured gains against the bounds; rules not applied; host time per
+    launch."""
     findings = measured.tables["time_lost"]
     traced = _per_launch(measured)
     if findings.empty:
@@ -69,7 +70,7 @@ def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
 
 
 def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
-    """Of each loss that is somewhere the largest the bounds, and in how many runs nothing is found."""
+    """The largest bounds, of each loss that any run has, and the number of runs without findings."""
     first = at_most(losses.drop_duplicates("run"))
     quiet = f"; nothing is found in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
     texts = [
@@ -81,7 +82,7 @@ def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
 
 
 def _not_checked(findings: pd.DataFrame) -> list[Claim]:
-    """The rules that could not be applied, which is not the same as finding nothing, by their reason."""
+    """The rules that could not be applied (which differs from finding nothing), by reason."""
     silent, every = findings[findings["abstained"].astype(bool)], findings["run"].nunique()
     texts = []
     for message, rows in silent.groupby("message", sort=False, observed=True):
@@ -94,7 +95,7 @@ def _not_checked(findings: pd.DataFrame) -> list[Claim]:
 
 
 def _held(predictions: pd.DataFrame) -> list[Claim]:
-    """Whether remedies that were measured gained no more than their bound, between processes."""
+    """Whether the measured gains of remedies were within their bounds, allowing for the spread between processes."""
     if predictions.empty:
         return []
     broken = predictions[~predictions["holds"].astype(bool)]
@@ -105,7 +106,7 @@ def _held(predictions: pd.DataFrame) -> list[Claim]:
 
 
 def _per_launch(measured: Measured) -> list[Claim]:
-    """What the host does for each launch under the trace, over all runs, and where its Python is most."""
+    """Host time per launch under the trace, over all runs, and the Python function with the most time."""
     rows = measured.tables["host_per_launch"]
     if rows.empty:
         return []
@@ -125,7 +126,7 @@ def _per_launch(measured: Measured) -> list[Claim]:
 
 
 def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
-    """By mode the Python function with most samples outside of calls, and its share of the time there."""
+    """By mode the Python function with the most samples outside calls, and its share of the time there."""
     texts = []
     for mode, rows in stacks.groupby("mode", sort=False):
         first = rows.drop_duplicates("run")
@@ -137,7 +138,7 @@ def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
 
 
 def findings_table(measured: Measured) -> MarkdownTable:
-    """One line per run: what its diagnosis finds, largest gain first, each with the most that mending it gains."""
+    """One line per run: the findings of its diagnosis, largest gain first, each with the bound of its gain."""
     findings = measured.tables["time_lost"]
     losses = at_most(findings[~findings["abstained"].astype(bool)])
 
@@ -151,7 +152,7 @@ def findings_table(measured: Measured) -> MarkdownTable:
 
 
 def predictions_table(measured: Measured) -> MarkdownTable | None:
-    """One line per measured remedy: the most that was predicted to be gained, and what was; None without one."""
+    """One line per measured remedy: the bound of its gain, and the gain; None without any."""
     columns = (
         ("remedy", lambda row: BY_KEY[row["remedy"]].heading),
         ("for", lambda row: _codes(row["codes"])),
@@ -167,7 +168,7 @@ def _gain(row: dict, which: str) -> str:
 
 
 def host_tables(measured: Measured) -> list[tuple[str, MarkdownTable, MarkdownTable | None]]:
-    """Of each run whose host was traced the name, what its launching threads do per launch, and in which functions."""
+    """(run, time per launch of its launching threads, their functions) of each run with a host trace."""
     texts, stacks = measured.tables["host_per_launch"], measured.tables["host_stacks"]
     return [
         (name, _per_launch_cells(run_rows), _stacks(stacks[stacks["run"] == name]))
@@ -176,7 +177,7 @@ def host_tables(measured: Measured) -> list[tuple[str, MarkdownTable, MarkdownTa
 
 
 def _per_launch_cells(run_rows: pd.DataFrame) -> MarkdownTable:
-    """One line per phase that launches: microseconds of its launching thread per launch, by what it does."""
+    """One line per launching phase: microseconds of its launching thread per launch, by activity."""
     doing = list(run_rows.groupby("doing", sort=False)["own_ms"].sum().sort_values(ascending=False).index)
     lines = []
     for phase, rows in run_rows.groupby("phase", sort=False):
@@ -190,7 +191,7 @@ def _per_launch_cells(run_rows: pd.DataFrame) -> MarkdownTable:
 
 
 def _stacks(run_rows: pd.DataFrame) -> MarkdownTable | None:
-    """One line per function of the most sampled; None where no stack was sampled outside of calls."""
+    """One line per function with the most samples; None without samples outside calls."""
     if run_rows.empty:
         return None
     lines = []

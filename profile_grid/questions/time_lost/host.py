@@ -1,4 +1,4 @@
-"""What the host does for each launch, on the thread that launches: from runs with the stage host_trace."""
+"""Host time per launch on the launching thread, from runs with the stage host_trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from profile_grid.tables.texts import as_texts
 
 
 def host_per_launch(merged: Merged) -> pd.DataFrame:
-    """One row per run with a host trace, phase that launches, and what its launching thread does."""
+    """One row per run with a host trace, launching phase, and activity of its launching thread."""
     rows = _of_launching_threads(merged)
     rows = rows[rows["doing"] != STACK]
     keys = [*LEADING, "phase", "thread", "doing", "launches"]
@@ -22,8 +22,8 @@ def host_per_launch(merged: Merged) -> pd.DataFrame:
 
 
 def host_stacks(merged: Merged) -> pd.DataFrame:
-    """One row per run with a host trace and function in whose Python code its launching threads were, in no call; what
-    takes most first."""
+    """One row per run with a host trace and function whose Python code its launching threads ran outside calls; the
+    longest first."""
     rows = _of_launching_threads(merged)
     launches = rows.drop_duplicates(["run", "phase"]).groupby("run", sort=False)["launches"].sum()
     stacks = rows[(rows["doing"] == STACK) & (rows["estimated_ms"] > 0)]

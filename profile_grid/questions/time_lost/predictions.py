@@ -1,4 +1,5 @@
-"""What the diagnosis of a run says that a remedy gains at most, beside what the run with that remedy gained."""
+"""The gain that the diagnosis predicts for a remedy at most, compared with the measured gain of the run with the
+remedy."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ SPREADS = 2  # standard deviations by which a measured gain may exceed a bound
 
 @dataclass(frozen=True)
 class Remedy:
-    """Values of a dimension (None: all of them) that mend what some rules find. `halves_the_rest`: numbers of half the
-    size halve the traffic of whatever is left, at best. `on_one_gpu`: among several a larger batch also spreads what
-    they exchange over more sequences, which is scaling (question n) and mends nothing that a rule finds."""
+    """Values of a dimension (None: all) that mend the findings of some rules. `halves_the_rest`: numbers of half the
+    size at best halve the traffic of the remaining work. `on_one_gpu`: with several GPUs a larger batch also divides
+    their communication by more sequences, which is scaling (question n) and mends no finding."""
 
     dimension: Dimension
     values: tuple | None
@@ -42,10 +43,10 @@ REMEDIES = (
 
 
 def predictions(merged: Merged) -> pd.DataFrame:
-    """One row per run that is a remedy for another: the most that the other's diagnosis says it gains, and its gain.
+    """One row per run that is a remedy for another: the largest gain by the other's diagnosis, and the measured gain.
 
-    Gains are percent of a step, for a larger batch of the time per sequence. A remedy for which no rule spoke is said
-    to gain nothing.
+    Gains are percent of a step, for a larger batch of the time per sequence. A remedy without a finding has a predicted
+    gain of zero.
     """
     findings = bounded(merged["findings"], merged)
     diagnosed = set(findings["run"])
@@ -82,7 +83,7 @@ def _of_remedy(remedy: Remedy, merged: Merged, losses: pd.DataFrame, diagnosed: 
 
 
 def _predicted(remedy: Remedy, losses: pd.DataFrame) -> tuple[float, str]:
-    """(percent of the step that is gained at most, the rules that say so), from what is SAID of the run without it."""
+    """(largest gain in percent of the step, codes of the rules), from the findings of the run without the remedy."""
     matching = losses[losses["code"].isin(remedy.codes)]
     percent = min(float(matching["unprofiled_percent"].sum()), 100.0)
     if remedy.halves_the_rest:

@@ -1,4 +1,4 @@
-"""The tables of the diagnosis: what the rules say of every run, and what remedies were said to gain and did gain."""
+"""The tables of the diagnosis: findings of every run, and predicted and measured gains of remedies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def time_lost(merged: Merged) -> pd.DataFrame:
 
 
 def findings_of(merged: Merged) -> pd.DataFrame:
-    """The findings of every run; where it has counters, those of the rules that need them instead of their silence."""
+    """The findings of every run; if it has counters, the rules that need them are applied with them."""
     findings, runs = merged["findings"], merged["runs"]
     counted = runs.loc[runs[COUNTERS.status_column] == COMPLETE, "run"]
     if counted.empty:
