@@ -1,4 +1,4 @@
-"""How a script of the workflow ends: well, or with one line that says what is wrong, and no temporary files."""
+"""The end of a script of the workflow: success, or one line on what is wrong; no temporary files are left."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NEXT_STEP = {
 
 
 def run_command(main: Callable[[], None]) -> None:
-    """Runs `main`. What is bad outside the project ends the process with status 1 and one line on standard error; a
-    defect of the project keeps its traceback. A signal that asks for an end lets every with block clean up first."""
+    """Runs `main`. An error outside the project ends the process with status 1 and one line on standard error; a defect
+    of the project shows its traceback. A signal to terminate lets every with block clean up first."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:

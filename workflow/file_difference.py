@@ -1,4 +1,4 @@
-"""What differs between a file as it ought to be and the same file on disk."""
+"""Differences between a file on disk and the file that would be made now."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def file_difference(wanted: Path, path: Path) -> str | None:
 
 
 def text_difference(expected: str, actual: str, path: Path) -> str:
-    """How many lines differ, and the first of them."""
+    """The number of lines that differ, and the first of them."""
     pairs = list(zip_longest(expected.split("\n"), actual.split("\n")))
     lines = [number for number, (wanted, there) in enumerate(pairs, start=1) if wanted != there]
     wanted, there = pairs[lines[0] - 1]
@@ -35,7 +35,7 @@ def text_difference(expected: str, actual: str, path: Path) -> str:
 
 
 def parquet_difference(expected: pd.DataFrame, path: Path) -> str | None:
-    """The columns that differ, and the first value that does; None where none does."""
+    """The columns that differ, and the first value that does; None if nothing differs."""
     try:
         actual = pd.read_parquet(path)
     except (OSError, ValueError) as error:  # Arrow's errors are of either kind
@@ -57,7 +57,7 @@ def _first_value(expected: pd.DataFrame, actual: pd.DataFrame, column: str) -> s
 
 
 def _content(path: Path) -> bytes:
-    """What a file holds; of a packed one what is packed, since the time of packing stands around it."""
+    """The bytes of a file, unpacked if it is packed, since packing stores its time."""
     if path.suffix != ".gz":
         return path.read_bytes()
     try:

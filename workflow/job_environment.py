@@ -1,4 +1,4 @@
-"""What the jobs of a workflow find in their environment."""
+"""The environment of the jobs of a workflow."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ PLANNED = Path(".snakemake", "measurements.json")
 
 
 def prepare_job_environment(root: Path) -> None:
-    """Sets for the jobs: this project's packages, this interpreter, and whose jobs they are, since when. A Snakemake on
-    a node of a cluster, started by another, counts that one's measurements."""
+    """Sets environment variables of the jobs: this project's packages, this interpreter, and the Snakemake that started
+    them, with its time. If this Snakemake runs on a node for another one, the other's measurements are counted."""
     _lead("PATH", os.path.dirname(sys.executable))
     _lead("PYTHONPATH", str(root))
     os.environ["PYTHONSAFEPATH"] = "1"  # whoever uses this as a module may have a folder named workflow, too
@@ -36,16 +36,16 @@ def prepare_job_environment(root: Path) -> None:
 
 
 def in_allocation() -> bool:
-    """Whether this Snakemake runs a job of another one in what Slurm has allocated to it."""
+    """Whether this Snakemake runs a job of another one inside a Slurm allocation."""
     return PLANNED_VARIABLE in os.environ and SLURM_JOB in os.environ
 
 
 def longest_first(workflow) -> dict[str, float]:
-    """Lets the longest of the measurements that this Snakemake has planned begin first, so that at the end no GPU waits
-    for a long one on another: about the seconds of each, by its result, become its priority.
+    """Lets the longest measurements begin first, so that GPUs do not wait for a long one at the end: the priority of a
+    measurement is its estimated time in seconds.
 
-    Snakemake 9.0 takes no function for a priority. Where it keeps jobs in another way than is known here nothing is
-    given, the order is its own, and the progress lines lose their total: none of that is part of what it promises.
+    Snakemake 9.0 accepts no function as a priority, so this uses undocumented attributes. If they are missing,
+    Snakemake's order applies, and the progress lines have no total.
     """
     try:
         dag = workflow.persistence.dag
@@ -58,12 +58,12 @@ def longest_first(workflow) -> dict[str, float]:
 
 
 def _seconds(job) -> float:
-    """About the seconds of a measurement."""
+    """The estimated seconds of a measurement."""
     return usual_seconds(BY_NAME[job.params.stage], json.loads(job.params.specification))
 
 
 def count_measurements(planned: Mapping[str, float]) -> None:
-    """Tells the jobs what this Snakemake has planned to measure: a file, since the environment has no room for a large
+    """Writes the planned measurements for the jobs: to a file, since an environment variable cannot hold a large
     grid."""
     if not planned:
         return

@@ -1,7 +1,7 @@
-"""Files that an earlier grid left in results/: they have a record of what made them, and no job makes them now.
+"""Leftover files of earlier grids in results/: files with a record of what made them that no job makes now.
 
-Files without a record are somebody's own. Folders of runs are left alone: measurements take long, and no table or
-document shows those of other grids.
+Files without a record are the user's. Folders of runs are kept: measurements take long, and no table or document shows
+those of other grids.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ NOT_COUNTED = {NAME, LOCK, ".snakemake_timestamp"}  # in a folder that is otherw
 
 
 def leftovers(declared: Collection[str]) -> dict[str, list[str]]:
-    """Names of leftover files by the folder that holds their records. `kept` are the files, and folders of files, that
-    are made now."""
+    """Names of leftover files by the folder of their records. `declared` are the files, and folders of files, that are
+    made now."""
     names = {folder: _names(folder, declared) for folder in _folders_with_records()}
     return {folder: leftover for folder, leftover in names.items() if leftover}
 
@@ -32,7 +32,8 @@ def leftover_reason(declared: Collection[str]) -> str | None:
 
 
 def remove_leftovers(declared: Collection[str]) -> Iterator[str]:
-    """Removes leftover files, and yields what was done. A file that somebody has edited stays, and is forgotten."""
+    """Removes leftover files, and yields a message for each. A file that the user edited is kept, and its record
+    removed."""
     for folder, names in leftovers(declared).items():
         records = read_records(folder)
         for path, digest in ((Path(folder, name), records[name]["sha256"]) for name in names):

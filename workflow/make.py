@@ -1,7 +1,8 @@
-"""Runs a script of the analysis and notes what made its outputs: `python -m workflow.make RECIPE SCRIPT ARGUMENTS...`.
+"""Runs a script of the analysis and records what made its outputs: `python -m workflow.make RECIPE SCRIPT
+ARGUMENTS...`.
 
-RECIPE is the JSON of a `Making` (profile_grid/freshness/making.py). What the outputs are made from is digested before
-the script runs and again after it: if code or inputs changed meanwhile, the job fails and the outputs get no record.
+RECIPE is the JSON of a `Making` (profile_grid/freshness/making.py). Code and inputs are digested before and after the
+script runs: if they changed meanwhile, the job fails and the outputs get no record.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ def main() -> None:
 
 
 def making_now(making: Making, digest_of: FileDigests) -> Recipe:
-    """What makes the outputs, by the files as they are now."""
+    """The `Making` of the outputs, from the current files."""
     forget_imports()
     return making.recipe(making.code(ROOT), making.packages(ROOT), digest_of)
 
 
 def files_below(folder: str) -> list[str]:
-    """The files in a folder and in the folders in it, without records."""
+    """The files in a folder and its subfolders, without records."""
     paths = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
     return sorted(path for path in paths if os.path.basename(path) not in (NAME, LOCK))
 

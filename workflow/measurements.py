@@ -1,4 +1,4 @@
-"""Why the result of a measurement is not what would be measured now."""
+"""The reason why the result of a measurement is stale."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from profile_grid.results.results import BadResult, read_origin
 def result_reason(
     outputs: Sequence[str], specification: str, sources: str, digest_of: FileDigests
 ) -> Callable[[], str | None]:
-    """A function that says why a result (the first of `outputs`) and the files next to it are not what would
-    be measured now, by this specification and these sources; None if they are."""
+    """A function that returns why a result (the first of `outputs`) and the files next to it are stale, given this
+    specification and these sources; None if they are not."""
 
     def reason() -> str | None:
         result, *files = map(Path, outputs)

@@ -1,4 +1,4 @@
-"""The archive of somebody else's results, from which a grid is read instead of measured."""
+"""The archive of other people's results, from which a grid is read instead of measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MARKER = "packed.json"  # in results/: from which archive they came
 
 
 def packed_manifest(archive: str) -> Manifest:
-    """What an archive holds. Raises WorkflowError, also if the working folder has results of its own."""
+    """The manifest of an archive. Raises WorkflowError, also if the working folder has its own results."""
     if Path("results/grid.json").exists() and not Path("results", MARKER).exists():
         raise WorkflowError(f"results/ holds other results; to read {archive}, name a folder: --directory theirs")
     try:

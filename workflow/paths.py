@@ -1,4 +1,4 @@
-"""Where the files of a study lie, relative to the working folder."""
+"""Paths of the files of a study, relative to the working folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def files_of_tables(names: Iterable[str]) -> list[str]:
 
 
 def parquet_of(names: Iterable[str]) -> list[str]:
-    """The files of these tables that programs read."""
+    """The Parquet files of these tables."""
     return [f"results/tables/{name}.parquet" for name in names]
 
 
@@ -30,12 +30,12 @@ def of_every_run(runs: Mapping, name_of: Callable[[Stage], str | None]) -> list[
 
 
 def result_of(stage: Stage) -> str:
-    """The file that says how a stage of a run ended."""
+    """The result file of a stage."""
     return stage.result
 
 
 def status_of(stage: Stage) -> str | None:
-    """The file that says whether the tables of a stage are complete; None for a stage without tables of a run."""
+    """The file with the status of the tables of a stage; None for a stage without tables per run."""
     return stage.tables_of_a_run and stage.tables_of_a_run.status_file
 
 
@@ -46,6 +46,6 @@ def results_of_round(number: int, runs: Iterable[str]) -> list[str]:
 
 
 def inputs_of_tables(stage: Stage) -> list[str]:
-    """The files of a run that its tables of this stage are made from: what this stage and others leave."""
+    """The files of a run from which its tables of this stage are made: results of this and of other stages."""
     stages = [stage, *(BY_NAME[name] for name in stage.tables_of_a_run.reads)]
     return [name for each in stages for name in (each.result, *each.files)]

@@ -1,6 +1,6 @@
-"""Tells Snakemake which jobs to run: the plan of profile_grid/freshness/plan.py decides, by content and not by time.
+"""Tells Snakemake which jobs to run: profile_grid/freshness/plan.py decides, by content and not by time.
 
-The only file that uses what Snakemake does not document: the sets of files and rules that --forcerun fills.
+The only module that uses undocumented parts of Snakemake: the sets of files and rules that --forcerun fills.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMAT = 1
 
 
 class Reruns:
-    """The jobs of a workflow, and what is known of the files that they read and write."""
+    """The jobs of a workflow, with the files that they read and write."""
 
     def __init__(self, workflow, root: Path):
         require_writable_notes()
@@ -68,7 +68,7 @@ class Reruns:
         self.plan.add([Job(making.name, inputs, (*making.outputs, *making.folders), reason)])
 
     def recipe_now(self, making: Making, entries: list[dict] | None = None) -> Recipe:
-        """What makes the outputs of a job now."""
+        """The current recipe of the outputs of a job."""
         code, packages = self._code(making.programs, making.patterns), self._packages(making.programs)
         return self._by_command(making).recipe(code, packages, self.digest_of, entries)
 
@@ -113,7 +113,7 @@ class Reruns:
         return self._workflow.get_rule(self._rule_name(rule)).shellcmd
 
     def _ignore_times(self) -> None:
-        """Lets jobs of the plan read files that seem to be newer than what they write, as after a clock went back."""
+        """Lets planned jobs read files that seem newer than their outputs, for example after a clock was set back."""
         check = getattr(self._workflow.dag, "check_output_mtime", None)
         if not (self._checks_times and check):
             return
@@ -154,7 +154,7 @@ class Reruns:
 
 
 def require_writable_notes() -> None:
-    """Raises WorkflowError if Snakemake cannot write its notes, which it would say by a traceback."""
+    """Raises WorkflowError if Snakemake cannot write its metadata; Snakemake itself would show a traceback."""
     folder = next(path for path in (MEMORY.parent.absolute(), Path.cwd()) if path.exists())
     if not os.access(folder, os.W_OK):
         raise WorkflowError(
@@ -164,7 +164,7 @@ def require_writable_notes() -> None:
 
 
 def remembered_digests() -> dict[str, list]:
-    """The digests that an earlier Snakemake noted; none if they are not there or damaged: the files are read again."""
+    """The digests that an earlier Snakemake stored; empty if missing or damaged, then the files are read again."""
     try:
         memory = json.loads(MEMORY.read_text())
         files = memory["files"] if memory["format"] == FORMAT else {}
@@ -174,7 +174,7 @@ def remembered_digests() -> dict[str, list]:
 
 
 def remember_digests(digest_of: FileDigests) -> None:
-    """Notes digests for the next Snakemake, if there is a folder that can be written to."""
+    """Stores digests for the next Snakemake, if the folder is writable."""
     if digest_of.is_new and MEMORY.parent.is_dir():
         try:
             write_text(MEMORY, json.dumps({"format": FORMAT, "files": digest_of.known}))

@@ -1,4 +1,4 @@
-"""What the jobs of a run ask of a scheduler, by their wildcards."""
+"""The resources that the jobs of a run request from a scheduler, by their wildcards."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from profile_grid.study.stage import GPU, Stage
 
 @dataclass(frozen=True)
 class JobResources:
-    """The resources of all runs; `specifications` are by stage and run, as JSON. In an allocation that a scheduler has
-    given, jobs ask for nothing more."""
+    """The resources of all runs; `specifications` are by stage and run, as JSON. In an allocation by a scheduler, jobs
+    request nothing more."""
 
     runs: Mapping[str, Mapping]
     specifications: Mapping[str, Mapping[str, str]]
@@ -21,21 +21,21 @@ class JobResources:
     in_allocation: bool
 
     def gpus(self, stage: Stage) -> Callable[..., int]:
-        """How many GPUs a job of a stage takes."""
+        """The number of GPUs of a job of a stage."""
         takes = stage.needs == GPU and self.has_gpus and not self.in_allocation
         return lambda wildcards: self.runs[wildcards.run]["gpus"] if takes else 0
 
     def cores(self, wildcards) -> int:
-        """How many cores a job takes; -1 for no request: in an allocation, those of a group of jobs would add up."""
+        """The number of cores of a job; -1 for no request: in an allocation, the requests of a group of jobs would add
+        up."""
         return -1 if self.in_allocation else cores(self.runs[wildcards.run]["gpus"])
 
     def memory_mb(self, stage: Stage) -> Callable[..., int]:
-        """How much memory of the host a job of a stage may take."""
+        """The host memory of a job of a stage, in MB."""
         return lambda wildcards: host_megabytes(json.loads(self.specifications[stage.name][wildcards.run])["program"])
 
     def group(self, wildcards) -> str:
-        """The group of a run's jobs: one name for all runs on as many GPUs.
-
-        Snakemake makes one job of what is connected, so of a run, or with `--group-components gpus_1=8` of eight runs;
-        it never joins groups of different names."""
+        """The group of a run's jobs: one name for all runs with the same number of GPUs. Snakemake makes one job of
+        connected jobs, so one per run, or with `--group-components gpus_1=8` one per eight runs; it never joins groups
+        of different names."""
         return f"gpus_{self.runs[wildcards.run]['gpus']}"

@@ -1,5 +1,5 @@
-"""The source files on which jobs depend: those of the analysis by what they import, those of measurements by what can
-change a result, since an edit of the analysis must not cost hours of GPU."""
+"""The source files on which jobs depend: of the analysis by imports; of measurements only what can change a result,
+since an edit of the analysis must not cost hours of GPU time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOB = "workflow/scripts/measure.py"
 
 
 def question_files(root: Path, module: str, question: str = "*") -> list[str]:
-    """The files of this module in the folders of questions, which the catalogue imports by name."""
+    """The files with this module in the folders of questions, which the catalogue imports by name."""
     paths = sorted(root.glob(f"profile_grid/questions/{question}/{module}.py"))
     return [os.path.relpath(path, root) for path in paths if not path.name.startswith("test_")]
 
@@ -49,7 +49,7 @@ def _digest_of_job(root: Path, stage: Stage) -> str:
 
 
 def _programs(root: Path, program: Mapping) -> list[str]:
-    """The files of this project that change a measurement: the benchmark, and functions that config.yaml names."""
+    """The files of this project that change a measurement: the benchmark, and the functions named in config.yaml."""
     modules = (name.partition(":")[0] for name in functions_named(program))
     return ["cs336_model/program/benchmark.py", *(path for module in modules for path in files_of_module(root, module))]
 
@@ -59,7 +59,7 @@ def _digest_with_imports(root: Path, programs: Sequence[str]) -> str:
 
 
 def _digest_of_listed(paths: Sequence[str]) -> str:
-    """A digest of the files of the working folder that config.yaml lists; empty if it lists none."""
+    """A digest of the files of the working folder that config.yaml lists; empty without any."""
     for message in unusable_sources(Path.cwd(), paths):
         raise WorkflowError(f"config.yaml: {message}")
     return digest_of_code(Path.cwd(), paths) if paths else ""

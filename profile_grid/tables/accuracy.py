@@ -1,4 +1,4 @@
-"""Errors of first steps against fp64, as the questions that show them have them."""
+"""Errors of first steps against fp64, for the questions that show them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ VERDICTS = {True: "yes", False: "**no**"}
 
 
 def errors_of_runs(merged: Merged) -> pd.DataFrame:
-    """One row per timed run: its errors, or why there are none."""
+    """One row per timed run: its errors, or the reason why there are none."""
     return merged["accuracy"].reset_index(drop=True)
 
 
 def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> MarkdownTable | None:
-    """One line per run: its relative errors, what its precision explains, and whether that is enough; None where no run
-    has errors. `always` are the dimensions that it shows in any case."""
+    """One line per run: its relative errors, the error that its precision explains, and the verdict; None without
+    errors. The dimensions in `always` have a column in any case."""
     if rows["loss_error"].isna().all():
         return None
     return lines_table(rows, always, ("loss", "logits", "norm of the gradients", "explained", "within"), _errors)

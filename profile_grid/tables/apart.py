@@ -1,4 +1,4 @@
-"""Rows of different runs kept apart: wide tables that refuse to put two of them into one cell, and their splits."""
+"""Wide tables that refuse to put two rows into one cell, and tables split by the dimensions that they do not show."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from profile_grid.study.dimensions import BY_KEY, DIMENSIONS, KEYS, title_of
 
 
 class NotApart(OutsideError):
-    """Two rows fall into one cell: a dimension varies that the table does not show. The message names it."""
+    """Two rows belong to one cell: a dimension varies that the table does not show. The message names it."""
 
 
 def pivoted(rows: pd.DataFrame, index: Sequence[str], columns: str, values: Sequence[str]) -> pd.DataFrame:
     """The rows as a wide table: a row per `index`, a column per value of `columns` below each of `values`.
 
-    Nothing is averaged: raises NotApart where two rows have the same place. Absent places are NaN. Rows and columns
-    stand in the order in which they come.
+    Nothing is averaged: raises NotApart if two rows belong to one cell. Empty cells are NaN. Rows and columns are in
+    order of appearance.
     """
     keys = [*index, columns]
     twice = rows[rows.duplicated(keys, keep=False)]
@@ -35,9 +35,9 @@ def pivoted(rows: pd.DataFrame, index: Sequence[str], columns: str, values: Sequ
 
 
 def unstacked(table: pd.DataFrame | pd.Series, level: str, fill_value: float | None = None) -> pd.DataFrame:
-    """The table with this level of its index as columns, in the order in which rows and columns come.
+    """The table with this level of its index as columns; rows and columns are in order of appearance.
 
-    Sorted first, and put in order then: unsorted, pandas 3.0 puts values into rows of other places.
+    Unstacked with sorting, then put in order: without sorting, pandas 3.0 puts values into wrong rows.
     """
     wide = table.unstack(level, fill_value=fill_value)
     places = table.index.droplevel(level).drop_duplicates()
@@ -47,9 +47,8 @@ def unstacked(table: pd.DataFrame | pd.Series, level: str, fill_value: float | N
 
 
 def shown_dimensions(rows: pd.DataFrame, always: Sequence[str], hidden: Sequence[str] = ()) -> list[str]:
-    """The dimensions that a table of these rows has a column for: some always, the others where a row is not at the
-    default. `hidden` are those that the rows have one value of, or that stand elsewhere. None has a column that
-    applies to no row."""
+    """The dimensions with a column in a table of these rows: those in `always`, and all with a value other than the
+    default, except `hidden` ones and those without any value."""
     return [
         dimension.key
         for dimension in DIMENSIONS
@@ -60,8 +59,8 @@ def shown_dimensions(rows: pd.DataFrame, always: Sequence[str], hidden: Sequence
 
 
 def split(rows: pd.DataFrame, shown_keys: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows by combination of the dimensions that vary and are not `shown`, in the order of the rows, each with its
-    title: "precision bf16". One part without a title where nothing else varies."""
+    """The rows by combination of the varying dimensions that are not `shown_keys`, in order of appearance, each with
+    its title: "precision bf16"; all rows without a title if nothing else varies."""
     varying = [key for key in KEYS if key not in shown_keys and rows[key].nunique() > 1]
     if not varying:
         yield "", rows
@@ -71,7 +70,8 @@ def split(rows: pd.DataFrame, shown_keys: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def sorted_values(rows: pd.DataFrame, key: str) -> list:
-    """The values of a dimension in these rows: numbers by size, the others in their declared order or as they come."""
+    """The values of a dimension in these rows: numbers by size, others in the declared order, else in order of
+    appearance."""
     present = list(dict.fromkeys(rows[key]))
     declared = BY_KEY[key].values
     if declared:

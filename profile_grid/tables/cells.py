@@ -1,4 +1,5 @@
-"""The tables of the documents: one row per run, led by its dimensions, with a status where there is no figure."""
+"""The tables of the documents: one line per run, which begins with its dimensions, with a status if there is no
+result."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ def run_table(
     mode: str | None = None,
     text: bool = False,
 ) -> MarkdownTable:
-    """One line per run of a mode (inference if none is named): its dimensions, and its cells, or its status and nothing
-    else. `text`: the cells are words, which stand to the left."""
+    """One line per run of a mode (by default inference): its dimensions and its cells, or its status. With `text`, the
+    cells are aligned on the left."""
     runs = measured.runs[measured.runs["mode"] == (mode or measured.inference_mode)]
     shown = shown_dimensions(runs, LED_BY, hidden=(MODE.key,))
     lines = []
@@ -46,7 +47,8 @@ def rows_table(
     columns: Sequence[tuple[str, Callable[[dict], str]]],
     words: int = 0,
 ) -> MarkdownTable | None:
-    """One line per row: its dimensions, then per column the text of the row; None without rows. Arguments as below."""
+    """One line per row: its dimensions, then the text of each column; None without rows. Other arguments as of
+    lines_table."""
     headings, texts = [heading for heading, _ in columns], [text for _, text in columns]
     return lines_table(rows, always, headings, lambda row: [text(row) for text in texts], words) if len(rows) else None
 
@@ -59,8 +61,8 @@ def lines_table(
     words: int = 0,
     hidden: Sequence[str] = (),
 ) -> MarkdownTable:
-    """One line per row: its dimensions, then its cells, of which the first `words` are words, which stand to the left.
-    `always` and `hidden` are those of shown_dimensions."""
+    """One line per row: its dimensions, then its cells; the first `words` cells are aligned on the left. `always` and
+    `hidden` are those of shown_dimensions."""
     shown = shown_dimensions(rows, always, hidden)
     lines = tuple((*leading_cells(row, shown), *cells(row)) for row in rows.to_dict("records"))
     return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown) + words)
@@ -77,19 +79,19 @@ def leading_cells(row: dict, shown: Sequence[str]) -> tuple[str, ...]:
 
 
 def status_word(status) -> str:
-    """What stands in a cell instead of a figure."""
+    """The text of a cell without a result."""
     return STATUS_WORDS.get(status, ABSENT if status == COMPLETE else escaped(str(status)))
 
 
 def by_size(shares: pd.DataFrame) -> list[str]:
-    """The families with matrix multiplies first, then by their largest share, without those that are nowhere."""
+    """The families by their mean share, matrix multiplies first; without those that never occur."""
     mean = shares.groupby("family")["share"].mean().sort_values(ascending=False)
     rest = [name for name in mean[mean > 0].index if name != MATMUL]
     return [MATMUL, *rest] if MATMUL in mean.index else rest
 
 
 def small_ones_together(shares: pd.DataFrame, columns: list[str], keys: list[str]) -> pd.DataFrame:
-    """The shares with all families that are trivial everywhere, two or more, as one family that names them."""
+    """The shares with two or more families that are trivial everywhere replaced by one family, named after them."""
     largest = shares.groupby("family")[columns].max().max(axis=1)
     small = [name for name in largest[largest < NON_TRIVIAL_SHARE].index if name != MATMUL]
     present = [name for name in small if largest[name] > 0]

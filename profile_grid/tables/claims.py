@@ -1,4 +1,4 @@
-"""A sentence with the numbers in it and the rule by which it may be said."""
+"""Sentences as claims: with the numbers in them and the rule by which they hold."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class Claim(str):
 
 
 def words(text: str) -> int:
-    """How many words a sentence has; a sign such as "%" or "±" is none."""
+    """The number of words of a sentence; a sign such as "%" or "±" is no word."""
     return len(WORD.findall(text))

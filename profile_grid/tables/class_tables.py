@@ -1,4 +1,4 @@
-"""GPU time by kernel class, in the forward pass and by phase, which (c), (d) and (e) are answered from."""
+"""GPU time by kernel class, in the forward pass and by phase: tables of (c), (d) and (e)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to be conserved on the way from a capture to a table, as code."""
+"""Conservation laws between a capture and its tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from profile_grid.tables.names import WHOLE_STEP
 
 
 def require_same(quantity: str, actual: int, expected: int) -> None:
-    """Raises NotConserved unless the two whole numbers are the same."""
+    """Raises NotConserved unless the two integers are equal."""
     if int(actual) != int(expected):
         raise NotConserved(f"{quantity}: {int(actual)} in the table, {int(expected)} in the capture")
 
@@ -27,7 +27,7 @@ def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
 
 
 def check_shares(table: pd.DataFrame, keys: list[str]) -> None:
-    """Raises NotConserved unless the column `share` sums to one within each group of `whole`."""
+    """Raises NotConserved unless the column `share` sums to one in each group of `keys`."""
     sums = table.groupby(keys)["share"].sum()
     if not sums.empty and (sums - 1).abs().max() > 1e-9:
         worst = (sums - 1).abs().idxmax()

@@ -1,8 +1,9 @@
-"""Whether two times differ, judged between processes: the steps of one process share clocks and memory.
+"""Verdicts on differences between two times, by the spread between processes: steps of one process share clocks and
+memory.
 
-Every "faster", "slower" and "agrees" of the documents is decided here. Where each side has one process, its spread is
-not measured, and is assumed from the part of the step in which the GPU waits: SPREADS, which the H200 example supports
-(60 runs in 14 processes each, and 75 that several studies measured; tests/profile_grid/test_evidence.py).
+Every "faster", "slower" and "agrees" of the documents is decided here. If each side has one process, the spread is not
+measured but assumed from the share of the step in which the GPU waits: SPREADS, which the H200 example supports (60
+runs in 14 processes each, and 75 that several studies measured; tests/profile_grid/test_evidence.py).
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ TIMER = 1e-4  # relative; equal times of several processes differ by less than t
 
 
 def assumed_spread(waiting_share: pd.Series) -> pd.Series:
-    """The relative standard deviation between processes of runs with this waiting share; unknown shares count as
-    those of steps that the host paces."""
+    """The relative standard deviation between processes of runs with this waiting share; if unknown, that of
+    launch-bound steps."""
     return (waiting_share.isna() | (waiting_share >= WAITING)).map(SPREADS).astype("float64")
 
 
 def judged(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math.inf) -> pd.DataFrame:
-    """`low` and `high` of the interval of each ratio base ÷ own, its probability `p` where nothing differs,
-    `p_adjusted` for all these ratios (Benjamini and Hochberg), and its `verdict`. An interval is that of one ratio.
+    """`low` and `high` of each ratio's interval (base ÷ variant), its p-value `p`, `p_adjusted` for all these ratios
+    (Benjamini and Hochberg), and its `verdict`.
 
-    `error` is the standard error of the logarithm, with so many degrees of `freedom`: infinite where it is assumed.
+    `error` is the standard error of the logarithm, with these degrees of `freedom`: infinite if it is assumed. The
+    interval is not adjusted for the number of ratios.
     """
     freedom = pd.Series(freedom, index=ratio.index, dtype="float64").clip(upper=1e9)
     distance = np.log(ratio.astype("float64")).abs()
@@ -51,7 +53,8 @@ def judged(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math
 
 
 def adjusted(p_values: np.ndarray) -> np.ndarray:
-    """The p-values after Benjamini and Hochberg: below RATE, no more than RATE of the findings are false. NaN stays."""
+    """The p-values after Benjamini and Hochberg: below RATE, at most a share RATE of the verdicts is false. NaN stays
+    NaN."""
     result, is_known = np.full(len(p_values), np.nan), np.flatnonzero(~np.isnan(p_values))
     order = is_known[np.argsort(p_values[is_known])]
     scaled = p_values[order] * len(order) / np.arange(1, len(order) + 1)
@@ -60,7 +63,8 @@ def adjusted(p_values: np.ndarray) -> np.ndarray:
 
 
 def processes_for(spread: float, difference: float = WORTH) -> int:
-    """The processes a side that show such a relative difference with POWER, where processes spread so much."""
+    """The processes per side that show this relative difference with probability POWER, given the spread between
+    processes."""
     reach = (ndtri((1 + CONFIDENCE) / 2) + ndtri(POWER)) * spread / math.log1p(difference)
     return max(FEWEST_PROCESSES, math.ceil(2 * reach**2))
 
@@ -73,8 +77,8 @@ def pooled(values: pd.Series) -> tuple[float, float]:
 
 def of_processes(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
     """(ratio before ÷ after, standard error of its logarithm, degrees of freedom) of the median steps of the processes
-    of two sides, an array each with a row per process and a column per step (Welch). A spread below TIMER counts as
-    that."""
+    of both sides (Welch's test). Arrays have a row per process and a column per step. A spread below TIMER counts as
+    TIMER."""
     sides = [np.log(np.median(times, axis=1)) for times in (before, after)]
     variances = [max(float(side.var(ddof=1)), TIMER**2) / len(side) for side in sides]
     freedom = sum(variances) ** 2 / sum(

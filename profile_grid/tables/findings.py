@@ -1,4 +1,4 @@
-"""The findings of the diagnosis: the table of one run, and what its columns mean there and in the question's table."""
+"""Findings of the diagnosis: the table of one run, and the meaning of its columns."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ OF_A_FINDING = columns(GAIN_OF_A_FINDING, WORDS_OF_A_FINDING)
 
 
 def findings_of(trace: Trace, own_rules: Sequence[DiagnosisRule] = ()) -> pd.DataFrame:
-    """One row per rule that speaks, largest gain first, then one per rule that abstains; `own_rules` among them."""
+    """One row per finding, largest gain first, then one per rule that abstains, `own_rules` included."""
     return findings_table(diagnose(trace, STEP, own_rules))
 
 
 def findings_of_counters(trace: Trace, counters: pd.DataFrame) -> pd.DataFrame:
-    """The same of the rules that need counters."""
+    """The same for the rules that need counters."""
     return findings_table(diagnose(trace, STEP, counters=counters, rules=OF_COUNTERS))
 
 
 def findings_table(found: Iterable[Diagnosis]) -> pd.DataFrame:
-    """These findings as the table of a run has them."""
+    """These findings as the table of a run."""
     return as_table(list(found)).rename(columns={"where": "located"})[FINDINGS.names]
 
 

@@ -1,4 +1,4 @@
-"""Claims on one dimension: how many times as fast steps are at its other values than at its default."""
+"""Claims on one dimension: speed-ups at its values compared with its default."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from profile_grid.tables.wording import PASSES, capital, of_all, runs_in_words, 
 
 
 def whole_steps(times: pd.DataFrame) -> pd.DataFrame:
-    """The rows on whole steps."""
+    """The rows on complete steps."""
     return times[times["phase"] == WHOLE_STEP]
 
 
 def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Sequence[str] = FULLEST_FIRST) -> Claim:
-    """The lead: the largest difference that can be told, in the first of the modes where one can, and the median of
-    all. `times` has rows of a table of `times_beside_base`, `base` are the words for the default: "in fp32"."""
+    """The lead: the largest clear difference, in the first of the modes that has any, and the median of all. `times` is
+    a table as of `times_beside_base`, `base` the words for the default: "in fp32"."""
     steps = whole_steps(times)
     clear = steps[steps["verdict"] != UNTOLD]
     mode = next((mode for mode in modes if (clear["mode"] == mode).any()), None)
@@ -49,7 +49,8 @@ def _runs(number: int) -> str:
 
 
 def by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
-    """For each value in how many runs a step is faster, slower, or cannot be told from one at the default."""
+    """For each value the number of runs in which a step is faster, slower, or not clearly different from the
+    default."""
     steps = whole_steps(times)
     values = sorted_values(steps, dimension.key)
     return [
@@ -61,7 +62,7 @@ def by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
 
 
 def verdict_counts(steps: pd.DataFrame, which: str = "all together") -> Claim:
-    """In how many of these rows a step is faster, slower, or cannot be told."""
+    """The number of rows in which a step is faster, slower, or not clearly different."""
     parts = [_part(steps[steps["verdict"] == verdict], steps, verdict) for verdict in (FASTER, SLOWER)]
     unclear = steps[steps["verdict"] == UNTOLD]
     if len(unclear):
@@ -80,6 +81,6 @@ def _part(rows: pd.DataFrame, every: pd.DataFrame, verdict: str) -> str:
 
 
 def _needed(unclear: pd.DataFrame) -> str:
-    """How many processes a side would show a difference that is WORTH it in these runs."""
+    """The number of processes per side that would show a difference of WORTH in these runs."""
     needed = processes_for(float(unclear["spread"].max()) / 2**0.5)
     return f"{needed} processes a side would show a difference of {100 * WORTH:.0f} %"

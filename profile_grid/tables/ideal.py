@@ -1,4 +1,4 @@
-"""What a device allows at most, by its data sheet: the ideal beside which a measured ratio stands."""
+"""Least times by the data sheet of a device: the ideal for measured ratios."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BOUNDS = ("by_flops", "by_bytes")
 
 
 def shape_of_run(run: Mapping) -> ModelShape | None:
-    """The shape of the model of a row of `runs` on one of its GPUs; None for other people's, whose FLOPs are not
+    """The shape of the model on one GPU, from a row of `runs`; None for other people's models, whose FLOPs are not
     those of the shapes."""
     if any(pd.isna(run.get(name)) for name in (*SHAPE, "batch_size", "gpus", "forward_flops")):
         return None
@@ -37,16 +37,14 @@ def shape_of_run(run: Mapping) -> ModelShape | None:
 
 
 def peaks_of_device(device_name: object) -> Peaks | None:
-    """The peaks of the device of a row; None where the row names none, or one without known peaks."""
+    """The peaks of a device; None without a name or without known peaks."""
     return peaks_of(device_name if known(device_name) else None)
 
 
 def ideal_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """By run and phase the least time, in ms, that the data sheet allows: `by_flops`, the matrix products at the peak
-    of the run's precision, and `by_bytes`, their operands and results, and the optimizer's, moved once.
-
-    No row where peaks or shape are not known. A phase without matrix products has no `by_flops`.
-    """
+    """Least time in ms by run and phase: `by_flops`, the matrix products at the peak of the run's precision (None
+    without any), and `by_bytes`, their operands and results, and the optimizer's, moved once. No entry without peaks or
+    a shape."""
     rows = [
         (run["run"], phase, *least)
         for run in runs.to_dict("records")
@@ -65,9 +63,12 @@ def with_ideal(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 def least_ms_of_attention(
     peaks: Peaks | None, precision: str, batch_size: int, context_length: int, width: int
 ) -> tuple[float | None, float | None]:
-    """Least time of one causal attention operator forward by arithmetic and by memory: both matrix products where the
-    mask leaves scores, 2 B S (S + 1) width FLOPs; queries, keys, values and output moved once, 4 B S width numbers.
-    `width` is that of all heads together. None where the peaks are not known."""
+    """(by FLOP/s, by bytes/s): least ms of one causal attention operator in the forward pass; None without peaks.
+    `width` is that of all heads together.
+
+    Both matrix products without masked scores take 2 B S (S + 1) width FLOPs; queries, keys, values and output, each
+    moved once, are 4 B S width numbers.
+    """
     rate = peaks.flop_per_s(precision) if peaks else None
     if rate is None:
         return None, None
@@ -77,7 +78,7 @@ def least_ms_of_attention(
 
 
 def causal_attention_flops(batch_size: int, context_length: int, width: int) -> int:
-    """FLOPs of both matrix products of attention forward where the mask leaves scores."""
+    """FLOPs of both matrix products of attention in the forward pass, without masked scores."""
     return 2 * batch_size * context_length * (context_length + 1) * width
 
 
@@ -99,8 +100,8 @@ def _least_ms(run: Mapping) -> dict[str, tuple[float | None, float]]:
 
 
 def _bytes_of_matmuls(shape: ModelShape, element_bytes: int) -> int:
-    """Least bytes of the matrix products of a forward pass, all else fused into them: attention reads queries, keys and
-    values and writes its output, and no scores."""
+    """Least bytes of the matrix products of a forward pass, with everything else fused: attention reads queries, keys
+    and values and writes its output, but no scores."""
     moved = forward_bytes(shape, element_bytes)
     of_attention = 4 * shape.num_layers * shape.tokens * shape.d_model * element_bytes
     return of_attention + sum(moved[part] for part in matmul_flops(shape) if part not in OF_ATTENTION)

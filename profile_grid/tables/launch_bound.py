@@ -1,4 +1,4 @@
-"""What launch-bound means in every document."""
+"""The definition of launch-bound for all documents."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ LAUNCH_BOUND_SHARE = IDLE_SHARE  # of a step in which the GPU idles; the line of
 
 
 def is_launch_bound(idle_share: pd.Series, launch_us: pd.Series, kernel_us: pd.Series) -> pd.Series:
-    """Whether the GPU idles for so much of a step, and launching a kernel takes longer than running it."""
+    """Whether the GPU idles for LAUNCH_BOUND_SHARE of a step and launching a kernel takes longer than running it."""
     return (idle_share >= LAUNCH_BOUND_SHARE) & (launch_us > kernel_us)

@@ -1,4 +1,4 @@
-"""The machines that results come from: figures of two machines never stand in one table."""
+"""The machines of the results; the results of two machines are never in one table."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ DIGITS_OF_A_DIGEST = 12  # in a title
 
 @dataclass(frozen=True)
 class Machine:
-    """What a set of runs was measured with: the dimensions that belong to the machine, as text; None where no run
-    says. `apart` names the facts that tell it from another with the same title."""
+    """The values of the machine's dimensions, as text; None if no run has it. `apart` are the dimensions that
+    distinguish it from another machine with the same title."""
 
     facts: tuple[str | None, ...]
     apart: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Machine:
 
     @property
     def profiler(self) -> str:
-        """The profiler's name, with its version where it has one of its own."""
+        """The profiler's name and, for nsys, its version."""
         if self.backend == "torch":
             return "PyTorch's own profiler"
         if self.backend == "nsys":
@@ -43,7 +43,7 @@ class Machine:
 
     @property
     def title(self) -> str:
-        """One line that tells this machine from another."""
+        """One line that names this machine uniquely."""
         facts = ((fact.heading, getattr(self, fact.key)) for fact in MACHINE_DIMENSIONS if fact.in_title)
         versions = [f"{heading} {value}" for heading, value in facts if value]
         further = [f"{BY_KEY[key].heading} {_short(key, getattr(self, key))}" for key in self.apart]
@@ -51,8 +51,8 @@ class Machine:
 
 
 def by_machine(runs: pd.DataFrame) -> list[tuple[Machine, list[str]]]:
-    """The machines and the names of their runs, in the order of the table; a run that failed before it could say
-    where belongs to the first machine that agrees with what it does say."""
+    """The machines and the names of their runs, in the order of the table. A run that failed before it recorded all
+    facts belongs to the first machine that contradicts none of them."""
     groups: dict[Machine, list[str]] = {}
     identities = [_identity(row) for row in runs.to_dict("records")]
     for machine in sorted(set(identities), key=lambda identity: (-_facts(identity), identities.index(identity))):
@@ -65,14 +65,14 @@ def by_machine(runs: pd.DataFrame) -> list[tuple[Machine, list[str]]]:
 
 
 def _told_apart(machine: Machine, others: Iterable[Machine]) -> Machine:
-    """The machine, with the facts in which another of the same title differs."""
+    """The machine with the dimensions in which others of the same title differ from it."""
     twins = [other for other in others if other.title == machine.title]
     differing = [key for key in MACHINE_KEYS if len({getattr(twin, key) for twin in twins}) > 1]
     return replace(machine, apart=tuple(differing))
 
 
 def command_to_measure_again(runs: pd.DataFrame) -> str:
-    """The command that measures these runs again on the machine it is typed on, and nothing else."""
+    """The command that measures exactly these runs again, on the machine where it is typed."""
     rows = runs.to_dict("records")
     measured = [(row["run"], stage) for row in rows for stage in STAGES if row[stage.status_column] != NOT_ASKED]
     files = [f"results/runs/{run}/{stage.result}" for run, stage in measured]

@@ -1,4 +1,4 @@
-"""What one machine measured, as the sentences, tables and figures of a question read it."""
+"""The results of one machine, for the sentences, tables and figures of a question."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAIN = re.compile(r"[\w:.]+", re.ASCII)  # names that Markdown takes for nothin
 
 @dataclass(frozen=True)
 class Words:
-    """What things are called on this kind of device."""
+    """The terms for this kind of device."""
 
     device: str = "GPU"
     kernel: str = "kernel"
@@ -56,13 +56,13 @@ class Measured:
 
     @property
     def training_mode(self) -> str | None:
-        """The mode that answers for training: the whole step where the grid has it."""
+        """The mode that answers for training: the complete step if the grid has it."""
         present = set(self.runs["mode"])
         return next((mode for mode in FULLEST_FIRST if mode != FORWARD and mode in present), None)
 
     @property
     def has_kernels(self) -> bool:
-        """Whether any table of the kernels has a row: a capture may be whole and hold none."""
+        """Whether any table of kernels has a row: even a complete capture may have no kernels."""
         return any(not table.empty for table in self.tables.values() if TIME_OF_KERNELS in table)
 
     def inference(self, name: str) -> pd.DataFrame:
@@ -75,23 +75,23 @@ class Measured:
         return table[table["mode"] == mode]
 
     def label(self, kernel: str) -> str:
-        """What stands for a kernel in tables and sentences, in Markdown: its name as code if that is short, else bold
-        its short name."""
+        """A kernel in Markdown: its name as code if that is short, else its short name in bold."""
         short = self.short_names[kernel]
         return f"`{kernel}`" if short == kernel and PLAIN.fullmatch(kernel) else f"**{escaped(short)}**"
 
 
 def measured_on(machine: Machine, names: list[str], runs: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Measured:
-    """The part of all tables that these runs of one machine have."""
+    """The results of these runs, all of one machine."""
     machine_tables = {name: table[table["run"].isin(names)] for name, table in tables.items()}
     return Measured(machine, runs[runs["run"].isin(names)], machine_tables, names_of_told_kernels(machine_tables))
 
 
 def names_of_told_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    """A short name per kernel that the summary tables of a machine name, and so its documents: those with the most time
-    in all runs first.
+    """A short name per kernel in the summary tables, and so in the documents of a machine; those with the most time in
+    all runs get theirs first.
 
-    Figures and page give their other kernels names that are none of these."""
+    Figures and page choose other names for their further kernels.
+    """
     kernel_times = [table[TOLD] for name, table in tables.items() if name in SUMMARIES and {*TOLD} <= {*table.columns}]
     if not kernel_times:
         return {}

@@ -1,4 +1,4 @@
-"""Which part of the model, and which pass through it, every place of a kernel belongs to."""
+"""The part of the model, and the pass through it, of every range path."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ PLACE = ["run", "phase", "range"]
 
 
 def places_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
-    """The distinct places of these kernels, by PLACE, each with its `pass`: forward (loss and all else included),
-    backward, or recomputation inside it; and the `part` of the model that it serves, of a compiled kernel a set."""
+    """The distinct values of PLACE in these kernels, with their `pass` (forward, which includes the loss and all else;
+    backward; recomputation inside it) and `part`: the part of the model, or the set of parts of a compiled kernel."""
     places = kernels[PLACE].drop_duplicates()
     of_forward: dict[str, set[str]] = {}  # by run the names of ranges outside its backward pass
     for run, phase, path in places.itertuples(index=False, name=None):
@@ -27,7 +27,7 @@ def places_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
 
 
 def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a table by `part`; none of them where nothing tells one part of the model from another."""
+    """The rows of a table by `part`; none if all are outside the ranges of parts."""
     return rows if (rows["part"] != NO_RANGE).any() else rows.iloc[:0]
 
 
@@ -37,8 +37,8 @@ def parts_in(name: str) -> list[str]:
 
 
 def _pass_and_part(phase: str, names: list[str], parts: set[str]) -> tuple[str, str]:
-    """The part is the innermost range; in the backward pass the innermost that the forward pass has too, since
-    libraries open ranges of their own inside. Of a compiled kernel it is a set of parts."""
+    """The part is the innermost range; in the backward pass the innermost that is also in the forward pass, since
+    libraries open their own ranges there. A compiled kernel has a set of parts."""
     if phase != BACKWARD:
         return FORWARD, names[-1] if names else LOSS if phase == LOSS else NO_RANGE
     part = next((name for name in reversed(names) if parts.issuperset(parts_in(name))), NO_RANGE)

@@ -1,4 +1,4 @@
-"""The names that stand in the columns of the tables. Imports nothing heavy."""
+"""Names that occur as values of the tables. Imports nothing heavy."""
 
 from __future__ import annotations
 

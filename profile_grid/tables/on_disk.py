@@ -1,7 +1,5 @@
-"""The tables of a study as they lie in results/tables: each is read when it is asked for.
-
-Those that have a row for every kernel or range of every run come with categories in the place of texts.
-"""
+"""The tables in results/tables, each read on first use. Tables with a row per kernel or range have categories instead
+of text."""
 
 from __future__ import annotations
 
@@ -22,10 +20,10 @@ SUMS = {"kernels": (*LEADING, "step", "phase", "range", "kernel", "class", "laun
 
 
 class TablesOnDisk(Mapping):
-    """The Parquet tables in a folder by name, read once and only when they are asked for.
+    """The Parquet tables in a folder by name, each read once, on first use.
 
-    `columns` has by table the columns that are wanted, where these are not all. Reading a table that is `declared`
-    raises WrongTable unless it is as its declaration says.
+    `columns`: by table the columns to read, by default all. Raises WrongTable if a table in `declared` differs from its
+    declaration.
     """
 
     def __init__(
@@ -56,7 +54,7 @@ class TablesOnDisk(Mapping):
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """The table in a Parquet file, or these columns of it."""
+    """The table in a Parquet file, with all or these columns."""
     wanted = None if columns is None else list(columns)
     if path.stem in TABLES_OF_A_RUN:
         return with_categories(pq.read_table(path, columns=wanted))

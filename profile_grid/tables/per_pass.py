@@ -1,8 +1,8 @@
-"""What every table of an answer is made with: the merged tables, and means over the measured steps.
+"""The basis of the summary tables: the merged tables, and means over the measured steps.
 
-Integer nanoseconds end here: what comes out is in the unit that its column names. "GPU time" is the sum of the
-durations of kernels and memory operations (on a CPU: of outermost operators). "Per pass" is the mean over the
-measured steps, a step without the kernel counting as zero.
+Integer nanoseconds end here: results have the unit in the column's name. "GPU time" is the sum of the durations of
+kernels and memory operations (on a CPU: of outermost operators). "Per pass" is the mean over the measured steps; a step
+without the kernel counts as zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from profile_grid.tables.texts import as_texts
 
 
 class Merged:
-    """The merged tables by name, and what several answers take from them."""
+    """The merged tables by name, and values that several questions derive from them."""
 
     def __init__(self, tables: Mapping[str, pd.DataFrame]) -> None:
         self.tables = tables
@@ -28,18 +28,18 @@ class Merged:
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
-        """The kernels of measured steps: what the window holds before and after its steps is no one's pass."""
+        """The kernels of measured steps, without those before and after the steps."""
         return self.tables["kernels"][self.tables["kernels"]["step"] >= 0]
 
     @cached_property
     def captured_steps(self) -> pd.Series:
-        """How many measured steps the capture of each run holds, by run."""
+        """The number of captured steps, by run."""
         phases = self.tables["phases"]
         return phases[phases["phase"] == WHOLE_STEP].groupby("run", sort=False, observed=True)["step"].nunique()
 
     @cached_property
     def busy_ms(self) -> pd.Series:
-        """By run of a GPU the mean time of a captured step in which anything ran on it."""
+        """The mean time per captured step in which the GPU runs anything, by run on a GPU."""
         phases, runs = as_texts(self.tables["phases"]), self.tables["runs"]
         of_gpus = runs.loc[runs["device"] != "cpu", "run"]
         steps = phases[(phases["phase"] == WHOLE_STEP) & phases["run"].isin(of_gpus)]
@@ -47,7 +47,7 @@ class Merged:
 
     @cached_property
     def waiting_share(self) -> pd.Series:
-        """By timed run the part of a step without a profiler in which nothing ran on the GPU; NaN if not captured."""
+        """The share of a step without a profiler in which the GPU runs nothing, by timed run; NaN if not captured."""
         timings = as_texts(self.tables["timings"])
         step_ms = numbers(timings[timings["phase"] == WHOLE_STEP].set_index("run")["mean_ms"])
         return (1 - self.busy_ms.reindex(step_ms.index) / step_ms).clip(lower=0)
@@ -77,24 +77,24 @@ def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFram
 
 
 def numbers(column: pd.Series) -> pd.Series:
-    """The column as floating-point numbers; a table without rows does not know that it would hold numbers."""
+    """The column as float64, even if the table has no rows."""
     return pd.to_numeric(column, errors="coerce").astype("float64")
 
 
 def with_share(table: pd.DataFrame, keys: list[str], name: str) -> pd.DataFrame:
-    """The table with a column `name`: each row's part of the total_ns of its group."""
+    """The table with a column `name`: each row's share of total_ns in its group."""
     total = table.groupby(keys)["total_ns"].transform("sum")
     return table.assign(**{name: (table["total_ns"] / total.where(total > 0)).astype("float64")})
 
 
 def total_by_run(rows: pd.DataFrame) -> pd.Series:
-    """The sum of total_ns by run. Runs are texts in its index: categories of few and of many rows do not align."""
+    """The sum of total_ns by run. The index is text, since categories of different tables do not align."""
     sums = rows.groupby("run", observed=True)["total_ns"].sum()
     return sums.set_axis(sums.index.astype("str"))
 
 
 def in_run_order(table: pd.DataFrame, kernels: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """The rows in the order in which the merged table has the runs, then by `by`, else the longest first."""
+    """The rows in the order of the runs in `kernels`, then by `by`, by default the longest first."""
     position = {run: i for i, run in enumerate(kernels["run"].unique())}
     keys = table.assign(_run=table["run"].map(position), _long=-table["gpu_time_ms"])
     phases = ["phase"] if "phase" in table.columns else []

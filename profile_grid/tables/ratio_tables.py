@@ -1,4 +1,4 @@
-"""Tables of documents about one dimension: times at its default, then times and speed-ups at its other values."""
+"""Tables of documents on one dimension: times at its default, and times and speed-ups at its other values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 
 
 def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | None:
-    """One line per configuration: its step at the default, then its time and speed-up at each other value; None where
-    no two runs can be compared. `times` is a table of `times_beside_base`."""
+    """One line per configuration: its step at the default, then its time and speed-up at each other value; None if no
+    two runs can be compared. `times` is a table as of `times_beside_base`."""
     rows = times[times["phase"] == WHOLE_STEP]
     if rows.empty:
         return None
@@ -37,7 +37,7 @@ def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | No
 
 
 def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | None:
-    """One line per run with a backward pass: the speed-up of each phase; None without."""
+    """One line per run with a backward pass: the speed-up of each phase; None without such runs."""
     phases = [phase for phase in MAIN_PHASES if phase in set(times["phase"])]
     rows = times[(times["mode"] != FORWARD) & times["phase"].isin(phases)]
     if rows.empty:
@@ -53,9 +53,9 @@ def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | N
 
 
 def parts_tables(parts: pd.DataFrame) -> list[tuple[str, MarkdownTable]]:
-    """Speed-up of the GPU time of each part, one column per model, one table for each combination of the other
-    dimensions that vary, with its title; none where no part is told from another. `parts` are rows of
-    `parts_beside_base` of one phase."""
+    """Speed-up of the GPU time of each part, a column per model; one table with its title for each combination of the
+    other dimensions that vary; none without ranges of parts. `parts` are rows of one phase, as of
+    `parts_beside_base`."""
     parts = told_apart(parts)
     return [(title, _parts_table(rows)) for title, rows in split(parts, (MODEL.key, MODE.key))] if len(parts) else []
 
@@ -69,8 +69,7 @@ def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
 
 
 def time_and_gain(ms: float, gain: float, verdict: str) -> str:
-    """A time in ms, and in brackets how many times as fast as at the default, "?" if processes differ as much:
-    "12.3 (× 1.53)"."""
+    """A time in ms with its speed-up over the default in brackets, "?" if processes differ as much: "12.3 (× 1.53)"."""
     return f"{significant(ms)} ({_judged(gain, verdict)})" if known(ms) else ABSENT
 
 

@@ -1,4 +1,4 @@
-"""Speed-ups: ratios of two runs that differ in one dimension alone, with their spread."""
+"""Speed-ups: ratios of two runs that differ in one dimension only, with their spread."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
 def beside_base(
     rows: pd.DataFrame, dimension: Dimension, figure: str, spread: str, by: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Each row that is not at the dimension's default, beside the one that is and agrees in all other dimensions and in
-    `by`; rows without a figure, or without such a partner, are left out.
+    """The rows that are not at the dimension's default, each with its base: the row at the default that agrees in all
+    other dimensions and in `by`. Rows without a value in `figure`, or without a base, are left out.
 
-    Columns added: base_run, base_`figure`, base_`spread`; speed_up = base ÷ own figure; speed_up_std, from the
-    relative spreads of both, which are of processes of their own. Raises MergeError where a row has two partners.
+    Adds base_run, base_`figure` and base_`spread`; speed_up = base ÷ figure; speed_up_std, from the relative spreads of
+    both, which are independent. Raises MergeError if a row has two bases.
     """
     measured = rows[rows[figure].notna()]
     at_base = measured[dimension.key] == dimension.default
@@ -40,13 +40,13 @@ def with_speed_up(both: pd.DataFrame, figure: str, spread: str) -> pd.DataFrame:
 def ratio_and_std(
     upper: pd.Series, upper_std: pd.Series, lower: pd.Series, lower_std: pd.Series
 ) -> tuple[pd.Series, pd.Series]:
-    """(`upper` ÷ `lower`, its standard deviation from those of both, which are of processes of their own)."""
+    """(`upper` ÷ `lower`, its standard deviation), from independent standard deviations of both."""
     ratio = upper / lower
     return ratio, ratio * ((upper_std / upper) ** 2 + (lower_std / lower) ** 2) ** 0.5
 
 
 def pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
-    """`run` and `base_run` of every run that is not at the default and has a partner there."""
+    """`run` and `base_run` of every run that is not at the default and has a base."""
     keys, at_base = keys_without(dimension.key), runs[dimension.key] == dimension.default
     base = runs.loc[at_base, ["run", *keys]].rename(columns={"run": "base_run"})
     both = runs.loc[~at_base, ["run", *keys]].merge(base, on=keys, how="inner", validate="many_to_one")
@@ -54,8 +54,8 @@ def pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
 
 
 def both_sides(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """What `times` has of each run that is not at the dimension's default and of its partner there, a row per run and
-    `by` of either, in the order of the runs: figures of the run, and as base_... those of its partner, 0 for none."""
+    """The rows of `times` for all pairs of a run and its base, one row per pair and `by` of either, in the order of the
+    runs: figures of the run, and of its base as base_...; 0 if missing."""
     figures = [name for name in times.columns if name not in ("run", *by)]
     captured = merged["runs"][merged["runs"]["run"].isin(times["run"])]
     both = pairs(captured, dimension)
@@ -70,13 +70,14 @@ def both_sides(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Se
 
 
 def compared(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
-    """The rows of runs, those at the default included, that another differs from in this dimension alone."""
+    """The rows of runs that have a counterpart with another value of this dimension only, including those at the
+    default."""
     values = rows.groupby(keys_without(dimension.key), sort=False)[dimension.key].transform("nunique")
     return rows[values > 1]
 
 
 def times_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
-    """Time without a profiler of each run and phase beside that at the dimension's default."""
+    """Time without a profiler of each run and phase, and of its base at the dimension's default."""
     timings = merged["timings"][[*LEADING, "phase", "mean_ms", "std_ms"]]
     table = beside_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
     spread = assumed_spread(merged.waiting_share)
@@ -91,8 +92,8 @@ def times_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
 
 
 def parts_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
-    """GPU time of each run, phase and part of the model beside that at the dimension's default, both with their share
-    of the step."""
+    """GPU time of each run, phase and part of the model, and of its base at the dimension's default, both with their
+    share of the step."""
     kernels = merged.kernels
     kernels = kernels.assign(part=kernels["range"].fillna("").astype(object).map(innermost).replace("", NO_RANGE))
     times = per_pass(kernels, ["phase", "part"], merged.captured_steps)

@@ -1,4 +1,4 @@
-"""What is told of the times of several steps."""
+"""Statistics of the times of several steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]
 
 
 def statistics(seconds: Sequence[float]) -> dict[str, float]:
-    """STATISTICS of times in seconds: their number, mean, standard deviation (n - 1), least and most; NaN of none."""
+    """STATISTICS of times in seconds: number, mean, standard deviation (n - 1), minimum and maximum; NaN without
+    times."""
     ms = np.asarray(seconds, dtype="float64") * 1e3
     if not len(ms):
         return {"n": 0} | dict.fromkeys(STATISTICS[1:], np.nan)

@@ -1,4 +1,4 @@
-"""Sums in which what is not known stays so: pandas leaves it out."""
+"""Sums that keep NaN, which pandas would leave out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pandas as pd
 
 
 def known_sums(rows: pd.DataFrame, by: Sequence[str], columns: Sequence[str], sort: bool = True) -> pd.DataFrame:
-    """The sums of these columns by these keys, NaN where one of the summed is NaN."""
+    """The sums of these columns by these keys, NaN if any term is NaN."""
     keys, columns = [rows[name] for name in by], list(columns)
     sums = rows.groupby(keys, sort=sort, observed=True)[columns].sum()
     return sums.mask(rows[columns].isna().groupby(keys, sort=sort, observed=True).any())

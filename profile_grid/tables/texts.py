@@ -1,7 +1,7 @@
-"""Texts of large tables, each kept once: a table of a million rows has a few hundred different ones.
+"""Repeated texts of large tables stored once: a million rows have a few hundred different ones.
 
-In Arrow these are dictionary-encoded columns, in pandas categories. The categories stand in the order of the alphabet,
-so that rows sort by them as by the text; who groups by them says `observed=True`.
+In Arrow these are dictionary-encoded columns, in pandas categories. Categories are in alphabetical order, so sorting by
+them sorts by text; group them with `observed=True`.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ NULLABLE = {pa.int64(): pd.Int64Dtype()}
 
 
 def encoded(table: pa.Table) -> pa.Table:
-    """The table with every text kept once, and each row referring to it."""
+    """The table with dictionary-encoded texts."""
     columns = [column.dictionary_encode() if _is_text(column.type) else column for column in table.columns]
     return pa.table(columns, names=table.column_names)
 
 
 def with_categories(table: pa.Table) -> pd.DataFrame:
-    """The table with texts as categories; whole numbers stay whole where some are absent."""
+    """The table with texts as categories; integers stay integers even if some are missing."""
     columns = zip(table.column_names, encoded(table).columns, strict=True)
     return pd.DataFrame({name: _in_pandas(column) for name, column in columns})
 
 
 def repeated(values: Iterable, times: np.ndarray) -> pd.Series:
-    """Each value so many times, one after another; texts as categories."""
+    """Each value repeated, as numpy.repeat does; texts as categories."""
     column = pd.Series(list(values))
     column = column if pd.api.types.is_numeric_dtype(column) else column.astype("category")
     return column.repeat(times).reset_index(drop=True)
 
 
 def as_texts(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the texts themselves where it has categories."""
+    """The table with its categories as text."""
     return table.astype({name: "str" for name, kind in table.dtypes.items() if isinstance(kind, pd.CategoricalDtype)})
 
 

@@ -1,4 +1,4 @@
-"""The kernels with the most GPU time of each run, which (b) and (c) are answered from."""
+"""The kernels with the most GPU time of each run: the table of (b) and (c)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KERNELS_KEPT = 5
 
 def top_kernels(merged: Merged) -> pd.DataFrame:
     """(b, c) The kernels with the most GPU time per run and scope, by rank; `same_as_forward` compares the top kernel
-    of all phases with that of the model's inference run, or of its own forward pass where there was no such run."""
+    of all phases with that of the model's inference run, or else of its own forward pass."""
     kernels = merged.kernels
     forward = kernels[kernels["phase"] == FORWARD]
     scopes = {FORWARD: forward, FORWARD_OTHERS: forward[~is_matmul(forward["class"])], ALL_PHASES: kernels}

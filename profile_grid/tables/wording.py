@@ -1,4 +1,4 @@
-"""What the sentences of all questions share: how they name runs, lists and extremes."""
+"""Wording that the sentences of all questions share: names of runs, lists, extremes."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ NO_FORWARD_PASS = Claim("Not answered: no capture of a forward pass is complete.
 
 
 def where(row) -> str:
-    """The place of a row among the dimensions but the mode, in Markdown: "small at context 512", "small at context 512
-    in bf16"; what is at its default is not named."""
+    """The dimensions of a row but the mode, in Markdown: "small at context 512", "small at context 512 in bf16";
+    defaults are not named."""
     values = _values(row)
     pairs = ((dimension, values.get(dimension.key)) for dimension in EVERY_DIMENSION if dimension is not MODE)
     return " ".join(escaped(key.words(value)) for key, value in pairs if known(value) and value != key.default)
 
 
 def run_in_words(row) -> str:
-    """A whole run in Markdown: "small at context 512, training step"."""
+    """A complete run in Markdown: "small at context 512, training step"."""
     mode = _values(row)[MODE.key]
     return f"{where(row)}, {escaped(MODE.name_of(mode))}" if known(mode) else where(row)
 
 
 def _values(row) -> Mapping:
-    """The values of a row by column, be it a named tuple, a dict or a Series."""
+    """The values of a row by column; the row is a named tuple, a dict or a Series."""
     return row._asdict() if hasattr(row, "_asdict") else row
 
 
 def places(rows: pd.DataFrame, most: int = 4) -> str:
-    """The configurations of these rows, whatever their modes, in words: so many by name and the others counted."""
+    """The distinct configurations of these rows in words, without modes: the first `most` by name, the rest as a
+    number."""
     names = list(dict.fromkeys(where(row) for row in rows.itertuples()))
     if len(names) <= most:
         return listed(names)
@@ -60,15 +61,14 @@ def listed(words: list[str]) -> str:
 
 
 def runs_in_words(rows: pd.DataFrame, most: int = 2) -> str:
-    """The runs of these rows, so many by name and the others counted: "small at context 512, training step; and 3
-    more"."""
+    """The runs of these rows in words: "small at context 512, training step; and 3 more", the first `most` by name."""
     names = list(dict.fromkeys(run_in_words(row) for row in rows.to_dict("records")))
     more = [f"{len(names) - most} more"] if len(names) > most else []
     return "; ".join([*names[:most], *more])
 
 
 def of_all(some: int, every: int, noun: str = "configuration") -> str:
-    """How many of how many: "all 20 configurations", "both configurations", "3 of 20 configurations"."""
+    """A number of a total in words: "all 20 configurations", "both configurations", "3 of 20 configurations"."""
     if every == 1:
         return f"the one {noun}" if some else f"no {noun}"
     if every == some == 2:
@@ -77,8 +77,8 @@ def of_all(some: int, every: int, noun: str = "configuration") -> str:
 
 
 def leaders(names: list[str], most: int = 3, unnamed: str = "others", noun: str = "run") -> str:
-    """Who leads in how many runs, most often first: "**sgemm 128×64 tn** in 12 of 20 runs, **reduce sum** in 8". The
-    name `unnamed` stands last."""
+    """The commonest names with their counts: "**sgemm 128×64 tn** in 12 of 20 runs, **reduce sum** in 8". The name
+    `unnamed` comes last."""
     ranking = sorted(Counter(names).most_common(), key=lambda pair: pair[0] == unnamed)
     if len(ranking) < 2:
         return "".join(name + (f" in {of_all(count, count, noun)}" if count > 1 else "") for name, count in ranking)
@@ -89,7 +89,7 @@ def leaders(names: list[str], most: int = 3, unnamed: str = "others", noun: str 
 
 
 def stand_in(measured: Measured) -> list[str]:
-    """That the forward pass of another mode stands in, where the grid has no run of the forward pass alone."""
+    """A sentence that the forward pass of another mode is used, if the grid has no run of the forward pass only."""
     if measured.inference_mode == FORWARD:
         return []
     text = "The grid has no run of the forward pass alone: the one inside the {mode} stands in."
@@ -97,7 +97,7 @@ def stand_in(measured: Measured) -> list[str]:
 
 
 def no_kernels_sentence(measured: Measured) -> str:
-    """That no kernels were captured on this machine, and why, as far as the runs say."""
+    """A sentence that no kernels were captured on this machine, with the reasons that the runs give."""
     runs = measured.runs
     not_captured = runs[CAPTURE.status_column] != COMPLETE  # what else may lack a reason is another matter
     reasons = [*runs.loc[not_captured, "reason"].dropna(), *runs["note"].dropna()]
@@ -108,13 +108,13 @@ def no_kernels_sentence(measured: Measured) -> str:
 
 
 def top_of(table: pd.DataFrame, scope: str) -> pd.DataFrame:
-    """The first kernel of every run in this scope."""
+    """The rows of rank 1 in this scope."""
     return table[(table["scope"] == scope) & (table["rank"] == 1)]
 
 
 def fused_sentence(measured: Measured, classes: pd.DataFrame) -> list[str]:
-    """That fused attention kernels hold matrix multiplies which no share of those counts, where there are any in the
-    forward pass; `classes` has its shares by class."""
+    """A sentence that fused attention kernels contain matrix multiplies that count as attention, if the forward pass
+    has any; `classes` are its shares by class."""
     shares = family_shares(classes).query("family == 'attention' and share > 0")
     if shares.empty:
         return []

@@ -1,4 +1,4 @@
-"""The answers: `python -m workflow.scripts.answers --tables results/tables --output results/answers`."""
+"""Writes the documents: `python -m workflow.scripts.answers --tables results/tables --output results/answers`."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def sides(options: argparse.Namespace) -> tuple[Results, Results]:
-    """The two sides that are named. Raises OutsideError where they are not, or are no results."""
+    """The two sides in the options. Raises OutsideError if they are missing or no results."""
     if not options.after or bool(options.before) == bool(options.varies):
         raise OutsideError(
             "name both folders of results: snakemake compare --config before=DIR after=DIR; or one study and the"

@@ -1,4 +1,4 @@
-"""Writes complete.json if every run is complete, out of memory or unsupported; else fails and names the others."""
+"""Writes complete.json if every run is complete, out of memory or unsupported; else fails and names the other runs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def main() -> None:
 
 
 def status_of_last(row: dict) -> str:
-    """How the last of the stages ended that every run of its workload has."""
+    """The status of the last stage that every run of this workload has."""
     return [row[stage.status_column] for stage in STAGES if stage.of_every_run and asked(row, stage)][-1]
 
 
 def asked(row: dict, stage: Stage) -> bool:
-    """Whether the run of a row was asked for a stage."""
+    """Whether the run of a row was to measure a stage."""
     return row[stage.status_column] != NOT_ASKED
 
 

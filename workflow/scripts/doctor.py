@@ -62,7 +62,7 @@ def examined(plan: dict, workload: Workload, runs: Path, time_limit_s: float) ->
 
 
 def this_host(runs: Path) -> Host:
-    """What can be found out without PyTorch."""
+    """The facts of this host that need no PyTorch."""
     folder = next(parent for parent in (runs, *runs.absolute().parents) if parent.exists())
     return Host(
         gpu=_gpu(),
@@ -84,7 +84,7 @@ def _gpu() -> Gpu | None:
 
 
 def _mebibytes(text: str) -> int | None:
-    """Bytes, from what nvidia-smi prints of memory; None for "[N/A]"."""
+    """Bytes from the memory that nvidia-smi prints; None for "[N/A]"."""
     count = nvidia_smi.integer(text)
     return None if count is None else count * 2**20
 

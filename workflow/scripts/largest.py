@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def entry_of(plan: Path, run: str) -> dict:
-    """The run's entry in the plan of the grid; raises OutsideError where there is none."""
+    """The run's entry in the plan of the grid; raises OutsideError without one."""
     if not plan.exists():
         raise OutsideError(f"{plan} is missing; make it: snakemake --cores 1 {plan}")
     every = json.loads(plan.read_text())["runs"]
@@ -83,7 +83,7 @@ def bisected(entry: dict, arguments: argparse.Namespace) -> dict:
 
 
 def one_try(specification: dict, limit: int | None, arguments: argparse.Namespace) -> FitResult:
-    """One process with this specification, which holds its lease alone."""
+    """The result of one process with this specification, which holds its lease exclusively."""
     program, log = specification["program"], Path("logs/largest") / f"{arguments.run}.log"
     with leases_for(program["device"], program["run"], say=say) as leases, tempfile.TemporaryDirectory() as scratch:
         job = Job(specification, Path(scratch), Path(scratch), log, arguments.time_limit_s, leases)
@@ -91,7 +91,7 @@ def one_try(specification: dict, limit: int | None, arguments: argparse.Namespac
 
 
 def predicted(program: dict, dimension: str, available: int) -> int | None:
-    """The largest value whose estimated peak is no more than the bytes available; None for another's model."""
+    """The largest value whose estimated peak fits into the available bytes; None for other people's models."""
     if shape_of(program) is None:
         return None
 

@@ -1,4 +1,4 @@
-"""Packs results for somebody else: `python -m workflow.scripts.pack --results results --output results.zip`."""
+"""Packs results for other people: `python -m workflow.scripts.pack --results results --output results.zip`."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def require(results: Path, names: list[str]) -> None:
-    """Raises OutsideError for the first of these files that is not there."""
+    """Raises OutsideError for the first of these files that is missing."""
     if lacking := next((name for name in names if not (results / name).exists()), None):
         raise OutsideError(f"{results / lacking} is not there; before packing: snakemake --cores 1 all")
 
 
 def facts_of_runs(results: Path) -> list[dict]:
-    """What an archive says of each run, by which the questions that it can answer are known."""
+    """The facts of each run in an archive, which decide the questions that it can answer."""
     runs = pd.read_parquet(results / "tables" / "runs.parquet")
     return json.loads(runs[list(RUN_COLUMNS)].fillna({"steps_warmed": 0}).to_json(orient="records"))
 

@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def times(options: argparse.Namespace, number: int, run: dict) -> Iterator[dict]:
-    """The times of one process of a run; none where it has none. Raises BadResult."""
+    """The times of one process of a run; none if it has none. Raises BadResult."""
     result = read_result(options.folder / str(number) / run["run"] / TIMING.result)
     if result.status != COMPLETE:
         return

@@ -1,4 +1,4 @@
-"""Reads from an archive everything that documents, figures and page are made from."""
+"""Reads all inputs of documents, figures and page from an archive."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
-    """Raises BadArchive where tables would fill the memory, OutsideError where a merged one is missing, or is not what
-    this version of the project reads."""
+    """Raises BadArchive if tables would fill the memory, OutsideError if a merged one is missing or of another
+    version."""
     merged = merged_of(workloads_of(manifest.runs))
     needed = [f"tables/{name}.parquet" for name in merged]
     others = [name for name in manifest.files if name.endswith(".parquet") and is_source(name) and name not in needed]

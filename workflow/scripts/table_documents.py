@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def write_documents(documents: dict[str, str], style: str, folder: Path) -> None:
-    """Writes every table in one style, and which files these are: how many a long table needs is known only now."""
+    """Writes every table in one format, and a list of the files, whose number for a long table is known only now."""
     for stem, markdown in documents.items():
         write_text(folder / f"{stem}{SUFFIXES[style]}", fragment_in(style, markdown))
     write_text(folder / CONTENTS, "".join(f"{stem}{SUFFIXES[style]}\n" for stem in documents))

@@ -1,4 +1,4 @@
-"""Makes everything again from the results of the measurements and says what differs on disk; changes nothing.
+"""Makes everything again from the results of the measurements and prints what differs on disk; changes nothing.
 
 The same rules make it in a separate folder, with links to the results. Exit status 1 if a file differs.
 """
@@ -56,14 +56,14 @@ def main() -> None:
 
 
 def measured_runs(arguments: argparse.Namespace) -> dict[str, list[str]]:
-    """The files of each run, by its folder below results. Raises OutsideError where one cannot be used."""
+    """The files of each run, by its folder below results. Raises OutsideError if one cannot be used."""
     plan = grid_plan(arguments.config)["runs"]
     require_results(plan, arguments.results, arguments.sources)
     return {f"runs/{entry['run']}": files_of_run(entry) for entry in plan}
 
 
 def require_results(plan: list[dict], results: Path, sources: dict[str, str]) -> None:
-    """Raises OutsideError where a result is missing, cannot be used, or is not what would be measured now."""
+    """Raises OutsideError if a result is missing, unusable or stale."""
     missing = [entry["run"] for entry in plan if not is_measured(entry, results / "runs" / entry["run"])]
     if missing and (other := other_runs(plan, results)):
         raise OutsideError(
@@ -80,7 +80,8 @@ def require_results(plan: list[dict], results: Path, sources: dict[str, str]) ->
 
 
 def other_runs(plan: list[dict], results: Path) -> str | None:
-    """What the folder's own plan says it holds, where that is not this plan's runs; None where it is, or is unknown."""
+    """A message on the runs in the folder's own plan if they differ from this plan; None if they agree or are
+    unknown."""
     try:
         present = json.loads((results / PLAN).read_text())
     except (FileNotFoundError, ValueError):
@@ -96,13 +97,13 @@ def is_measured(entry: dict, folder: Path) -> bool:
 
 
 def files_of_run(entry: dict) -> list[str]:
-    """What the stages of a run leave, or may leave."""
+    """The files that the stages of a run write, or may write."""
     stages = [BY_NAME[name] for name in entry["specifications"]]
     return [name for stage in stages for name in (stage.result, *stage.files, *stage.may_leave)]
 
 
 def link_results(measured: dict[str, list[str]], results: Path, scratch: Path) -> None:
-    """Puts links to all that was measured into the same places below `scratch`."""
+    """Creates links to all results in the same places below `scratch`."""
     for folder, names in measured.items():
         (scratch / folder).mkdir(parents=True)
         for path in existing_rank_files(results / folder, *names):
@@ -112,7 +113,7 @@ def link_results(measured: dict[str, list[str]], results: Path, scratch: Path) -
 
 
 def make_again(config: dict, folder: Path, cores: int) -> None:
-    """Runs the rules of the analysis in the folder; raises OutsideError with what they say where they fail."""
+    """Runs the rules of the analysis in the folder; raises OutsideError with their messages if they fail."""
     (folder / "config.json").write_text(json.dumps(config))
     command = [
         sys.executable, "-m", "snakemake", MADE, f"--snakefile={ROOT / 'Snakefile'}", f"--directory={folder}",
@@ -126,7 +127,7 @@ def make_again(config: dict, folder: Path, cores: int) -> None:
 
 
 def differences(copy: Path, results: Path) -> tuple[int, dict[str, str]]:
-    """How many files were made again, and for each that differs on disk a line that says how."""
+    """(number of files made again, by file that differs on disk a line on the difference)."""
     paths = [path for path in sorted(copy.rglob("*")) if path.is_file() and not path.is_symlink()]
     paths = [path for path in paths if path.name not in (NAME, LOCK)]
     compared = [path.relative_to(copy) for path in paths if can_be_made_here(path, copy)]
@@ -135,7 +136,8 @@ def differences(copy: Path, results: Path) -> tuple[int, dict[str, str]]:
 
 
 def can_be_made_here(path: Path, copy: Path) -> bool:
-    """Whether a file is the same on every machine: nsys's own reports are where the nsys is that captured."""
+    """Whether a file is the same on every machine: nsys's own reports are only where the capturing nsys is
+    installed."""
     texts = CAPTURE.tables_of_a_run.texts
     run = next((parent for parent in path.parents if parent.parent == copy / "runs"), None)
     if run is None or str(path.relative_to(run)) not in texts:

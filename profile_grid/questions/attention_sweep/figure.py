@@ -57,7 +57,8 @@ def draw(tables: Tables) -> Drawing:
 
 
 def _named(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells without times and their `name`, the same for all cells of a variant and precision: "flash in fp32"."""
+    """The cells without times and their `name`, the same for all such cells of a variant and precision: "flash in
+    fp32"."""
     keys = ["variant", "precision"]
     every = cells.groupby(keys).size()
     names = {

@@ -31,7 +31,7 @@ def time_lost(merged: Merged) -> pd.DataFrame:
 
 
 def findings_of(merged: Merged) -> pd.DataFrame:
-    """The findings of every run; if it has counters, the rules that need them are applied with them."""
+    """The findings of every run; of a run with counters, also those of the rules that need them."""
     findings, runs = merged["findings"], merged["runs"]
     counted = runs.loc[runs[COUNTERS.status_column] == COMPLETE, "run"]
     if counted.empty:
