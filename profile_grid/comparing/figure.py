@@ -24,7 +24,7 @@ STYLES = {  # of a verdict: colour and shape
 LINE_PX, AXIS_PX, GAP_PX, CHARACTER_PX = 15, 40, 14, 6
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
 MAX_LINES = 60  # of one panel
-NOTHING = "No cell has times on both sides."
+NO_CELLS = "No cell has times on both sides."
 MEANING = (
     "The median over processes, and the interval from resampling processes and steps. Right of the rule is slower;"
     " colour and shape are the verdict."
@@ -37,7 +37,7 @@ def draw(tables: Tables) -> Drawing:
     cells = tables["cells"]
     timed = cells[cells["ratio"].notna()]
     if timed.empty:
-        return Drawing(reason=NOTHING)
+        return Drawing(reason=NO_CELLS)
     keys = [key for key in shown_dimensions(cells, ("model", "context_length")) if key != MODE.key]
     timed = timed.assign(cell=[_label(row, keys) for row in timed.to_dict("records")])
     chosen, notes = _fitting(timed)

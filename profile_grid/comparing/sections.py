@@ -14,7 +14,7 @@ from profile_grid.study.dimensions import KEYS
 from profile_grid.tables.cells import lines_table
 from profile_grid.tables.wording import run_in_words
 
-LEADING_DIMENSIONS = ("model", "context_length", "mode")
+LEADING_KEYS = ("model", "context_length", "mode")
 MAX_KERNELS = 5  # of one run
 MIN_BYTES = 2**20  # of a reported change of peak memory
 
@@ -30,7 +30,7 @@ def facts_section(facts: pd.DataFrame) -> str:
 def cells_section(cells: pd.DataFrame) -> str:
     """Every cell with its times, the ratio, and the verdict."""
     headings = ("before, ms", "after, ms", "ratio", "interval", "p, adjusted", "processes", "verdict")
-    return pipe_table(lines_table(cells, LEADING_DIMENSIONS, headings, _cell))
+    return pipe_table(lines_table(cells, LEADING_KEYS, headings, _cell))
 
 
 def _cell(row: dict) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def memory_section(cells: pd.DataFrame) -> str:
     sentence = f"The peak of the tensors' memory changed by a MiB or more in {len(changed)} of {len(both)} cells."
     if changed.empty:
         return sentence
-    table = lines_table(changed, LEADING_DIMENSIONS, ("before, GiB", "after, GiB", "ratio"), _peaks)
+    table = lines_table(changed, LEADING_KEYS, ("before, GiB", "after, GiB", "ratio"), _peaks)
     return f"{sentence}\n\n{pipe_table(table)}"
 
 
@@ -68,7 +68,7 @@ def energy_section(energies: pd.DataFrame) -> str:
     if energies.empty:
         return ""
     headings = ("before, J per step", "after, J per step", "ratio")
-    return pipe_table(lines_table(energies, LEADING_DIMENSIONS, headings, _energies))
+    return pipe_table(lines_table(energies, LEADING_KEYS, headings, _energies))
 
 
 def _energies(row: dict) -> list[str]:

@@ -21,7 +21,7 @@ from profile_grid.files import replacing
 PNG_SCALE = 2
 SUFFIXES = (".svg", ".png")
 LINE_CHARACTERS, HEADLINE_CHARACTERS = 150, 95  # of small text and of a headline in the width of a figure
-APART = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")  # so legends stay above notes
+SEPARATE = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")  # legends above notes
 SVG = "http://www.w3.org/2000/svg"
 NUMBERED = re.compile(r"(?:gradient_|clip)\d+")
 
@@ -40,7 +40,7 @@ def on_paper(figure: Figure, tables: Tables) -> Spec:
         wrapped(result or quantity, HEADLINE_CHARACTERS), subtitle=wrapped(quantity) if result else [],
         fontSize=FONT_SIZE + 4, fontWeight="bold", frame="bounds", offset=10,
     )  # fmt: skip
-    return specification(column(inner, spacing=0, title=title, resolve={"scale": APART}))
+    return specification(column(inner, spacing=0, title=title, resolve={"scale": SEPARATE}))
 
 
 def specification(chart: Spec) -> Spec:

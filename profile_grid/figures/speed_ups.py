@@ -32,7 +32,7 @@ PALE = 0.35
 
 @dataclass(frozen=True)
 class SpeedUps:
-    """A figure of speed-ups: its dimension, its table (as from `times_beside_base`), and the words for the default."""
+    """A figure of speed-ups: its dimension, its table (as from `times_with_base`), and the words for the default."""
 
     dimension: Dimension
     table: str

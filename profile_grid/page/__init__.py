@@ -29,7 +29,7 @@ from profile_grid.page.timeline import run_timeline
 from profile_grid.page.verdict import OF_VERDICT, advice, scope, speed
 from profile_grid.study.catalogue import SUMMARIES, questions_asked, tables_of
 from profile_grid.tables.machines import by_machine
-from profile_grid.tables.measured import names_of_told_kernels
+from profile_grid.tables.measured import names_of_summary_kernels
 
 HERE = Path(__file__).parent
 
@@ -61,7 +61,7 @@ def page(
     summaries = {name: tables[name] for name in names_of_tables if name in SUMMARIES}
     sections = [section(machine, runs, tables["runs"], summaries) for machine, runs in by_machine(tables["runs"])]
     of_machine, machine, left_out = of_one_machine(tables)
-    names = Names(names_of_told_kernels(of_machine))
+    names = Names(names_of_summary_kernels(of_machine))
     asked = questions_asked(tables["runs"].to_dict("records"))
     shown_tables = page_tables(tables, names, asked, table_files)
     has_steps = "kernels" in names_of_tables

@@ -10,22 +10,22 @@ from profile_grid.errors import OutsideError
 from profile_grid.study.dimensions import BY_KEY, DIMENSIONS, KEYS, title_of
 
 
-class NotApart(OutsideError):
+class AmbiguousCell(OutsideError):
     """Two rows belong to one cell: a dimension varies that the table does not show. The message names it."""
 
 
 def pivoted(rows: pd.DataFrame, index: Sequence[str], columns: str, values: Sequence[str]) -> pd.DataFrame:
     """The rows as a wide table: a row per `index`, a column per value of `columns` below each of `values`.
 
-    Nothing is averaged: raises NotApart if two rows belong to one cell. Empty cells are NaN. Rows and columns are in
-    order of appearance.
+    Raises AmbiguousCell if two rows belong to one cell; nothing is averaged. Empty cells are NaN. Rows and columns are
+    in order of appearance.
     """
     keys = [*index, columns]
     twice = rows[rows.duplicated(keys, keep=False)]
     if not twice.empty:
         differing = [key for key in KEYS if key in rows.columns and key not in keys and twice[key].nunique() > 1]
         values_text = ", ".join(str(twice.iloc[0][key]) for key in keys)
-        raise NotApart(
+        raise AmbiguousCell(
             f"{len(twice)} rows share a place ({values_text}) in a table of {columns} by {', '.join(index)};"
             f" {', '.join(differing) or 'no dimension'} differs between them and is not shown"
         )

@@ -18,7 +18,7 @@ from profile_grid.tables.measured import Measured
 
 STATUS_WORDS = {OUT_OF_MEMORY: "OOM", UNSUPPORTED: "unsupported", INCOMPLETE: "incomplete", "missing": "missing"}
 NOT_IN_GRID = "not run"
-LED_BY = (MODEL.key, CONTEXT_LENGTH.key)
+LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key)
 
 
 def run_table(
@@ -31,7 +31,7 @@ def run_table(
     """One line per run of a mode (by default inference): its dimensions and its cells, or its status. With `text`, the
     cells are aligned on the left."""
     runs = measured.runs[measured.runs["mode"] == (mode or measured.inference_mode)]
-    shown = shown_dimensions(runs, LED_BY, hidden=(MODE.key,))
+    shown = shown_dimensions(runs, LEADING_KEYS, hidden=(MODE.key,))
     lines = []
     for row in runs.to_dict("records"):
         blank = (status_word(row[CAPTURE.status_column]), *[ABSENT] * (len(headings) - 1))[: len(headings)]

@@ -22,7 +22,7 @@ def whole_steps(times: pd.DataFrame) -> pd.DataFrame:
 
 def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Sequence[str] = FULLEST_FIRST) -> Claim:
     """The lead: the largest clear difference, in the first of the modes that has any, and the median of all. `times` is
-    a table as of `times_beside_base`, `base` the words for the default: "in fp32"."""
+    a table as of `times_with_base`, `base` the words for the default: "in fp32"."""
     steps = whole_steps(times)
     clear = steps[steps["verdict"] != UNTOLD]
     mode = next((mode for mode in modes if (clear["mode"] == mode).any()), None)

@@ -17,11 +17,11 @@ DIGITS_OF_A_DIGEST = 12  # in a title
 
 @dataclass(frozen=True)
 class Machine:
-    """The values of the machine's dimensions, as text; None if no run has it. `apart` are the dimensions that
+    """The values of the machine's dimensions, as text; None if no run has it. `distinct_by` are the dimensions that
     distinguish it from another machine with the same title."""
 
     facts: tuple[str | None, ...]
-    apart: tuple[str, ...] = ()
+    distinct_by: tuple[str, ...] = ()
 
     def __getattr__(self, key: str) -> str | None:
         if key not in MACHINE_KEYS:
@@ -46,7 +46,7 @@ class Machine:
         """One line that names this machine uniquely."""
         facts = ((fact.heading, getattr(self, fact.key)) for fact in MACHINE_DIMENSIONS if fact.in_title)
         versions = [f"{heading} {value}" for heading, value in facts if value]
-        further = [f"{BY_KEY[key].heading} {_short(key, getattr(self, key))}" for key in self.apart]
+        further = [f"{BY_KEY[key].heading} {_short(key, getattr(self, key))}" for key in self.distinct_by]
         return ", ".join([self.device_name or "unknown device", *versions, self.profiler, *further])
 
 
@@ -60,15 +60,15 @@ def by_machine(runs: pd.DataFrame) -> list[tuple[Machine, list[str]]]:
     for name, machine in zip(runs["run"], identities, strict=True):
         groups[_home(machine, groups)].append(name)
     order = {name: position for position, name in enumerate(runs["run"])}
-    machines = [(_told_apart(machine, groups), names) for machine, names in groups.items() if names]
+    machines = [(_with_distinct_title(machine, groups), names) for machine, names in groups.items() if names]
     return sorted(machines, key=lambda pair: order[pair[1][0]])
 
 
-def _told_apart(machine: Machine, others: Iterable[Machine]) -> Machine:
+def _with_distinct_title(machine: Machine, others: Iterable[Machine]) -> Machine:
     """The machine with the dimensions in which others of the same title differ from it."""
     twins = [other for other in others if other.title == machine.title]
     differing = [key for key in MACHINE_KEYS if len({getattr(twin, key) for twin in twins}) > 1]
-    return replace(machine, apart=tuple(differing))
+    return replace(machine, distinct_by=tuple(differing))
 
 
 def command_to_measure_again(runs: pd.DataFrame) -> str:

@@ -16,7 +16,7 @@ from profile_grid.tables.machines import Machine
 from profile_grid.tables.names import FORWARD
 
 TIME_OF_KERNELS = "gpu_time_ms"
-TOLD = ["kernel", TIME_OF_KERNELS]
+KERNEL_AND_TIME = ["kernel", TIME_OF_KERNELS]
 PLAIN = re.compile(r"[\w:.]+", re.ASCII)  # names that Markdown takes for nothing else
 
 
@@ -83,16 +83,17 @@ class Measured:
 def measured_on(machine: Machine, names: list[str], runs: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Measured:
     """The results of these runs, all of one machine."""
     machine_tables = {name: table[table["run"].isin(names)] for name, table in tables.items()}
-    return Measured(machine, runs[runs["run"].isin(names)], machine_tables, names_of_told_kernels(machine_tables))
+    return Measured(machine, runs[runs["run"].isin(names)], machine_tables, names_of_summary_kernels(machine_tables))
 
 
-def names_of_told_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+def names_of_summary_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     """A short name per kernel in the summary tables, and so in the documents of a machine; those with the most time in
     all runs get theirs first.
 
     Figures and page choose other names for their further kernels.
     """
-    kernel_times = [table[TOLD] for name, table in tables.items() if name in SUMMARIES and {*TOLD} <= {*table.columns}]
+    summaries = [table for name, table in tables.items() if name in SUMMARIES]
+    kernel_times = [table[KERNEL_AND_TIME] for table in summaries if {*KERNEL_AND_TIME} <= {*table.columns}]
     if not kernel_times:
         return {}
     times = pd.concat(kernel_times).groupby("kernel", sort=False, observed=True).sum().reset_index()

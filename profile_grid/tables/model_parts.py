@@ -8,13 +8,13 @@ from kernel_tables.attribution.path_text import names_in
 from profile_grid.tables.names import BACKWARD, FORWARD, LOSS, NO_RANGE, RECOMPUTATION
 from range_marks import JOINT
 
-PLACE = ["run", "phase", "range"]
+KEY_COLUMNS = ["run", "phase", "range"]
 
 
 def places_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
-    """The distinct values of PLACE in these kernels, with their `pass` (forward, which includes the loss and all else;
-    backward; recomputation inside it) and `part`: the part of the model, or the set of parts of a compiled kernel."""
-    places = kernels[PLACE].drop_duplicates()
+    """The distinct values of KEY_COLUMNS in these kernels, with their `pass` (forward, with the loss and all else;
+    backward; recomputation in it) and `part`: the part of the model, or the set of parts of a compiled kernel."""
+    places = kernels[KEY_COLUMNS].drop_duplicates()
     of_forward: dict[str, set[str]] = {}  # by run the names of ranges outside its backward pass
     for run, phase, path in places.itertuples(index=False, name=None):
         forward = names_in(path) if phase != BACKWARD else []
@@ -26,7 +26,7 @@ def places_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
     return places.assign(**{"pass": [pass_ for pass_, _ in pairs], "part": [part for _, part in pairs]})
 
 
-def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
+def if_parts_differ(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of a table by `part`; none if all are outside the ranges of parts."""
     return rows if (rows["part"] != NO_RANGE).any() else rows.iloc[:0]
 

@@ -10,15 +10,15 @@ from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, Dimension
 from profile_grid.tables.apart import pivoted, sorted_values, split
 from profile_grid.tables.cells import lines_table
 from profile_grid.tables.evidence import UNTOLD
-from profile_grid.tables.model_parts import told_apart
+from profile_grid.tables.model_parts import if_parts_differ
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
 
-ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 
 
 def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | None:
     """One line per configuration: its step at the default, then its time and speed-up at each other value; None if no
-    two runs can be compared. `times` is a table as of `times_beside_base`."""
+    two runs can be compared. `times` is a table as of `times_with_base`."""
     rows = times[times["phase"] == WHOLE_STEP]
     if rows.empty:
         return None
@@ -33,7 +33,7 @@ def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | No
         return [with_spread(row["base_mean_ms"], row["base_std_ms"]), *gains]
 
     names = [f"{dimension.name_of(value)}, ms" for value in (dimension.default, *values)]
-    return lines_table(rows.drop_duplicates(keys), ALWAYS, names, cells, hidden=(dimension.key,))
+    return lines_table(rows.drop_duplicates(keys), LEADING_KEYS, names, cells, hidden=(dimension.key,))
 
 
 def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | None:
@@ -49,14 +49,14 @@ def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | N
         wide_row = wide.loc[tuple(row[key] for key in keys)]
         return [_judged(wide_row.get(("speed_up", phase)), wide_row.get(("verdict", phase))) for phase in phases]
 
-    return lines_table(rows.drop_duplicates(keys), (*ALWAYS, dimension.key), phases, cells)
+    return lines_table(rows.drop_duplicates(keys), (*LEADING_KEYS, dimension.key), phases, cells)
 
 
 def parts_tables(parts: pd.DataFrame) -> list[tuple[str, MarkdownTable]]:
     """Speed-up of the GPU time of each part, a column per model; one table with its title for each combination of the
     other dimensions that vary; none without ranges of parts. `parts` are rows of one phase, as of
-    `parts_beside_base`."""
-    parts = told_apart(parts)
+    `parts_with_base`."""
+    parts = if_parts_differ(parts)
     return [(title, _parts_table(rows)) for title, rows in split(parts, (MODEL.key, MODE.key))] if len(parts) else []
 
 

@@ -14,7 +14,7 @@ from profile_grid.tables.names import NO_RANGE
 from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
 
 
-def beside_base(
+def with_base(
     rows: pd.DataFrame, dimension: Dimension, figure: str, spread: str, by: Sequence[str] = ()
 ) -> pd.DataFrame:
     """The rows that are not at the dimension's default, each with its base: the row at the default that agrees in all
@@ -76,10 +76,10 @@ def compared(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
     return rows[values > 1]
 
 
-def times_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
+def times_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     """Time without a profiler of each run and phase, and of its base at the dimension's default."""
     timings = merged["timings"][[*LEADING, "phase", "mean_ms", "std_ms"]]
-    table = beside_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
+    table = with_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
     spread = assumed_spread(merged.waiting_share)
     variant, base = (spread.reindex(table[run]).fillna(SPREADS[True]).to_numpy() for run in ("run", "base_run"))
     error = pd.Series((variant**2 + base**2) ** 0.5, index=table.index)
@@ -91,14 +91,14 @@ def times_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def parts_beside_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
+def parts_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     """GPU time of each run, phase and part of the model, and of its base at the dimension's default, both with their
     share of the step."""
     kernels = merged.kernels
     kernels = kernels.assign(part=kernels["range"].fillna("").astype(object).map(innermost).replace("", NO_RANGE))
     times = per_pass(kernels, ["phase", "part"], merged.captured_steps)
     times["share"] = numbers(times["total_ns"]) / numbers(times["run"].map(total_by_run(kernels)))
-    table = beside_base(times, dimension, "gpu_time_ms", "gpu_time_std_ms", by=["phase", "part"])
+    table = with_base(times, dimension, "gpu_time_ms", "gpu_time_std_ms", by=["phase", "part"])
     shares = times.set_index(["run", "phase", "part"])["share"]
     at_base = pd.MultiIndex.from_frame(table[["base_run", "phase", "part"]])
     table["base_share"] = shares.reindex(at_base).to_numpy(dtype="float64")
@@ -129,8 +129,8 @@ VERDICT = columns("""
     verdict | text | | faster, slower, or cannot be told from these processes, all rows of the phase allowed for
     spread | float | | relative standard deviation of speed_up between processes, assumed of one process a side
 """)
-TIMES_BESIDE_BASE = columns(TIME_OF_A_RUN, TIME_OF_BASE, VERDICT)
-PARTS_BESIDE_BASE = columns(
+TIMES_WITH_BASE = columns(TIME_OF_A_RUN, TIME_OF_BASE, VERDICT)
+PARTS_WITH_BASE = columns(
     """
     phase | text | | range directly inside step
     part | text | | innermost range that was open at the launch

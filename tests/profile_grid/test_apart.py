@@ -10,7 +10,7 @@ import pytest
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables import apart
-from profile_grid.tables.apart import NotApart, pivoted, shown_dimensions, split
+from profile_grid.tables.apart import AmbiguousCell, pivoted, shown_dimensions, split
 from tests.profile_grid.made_up import GEMM, forward_kernels, grid
 from tests.profile_grid.made_up_answers import summaries
 from tests.profile_grid.test_answers import rendered
@@ -36,7 +36,7 @@ def test_a_wide_table_of_no_rows_has_the_values_that_were_asked_for():
 
 
 def test_two_rows_in_one_place_are_an_error_that_names_the_dimension_and_nothing_is_averaged():
-    with pytest.raises(NotApart, match=r"2 rows share a place \(512, small\) .*; precision differs between them"):
+    with pytest.raises(AmbiguousCell, match=r"2 rows share a place \(512, small\) .*; precision differs between them"):
         pivoted(rows(SMALL, SMALL_IN_BF16), ["context_length"], "model", ["share"])
 
 

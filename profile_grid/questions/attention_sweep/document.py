@@ -10,7 +10,7 @@ import pandas as pd
 from cs336_model.program.variants.values import EAGER
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, interval, known, memory, significant, with_spread
-from profile_grid.questions.attention_sweep.table import PLACE
+from profile_grid.questions.attention_sweep.table import KEY_COLUMNS
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.tables.apart import pivoted
 from profile_grid.tables.cells import status_word
@@ -39,8 +39,8 @@ def sentences(measured: Measured) -> list[str]:
 
 def _gains(both: pd.DataFrame) -> pd.DataFrame:
     """The measured cells of all variants but the written-out one: times of both passes together, and the verdict."""
-    base = both.loc[both["variant"] == EAGER, [*PLACE, "ms"]].rename(columns={"ms": "base_ms"})
-    pairs = both[both["variant"] != EAGER].merge(base, on=PLACE)
+    base = both.loc[both["variant"] == EAGER, [*KEY_COLUMNS, "ms"]].rename(columns={"ms": "base_ms"})
+    pairs = both[both["variant"] != EAGER].merge(base, on=KEY_COLUMNS)
     gain = pairs["base_ms"] / pairs["ms"]
     error = pd.Series(SPREADS[True] * 2**0.5, index=pairs.index)  # nothing tells where the host paces an operator
     return pairs.assign(gain=gain, verdict=judged(gain, error)["verdict"])
@@ -64,10 +64,10 @@ def _fastest(both: pd.DataFrame) -> list[Claim]:
     """By precision the variant with the shortest passes at the longest and at the shortest context."""
     texts = []
     for precision, cells in both.groupby("precision", sort=False):
-        cells = cells[cells.groupby(PLACE)["variant"].transform("nunique") > 1]
+        cells = cells[cells.groupby(KEY_COLUMNS)["variant"].transform("nunique") > 1]
         for length in sorted({*cells["context_length"].agg(["min", "max"])}) if len(cells) else ():
             at_length = cells[cells["context_length"] == length]
-            names = [escaped(best) for best in at_length.loc[at_length.groupby(PLACE)["ms"].idxmin(), "variant"]]
+            names = [escaped(best) for best in at_length.loc[at_length.groupby(KEY_COLUMNS)["ms"].idxmin(), "variant"]]
             texts.append(f"{leaders(names, noun='cell')} at context {length} in {precision}")
     return [Claim("Shortest measured passes: {texts}.", texts="; ".join(texts))] if texts else []
 
@@ -132,11 +132,11 @@ def most_passes(machines: Iterable[Measured]) -> int:
 
 def _table(cells: pd.DataFrame, text: Callable[[pd.Series], str]) -> MarkdownTable:
     variants = list(dict.fromkeys(cells["variant"]))
-    wide = pivoted(cells, PLACE, "variant", CELL)
+    wide = pivoted(cells, KEY_COLUMNS, "variant", CELL)
     several = cells["batch_size"].nunique() > 1
     lines = []
     for key_values in sorted(wide.index):
-        values = dict(zip(PLACE, key_values, strict=True))
+        values = dict(zip(KEY_COLUMNS, key_values, strict=True))
         leading = (str(values[key]) for key in ("head_dim", "context_length", *(["batch_size"] if several else [])))
         cell_values = wide.loc[key_values]
         texts = (text(pd.Series({name: cell_values[(name, variant)] for name in CELL})) for variant in variants)

@@ -14,7 +14,7 @@ from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.ratios import with_speed_up
 
 PASSES = ("forward", "backward")
-PLACE = [key for key in KEYS if key not in ("compile", "attention")]
+KEY_COLUMNS = [key for key in KEYS if key not in ("compile", "attention")]
 COMPILED = "compiled"  # the variant that is eager's code, compiled; the others are named as attention is
 
 
@@ -33,9 +33,9 @@ def _with_speed_ups(table: pd.DataFrame) -> pd.DataFrame:
     written_out = (table["variant"] == EAGER) & (table["status"] == COMPLETE)
     for which in PASSES:
         figure, spread = f"{which}_ms", f"{which}_std_ms"
-        base = table.loc[written_out, [*PLACE, figure, spread]]
+        base = table.loc[written_out, [*KEY_COLUMNS, figure, spread]]
         base = base.rename(columns={figure: f"base_{figure}", spread: f"base_{spread}"})
-        both = with_speed_up(table.merge(base, on=PLACE, how="left", validate="many_to_one"), figure, spread)
+        both = with_speed_up(table.merge(base, on=KEY_COLUMNS, how="left", validate="many_to_one"), figure, spread)
         is_eager = table["variant"] == EAGER
         gains = {f"{which}_{name}": both[name].mask(is_eager.to_numpy()) for name in ("speed_up", "speed_up_std")}
         table = table.assign(**gains)

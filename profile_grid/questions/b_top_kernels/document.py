@@ -11,7 +11,7 @@ from profile_grid.quantities import count, counted, interval, percent, with_spre
 from profile_grid.study.dimensions import MODE, MODES, keys_without
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.apart import shown_dimensions
-from profile_grid.tables.cells import LED_BY, NOT_IN_GRID, headings_of, leading_cells, status_word
+from profile_grid.tables.cells import LEADING_KEYS, NOT_IN_GRID, headings_of, leading_cells, status_word
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, FORWARD
@@ -99,7 +99,7 @@ def top_kernel_table(measured: Measured) -> MarkdownTable:
         for mode in modes
         for row in top[(top["mode"] == mode) & (top["scope"] == _scope(mode))].itertuples()
     }
-    dimensions, keys = shown_dimensions(measured.runs, LED_BY, hidden=(MODE.key,)), keys_without(MODE.key)
+    dimensions, keys = shown_dimensions(measured.runs, LEADING_KEYS, hidden=(MODE.key,)), keys_without(MODE.key)
     lines = []
     for _, runs in measured.runs.groupby(keys, sort=False):
         by_mode = {row["mode"]: row for row in runs.to_dict("records")}

@@ -26,7 +26,7 @@ from profile_grid.study.dimensions import (
 )
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.classes import family
-from profile_grid.tables.measured import Words, names_of_told_kernels
+from profile_grid.tables.measured import Words, names_of_summary_kernels
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 
 PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
@@ -80,7 +80,7 @@ def draw_top_kernels(tables: Tables) -> Drawing:
     names are unique in one panel only."""
     runs, terms = tables["runs"], words(tables["runs"])
     top = top_kernels(runs, tables["kernels"])
-    short = short_names(top["kernel"], names_of_told_kernels(tables))
+    short = short_names(top["kernel"], names_of_summary_kernels(tables))
     top = top.assign(bar=top["kernel"].map(short), text=_texts(top), start=0.0, end=top["time_ms"])
     fills, names_px = marks.part_fills(top, "family"), CHARACTER_PX * max(map(len, top["bar"]), default=0)
 
@@ -124,7 +124,7 @@ def result_top_kernels(tables: Tables) -> str:
         return ""
     run_top = top[top["run"] == top["run"].iloc[0]]
     first = run_top[run_top["scope"] == run_top["scope"].iloc[-1]].iloc[0]
-    name = short_names(top["kernel"], names_of_told_kernels(tables))[first["kernel"]]
+    name = short_names(top["kernel"], names_of_summary_kernels(tables))[first["kernel"]]
     share, time = percent(first["share"]), words(tables["runs"]).time
     return f"{name} takes {share} of the {time} of {labels(run_top.head(1))[0]}"
 

@@ -14,7 +14,7 @@ from profile_grid.tables.cells import by_size, run_table, small_ones_together
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.model_parts import told_apart
+from profile_grid.tables.model_parts import if_parts_differ
 from profile_grid.tables.names import FORWARD_OTHERS, NO_RANGE
 from profile_grid.tables.wording import (
     NO_FORWARD_PASS,
@@ -116,7 +116,7 @@ def class_table(measured: Measured) -> MarkdownTable:
 
 def others_table(measured: Measured) -> MarkdownTable:
     """(c) The parts of the model and the kernels with the most time outside matrix multiplies, the longest first."""
-    parts, top = told_apart(measured.inference("forward_parts")), measured.inference("top_kernels")
+    parts, top = if_parts_differ(measured.inference("forward_parts")), measured.inference("top_kernels")
     top = top[top["scope"] == FORWARD_OTHERS]
     cells = {}
     for run in measured.runs["run"]:
@@ -133,7 +133,7 @@ def others_table(measured: Measured) -> MarkdownTable:
 def parts_tables(measured: Measured) -> tuple[int, list[tuple[str, MarkdownTable]]] | None:
     """(c) Share of the forward pass by part, a column per model, at the longest context that most models have. One
     table with its title for each combination of further dimensions that vary."""
-    parts = told_apart(measured.inference("forward_parts"))
+    parts = if_parts_differ(measured.inference("forward_parts"))
     if parts.empty:
         return None
     models_at = parts.groupby(CONTEXT_LENGTH.key)[MODEL.key].nunique()

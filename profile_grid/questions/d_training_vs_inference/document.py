@@ -17,7 +17,7 @@ from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD
 from profile_grid.tables.wording import PASSES, TRAINING, leaders, listed, no_kernels_sentence, of_all
 
 SAME_SHARE = 0.005
-MOST_PARTS = 7
+MAX_PARTS = 7
 VISIBLE_SHARE = 0.0005  # a phase that reads 0.0 % in every row has no column
 
 
@@ -142,7 +142,7 @@ def parts_table(measured: Measured) -> MarkdownTable | None:
     rows = _of_training(measured)
     if rows.empty:
         return None
-    most = rows.groupby("part")["share"].max().sort_values(ascending=False).index[:MOST_PARTS]
+    most = rows.groupby("part")["share"].max().sort_values(ascending=False).index[:MAX_PARTS]
     parts = [part for part in dict.fromkeys(rows["part"]) if part in most]
     cells = {}
     for run, run_parts in rows.groupby("run", sort=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.tables.conservation import check_shares, require_same
-from profile_grid.tables.model_parts import PLACE, places_with_parts
+from profile_grid.tables.model_parts import KEY_COLUMNS, places_with_parts
 from profile_grid.tables.names import BACKWARD, FORWARD, LOSS, NO_RANGE
 from profile_grid.tables.per_pass import Merged, in_run_order, per_pass, with_share
 
@@ -20,7 +20,8 @@ def training_parts(merged: Merged) -> pd.DataFrame:
     kernels = merged.kernels[merged.kernels["phase"].isin(PHASES)]
     places = places_with_parts(kernels)
     runs_with_parts = places.loc[(places["pass"] == BACKWARD) & (places["part"] != NO_RANGE), "run"].unique()
-    rows = kernels[kernels["run"].isin(runs_with_parts)].merge(places, on=PLACE, how="left", validate="many_to_one")
+    rows = kernels[kernels["run"].isin(runs_with_parts)]
+    rows = rows.merge(places, on=KEY_COLUMNS, how="left", validate="many_to_one")
     table = with_share(per_pass(rows, ["pass", "part"], merged.captured_steps), ["run", "pass"], "share")
     phases = merged["phases"]
     main_phases = phases[phases["run"].isin(runs_with_parts) & phases["phase"].isin(PHASES) & (phases["step"] >= 0)]

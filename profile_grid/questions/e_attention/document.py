@@ -8,7 +8,7 @@ from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import count, interval, percent, rate, significant
 from profile_grid.questions.e_attention.table import MASK, MATMULS, PARTS, SCORES, SOFTMAX, VALUES
 from profile_grid.study.dimensions import MODE, keys_without
-from profile_grid.tables.cells import LED_BY, lines_table, run_table
+from profile_grid.tables.cells import LEADING_KEYS, lines_table, run_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import BACKWARD
@@ -22,7 +22,7 @@ from profile_grid.tables.wording import (
     stand_in,
 )
 
-PLACE = keys_without(MODE.key)
+KEY_COLUMNS = keys_without(MODE.key)
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -125,10 +125,10 @@ def flops_table(measured: Measured) -> MarkdownTable | None:
     if rows.empty:
         return None
     formulas = rows.drop_duplicates("part").set_index("part")["flops_formula"]
-    flops = rows.set_index([*PLACE, "part"])["flops_per_layer"]
+    flops = rows.set_index([*KEY_COLUMNS, "part"])["flops_per_layer"]
 
     def cells(row: dict) -> list[str]:
-        return [count(flops.get((*(row[key] for key in PLACE), part))) for part in formulas.index]
+        return [count(flops.get((*(row[key] for key in KEY_COLUMNS), part))) for part in formulas.index]
 
     headings = [f"{part}: {escaped(formula)}" for part, formula in formulas.items()]
-    return lines_table(rows.drop_duplicates(PLACE), LED_BY, headings, cells, hidden=(MODE.key,))
+    return lines_table(rows.drop_duplicates(KEY_COLUMNS), LEADING_KEYS, headings, cells, hidden=(MODE.key,))

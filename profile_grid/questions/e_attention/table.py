@@ -12,7 +12,7 @@ from profile_grid.tables.class_tables import CLASS_SHARES, FORWARD_CLASSES
 from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
 
-WHOLE = "scaled dot product attention"
+OPERATOR = "scaled dot product attention"
 SCORES, MASK, SOFTMAX, VALUES = "computing attention scores", "mask and scale", "computing softmax", "final matmul"
 PARTS = (SCORES, MASK, SOFTMAX, VALUES)
 MATMULS = (SCORES, VALUES)
@@ -21,14 +21,14 @@ FORMULAS = {  # of one layer, every entry of the S x S scores computed: (operati
     MASK: ("B·H·S² (the scale)", 0, 1),
     SOFTMAX: ("5·B·H·S²", 0, 5),
     VALUES: ("2·B·H·S²·d_head", 2, 0),
-    WHOLE: ("4·B·H·S²·d_head + 6·B·H·S²", 4, 6),
+    OPERATOR: ("4·B·H·S²·d_head + 6·B·H·S²", 4, 6),
 }
 BACKWARD_FORMULAS = {  # a gradient for each operand of a product; of P = softmax(S): dS = P (dP - sum of P dP)
     SCORES: ("4·B·H·S²·d_head", 4, 0),
     MASK: ("B·H·S² (the scale)", 0, 1),
     SOFTMAX: ("4·B·H·S²", 0, 4),
     VALUES: ("4·B·H·S²·d_head", 4, 0),
-    WHOLE: ("8·B·H·S²·d_head + 5·B·H·S²", 8, 5),
+    OPERATOR: ("8·B·H·S²·d_head + 5·B·H·S²", 8, 5),
 }
 
 
@@ -47,7 +47,7 @@ def attention_backward(merged: Merged) -> pd.DataFrame:
 
 
 def _in_phase(phase: str, formulas: dict[str, tuple[str, int, int]], merged: Merged) -> pd.DataFrame:
-    table = pd.concat([_time_of(part, phase, merged) for part in (*PARTS, WHOLE)], ignore_index=True)
+    table = pd.concat([_time_of(part, phase, merged) for part in (*PARTS, OPERATOR)], ignore_index=True)
     runs = merged["runs"]
     shape = runs.set_index("run")
     names = ("batch_size", "gpus", "num_heads", "d_model", "num_layers", "context_length")

@@ -88,4 +88,4 @@ def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
 def accuracy_table(measured: Measured) -> MarkdownTable | None:
     """(f) One line per timed run: its relative errors, the error that its precision explains, and the verdict; None
     without errors."""
-    return errors_table(measured.tables["precision_accuracy"], (*ratio_tables.ALWAYS, PRECISION.key))
+    return errors_table(measured.tables["precision_accuracy"], (*ratio_tables.LEADING_KEYS, PRECISION.key))

@@ -11,12 +11,12 @@ from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.accuracy import errors_of_runs
 from profile_grid.tables.ideal import peaks_of_device
 from profile_grid.tables.per_pass import Merged
-from profile_grid.tables.ratios import PARTS_BESIDE_BASE, TIMES_BESIDE_BASE, parts_beside_base, times_beside_base
+from profile_grid.tables.ratios import PARTS_WITH_BASE, TIMES_WITH_BASE, parts_with_base, times_with_base
 
 
 def precision_times(merged: Merged) -> pd.DataFrame:
     """(f) One row per run in a lower precision and phase: its time without a profiler, and the time in fp32."""
-    table = times_beside_base(merged, PRECISION)
+    table = times_with_base(merged, PRECISION)
     device = table["run"].map(merged["runs"].set_index("run")["device_name"])
     pairs = list(zip(device, table["precision"], strict=True))
     table["ideal_by_flops"] = [_peak_ratio(name, precision) for name, precision in pairs]
@@ -26,7 +26,7 @@ def precision_times(merged: Merged) -> pd.DataFrame:
 
 def precision_parts(merged: Merged) -> pd.DataFrame:
     """(f) One row per run in a lower precision, phase and part of the model: its GPU time, and that in fp32."""
-    return parts_beside_base(merged, PRECISION)
+    return parts_with_base(merged, PRECISION)
 
 
 def _peak_ratio(device_name: object, precision: str) -> float | None:
@@ -41,7 +41,7 @@ TABLES = (
         "precision_times",
         "(f) One row per run in a lower precision and phase, from the processes without a profiler",
         columns(
-            TIMES_BESIDE_BASE,
+            TIMES_WITH_BASE,
             """
     ideal_by_flops | float | | peak FLOP/s in this precision ÷ peak in fp32, by the maker; empty where that is not known
     ideal_by_bytes | float | | bytes of a number in fp32 ÷ in this precision
@@ -52,7 +52,7 @@ TABLES = (
     TableSpec(
         "precision_parts",
         "(f) One row per run in a lower precision, phase and part of the model, from the captures",
-        PARTS_BESIDE_BASE,
+        PARTS_WITH_BASE,
         make=precision_parts,
     ),
     TableSpec(

@@ -8,7 +8,7 @@ import pytest
 from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.study.dimensions import PRECISION
-from profile_grid.tables.ratios import beside_base
+from profile_grid.tables.ratios import with_base
 from tests.profile_grid.made_up import Kernel, Made, forward_kernels, grid, merged
 from tests.profile_grid.made_up_answers import Said, document_of
 from tests.profile_grid.test_answers import line_of, rendered
@@ -49,7 +49,7 @@ def test_two_partners_are_an_error_and_never_a_mean():
     rows = merged([Made(), replace(Made(), precision="bf16")])["timings"]
     twice = pd.concat([rows, rows[rows["precision"] == "fp32"]])
     with pytest.raises(pd.errors.MergeError):
-        beside_base(twice, PRECISION, "mean_ms", "std_ms", by=["phase"])
+        with_base(twice, PRECISION, "mean_ms", "std_ms", by=["phase"])
 
 
 def test_a_run_whose_partner_has_no_time_has_no_speed_up():

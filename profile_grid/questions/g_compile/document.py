@@ -26,7 +26,7 @@ NO_PAIR = Claim(
     compile=COMPILE.heading, base=BASE,
 )  # fmt: skip
 SMALLER = "(smaller ones)"
-LEADING_DIMENSIONS = (*ratio_tables.ALWAYS, COMPILE.key)
+LEADING_KEYS = (*ratio_tables.LEADING_KEYS, COMPILE.key)
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -96,7 +96,7 @@ def kernels_table(measured: Measured) -> MarkdownTable | None:
         return [launches, _change(total), *times]
 
     headings = (measured.words.kernels, "all, ms", *(f"{escaped(name)}, ms" for name in families))
-    return lines_table(rows.drop_duplicates("run"), LEADING_DIMENSIONS, headings, cells)
+    return lines_table(rows.drop_duplicates("run"), LEADING_KEYS, headings, cells)
 
 
 def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
@@ -146,7 +146,7 @@ def cost_table(measured: Measured) -> MarkdownTable | None:
         ("graphs", lambda row: count(row["graphs"])),
         ("breaks", lambda row: count(row["graph_breaks"])),
     )
-    return rows_table(measured.tables["compile_cost"], LEADING_DIMENSIONS, columns)
+    return rows_table(measured.tables["compile_cost"], LEADING_KEYS, columns)
 
 
 def _change(figures) -> str:

@@ -15,7 +15,7 @@ from profile_grid.study.dimensions import COMPILE
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.classes import is_matmul
 from profile_grid.tables.conservation import require_same
-from profile_grid.tables.model_parts import PLACE, parts_in, places_with_parts
+from profile_grid.tables.model_parts import KEY_COLUMNS, parts_in, places_with_parts
 from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
 from profile_grid.tables.ratios import both_sides, pairs
 
@@ -45,7 +45,7 @@ def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
     both = pairs(merged["runs"], COMPILE)
     kernels = merged.kernels[merged.kernels["run"].isin({*both["run"], *both["base_run"]})]
     places = places_with_parts(kernels).rename(columns={"part": "parts"})
-    return kernels.merge(places, on=PLACE, how="left", validate="many_to_one")
+    return kernels.merge(places, on=KEY_COLUMNS, how="left", validate="many_to_one")
 
 
 def _of_all_parts(table: pd.DataFrame, times: dict[tuple, float]) -> pd.Series:

@@ -12,7 +12,7 @@ from profile_grid.tables.model_parts import parts_in
 from profile_grid.tables.names import BACKWARD, FORWARD, NO_RANGE
 from profile_grid.tables.wording import capital, listed, run_in_words
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 
 
 def fused_sentences(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
@@ -37,8 +37,8 @@ def matmuls_sentence(rows: pd.DataFrame) -> list[Claim]:
     texts = [
         f"**{escaped(row['parts'])}** in {run_in_words(row)}, {row['phase']} ({count(row['base_matmuls'])} before,"
         f" {count(row['matmuls'])} after)"
-        for row in differing.head(MOST_NAMED).to_dict("records")
+        for row in differing.head(MAX_NAMED).to_dict("records")
     ]
-    more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
+    more = f" and {len(differing) - MAX_NAMED} more" if len(differing) > MAX_NAMED else ""
     text = "The number of matrix multiplies differs when compiled: {named}{more}."
     return [Claim(text, "counted", named="; ".join(texts), more=more)] if texts else []

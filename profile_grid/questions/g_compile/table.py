@@ -12,14 +12,14 @@ from profile_grid.tables.classes import family
 from profile_grid.tables.ideal import IDEAL, with_ideal
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, per_pass
-from profile_grid.tables.ratios import TIMES_BESIDE_BASE, both_sides, times_beside_base
+from profile_grid.tables.ratios import TIMES_WITH_BASE, both_sides, times_with_base
 
 FIGURES = ("gpu_time_ms", "invocations")
 
 
 def compile_times(merged: Merged) -> pd.DataFrame:
     """(g) One row per compiled run and phase: its time without a profiler, and that of the uncompiled run."""
-    return with_ideal(times_beside_base(merged, COMPILE), merged["runs"])
+    return with_ideal(times_with_base(merged, COMPILE), merged["runs"])
 
 
 def compile_kernels(merged: Merged) -> pd.DataFrame:
@@ -34,7 +34,7 @@ def compile_kernels(merged: Merged) -> pd.DataFrame:
 def compile_cost(merged: Merged) -> pd.DataFrame:
     """(g) One row per compiled run with an uncompiled one: seconds of the step that compiled, gain of each later step,
     and the number of steps that repay the cost; NaN without a gain."""
-    times = times_beside_base(merged, COMPILE)
+    times = times_with_base(merged, COMPILE)
     steps = times[times["phase"] == WHOLE_STEP]
     cost, runs = merged["cost"], merged["runs"].set_index("run")
     seconds = cost[cost["stage"] == TIMING.name].set_index("run")["compile_s"]
@@ -51,7 +51,7 @@ TABLES = (
     TableSpec(
         "compile_times",
         "(g) One row per compiled run and phase, from the processes without a profiler",
-        columns(TIMES_BESIDE_BASE, IDEAL),
+        columns(TIMES_WITH_BASE, IDEAL),
         make=compile_times,
     ),
     TableSpec(

@@ -21,8 +21,8 @@ from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.wording import PASSES, leaders, listed, places
 
 NO_WINNER = "no clear winner"
-NOTHING = Claim("Not answered: no two runs differ in attention alone, with times of at least one.", "missing")
-PLACE = keys_without(ATTENTION.key)
+NO_ANSWER = Claim("Not answered: no two runs differ in attention alone, with times of at least one.", "missing")
+KEY_COLUMNS = keys_without(ATTENTION.key)
 CELL = ["mean_ms", "speed_up", "verdict", "status", "peak_allocated_bytes"]
 
 
@@ -32,7 +32,7 @@ def sentences(measured: Measured) -> list[str]:
     rows = measured.tables["attention_times"]
     steps = rows[rows["phase"] == WHOLE_STEP]
     if not (steps["status"] == COMPLETE).any():
-        return [NOTHING]
+        return [NO_ANSWER]
     times = steps[steps["speed_up"].notna()]
     lead = [largest_gain(times, ATTENTION, ATTENTION.words(ATTENTION.default), ())] if len(times) else []
     claims = [*lead, *_fastest(steps), *_memory(steps), *_refused(steps), *([verdict_counts(times)] if lead else [])]
@@ -43,7 +43,8 @@ def _fastest(steps: pd.DataFrame) -> list[Claim]:
     """The fastest attention by context length, with the number of configurations; in how many there is no clear
     winner."""
     timed = steps[steps["mean_ms"].notna()]
-    fastest = [(group["context_length"].iloc[0], _fastest_of(group)) for _, group in timed.groupby(PLACE, sort=False)]
+    groups = timed.groupby(KEY_COLUMNS, sort=False)
+    fastest = [(group["context_length"].iloc[0], _fastest_of(group)) for _, group in groups]
     texts = [
         f"{leaders([name for length, name in fastest if length == context], unnamed=NO_WINNER)} at context {context}"
         for context in dict.fromkeys(length for length, _ in fastest)
@@ -78,7 +79,7 @@ def _memory(steps: pd.DataFrame) -> list[Claim]:
     if out.empty:
         return [Claim("All of them fit into memory.", "counted")] if (steps["status"] == COMPLETE).all() else []
     names = [str(value) for value in sorted_values(out, ATTENTION.key)]
-    fitting = steps[steps["status"] == COMPLETE].merge(out[PLACE].drop_duplicates(), on=PLACE)
+    fitting = steps[steps["status"] == COMPLETE].merge(out[KEY_COLUMNS].drop_duplicates(), on=KEY_COLUMNS)
     fits = [str(value) for value in sorted_values(fitting, ATTENTION.key)]
     sizes = fitting["peak_allocated_bytes"].dropna()
     held = f", in {interval(sizes, memory)}" if len(sizes) else ""
@@ -122,7 +123,7 @@ def operator_table(measured: Measured) -> MarkdownTable | None:
         ("ideal by FLOP/s", lambda row: ratio(row["ideal_by_flops"])),
         ("ideal by bytes/s", lambda row: ratio(row["ideal_by_bytes"])),
     )
-    return rows_table(measured.tables["attention_operator"], (*ratio_tables.ALWAYS, ATTENTION.key), columns)
+    return rows_table(measured.tables["attention_operator"], (*ratio_tables.LEADING_KEYS, ATTENTION.key), columns)
 
 
 def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> MarkdownTable | None:
@@ -131,14 +132,15 @@ def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> Markd
     if rows.empty:
         return None
     values = sorted_values(rows, ATTENTION.key)
-    wide = pivoted(rows, PLACE, ATTENTION.key, CELL)
+    wide = pivoted(rows, KEY_COLUMNS, ATTENTION.key, CELL)
 
     def cells(row: dict) -> list[str]:
-        wide_row = wide.loc[tuple(row[key] for key in PLACE)]
+        wide_row = wide.loc[tuple(row[key] for key in KEY_COLUMNS)]
         return [cell(pd.Series({name: wide_row[(name, value)] for name in CELL})) for value in values]
 
     headings = [f"{value} (written out)" if value == ATTENTION.default else str(value) for value in values]
-    return lines_table(rows.drop_duplicates(PLACE), ratio_tables.ALWAYS, headings, cells, hidden=(ATTENTION.key,))
+    lines = rows.drop_duplicates(KEY_COLUMNS)
+    return lines_table(lines, ratio_tables.LEADING_KEYS, headings, cells, hidden=(ATTENTION.key,))
 
 
 def _time(cell: pd.Series) -> str:

@@ -19,9 +19,9 @@ from profile_grid.tables.ratios import (
     TIME_OF_A_RUN,
     TIME_OF_BASE,
     VERDICT,
-    beside_base,
     compared,
-    times_beside_base,
+    times_with_base,
+    with_base,
 )
 
 RATIOS = [column.name for column in (*TIME_OF_BASE, *VERDICT)]
@@ -33,7 +33,7 @@ def attention_times(merged: Merged) -> pd.DataFrame:
     the time with written-out attention, and the peak memory."""
     times = compared(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
     keys = ["run", "phase"]
-    ratios = times_beside_base(merged, ATTENTION)[[*keys, *RATIOS]]
+    ratios = times_with_base(merged, ATTENTION)[[*keys, *RATIOS]]
     peak = numbers(times["run"].map(merged["runs"].set_index("run")["peak_allocated_bytes"]))
     spread = numbers(times["run"].map(assumed_spread(merged.waiting_share)))
     table = times.assign(peak_allocated_bytes=peak, process_spread=spread)
@@ -47,7 +47,7 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
     inside = kernels["range"].astype("object").fillna("").map(_in_attention).astype("bool")
     rows = per_pass(kernels[inside & (kernels["phase"] == FORWARD)], [], merged.captured_steps)
     rows = rows.drop(columns=["total_ns", "same_in_every_step"])
-    table = beside_base(rows, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")
+    table = with_base(rows, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")
     runs = merged["runs"].set_index("run")
     bounds_ms = [
         _least_ms(runs.loc[run], precision) for run, precision in zip(table["run"], table["precision"], strict=True)

@@ -12,10 +12,10 @@ from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTE
 from profile_grid.questions.i_memory.table import COUNTED
 from profile_grid.study.dimensions import BY_KEY, MODEL
 from profile_grid.tables.apart import pivoted, split, unstacked
-from profile_grid.tables.cells import lines_table
+from profile_grid.tables.cells import lines_table, rows_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.model_parts import told_apart
+from profile_grid.tables.model_parts import if_parts_differ
 from profile_grid.tables.names import FORWARD, OUTSIDE
 from profile_grid.tables.wording import PASSES, capital, leaders, listed, run_in_words, where
 
@@ -24,8 +24,8 @@ EXPECTED = (
     ("of the activations", "activation_bytes", "estimated_activation_bytes"),
 )
 NOT_RECORDED = Claim("Not answered: no run whose allocations were to be recorded has a complete history.", "missing")
-MOST_FAILURES = 3  # whose allocations are shown; the table has all
-LED_BY = ("model", "context_length", "mode")
+MAX_FAILURES = 3  # whose allocations are shown; the table has all
+LEADING_KEYS = ("model", "context_length", "mode")
 COUNTED_AS = {
     "requested_peak_bytes": "requested",
     "allocated_peak_bytes": "allocated",
@@ -122,7 +122,7 @@ def _bisected(measured: Measured) -> list[Claim]:
     texts = [
         f"{BY_KEY[row['fitted']].heading} {count(row['largest'])} fits and {count(row['fails_at'])} does not"
         f" ({count(row['predicted'])} predicted)"
-        for row in measured.tables["memory_fits"].to_dict("records")[:MOST_FAILURES]
+        for row in measured.tables["memory_fits"].to_dict("records")[:MAX_FAILURES]
     ]
     return [Claim("Measured by bisection: {texts}.", "measured", texts="; ".join(texts))] if texts else []
 
@@ -157,13 +157,13 @@ def peak_table(measured: Measured) -> MarkdownTable:
     def cells(row: dict) -> list[str]:
         return [row["fullest_phase"], size(row["peak_bytes"]), *(size(wide[name][row["run"]]) for name in names)]
 
-    return lines_table(rows.drop_duplicates("run"), LED_BY, ("in", "peak", *names), cells, words=1)
+    return lines_table(rows.drop_duplicates("run"), LEADING_KEYS, ("in", "peak", *names), cells, words=1)
 
 
 def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(i) Bytes and share that each part keeps for the backward pass, a column per model; one table with its title for
     each combination of the other dimensions."""
-    rows = told_apart(measured.tables["memory_parts"])
+    rows = if_parts_differ(measured.tables["memory_parts"])
     return [(title, _parts_table(part)) for title, part in split(rows, (MODEL.key,))] if len(rows) else []
 
 
@@ -183,7 +183,7 @@ def counted_table(measured: Measured) -> MarkdownTable:
     rows = measured.tables["memory_room"]
     names = [name for name in (*COUNTED, "estimated_peak_bytes") if rows[name].notna().any()]
     return lines_table(
-        rows, LED_BY, [COUNTED_AS[name] for name in names], lambda row: [size(row[name]) for name in names]
+        rows, LEADING_KEYS, [COUNTED_AS[name] for name in names], lambda row: [size(row[name]) for name in names]
     )
 
 
@@ -193,12 +193,11 @@ def fitting_table(measured: Measured) -> MarkdownTable | None:
     rows = rows[rows[LONGEST_CONTEXT].notna()]
     if rows.empty:
         return None
-    return lines_table(
-        rows,
-        LED_BY,
-        ("longest context", "largest batch"),
-        lambda row: [count(row[LONGEST_CONTEXT]), count(row[LARGEST_BATCH])],
+    columns = (
+        ("longest context", lambda row: count(row[LONGEST_CONTEXT])),
+        ("largest batch", lambda row: count(row[LARGEST_BATCH])),
     )
+    return rows_table(rows, LEADING_KEYS, columns)
 
 
 def bisected_table(measured: Measured) -> MarkdownTable | None:
@@ -212,9 +211,8 @@ def bisected_table(measured: Measured) -> MarkdownTable | None:
         figures = (count(row[name]) for name in ("largest", "fails_at", "predicted"))
         return [BY_KEY[row["fitted"]].heading, *figures, size(row["limit_bytes"]), count(row["tries"])]
 
-    return lines_table(
-        rows, LED_BY, ("largest", "measured", "fails at", "by the shapes", "memory", "tries"), cells, words=1
-    )
+    headings = ("largest", "measured", "fails at", "by the shapes", "memory", "tries")
+    return lines_table(rows, LEADING_KEYS, headings, cells, words=1)
 
 
 def largest_table(measured: Measured) -> tuple[str, MarkdownTable] | None:
@@ -240,13 +238,13 @@ def failures_table(measured: Measured) -> MarkdownTable | None:
         return [_place(row["in_phase"], row["in_range"]), *sizes, *(size(bytes_) for bytes_ in sums.loc[row["run"]])]
 
     headings = ("in", "asked for", "free", "live", *sums.columns)
-    return lines_table(rows.drop_duplicates("run"), LED_BY, headings, cells, words=1)
+    return lines_table(rows.drop_duplicates("run"), LEADING_KEYS, headings, cells, words=1)
 
 
 def failures_largest(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(i) (run, table) of some runs out of memory: the largest groups of allocations that were live then."""
     rows = measured.tables["memory_at_failure"]
-    return [(name, _groups_table(run_rows)) for name, run_rows in list(rows.groupby("run", sort=False))[:MOST_FAILURES]]
+    return [(name, _groups_table(run_rows)) for name, run_rows in list(rows.groupby("run", sort=False))[:MAX_FAILURES]]
 
 
 def _groups_table(rows: pd.DataFrame) -> MarkdownTable:

@@ -18,7 +18,7 @@ from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.wording import capital, listed, places, where
 
-NOTHING = Claim(
+NO_ANSWER = Claim(
     "Not answered: no two training runs differ in checkpoints alone, with times of at least one.", "missing"
 )
 PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
@@ -35,11 +35,11 @@ def sentences(measured: Measured) -> list[str]:
     """(j) The largest saving and its cost; then by number of blocks, what saves nothing more, and what fits."""
     times, taken = measured.tables["checkpoint_times"], measured.tables["checkpoint_memory"]
     if not (taken["status"] == COMPLETE).any():
-        return [NOTHING]
+        return [NO_ANSWER]
     steps, base = whole_steps(times), CHECKPOINT.default
     both = taken[taken[CHECKPOINT.key] != base].merge(steps[["run", "speed_up", "verdict"]], on="run", how="left")
     lead = _largest_saving(both)
-    return [*lead, *_fits(taken), *_wasted(taken, steps), *_longer(steps), *_again(taken, measured)] or [NOTHING]
+    return [*lead, *_fits(taken), *_wasted(taken, steps), *_longer(steps), *_again(taken, measured)] or [NO_ANSWER]
 
 
 def _largest_saving(both: pd.DataFrame) -> list[Claim]:
@@ -132,7 +132,7 @@ def trade_table(measured: Measured) -> MarkdownTable | None:
         return time, *longer, *_memory_cells(row, sizes)
 
     headings = ("step, ms", "times as long", "by FLOPs", *(MEMORY[name] for name in sizes), "computed again")
-    return lines_table(taken, (*ratio_tables.ALWAYS, CHECKPOINT.key), headings, cells)
+    return lines_table(taken, (*ratio_tables.LEADING_KEYS, CHECKPOINT.key), headings, cells)
 
 
 def _longer_cells(row: pd.Series) -> tuple[str, str]:

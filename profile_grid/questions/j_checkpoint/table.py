@@ -17,7 +17,7 @@ from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, shape_of_run
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers, total_by_run
-from profile_grid.tables.ratios import TIMES_BESIDE_BASE, compared, times_beside_base
+from profile_grid.tables.ratios import TIMES_WITH_BASE, compared, times_with_base
 from profile_grid.tables.texts import as_texts
 
 BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
@@ -26,7 +26,7 @@ BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "recorded_kept_bytes", "
 def checkpoint_times(merged: Merged) -> pd.DataFrame:
     """(j) One row per checkpointed run and phase: its time, that without checkpoints, and the speed-up (below one) that
     the FLOPs of recomputation explain."""
-    table = times_beside_base(merged, CHECKPOINT)
+    table = times_with_base(merged, CHECKPOINT)
     runs = merged["runs"].set_index("run")
     pairs = zip(table["run"], table["phase"], strict=True)
     ideal = [_by_flops(runs.loc[run], phase) for run, phase in pairs]
@@ -102,7 +102,7 @@ TABLES = (
         "checkpoint_times",
         "(j) One row per checkpointed run and phase, from the processes without a profiler",
         columns(
-            TIMES_BESIDE_BASE,
+            TIMES_WITH_BASE,
             "ideal_by_flops | float | | FLOPs of the phase without ÷ with what is computed again, from the shapes; \
         empty if unknown",
         ),

@@ -15,9 +15,9 @@ from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.wording import leaders, listed, of_all, places, run_in_words
 
 NOT_KEPT = Claim("Not answered: no timed run kept the times of its warm-up steps.", "missing")
-MOST_CAUSES = 3
+MAX_CAUSES = 3
 REPORTED_COUNTS = (0, 1, 2, 5)
-LED_BY = ("model", "context_length", "mode")
+LEADING_KEYS = ("model", "context_length", "mode")
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -98,7 +98,7 @@ def _causes(run_rows: pd.DataFrame) -> Claim:
     first, extra, configuration = run_rows["first_ms"].sum(), run_rows["extra_ms"].sum(), run_in_words(run_rows.iloc[0])
     if extra <= 0:
         return Claim("In the capture of {place} the first step takes no longer than later ones.", place=configuration)
-    most = run_rows[run_rows["extra_ms"] > 0].nlargest(MOST_CAUSES, "extra_ms")
+    most = run_rows[run_rows["extra_ms"] > 0].nlargest(MAX_CAUSES, "extra_ms")
     texts = [f"{escaped(row.cause)} {significant(row.extra_ms)} ms" for row in most.itertuples()]
     return Claim(
         "In the capture of {place} the first step takes {first} ms, {extra} ms more than later ones: {texts}.",
@@ -119,7 +119,7 @@ def reports_table(measured: Measured) -> MarkdownTable | None:
     columns = [
         (f"after {number}, ms", lambda row, number=number: cells.get((row["run"], number), ABSENT)) for number in counts
     ]
-    return rows_table(rows.drop_duplicates("run"), LED_BY, columns)
+    return rows_table(rows.drop_duplicates("run"), LEADING_KEYS, columns)
 
 
 def first_step_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
@@ -146,7 +146,7 @@ def enough_table(measured: Measured) -> MarkdownTable | None:
         ("tolerance", lambda row: percent(row["tolerance"])),
         ("enough", _enough_cell),
     )
-    return rows_table(of_whole_steps(measured.tables["warmup_enough"]), LED_BY, columns)
+    return rows_table(of_whole_steps(measured.tables["warmup_enough"]), LEADING_KEYS, columns)
 
 
 def _enough_cell(row: dict) -> str:

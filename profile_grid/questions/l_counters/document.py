@@ -129,13 +129,13 @@ def bandwidth(bytes_per_s: float) -> str:
     )
 
 
-LED_BY = ("model", "context_length", "mode")
-MOST_KERNELS, MOST_PARTS = 8, 10  # of a run
+LEADING_KEYS = ("model", "context_length", "mode")
+MAX_KERNELS, MAX_PARTS = 8, 10  # of a run
 
 
 def kernels_table(measured: Measured) -> MarkdownTable:
     """(l) The kernel configurations of every run with the longest times: their work, and what limits them."""
-    rows = measured.tables["counter_kernels"].groupby("run", sort=False).head(MOST_KERNELS)
+    rows = measured.tables["counter_kernels"].groupby("run", sort=False).head(MAX_KERNELS)
 
     def cells(row: dict) -> tuple[str, ...]:
         waits = listed([reason for reason in (row["stall"], row["second_stall"]) if reason])
@@ -151,17 +151,17 @@ def kernels_table(measured: Measured) -> MarkdownTable:
         "kernel", "grid", "limited by", "occupancy limited by", "waits for", "ms", "of kernels", "FLOP/s", "of roof",
         "DRAM", "of roof", "FLOP/B", "occupancy", "waves", "tail",
     )  # fmt: skip
-    return lines_table(rows, LED_BY, headings, cells, words=5)
+    return lines_table(rows, LEADING_KEYS, headings, cells, words=5)
 
 
 def parts_table(measured: Measured) -> MarkdownTable:
     """(l) The parts of the model with the longest times in every run: the work of all their kernels."""
-    return _sums_table(measured, "part", MOST_PARTS)
+    return _sums_table(measured, "part", MAX_PARTS)
 
 
 def phases_table(measured: Measured) -> MarkdownTable:
     """(l) The phases of every run: the work of all their kernels."""
-    return _sums_table(measured, "phase", MOST_PARTS)
+    return _sums_table(measured, "phase", MAX_PARTS)
 
 
 def matmuls_table(measured: Measured) -> MarkdownTable | None:
@@ -178,7 +178,7 @@ def matmuls_table(measured: Measured) -> MarkdownTable | None:
 
     of_shapes = ("counted, GFLOP", "shapes, GFLOP", "counted ÷ shapes", "in tiles ÷ shapes")
     figures = (*of_shapes, "within padding", "of its time counted")
-    return lines_table(rows, LED_BY, ("pass", "part", *figures), cells, words=2)
+    return lines_table(rows, LEADING_KEYS, ("pass", "part", *figures), cells, words=2)
 
 
 def roofs_table(measured: Measured) -> MarkdownTable:
@@ -192,9 +192,8 @@ def roofs_table(measured: Measured) -> MarkdownTable:
         text = (speed if roof == "memory" else rate)(value)
         return f"{text} ({percent(share)})" if known(share) else text
 
-    return lines_table(
-        rows.drop_duplicates("run"), LED_BY, names, lambda row: tuple(cell(row["run"], roof) for roof in names), words=0
-    )
+    runs = rows.drop_duplicates("run")
+    return lines_table(runs, LEADING_KEYS, names, lambda row: [cell(row["run"], roof) for roof in names])
 
 
 def rules() -> dict[str, str]:
@@ -227,7 +226,7 @@ def _sums_table(measured: Measured, by: str, most: int) -> MarkdownTable:
 
     names = ("phase",) if by == "phase" else ("pass", by)
     figures = ("ms", "of kernels", "launches", "GFLOP", "of roof", "DRAM, GB", "of roof", "FLOP/B")
-    return lines_table(rows, LED_BY, (*names, *figures), cells, words=len(names))
+    return lines_table(rows, LEADING_KEYS, (*names, *figures), cells, words=len(names))
 
 
 def _order_of(measured: Measured) -> Callable[[pd.Series], pd.Series]:

@@ -10,7 +10,7 @@ from kernel_tables.counters.work import WORK, Roofs, rates_of
 from profile_grid.quantities import known
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.conservation import check_shares, require_same
-from profile_grid.tables.model_parts import PLACE, places_with_parts
+from profile_grid.tables.model_parts import KEY_COLUMNS, places_with_parts
 from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, LOSS
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.sums import known_sums
@@ -60,7 +60,7 @@ def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
     places = places_with_parts(rows)
     is_optimizer = ~places["phase"].isin((FORWARD, LOSS, BACKWARD))  # the optimizer: a pass of its own, without parts
     places.loc[is_optimizer, "pass"] = places["phase"]
-    return rows.merge(places, on=PLACE, how="left", validate="many_to_one")
+    return rows.merge(places, on=KEY_COLUMNS, how="left", validate="many_to_one")
 
 
 def of_one_pass(table: pd.DataFrame, merged: Merged) -> pd.DataFrame:

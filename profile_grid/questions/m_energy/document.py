@@ -13,11 +13,11 @@ from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.cells import rows_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.ratios import beside_base
+from profile_grid.tables.ratios import with_base
 from profile_grid.tables.wording import PASSES, capital, listed, of_all, run_in_words, where
 
 TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
-LED_BY = ("model", "context_length", "mode", "precision")
+LEADING_KEYS = ("model", "context_length", "mode", "precision")
 FIGURES = {  # column: heading, factor
     "joules_per_step": ("J per step", 1),
     "joules_per_token": ("mJ per token", 1e3),
@@ -34,7 +34,7 @@ def sentences(measured: Measured) -> list[str]:
     if rows.empty:
         text = "Not answered: the energy of no run was counted; that of {lacking} was requested."
         return [Claim(text, "missing", lacking=lacking)]
-    both = beside_base(rows, PRECISION, TOKEN, TOKEN_STD)
+    both = with_base(rows, PRECISION, TOKEN, TOKEN_STD)
     lead = _precisions(both) if len(both) else _fullest(rows)
     return [lead, *_waiting(rows), _modes(rows, both), *_contexts(rows), _power(rows, measured), _counter(rows)]
 
@@ -138,4 +138,4 @@ def energy_table(measured: Measured) -> MarkdownTable | None:
         ("waits", lambda row: percent(row["waiting_share"])),
         ("energy while it waits", lambda row: percent(row["waiting_energy_share"])),
     )
-    return rows_table(measured.tables["energy_use"], LED_BY, (*figures, *shares))
+    return rows_table(measured.tables["energy_use"], LEADING_KEYS, (*figures, *shares))

@@ -19,14 +19,14 @@ from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, judged
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import listed, of_all, where
 
-NOTHING = Claim("Not answered: no run on several GPUs has figures.", "missing")
+NO_ANSWER = Claim("Not answered: no run on several GPUs has figures.", "missing")
 ON_PROCESSOR = Claim(
     "The ranks are processes of one processor and share its cores: these numbers say nothing of GPUs, and the threads"
     " of Gloo are not separated from operators."
 )
 BATCHES = {STRONG: "With one batch for all GPUs", WEAK: "With a full batch per GPU"}
-LED_BY = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
-MOST_COLLECTIVES = 40
+LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
+MAX_COLLECTIVES = 40
 NO_BASE = "no run on one GPU has this batch"
 
 
@@ -39,7 +39,7 @@ def sentences(measured: Measured) -> list[str]:
     claims += [*_bandwidth(measured), *_losses(measured.tables["communication_losses"])]
     wrong = _not_explained(measured.tables["communication_accuracy"])
     if not claims:
-        return wrong or [NOTHING]
+        return wrong or [NO_ANSWER]
     return [claims[0], *wrong, *([ON_PROCESSOR] if measured.machine.on_cpu else []), *claims[1:]]
 
 
@@ -163,7 +163,7 @@ def times_table(measured: Measured) -> MarkdownTable | None:
         ("difference, ms", lambda row: significant(row["cost_ms"])),
         ("of the step", lambda row: percent(row["cost_share"]) + (" ?" if row["verdict"] == UNTOLD else "")),
     )
-    return rows_table(measured.tables["communication_times"], LED_BY, columns)
+    return rows_table(measured.tables["communication_times"], LEADING_KEYS, columns)
 
 
 def _step(row: dict) -> str:
@@ -182,14 +182,14 @@ def steps_table(measured: Measured) -> MarkdownTable | None:
         for heading, name in zip(headings, names, strict=True)
     ]
     columns = (("rank", lambda row: count(row["rank"])), *figures, ("overlap", lambda row: percent(row["overlap"])))
-    return rows_table(communication_of_steps(measured.tables["communication_steps"]), LED_BY, columns)
+    return rows_table(communication_of_steps(measured.tables["communication_steps"]), LEADING_KEYS, columns)
 
 
 def collectives_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run, size and bucket; only the longest if there are many."""
     rows = measured.tables["communication_collectives"]
-    if len(rows) > MOST_COLLECTIVES:
-        longest = (rows["duration_ms"] * rows["per_step"]).nlargest(MOST_COLLECTIVES).index
+    if len(rows) > MAX_COLLECTIVES:
+        longest = (rows["duration_ms"] * rows["per_step"]).nlargest(MAX_COLLECTIVES).index
         rows = rows.loc[sorted(longest)]
     columns = (
         ("operation", lambda row: escaped(row["operation"])),
@@ -200,7 +200,7 @@ def collectives_table(measured: Measured) -> MarkdownTable | None:
         ("transfer, ms", lambda row: significant(row["transfer_ms"])),
         *BANDWIDTHS,
     )
-    return rows_table(rows, LED_BY, columns, words=1)
+    return rows_table(rows, LEADING_KEYS, columns, words=1)
 
 
 def all_reduce_table(measured: Measured) -> MarkdownTable | None:
@@ -228,7 +228,7 @@ def losses_table(measured: Measured) -> MarkdownTable | None:
         ("explained of the first", lambda row: _error(row["explained"])),
         ("verdict", _verdict),
     )
-    return rows_table(measured.tables["communication_losses"], LED_BY, columns)
+    return rows_table(measured.tables["communication_losses"], LEADING_KEYS, columns)
 
 
 def _error(value: float) -> str:
@@ -247,7 +247,7 @@ def _verdict(row: dict) -> str:
 
 def accuracy_table(measured: Measured) -> MarkdownTable | None:
     """(n) One line per run: the error of its first step against fp64, and the verdict."""
-    return errors_table(measured.tables["communication_accuracy"], LED_BY)
+    return errors_table(measured.tables["communication_accuracy"], LEADING_KEYS)
 
 
 def scaling_table(measured: Measured) -> MarkdownTable | None:
@@ -259,4 +259,4 @@ def scaling_table(measured: Measured) -> MarkdownTable | None:
         ("throughput ÷ one GPU's", lambda row: significant(row["speed_up"])),
         ("efficiency", lambda row: percent(row["efficiency"])),
     )
-    return rows_table(measured.tables["communication_scaling"], LED_BY, columns, words=1)
+    return rows_table(measured.tables["communication_scaling"], LEADING_KEYS, columns, words=1)

@@ -21,7 +21,7 @@ from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.wording import of_all
 
 NAMES_PX, MAX_LINES = 310, 60
-TOLD = "clear"
+CLEAR = "clear"
 NO_TIMES = "No run on several GPUs was timed with and without communication."
 
 
@@ -33,7 +33,7 @@ def costs(tables: Tables) -> pd.DataFrame:
     low, high = (
         (times["mean_ms"] + sign * times["std_ms"] - times["baseline_ms"]) / times["mean_ms"] for sign in (-1, 1)
     )
-    clear = (times["verdict"] != UNTOLD).map({True: TOLD, False: UNTOLD})
+    clear = (times["verdict"] != UNTOLD).map({True: CLEAR, False: UNTOLD})
     return times.assign(bar=labels(times), low=low, high=high, told=clear)
 
 
@@ -64,7 +64,7 @@ def _panel(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
     nothing = alt.Chart(pd.DataFrame({"cost_share": [0.0]})).mark_rule(color=GREY).encode(x=middle)
     hollow = base.mark_point(strokeWidth=1.3, fill=GROUND).encode(x=middle, shape=series.shape(), tooltip=tooltip)
     filled = (
-        base.transform_filter(alt.datum.told == TOLD).mark_point(filled=True).encode(x=middle, shape=series.shape())
+        base.transform_filter(alt.datum.told == CLEAR).mark_point(filled=True).encode(x=middle, shape=series.shape())
     )
     size = {"width": WIDTH - NAMES_PX, "height": alt.Step(marks.BAR_PX)}
     return alt.layer(nothing, base.mark_rule().encode(x=low, x2="high"), hollow, filled, **size)
@@ -73,7 +73,7 @@ def _panel(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
 def result(tables: Tables) -> str:
     """The clear costs, and the number of runs without one."""
     rows = costs(tables)
-    clear = rows[rows["told"] == TOLD]
+    clear = rows[rows["told"] == CLEAR]
     if rows.empty:
         return ""
     if clear.empty:

@@ -18,7 +18,7 @@ from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts
 
-PLACE = ["run", "rank", "device"]
+KEY_COLUMNS = ["run", "rank", "device"]
 PARTS = ("compute", "exposed_communication", "exposed_memory", "idle")  # their times add up to that of a step
 TIMES = ("step", *PARTS, "communication", "overlapped", "transfer", "waiting")
 OF_A_COLLECTIVE = ("duration", "exposed", "transfer", "waiting")
@@ -63,8 +63,8 @@ def communication_steps(merged: Merged) -> pd.DataFrame:
     steps = as_texts(merged["rank_steps"])
     figures = pd.DataFrame({f"{name}_ms": numbers(steps[f"{name}_ns"]) / 1e6 for name in TIMES})
     more = {name: numbers(steps[name]) for name in ("collectives", "bytes")}
-    groups = pd.concat([steps[PLACE], figures.assign(**more)], axis=1).groupby(PLACE, sort=False)
-    table = groups.mean().reset_index().merge(groups.size().rename("steps").reset_index(), on=PLACE)
+    groups = pd.concat([steps[KEY_COLUMNS], figures.assign(**more)], axis=1).groupby(KEY_COLUMNS, sort=False)
+    table = groups.mean().reset_index().merge(groups.size().rename("steps").reset_index(), on=KEY_COLUMNS)
     table["overlap"] = table["overlapped_ms"] / table["communication_ms"].where(table["communication_ms"] > 0)
     return _led(table, steps)
 
@@ -78,7 +78,7 @@ def communication_collectives(merged: Merged) -> pd.DataFrame:
     ids = {name: numbers(single[name]).fillna(NOT_KNOWN) for name in ("bytes", "bucket")}
     groups = single[["run", "operation"]].assign(**ids, **figures, factor=factor).groupby(keys, sort=False)
     table = groups.mean().reset_index().merge(groups.size().rename("count").reset_index(), on=keys)
-    steps = single[[*PLACE, "step"]].drop_duplicates().groupby("run").size()
+    steps = single[[*KEY_COLUMNS, "step"]].drop_duplicates().groupby("run").size()
     table["per_step"] = table.pop("count") / numbers(table["run"].map(steps))
     for name in ("bytes", "bucket"):
         table[name] = table[name].where(table[name] != NOT_KNOWN)

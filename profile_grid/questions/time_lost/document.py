@@ -8,12 +8,12 @@ from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, count, interval, percent, significant
 from profile_grid.questions.time_lost.bounds import at_most
 from profile_grid.study.dimensions import BY_KEY
-from profile_grid.tables.cells import LED_BY, lines_table, rows_table
+from profile_grid.tables.cells import LEADING_KEYS, lines_table, rows_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, leaders, listed, of_all, places
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 NOT_DIAGNOSED = Claim("Not answered: no capture of these runs was diagnosed.", "missing")
 LOSSES = {  # of a rule: what it finds, as the subject of a sentence
     "launch_bound": "late launches",
@@ -37,9 +37,9 @@ LOSSES = {  # of a rule: what it finds, as the subject of a sentence
     "unsteady_steps": "unsteady steps",
     "waiting_for_data": "waiting for data",
 }
-ALWAYS = (*LED_BY, "mode")
-MOST = 4  # findings of a run
-MOST_FUNCTIONS = 10
+ALL_LEADING = (*LEADING_KEYS, "mode")
+MAX_FINDINGS = 4  # findings of a run
+MAX_FUNCTIONS = 10
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -89,7 +89,7 @@ def _not_checked(findings: pd.DataFrame) -> list[Claim]:
         some = rows["run"].nunique()
         where = f" in {of_all(some, every, 'run')}" if some < every else ""
         names = [LOSSES.get(name, code(name)) for name in dict.fromkeys(rows["code"])]
-        losses = listed(names) if len(names) <= MOST_NAMED else f"{len(names)} kinds of loss"
+        losses = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} kinds of loss"
         texts.append(f"{losses}{where} ({escaped(str(message))})")
     return [Claim("Not checked: {texts}.", "missing", texts="; ".join(texts))] if texts else []
 
@@ -112,7 +112,7 @@ def _per_launch(measured: Measured) -> list[Claim]:
         return []
     launches = rows.drop_duplicates(["run", "phase"]).groupby("run")["launches"].sum()
     us = (rows.groupby(["run", "doing"])["own_ms"].sum() * 1e3 / launches).unstack(fill_value=0.0)
-    order = us.median().sort_values(ascending=False).index[:MOST_NAMED]
+    order = us.median().sort_values(ascending=False).index[:MAX_NAMED]
     total = us.sum(axis=1)
     median = f" (median {significant(total.median())})" if len(total) > 2 else ""
     most = order[0]
@@ -144,11 +144,11 @@ def findings_table(measured: Measured) -> MarkdownTable:
 
     def cells(run: dict) -> list[str]:
         run_losses = losses[losses["run"] == run["run"]]
-        more = [f"and {len(run_losses) - MOST} more"] if len(run_losses) > MOST else []
+        more = [f"and {len(run_losses) - MAX_FINDINGS} more"] if len(run_losses) > MAX_FINDINGS else []
         nothing = "nothing" if run["run"] in set(findings["run"]) else ABSENT
-        return [", ".join([*map(_told, run_losses.head(MOST).itertuples()), *more]) or nothing]
+        return [", ".join([*map(_told, run_losses.head(MAX_FINDINGS).itertuples()), *more]) or nothing]
 
-    return lines_table(measured.runs, ALWAYS, ("found, with the most that it could gain",), cells, words=1)
+    return lines_table(measured.runs, ALL_LEADING, ("found, with the most that it could gain",), cells, words=1)
 
 
 def predictions_table(measured: Measured) -> MarkdownTable | None:
@@ -160,7 +160,7 @@ def predictions_table(measured: Measured) -> MarkdownTable | None:
         ("gained, ms (of a step)", lambda row: _gain(row, "measured")),
         ("holds", lambda row: "yes" if row["holds"] else "**no**"),
     )
-    return rows_table(measured.tables["predictions"], ALWAYS, columns, words=2)
+    return rows_table(measured.tables["predictions"], ALL_LEADING, columns, words=2)
 
 
 def _gain(row: dict, which: str) -> str:
@@ -195,7 +195,7 @@ def _stacks(run_rows: pd.DataFrame) -> MarkdownTable | None:
     if run_rows.empty:
         return None
     lines = []
-    for row in run_rows.head(MOST_FUNCTIONS).itertuples():
+    for row in run_rows.head(MAX_FUNCTIONS).itertuples():
         figures = count(row.samples), count(row.samples_in_calls), significant(row.estimated_ms)
         lines.append((code(row.function, in_table=True), *figures, significant(row.estimated_us_per_launch)))
     headings = ("function", "samples", "in calls", "about, ms", "about, µs per launch")

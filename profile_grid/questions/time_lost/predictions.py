@@ -13,7 +13,7 @@ from profile_grid.questions.time_lost.bounds import bounded
 from profile_grid.study.dimensions import ATTENTION, BATCH_SIZE, COMPILE, GPUS, LEADING, PRECISION, Dimension
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged
-from profile_grid.tables.ratios import times_beside_base
+from profile_grid.tables.ratios import times_with_base
 
 LAUNCHING = ("launch_bound", "small_kernels")
 SPREADS = 2  # standard deviations by which a measured gain may exceed a bound
@@ -58,7 +58,7 @@ def predictions(merged: Merged) -> pd.DataFrame:
 
 def _of_remedy(remedy: Remedy, merged: Merged, losses: pd.DataFrame, diagnosed: set) -> pd.DataFrame:
     key = remedy.dimension.key
-    times = times_beside_base(merged, remedy.dimension)
+    times = times_with_base(merged, remedy.dimension)
     times = times[(times["phase"] == WHOLE_STEP) & times["base_run"].isin(diagnosed)].reset_index(drop=True)
     if remedy.values is not None:
         times = times[times[key].isin(remedy.values)].reset_index(drop=True)
