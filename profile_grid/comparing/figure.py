@@ -14,8 +14,8 @@ from profile_grid.figures.scales import Log, legend
 from profile_grid.figures.theme import SMALL, WIDTH
 from profile_grid.quantities import counted, interval, significant
 from profile_grid.study.dimensions import BY_KEY, MODE
-from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD
+from profile_grid.tables.pivoting import shown_dimensions
 
 STYLES = {  # of a verdict: colour and shape
     SLOWER: (VERMILLION, "triangle-right"), FASTER: (BLUE, "triangle-left"), UNTOLD: (GREY, "circle"),

@@ -15,7 +15,7 @@ from profile_grid.figures.drawing import Drawing
 from profile_grid.figures.layout import Panel, Spec, column, row
 from profile_grid.figures.marks import missing_notes
 from profile_grid.figures.theme import WIDTH
-from profile_grid.tables import apart
+from profile_grid.tables import pivoting
 
 MAX_GROUPS = 6
 AXIS_PX, GAP_PX = 60, 14
@@ -42,7 +42,7 @@ class Frame:
         if rows.empty:
             return Drawing(reason=self.reason, absent=absent, title=title)
         present = runs[runs["run"].isin({*rows["run"], *missing["run"]})]
-        groups = [(name, panel_runs["run"]) for name, panel_runs in apart.split(present, self.shown)]
+        groups = [(name, panel_runs["run"]) for name, panel_runs in pivoting.split(present, self.shown)]
         groups = [(name, names) for name, names in groups if rows["run"].isin(names).any()]
         panels = {
             name: panel(rows[rows["run"].isin(names)], missing[missing["run"].isin(names)])

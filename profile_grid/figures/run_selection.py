@@ -24,9 +24,9 @@ from profile_grid.study.dimensions import (
 )
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED
-from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import ON_CPU, ON_GPU, Words
+from profile_grid.tables.pivoting import shown_dimensions
 
 STATUS_WORDS = {
     OUT_OF_MEMORY: "out of memory",

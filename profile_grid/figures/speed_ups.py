@@ -18,9 +18,9 @@ from profile_grid.figures.theme import INK, WIDTH
 from profile_grid.quantities import interval, ratio
 from profile_grid.study.dimensions import FULLEST_FIRST, KEYS, MODES, Dimension
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.evidence import FASTER, SLOWER
 from profile_grid.tables.names import BACKWARD, FORWARD, OPTIMIZER, WHOLE_STEP
+from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import capital, of_all
 
 PHASES = (WHOLE_STEP, FORWARD, BACKWARD, OPTIMIZER)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from profile_grid.figures.run_selection import models_in_order
 from profile_grid.study.dimensions import EVERY_DIMENSION, MODEL, Dimension
-from profile_grid.tables.apart import sorted_values
+from profile_grid.tables.pivoting import sorted_values
 
 
 @dataclass(frozen=True)

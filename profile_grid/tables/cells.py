@@ -12,9 +12,9 @@ from profile_grid.quantities import ABSENT
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import BY_KEY, CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.study.stages import CAPTURE
-from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE
 from profile_grid.tables.measured import Measured
+from profile_grid.tables.pivoting import shown_dimensions
 
 STATUS_WORDS = {OUT_OF_MEMORY: "OOM", UNSUPPORTED: "unsupported", INCOMPLETE: "incomplete", "missing": "missing"}
 NOT_IN_GRID = "not run"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.study.dimensions import LEADING
-from profile_grid.tables.apart import unstacked
+from profile_grid.tables.pivoting import unstacked
 
 MATMUL = "gemm"
 MEMORY_OPERATIONS = ("memcpy", "memset")

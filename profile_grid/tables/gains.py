@@ -8,10 +8,10 @@ import pandas as pd
 
 from profile_grid.quantities import interval, ratio, significant
 from profile_grid.study.dimensions import FULLEST_FIRST, Dimension
-from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, WORTH, processes_for
 from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import PASSES, capital, of_all, runs_in_words, where
 
 

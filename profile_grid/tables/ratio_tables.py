@@ -7,11 +7,11 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, known, ratio, significant, with_spread
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, Dimension, keys_without
-from profile_grid.tables.apart import pivoted, sorted_values, split
 from profile_grid.tables.cells import lines_table
 from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.model_parts import if_parts_differ
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
+from profile_grid.tables.pivoting import pivoted, sorted_values, split
 
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 

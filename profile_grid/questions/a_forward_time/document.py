@@ -8,12 +8,12 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, interval, known, percent, ratio, significant, with_spread
 from profile_grid.questions.a_forward_time.table import MATCH_TOLERANCE, gpu_waits
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODEL
-from profile_grid.tables.apart import sorted_values, split
 from profile_grid.tables.cells import NOT_IN_GRID, run_table, status_word
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import UNTOLD, assumed_spread, judged
 from profile_grid.tables.launch_bound import is_launch_bound
 from profile_grid.tables.measured import Measured
+from profile_grid.tables.pivoting import sorted_values, split
 from profile_grid.tables.wording import PASSES, capital, of_all, places, stand_in
 
 ERRORS = 2  # standard errors by which the GPU is busy longer than the range that launches its work

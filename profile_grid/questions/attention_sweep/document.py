@@ -12,11 +12,11 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, interval, known, memory, significant, with_spread
 from profile_grid.questions.attention_sweep.table import KEY_COLUMNS
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
-from profile_grid.tables.apart import pivoted
 from profile_grid.tables.cells import status_word
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import FASTER, SPREADS, judged
 from profile_grid.tables.measured import Measured
+from profile_grid.tables.pivoting import pivoted
 from profile_grid.tables.wording import leaders, listed, of_all
 
 CELL = ["forward_ms", "forward_std_ms", "backward_ms", "backward_std_ms", "memory_before_backward_bytes", "status"]

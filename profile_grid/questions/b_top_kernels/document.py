@@ -10,11 +10,11 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import count, counted, interval, percent, with_spread
 from profile_grid.study.dimensions import MODE, MODES, keys_without
 from profile_grid.study.stages import CAPTURE
-from profile_grid.tables.apart import shown_dimensions
 from profile_grid.tables.cells import LEADING_KEYS, NOT_IN_GRID, headings_of, leading_cells, status_word
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, FORWARD
+from profile_grid.tables.pivoting import shown_dimensions
 from profile_grid.tables.wording import (
     NO_FORWARD_PASS,
     TRAINING,

@@ -9,13 +9,13 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, interval, known, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODE, MODEL
-from profile_grid.tables.apart import pivoted, split
 from profile_grid.tables.cells import by_size, run_table, small_ones_together
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import if_parts_differ
 from profile_grid.tables.names import FORWARD_OTHERS, NO_RANGE
+from profile_grid.tables.pivoting import pivoted, split
 from profile_grid.tables.wording import (
     NO_FORWARD_PASS,
     fused_sentence,

@@ -8,12 +8,12 @@ from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, interval, percent, points, significant
 from profile_grid.questions.d_training_vs_inference.shares import matmul_change, phase_shares, training_change
 from profile_grid.study.dimensions import MODE, keys_without
-from profile_grid.tables.apart import pivoted
 from profile_grid.tables.cells import by_size, run_table, small_ones_together
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family_shares
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD
+from profile_grid.tables.pivoting import pivoted
 from profile_grid.tables.wording import PASSES, TRAINING, leaders, listed, no_kernels_sentence, of_all
 
 SAME_SHARE = 0.005

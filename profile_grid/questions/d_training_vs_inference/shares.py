@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from profile_grid.study.dimensions import LEADING, MODE, keys_without
-from profile_grid.tables.apart import pivoted
 from profile_grid.tables.classes import MATMUL, family, family_shares
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, FORWARD, MAIN_PHASES
+from profile_grid.tables.pivoting import pivoted
 
 
 def training_change(measured: Measured) -> pd.DataFrame:

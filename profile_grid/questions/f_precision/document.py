@@ -9,12 +9,12 @@ from profile_grid.quantities import interval, ratio, significant
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.tables import ratio_tables
 from profile_grid.tables.accuracy import errors_table
-from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.classes import NON_TRIVIAL_SHARE
 from profile_grid.tables.gains import by_value, largest_gain
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, NO_RANGE
+from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import listed, places
 
 NO_PAIR = Claim("Not answered: no two timed runs differ in precision alone, with {base} as one of them.", "missing",

@@ -9,7 +9,6 @@ from profile_grid.quantities import ABSENT, count, interval, known, percent, sig
 from profile_grid.questions.g_compile.parts_sentences import fused_sentences, matmuls_sentence
 from profile_grid.study.dimensions import COMPILE, MODEL
 from profile_grid.tables import ratio_tables
-from profile_grid.tables.apart import sorted_values, split
 from profile_grid.tables.cells import lines_table, rows_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.classes import NON_TRIVIAL_SHARE
@@ -18,6 +17,7 @@ from profile_grid.tables.gains import by_value, largest_gain
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import parts_in
 from profile_grid.tables.names import BACKWARD, FORWARD, WHOLE_STEP
+from profile_grid.tables.pivoting import sorted_values, split
 from profile_grid.tables.wording import PASSES, listed, places
 
 BASE = COMPILE.name_of(COMPILE.default)

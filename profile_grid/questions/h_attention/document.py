@@ -11,13 +11,13 @@ from profile_grid.quantities import ABSENT, counted, interval, known, memory, ra
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import ATTENTION, keys_without
 from profile_grid.tables import ratio_tables
-from profile_grid.tables.apart import pivoted, sorted_values
 from profile_grid.tables.cells import lines_table, rows_table, status_word
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import FASTER, judged
 from profile_grid.tables.gains import largest_gain, verdict_counts
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.pivoting import pivoted, sorted_values
 from profile_grid.tables.wording import PASSES, leaders, listed, places
 
 NO_WINNER = "no clear winner"

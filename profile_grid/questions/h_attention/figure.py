@@ -14,9 +14,9 @@ from profile_grid.figures.theme import WIDTH
 from profile_grid.quantities import significant
 from profile_grid.study.dimensions import ATTENTION, CONTEXT_LENGTH, MODE
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.evidence import FASTER
 from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.ratios import compared
 
 PANEL_DIMENSIONS = (CONTEXT_LENGTH.key, ATTENTION.key)

@@ -11,12 +11,12 @@ from profile_grid.quantities import ABSENT, count, interval, known, memory, perc
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.questions.i_memory.table import COUNTED
 from profile_grid.study.dimensions import BY_KEY, MODEL
-from profile_grid.tables.apart import pivoted, split, unstacked
 from profile_grid.tables.cells import lines_table, rows_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import if_parts_differ
 from profile_grid.tables.names import FORWARD, OUTSIDE
+from profile_grid.tables.pivoting import pivoted, split, unstacked
 from profile_grid.tables.wording import PASSES, capital, leaders, listed, run_in_words, where
 
 EXPECTED = (

@@ -9,13 +9,13 @@ from profile_grid.quantities import ABSENT, interval, known, memory, percent, ra
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import CHECKPOINT, keys_without
 from profile_grid.tables import ratio_tables
-from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.cells import lines_table, status_word
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.gains import whole_steps
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import capital, listed, places, where
 
 NO_ANSWER = Claim(

@@ -14,9 +14,9 @@ from profile_grid.figures.theme import SOFT, WIDTH
 from profile_grid.quantities import GIBIBYTE, interval, percent, ratio
 from profile_grid.study.dimensions import CHECKPOINT
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.evidence import SLOWER
 from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.ratios import compared
 
 COLUMNS, HEIGHT_PX, VALUE = 3, 170, "blocks"

@@ -12,11 +12,11 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, ratio, significant
 from profile_grid.questions.l_counters.padding import SUMS, UNTOLD
 from profile_grid.study.dimensions import MODES, PRECISION
-from profile_grid.tables.apart import pivoted
 from profile_grid.tables.cells import lines_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, NO_RANGE
+from profile_grid.tables.pivoting import pivoted
 from profile_grid.tables.wording import capital, listed, places, run_in_words
 
 NOT_COUNTED = Claim("Not answered: no run has counters of its kernels.", "missing")

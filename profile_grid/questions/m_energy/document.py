@@ -9,10 +9,10 @@ from profile_grid.quantities import interval, percent, significant, with_spread
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, PRECISION, keys_without
 from profile_grid.study.stages import ENERGY, NOT_ASKED
-from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.cells import rows_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
+from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.ratios import with_base
 from profile_grid.tables.wording import PASSES, capital, listed, of_all, run_in_words, where
 

@@ -12,11 +12,11 @@ from profile_grid.questions.n_communication.table import PARTS, communication_of
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, PARALLEL, keys_without
 from profile_grid.tables.accuracy import errors_table
-from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.cells import rows_table, status_word
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, judged
 from profile_grid.tables.measured import Measured
+from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import listed, of_all, where
 
 NO_ANSWER = Claim("Not answered: no run on several GPUs has figures.", "missing")

@@ -16,8 +16,8 @@ from profile_grid.quantities import interval, percent
 from profile_grid.questions.n_communication.all_reduce_figure import ALL_REDUCE
 from profile_grid.study.dimensions import GPUS, KEYS, PARALLEL
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.apart import sorted_values
 from profile_grid.tables.evidence import UNTOLD
+from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import of_all
 
 NAMES_PX, MAX_LINES = 310, 60
