@@ -49,8 +49,8 @@ class Frame:
             for name, names in groups[: self.groups]
         }
         left_out = "; ".join(name for name, _ in groups[self.groups :])
-        room_notes = [f"Not drawn, for want of room: {left_out}. The tables have them."] if left_out else []
-        return Drawing(in_grid(panels, self.columns), (*notes, *room_notes), absent, legend, title=title)
+        more_notes = [f"Not drawn, for want of room: {left_out}. The tables have them."] if left_out else []
+        return Drawing(in_grid(panels, self.columns), (*notes, *more_notes), absent, legend, title=title)
 
 
 def in_grid(panels: Mapping[str, Panel], columns: int) -> Spec:

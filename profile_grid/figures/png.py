@@ -26,11 +26,11 @@ def packed(png: bytes) -> bytes:
     pixels = np.cumsum(differences, axis=1, dtype=np.uint8)
     if (pixels[..., 3] != OPAQUE).any():
         return png
-    kind, listed, values = _fewest_bytes(pixels)
+    kind, palette, values = _fewest_bytes(pixels)
     head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
     unfiltered = np.hstack([np.zeros((height, 1), np.uint8), values.reshape(height, -1)])
-    about = [chunk for chunk in chunks if chunk[0] not in (b"IHDR", b"IDAT", b"IEND")]
-    body = [(b"IHDR", head), *about, *listed, (b"IDAT", zlib.compress(unfiltered.tobytes(), 9)), (b"IEND", b"")]
+    other_chunks = [chunk for chunk in chunks if chunk[0] not in (b"IHDR", b"IDAT", b"IEND")]
+    body = [(b"IHDR", head), *other_chunks, *palette, (b"IDAT", zlib.compress(unfiltered.tobytes(), 9)), (b"IEND", b"")]
     return SIGNATURE + b"".join(_chunk(*chunk) for chunk in body)
 
 
@@ -39,8 +39,8 @@ def _fewest_bytes(pixels: np.ndarray) -> tuple[int, list[tuple[bytes, bytes]], n
     colors, number = np.unique(pixels.view(np.uint32), return_inverse=True)
     if len(colors) > MAX_COLORS:
         return COLORS, [], np.ascontiguousarray(pixels[..., :3])
-    listed = colors.view(np.uint8).reshape(-1, 4)[:, :3]
-    return NUMBERS, [(b"PLTE", listed.tobytes())], number.astype(np.uint8)
+    palette = colors.view(np.uint8).reshape(-1, 4)[:, :3]
+    return NUMBERS, [(b"PLTE", palette.tobytes())], number.astype(np.uint8)
 
 
 def _chunks(png: bytes):

@@ -48,7 +48,7 @@ class SpeedUps:
         rows = _rows(tables[self.table], dimension, runs)
         names = [dimension.name_of(value) for value in sorted_values(rows, dimension.key)]
         series = Series(NAME, tuple(names))
-        drawn = list(dict.fromkeys(rows[CELL]))[:MAX_CELLS]
+        cells = list(dict.fromkeys(rows[CELL]))[:MAX_CELLS]
         notes = [
             f"Times without a profiler: {self.base} ÷ the other, with the interval between processes; pale where the"
             " difference cannot be told from it."
@@ -59,7 +59,7 @@ class SpeedUps:
             )
 
         def panel(data: pd.DataFrame, _: pd.DataFrame) -> Spec:
-            return _panels(data[data[CELL].isin(drawn)], drawn, series, f"times as fast as {self.base}")
+            return _panels(data[data[CELL].isin(cells)], cells, series, f"times as fast as {self.base}")
 
         frame = Frame(KEYS, f"No two timed runs differ in {dimension.heading} alone, with {self.base} as one of them.")
         return frame.drawing(rows, runs, without_figures(runs, TIMING), panel, notes)

@@ -74,15 +74,15 @@ def page_tables(
     """The tables of these questions, and those of runs and kernels, by name. `files` are the paths of the complete
     tables, by default where a grid writes them."""
     dimensions = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
-    made, sources = {}, tables_of(tables["runs"].to_dict("records"))
+    rendered, sources = {}, tables_of(tables["runs"].to_dict("records"))
     for name, table in every_table(questions).items():
         if table.source not in sources:
             continue
         rows = table.rows(tables[table.source]) if table.rows else tables[table.source]
         frame = _columns(rows, tables["runs"], dimensions, table.columns)
         path = f"tables/{table.source}.csv" if files is None else files.get(table.source, "")
-        made[name] = page_table(table, frame, names, declared_tables()[table.source], path)
-    return _within_room(made)
+        rendered[name] = page_table(table, frame, names, declared_tables()[table.source], path)
+    return _within_room(rendered)
 
 
 def every_table(questions: Iterable[Question] = QUESTIONS) -> dict[str, PageTable]:
@@ -134,11 +134,12 @@ def page_table(
     """These rows as a table of the page; `declared` has meanings and units of the columns, `path` is the file with all
     rows."""
     frame = rows.head(MAX_ROWS)
-    known_as = {column.name: column for column in declared.all_columns}
-    of_columns = [known_as.get(column, Column(column, TEXT, "", "")) for column in frame.columns]
-    kinds = {column.name: _kind(column, frame[column.name]) for column in of_columns}
+    declared_columns = {column.name: column for column in declared.all_columns}
+    frame_columns = [declared_columns.get(column, Column(column, TEXT, "", "")) for column in frame.columns]
+    kinds = {column.name: _kind(column, frame[column.name]) for column in frame_columns}
     columns = tuple(
-        RenderedColumn(column.name, _heading(column.name), column.meaning, kinds[column.name]) for column in of_columns
+        RenderedColumn(column.name, _heading(column.name), column.meaning, kinds[column.name])
+        for column in frame_columns
     )
     values = {column: [_value(value, kind, names) for value in frame[column]] for column, kind in kinds.items()}
     scaled = [_in_gibibytes(cells) if name.endswith("_bytes") else cells for name, cells in values.items()]

@@ -9,6 +9,7 @@ import pytest
 
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.dimensions import LEADING
+from profile_grid.tables import pivoting
 from profile_grid.tables.pivoting import AmbiguousCell, pivoted, shown_dimensions, split
 from tests.profile_grid.made_up import GEMM, forward_kernels, grid
 from tests.profile_grid.made_up_answers import summaries

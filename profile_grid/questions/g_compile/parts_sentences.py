@@ -39,6 +39,6 @@ def matmuls_sentence(rows: pd.DataFrame) -> list[Claim]:
         f" {count(row['matmuls'])} after)"
         for row in differing.head(MAX_NAMED).to_dict("records")
     ]
-    more = f" and {len(differing) - MAX_NAMED} more" if len(differing) > MAX_NAMED else ""
+    rest = f" and {len(differing) - MAX_NAMED} more" if len(differing) > MAX_NAMED else ""
     text = "The number of matrix multiplies differs when compiled: {named}{more}."
-    return [Claim(text, "counted", named="; ".join(texts), more=more)] if texts else []
+    return [Claim(text, "counted", named="; ".join(texts), more=rest)] if texts else []

@@ -75,18 +75,18 @@ def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 def _memory(steps: pd.DataFrame) -> list[Claim]:
     """Where memory runs out with each attention, and which attention still fits there, with its memory."""
-    out = steps[steps["status"] == OUT_OF_MEMORY]
-    if out.empty:
+    failed = steps[steps["status"] == OUT_OF_MEMORY]
+    if failed.empty:
         return [Claim("All of them fit into memory.", "counted")] if (steps["status"] == COMPLETE).all() else []
-    names = [str(value) for value in sorted_values(out, ATTENTION.key)]
-    fitting = steps[steps["status"] == COMPLETE].merge(out[KEY_COLUMNS].drop_duplicates(), on=KEY_COLUMNS)
+    names = [str(value) for value in sorted_values(failed, ATTENTION.key)]
+    fitting = steps[steps["status"] == COMPLETE].merge(failed[KEY_COLUMNS].drop_duplicates(), on=KEY_COLUMNS)
     fits = [str(value) for value in sorted_values(fitting, ATTENTION.key)]
     sizes = fitting["peak_allocated_bytes"].dropna()
-    held = f", in {interval(sizes, memory)}" if len(sizes) else ""
-    also = f"; there it fits with {listed(fits)}{held}" if fits else ""
-    where_out = places(out.assign(**{ATTENTION.key: ATTENTION.default}))
+    sizes_text = f", in {interval(sizes, memory)}" if len(sizes) else ""
+    fits_text = f"; there it fits with {listed(fits)}{sizes_text}" if fits else ""
+    where_out = places(failed.assign(**{ATTENTION.key: ATTENTION.default}))
     text = "Out of memory with {names}: {where} ({modes}){also}."
-    return [Claim(text, "counted", names=listed(names), where=where_out, modes=_modes(out), also=also)]
+    return [Claim(text, "counted", names=listed(names), where=where_out, modes=_modes(failed), also=fits_text)]
 
 
 def _refused(steps: pd.DataFrame) -> list[Claim]:

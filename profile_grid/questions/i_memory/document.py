@@ -47,17 +47,17 @@ def sentences(measured: Measured) -> list[str]:
 
 def _fullest(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
     """The highest peak, the largest category in it, and a run that does not fit."""
-    most = peaks[peaks["run"] == peaks.loc[peaks["peak_bytes"].idxmax(), "run"]].nlargest(1, "bytes").iloc[0]
-    lacking = ""
+    peak_row = peaks[peaks["run"] == peaks.loc[peaks["peak_bytes"].idxmax(), "run"]].nlargest(1, "bytes").iloc[0]
+    failure = ""
     if len(failures):
         first = failures.iloc[0]
-        step = "that" if first["mode"] == most["mode"] else PASSES[first["mode"]]
-        lacking = f"; {step} of {where(first)} does not fit"
+        step = "that" if first["mode"] == peak_row["mode"] else PASSES[first["mode"]]
+        failure = f"; {step} of {where(first)} does not fit"
     return Claim(
         "{step} of {place} needs {peak} at its fullest moment, {share} of it {category}{lacking}.", "counted",
-        step=capital(PASSES[most["mode"]]),
-        place=where(most), peak=memory(most["peak_bytes"]), share=percent(most["share"]),
-        category=most["category"], lacking=lacking,
+        step=capital(PASSES[peak_row["mode"]]),
+        place=where(peak_row), peak=memory(peak_row["peak_bytes"]), share=percent(peak_row["share"]),
+        category=peak_row["category"], lacking=failure,
     )  # fmt: skip
 
 
@@ -93,28 +93,28 @@ def _counted(measured: Measured) -> list[Claim]:
     room = measured.tables["memory_room"]
     if room["allocated_peak_bytes"].isna().all():
         return []
-    gave, reserved, showed = (
+    allocated, reserved, used = (
         interval((room[name] / room["requested_peak_bytes"]).astype("float64"), significant)
         for name in ("allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes")
     )
     text = "For each requested byte, the allocator gave {gave} and reserved {reserved}; the GPU showed {showed} in use."
-    return [Claim(text, gave=gave, reserved=reserved, showed=showed)]
+    return [Claim(text, gave=allocated, reserved=reserved, showed=used)]
 
 
 def _predicted(measured: Measured) -> list[Claim]:
     """What would fit into the GPU by the shapes, and the ratio of estimates to recorded bytes."""
-    room, near = measured.tables["memory_room"], []
+    room, ratios = measured.tables["memory_room"], []
     for noun, recorded, expected in EXPECTED:
         both = room[room[expected].notna() & room[recorded].notna()]
         if len(both):
-            near.append(f"{interval((both[expected] / both[recorded]).astype('float64'), percent)} {noun}")
+            ratios.append(f"{interval((both[expected] / both[recorded]).astype('float64'), percent)} {noun}")
     trains = room[(room["mode"] != FORWARD) & room[LONGEST_CONTEXT].notna()]
     fits = ""
     if len(trains):
         longest, batch = (interval(trains[name], count) for name in (LONGEST_CONTEXT, LARGEST_BATCH))
         fits = f"; by these, contexts up to {longest} or batches up to {batch} would train (predicted, not measured)"
     text = "Estimates from the shapes are {near}{fits}."
-    return [Claim(text, "predicted", near=listed(near), fits=fits)] if near else []
+    return [Claim(text, "predicted", near=listed(ratios), fits=fits)] if ratios else []
 
 
 def _bisected(measured: Measured) -> list[Claim]:

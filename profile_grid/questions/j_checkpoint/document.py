@@ -91,8 +91,10 @@ def _longer(steps: pd.DataFrame) -> list[Claim]:
         ideal = 1 / with_value["ideal_by_flops"].dropna()
         flops = f" (FLOPs predict {interval(ideal, ratio)})" if len(ideal) else ""
         unclear = with_value["verdict"] == UNTOLD
-        open_end = f", {UNTOLD} in {places(with_value[unclear].assign(**{CHECKPOINT.key: 0}))}" if unclear.any() else ""
-        texts.append(f"{CHECKPOINT.words(value)} {interval(1 / with_value['speed_up'], ratio)}{flops}{open_end}")
+        unclear_text = (
+            f", {UNTOLD} in {places(with_value[unclear].assign(**{CHECKPOINT.key: 0}))}" if unclear.any() else ""
+        )
+        texts.append(f"{CHECKPOINT.words(value)} {interval(1 / with_value['speed_up'], ratio)}{flops}{unclear_text}")
     return [Claim("Times as long as without: {texts}.", "difference", texts="; ".join(texts))] if texts else []
 
 
@@ -104,17 +106,17 @@ def _again(taken: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 def _fits(taken: pd.DataFrame) -> list[Claim]:
     """Where memory runs out without checkpoints, and the fewest checkpoints with which it does not."""
-    out = taken[(taken[CHECKPOINT.key] == CHECKPOINT.default) & (taken["status"] == OUT_OF_MEMORY)]
-    if out.empty:
+    failed = taken[(taken[CHECKPOINT.key] == CHECKPOINT.default) & (taken["status"] == OUT_OF_MEMORY)]
+    if failed.empty:
         return []
     keys = keys_without(CHECKPOINT.key)
-    fits = taken[taken["status"] == COMPLETE].merge(out[keys], on=keys)
+    fits = taken[taken["status"] == COMPLETE].merge(failed[keys], on=keys)
     remedy = ""
     if len(fits):
         fewest = fits.loc[fits.groupby(keys, sort=False)[CHECKPOINT.key].idxmax()]
         remedy = f"; it fits {listed([CHECKPOINT.words(value) for value in sorted_values(fewest, CHECKPOINT.key)])}"
     text = "Without checkpoints, {places} {runs} out of memory{named}."
-    return [Claim(text, "counted", places=places(out), runs="runs" if len(out) == 1 else "run", named=remedy)]
+    return [Claim(text, "counted", places=places(failed), runs="runs" if len(failed) == 1 else "run", named=remedy)]
 
 
 def trade_table(measured: Measured) -> MarkdownTable | None:

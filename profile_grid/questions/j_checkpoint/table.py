@@ -69,9 +69,9 @@ def _recorded_kept(merged: Merged) -> pd.Series:
 def _recomputed_share(merged: Merged) -> pd.Series:
     """The share of a step's GPU time inside the range of recomputation, by run."""
     kernels = merged.kernels
-    inside = kernels["range"].astype("object").fillna("").map(_is_recomputation).astype("bool")
+    is_recomputed = kernels["range"].astype("object").fillna("").map(_is_recomputation).astype("bool")
     total = total_by_run(kernels)
-    return total_by_run(kernels[inside]).reindex(total.index, fill_value=0) / total
+    return total_by_run(kernels[is_recomputed]).reindex(total.index, fill_value=0) / total
 
 
 def _is_recomputation(path: str) -> bool:

@@ -85,9 +85,9 @@ def _phase(enough: pd.DataFrame) -> list[Claim]:
 def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
     """The error of the mean after fewer warm-up steps."""
     fewer = [number for number in REPORTED_COUNTS if number < int(enough["taken"].max())]
-    taken, texts = reports["run"].map(enough.set_index("run")["taken"]), []
+    warmup_steps, texts = reports["run"].map(enough.set_index("run")["taken"]), []
     for number in fewer:
-        errors = (reports[(reports["warmup_steps"] == number) & (taken > number)]["ratio"] - 1).abs()
+        errors = (reports[(reports["warmup_steps"] == number) & (warmup_steps > number)]["ratio"] - 1).abs()
         median = f" (median {percent(errors.median())})" if len(errors) > 2 else ""
         texts.append(f"{interval(errors, percent)}{median} after {number}")
     return [Claim("The mean would have been off by {texts}.", texts=listed(texts))] if texts else []

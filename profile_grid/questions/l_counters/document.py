@@ -10,7 +10,7 @@ from cs336_model.ranges import SOFTMAX
 from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, RULES, TOO_SMALL, UNKNOWN
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, ratio, significant
-from profile_grid.questions.l_counters.padding import SUMS, UNTOLD
+from profile_grid.questions.l_counters.padding import MAX_PADDING, MAX_SUMS
 from profile_grid.study.dimensions import MODES, PRECISION
 from profile_grid.tables.cells import lines_table
 from profile_grid.tables.claims import Claim
@@ -74,8 +74,8 @@ def _limits(modes: list[pd.DataFrame]) -> Claim:
 
 def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
     """The kernel configuration that loses most time to its nearest roof."""
-    nearer = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0)
-    lost = kernels.assign(nearer=nearer, lost_ms=kernels["gpu_time_ms"] * (1 - nearer))
+    roof_share = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0)
+    lost = kernels.assign(nearer=roof_share, lost_ms=kernels["gpu_time_ms"] * (1 - roof_share))
     row = lost.loc[lost["lost_ms"].idxmax()]
     return Claim(
         "The largest shortfall: {kernel}, {ms} ms at {share} of its nearer roof ({run}).",
@@ -88,32 +88,32 @@ def _softmax(measured: Measured) -> list[Claim]:
     """Bytes and rate of the softmax of one layer, if a run has that part."""
     sums, layers = measured.tables["counter_sums"], measured.runs.set_index("run")["num_layers"]
     softmax = sums[(sums["by"] == "part") & (sums["phase"] == FORWARD) & (sums["name"] == SOFTMAX)]
-    of_layer = softmax["dram_bytes"].astype("float64") / softmax["run"].map(layers).astype("float64") / 1e9
-    if of_layer.dropna().empty:
+    gb_per_layer = softmax["dram_bytes"].astype("float64") / softmax["run"].map(layers).astype("float64") / 1e9
+    if gb_per_layer.dropna().empty:
         return []
     text = "In the forward phase, {softmax} moves {gb} GB per layer, at {share} of the memory's roof."
     shares = interval(softmax["memory_share"], percent)
-    return [Claim(text, softmax=SOFTMAX, gb=interval(of_layer, significant), share=shares)]
+    return [Claim(text, softmax=SOFTMAX, gb=interval(gb_per_layer, significant), share=shares)]
 
 
 def _shapes(measured: Measured) -> list[Claim]:
     """Whether the counted FLOPs of matrix multiplies equal those of the shapes; which were not counted completely."""
     rows = measured.tables["counter_matmuls"]
-    compared, lacking = rows[rows["ratio"].notna()], rows[rows["ratio"].isna()]
+    compared, incomplete = rows[rows["ratio"].notna()], rows[rows["ratio"].isna()]
     if compared.empty:
         return []
-    off = compared[~compared["within_padding"].astype(bool)]
-    wide = compared[compared["padded_ratio"] > 1 + UNTOLD]
+    unexplained = compared[~compared["within_padding"].astype(bool)]
+    padded = compared[compared["padded_ratio"] > 1 + MAX_PADDING]
     parts = [
         f"Counted FLOPs are {interval(compared['ratio'], ratio)} those of the shapes, explained by padding in"
-        f" {len(compared) - len(off)} of {len(compared)} matrix multiplies"
+        f" {len(compared) - len(unexplained)} of {len(compared)} matrix multiplies"
     ]
-    if len(wide):
-        parts.append(f"padding adds {interval(wide['padded_ratio'] - 1, percent)} in {_named(wide)}")
-    if len(off):
-        parts.append(f"not in {_named(off)}")
-    if len(lacking):
-        parts.append(f"not compared where launches were not counted: {_named(lacking)}")
+    if len(padded):
+        parts.append(f"padding adds {interval(padded['padded_ratio'] - 1, percent)} in {_named(padded)}")
+    if len(unexplained):
+        parts.append(f"not in {_named(unexplained)}")
+    if len(incomplete):
+        parts.append(f"not compared where launches were not counted: {_named(incomplete)}")
     return [Claim("{parts}.", "counted", parts="; ".join(parts))]
 
 
@@ -203,7 +203,7 @@ def rules() -> dict[str, str]:
 
 def allowances() -> dict[str, str]:
     """(l) Allowed deviations of counted FLOPs: for `sums` of slices, and for padding if the tile is `untold`."""
-    return {"sums": percent(SUMS), "untold": percent(UNTOLD)}
+    return {"sums": percent(MAX_SUMS), "untold": percent(MAX_PADDING)}
 
 
 def speed(bytes_per_s) -> str:

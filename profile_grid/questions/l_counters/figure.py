@@ -20,7 +20,7 @@ from profile_grid.study.stages import COUNTERS, NOT_ASKED
 VERDICTS = (COMPUTE, MEMORY, LATENCY, TOO_SMALL)
 WIDTH_PX, HEIGHT_PX, COLUMNS, MAX_PANELS = 215, 190, 2, 12
 SMALLEST_PX, AREA_PX = 12, 600  # of a marker, and of one that takes all the time
-SEEN = ("flops_per_byte", "flop_per_s")
+AXES = ("flops_per_byte", "flop_per_s")
 
 
 def draw(tables: Tables) -> Drawing:
@@ -31,10 +31,10 @@ def draw(tables: Tables) -> Drawing:
     points = kernels[(kernels["flop_per_s"] > 0) & (kernels["flops_per_byte"] > 0)]
     points = points.assign(size=SMALLEST_PX + AREA_PX * points["share"])
     series = Series("verdict", tuple(verdict for verdict in VERDICTS if verdict in set(points["verdict"])))
-    without = 1 - points.groupby("run")["share"].sum()
+    share = 1 - points.groupby("run")["share"].sum()
     note = (
         "A marker per kernel and size of its launch; its area is its share of the kernels' time. Lines: what this GPU"
-        f" reached; dashed: its data sheet. Kernels without FLOPs ({interval(without, percent)} of the time) have no"
+        f" reached; dashed: its data sheet. Kernels without FLOPs ({interval(share, percent)} of the time) have no"
         " marker."
     )
     frame = Frame((), NOT_COUNTED, COLUMNS, MAX_PANELS)
@@ -57,7 +57,7 @@ def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.Lay
         points, ("kernel", "kernel"), ("grid", "grid"), ("because", "limited by"), ("flop_per_s", "FLOP/s", ".3~s"),
         ("gpu_time_ms", "ms in a pass", marks.DIGITS),
     )  # fmt: skip
-    columns = ["run", *KEYS, *SEEN, "verdict", "size", "kernel", "grid", "because", "gpu_time_ms"]
+    columns = ["run", *KEYS, *AXES, "verdict", "size", "kernel", "grid", "because", "gpu_time_ms"]
     markers = alt.Chart(points[columns]).mark_point(filled=True, opacity=0.7)
     markers = markers.encode(
         **channels,
@@ -96,8 +96,8 @@ def result(tables: Tables) -> str:
     kernels = tables["counter_kernels"]
     if kernels.empty:
         return ""
-    nearer = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0) * kernels["share"]
-    mean = nearer.groupby(kernels["run"]).sum()
+    weighted = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0) * kernels["share"]
+    mean = weighted.groupby(kernels["run"]).sum()
     return f"On the mean over their time, the kernels of a run reach {interval(mean, percent)} of their nearer roof"
 
 

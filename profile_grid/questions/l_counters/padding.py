@@ -13,16 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kernel_tables.kernel_names.matrix import matrix_parts
 
-UNTOLD = 0.05  # of the FLOPs of the shapes: what padding may add where names do not tell it
-SUMS = 0.02  # of the FLOPs of the shapes: adding up slices of the depth, which names do not tell
-FEWER = 1e-6  # of the FLOPs: no product has fewer than by its shape, but for rounding
+MAX_PADDING = 0.05  # of the FLOPs of the shapes: what padding may add where names do not tell it
+MAX_SUMS = 0.02  # of the FLOPs of the shapes: adding up slices of the depth, which names do not tell
+ROUNDING = 1e-6  # of the FLOPs: no product has fewer than by its shape, but for rounding
 Product = tuple[int, int, int]  # m, n, k
 Tile = tuple[int, int, int]  # the same of a tile
 
 
 def gradients(products: Iterable[Product]) -> list[Product]:
     """The products of the backward pass, two for each product: the gradients of its two operands."""
-    return [both for m, n, k in products for both in ((m, k, n), (k, n, m))]
+    return [gradient for m, n, k in products for gradient in ((m, k, n), (k, n, m))]
 
 
 def padded_ratio(ratio: float, kernels: Mapping[str, float], products: Sequence[Product]) -> float:
@@ -43,16 +43,16 @@ def padded_ratio(ratio: float, kernels: Mapping[str, float], products: Sequence[
         for _ in range(int(kernels[name])):
             sums = {round(before + value, 9) for before in sums for value in possible}
     ratios = [total / len(products) for total in sums]
-    return max((value for value in ratios if value <= ratio + FEWER), default=min(ratios))
+    return max((value for value in ratios if value <= ratio + ROUNDING), default=min(ratios))
 
 
 def within_padding(ratio: float, tiles: float, products: Sequence[Product]) -> bool:
     """Whether the counted FLOPs equal those in tiles, allowing for the scaling of each result (an addition and a
     multiplication) and the sums of slices; if tiles are NaN, whether they are within 5 %."""
     if math.isnan(tiles):
-        return abs(ratio - 1) <= UNTOLD
+        return abs(ratio - 1) <= MAX_PADDING
     depth = min(k for _, _, k in products)
-    return -FEWER <= ratio - tiles <= tiles / depth + SUMS
+    return -ROUNDING <= ratio - tiles <= tiles / depth + MAX_SUMS
 
 
 def padded(product: Product, tile: Tile) -> float:
